@@ -2,7 +2,7 @@
 
 use datum::{Datum, Object, Text};
 use reql::StoredFunc;
-use reql::effort::Effort;
+use reql::cost::Cost;
 use shard::{IndexDef, IndexDefs, IndexId, IndexKind};
 
 /// An index as the catalog knows it.
@@ -37,8 +37,8 @@ impl TableIndexes {
 
     /// How long it can take to work out what all of them hold of a row.
     #[must_use]
-    pub fn effort(&self) -> Effort {
-        self.list.iter().map(|index| index.function.effort()).max().unwrap_or(Effort::Brief)
+    pub fn cost(&self) -> Cost {
+        self.list.iter().map(|index| index.function.cost()).max().unwrap_or(Cost::Brief)
     }
 
     /// The index of that name.

@@ -1,4 +1,4 @@
-//! Prints what the common operations on values cost, in nanoseconds.
+//! Prints the cost of common operations on values, in nanoseconds.
 //!
 //! `cargo run --release -p rekindle-datum --example datum_ns`
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rekindle_datum::{Bytes, Datum, Object, PrimaryKey, Text, json, row};
 
-/// Rounds of every measurement; the best one counts, so that a busy machine is seen through.
+/// Rounds of every measurement. The best round counts, so that load from other programs does not distort it.
 const ROUNDS: u32 = 40;
 
 /// Prints the best of several rounds of `work`, per call.

@@ -8,13 +8,12 @@ pub(crate) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let room = bytes.len().div_ceil(3) * 4;
     out.resize(start + room, 0);
-    // The room is exact, so this cannot fail.
+    // The buffer has exactly the needed length, so this cannot fail.
     let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
     out.truncate(start + written);
 }
 
-/// Bytes of base64 `text`, padded or not and with white space anywhere, or the message ReQL gives
-/// for it.
+/// Decodes base64 `text`, which may lack padding and may contain white space anywhere. Fails with ReQL's message.
 ///
 /// Source: docs/reql-spec.md section 3.
 pub(crate) fn read_base64(text: &str) -> Result<Vec<u8>, String> {

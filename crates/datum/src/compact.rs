@@ -1,7 +1,7 @@
-//! From the JSON text a client sends to canonical text, in one pass and mostly by copying.
+//! Turns the JSON text of a client into canonical text, in one pass and mostly by copying.
 //!
-//! White space goes, keys are put in order, numbers and escapes get their one spelling. Whatever
-//! needs judgement (pseudotypes, escaped keys, equal keys, faults) is left to the reader.
+//! White space is dropped, keys are sorted, and numbers and escapes get their canonical spelling. Text with
+//! pseudotypes, escaped keys, duplicate keys or syntax errors is left to the reader.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use crate::layout::Span;
 use crate::print::TYPE_KEY;
 use crate::{deep, escape, number};
 
-/// Canonical text, after as many bytes of room as were asked for.
+/// Canonical text, preceded by as many reserved bytes as the caller asked for.
 pub(crate) struct Compacted {
-    /// The room and the text.
+    /// The reserved bytes, then the text.
     pub text: Vec<u8>,
-    /// What the text is.
+    /// The outermost value.
     pub root: Root,
 }
 
-/// The outermost value and where its parts are, counted from the start of the text.
+/// The outermost value and the positions of its parts, counted from the start of the text.
 pub(crate) enum Root {
     /// An object and its members.
     Object(Vec<Span>),
@@ -25,18 +25,18 @@ pub(crate) enum Root {
     Array(Vec<Range<usize>>),
 }
 
-/// Bytes moved to put keys in order, per byte of text, before giving up: deep objects in the
-/// worst order would be moved once per level.
+/// Most bytes that sorting keys may move, per byte of text. Deeply nested objects in the worst order would be moved
+/// once per level.
 const MOVED_PER_BYTE_MAX: usize = 8;
-/// Levels that are written by recursion. What is deeper is left to the reader, which has none.
+/// Levels that are written by recursion. Deeper text is left to the reader, which does not recurse.
 const LEVELS_MAX: usize = 500;
-/// Items of an array, or members of all open objects, of which more is left to the reader too: it asks on its way
-/// whether there is memory for them.
+/// Most items of an array, or members of all open objects together. Longer text is left to the reader too, which
+/// checks the memory budget as it goes.
 const PARTS_MAX: usize = 1 << 20;
-/// Integers of so many digits are always printed as they stand.
+/// Integers of at most this many digits are printed exactly as they are spelled.
 const EXACT_DIGITS_MAX: usize = 15;
 
-/// The canonical form of `text`, or `None` when it needs the reader's judgement.
+/// The canonical form of `text`, or `None` if only the reader can handle it.
 pub(crate) fn compact(text: &str, room: usize) -> Option<Compacted> {
     let mut out = Vec::with_capacity(room + text.len() + text.len() / 16);
     out.resize(room, 0);
@@ -72,14 +72,14 @@ pub(crate) fn compact(text: &str, room: usize) -> Option<Compacted> {
     Some(Compacted { text: writer.out, root })
 }
 
-/// Whether `text` begins an array whose first item is an object. Others gain nothing.
+/// Whether `text` begins an array whose first item is an object. Other arrays gain nothing from the stored form.
 fn holds_objects(text: &[u8]) -> bool {
     let mut visible = text.iter().filter(|byte| !byte.is_ascii_whitespace());
     visible.next() == Some(&b'[') && visible.next() == Some(&b'{')
 }
 
-/// The length of the number at the start of `text` if it plainly is spelled as it would be
-/// printed: up to fifteen digits survive a double unchanged.
+/// The length of the number at the start of `text` if its spelling is certainly canonical: up to fifteen digits
+/// survive a conversion to a double unchanged.
 fn canonical_number(text: &[u8]) -> Option<usize> {
     let digits = |from: usize| text[from..].iter().take_while(|b| b.is_ascii_digit()).count();
     let start = usize::from(text.first() == Some(&b'-'));
@@ -101,42 +101,43 @@ fn canonical_number(text: &[u8]) -> Option<usize> {
     (spelled && !matches!(text.get(end), Some(b'e' | b'E'))).then_some(end)
 }
 
-/// A member of an object that is still open.
+/// A member of an object that has not ended yet.
 #[derive(Clone, Copy)]
 struct Member {
-    /// The key in the input, where it has no escapes.
+    /// Position of the key in the input; the key has no escapes.
     key: (usize, usize),
-    /// Where the member is in the output.
+    /// Position of the member in the output.
     span: Span,
 }
 
 struct Writer<'a> {
     text: &'a str,
     bytes: &'a [u8],
-    /// Read so far.
+    /// Position in the input up to which it was read.
     at: usize,
-    /// Copied so far: what lies between is canonical and is copied when something else comes.
+    /// Position in the input up to which it was copied. The bytes between `copied` and `at` are canonical and are
+    /// copied in one go.
     copied: usize,
     room: usize,
     out: Vec<u8>,
-    /// Members of all open objects, innermost last.
+    /// Members of all objects that have not ended, innermost last.
     open: Vec<Member>,
-    /// Room for what is spelled anew.
+    /// Scratch buffer for numbers and escapes that get another spelling.
     printed: Vec<u8>,
-    /// Bytes moved to put keys in order.
+    /// Bytes that sorting keys has moved so far.
     moved: usize,
-    /// Arrays and objects that are open within the outermost.
+    /// Open arrays and objects inside the outermost one.
     levels: usize,
 }
 
 impl Writer<'_> {
-    /// Copies what was read since the last copy.
+    /// Copies the input that was read since the last copy.
     fn flush(&mut self) {
         self.out.extend_from_slice(&self.bytes[self.copied..self.at]);
         self.copied = self.at;
     }
 
-    /// Writes what was spelled anew in the place of the input up to `end`, unless it is the same.
+    /// Writes `printed` in place of the input up to `end`, unless both are the same.
     fn replace(&mut self, end: usize) {
         if self.bytes[self.at..end] != self.printed[..] {
             self.flush();
@@ -146,12 +147,12 @@ impl Writer<'_> {
         self.at = end;
     }
 
-    /// Where the next byte will be in the text.
+    /// Position in the text at which the next byte will be written.
     fn place(&self) -> usize {
         self.out.len() - self.room + self.at - self.copied
     }
 
-    /// Drops white space; the byte after it.
+    /// Skips white space and returns the byte after it.
     #[inline]
     fn next_byte(&mut self) -> Option<u8> {
         let byte = *self.bytes.get(self.at)?;
@@ -208,7 +209,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Writes a string; whether it has no escapes.
+    /// Writes a string. Returns whether it has no escapes.
     fn string(&mut self) -> Option<bool> {
         let mut end = escape::plain_end(self.bytes, self.at + 1);
         let plain = self.bytes.get(end) == Some(&b'"');
@@ -220,7 +221,7 @@ impl Writer<'_> {
         Some(plain)
     }
 
-    /// Writes the escape at the present place in its one spelling; the position after it.
+    /// Writes the escape at the current position in its canonical spelling. Returns the position after it.
     fn escape(&mut self) -> Option<usize> {
         if self.bytes[self.at] != b'\\' {
             return None;
@@ -236,7 +237,7 @@ impl Writer<'_> {
         Some(after)
     }
 
-    /// Writes an array, telling of the place of each item.
+    /// Writes an array and calls `item` with the start and end of each item.
     fn array(&mut self, mut item: impl FnMut(usize, usize)) -> Option<()> {
         self.at += 1;
         if self.next_byte()? == b']' {
@@ -259,7 +260,7 @@ impl Writer<'_> {
         None
     }
 
-    /// Writes an object; the places of its members go to `members` if they are wanted.
+    /// Writes an object. The positions of its members go to `members` if the caller wants them.
     fn object(&mut self, members: Option<&mut Vec<Span>>) -> Option<()> {
         self.at += 1;
         let first = self.open.len();
@@ -317,7 +318,7 @@ impl Writer<'_> {
         &self.bytes[start..end]
     }
 
-    /// Puts the open members from `first` on in order. The closing brace is not yet written.
+    /// Sorts the open members from `first` on. The closing brace is not written yet.
     fn sort(&mut self, first: usize) -> Option<()> {
         self.flush();
         let place = |member: &Member| member.span.key_start - 1;

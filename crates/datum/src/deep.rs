@@ -1,29 +1,29 @@
-//! Stack for values nested deeper than a thread's own stack allows.
+//! Extends the stack for values nested deeper than a thread's own stack allows.
 
 use std::cell::Cell;
 
 use crate::cancel;
 
-/// Stack that must be left before another level is entered.
+/// Stack that must remain before another level is entered.
 const RED_ZONE_BYTES: usize = 96 << 10;
 /// Stack added each time the red zone is reached.
 const SEGMENT_BYTES: usize = 1 << 20;
-/// Segments of one thread beyond which the walks that somebody waits for are ended: for a million levels and more.
+/// Most segments of one thread, enough for more than a million levels. Beyond this, cancellable walks are ended.
 const SEGMENTS_MAX: usize = 512;
 
 thread_local! {
     static SEGMENTS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `level`, one level of a walk over something nested, on a new piece of stack when little is
-/// left. Costs one thread-local read when there is enough. A thread that has got very many pieces tells
-/// its [`cancel::CancelToken`], which ends the walk.
+/// Runs `level`, one level of a walk over a nested value, on a new segment of stack if little is left. Costs one
+/// thread-local read if there is enough. A thread with very many segments cancels its [`cancel::CancelToken`],
+/// which ends the walk.
 #[inline]
 pub fn level<R>(level: impl FnOnce() -> R) -> R {
     if has_stack() { level() } else { on_new_segment(level) }
 }
 
-/// Whether another level may be entered on the present piece of stack.
+/// Whether the current segment has room for another level.
 #[inline]
 pub(crate) fn has_stack() -> bool {
     stacker::remaining_stack().is_some_and(|left| left >= RED_ZONE_BYTES)
@@ -38,9 +38,9 @@ fn on_new_segment<R>(level: impl FnOnce() -> R) -> R {
     stacker::grow(SEGMENT_BYTES, level)
 }
 
-/// A piece of stack that is in use as long as this lives.
+/// A segment of stack, in use until this is dropped.
 struct Segment {
-    /// How many there are with it.
+    /// The number of segments of this thread, including this one.
     number: usize,
 }
 

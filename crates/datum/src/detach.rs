@@ -1,13 +1,13 @@
-//! Letting go of what a value was read from.
+//! Copies values out of the memory they were read from.
 
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, deep};
 
 impl Datum {
-    /// The same value in memory of its own.
+    /// A copy of the value that shares no memory with other values.
     ///
-    /// What is read from a stored row is a slice of it, and keeps the row, or the whole batch it
-    /// came in, in memory. A value that is kept for long out of many rows is detached first.
+    /// A value read from a stored row is a slice of it and keeps the row, or the whole batch the row came in, in
+    /// memory. Detach values that are kept for long from many rows.
     #[must_use]
     pub fn detach(&self) -> Datum {
         match self {
@@ -22,7 +22,7 @@ impl Datum {
 }
 
 impl Object {
-    /// The same object in memory of its own. See [`Datum::detach`].
+    /// A copy of the object that shares no memory with other values. See [`Datum::detach`].
     #[must_use]
     pub fn detach(&self) -> Object {
         match &self.0 {

@@ -1,10 +1,10 @@
-//! JSON string text: escaping, unescaping, and finding where plain text ends.
+//! Text of JSON strings: escaping, unescaping, and finding the end of plain text.
 
-/// Bytes looked at together when searching for the end of plain text.
+/// Bytes examined together in the search for the end of plain text.
 const LANE: usize = 32;
 
-/// Position at or after `from` of the first byte that is not plain inside a JSON string: a quote,
-/// a backslash or a control character; the length when there is none.
+/// Position at or after `from` of the first byte that is not plain inside a JSON string (a quote, a backslash or a
+/// control character); the length if there is none.
 #[inline]
 pub(crate) fn plain_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
@@ -64,8 +64,8 @@ fn write_special(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// The bytes that the text `canonical` stands for, in which escapes are those that [`write_escaped`] makes.
-/// Other bytes give others, never a panic.
+/// The unescaped bytes of `canonical`, text whose escapes are those that [`write_escaped`] makes. Other input gives
+/// arbitrary bytes, never a panic.
 #[inline]
 pub(crate) fn unescaped(canonical: &[u8]) -> impl Iterator<Item = u8> {
     let mut bytes = canonical.iter().copied();
@@ -89,8 +89,8 @@ pub(crate) fn unescaped(canonical: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Whether `byte` may be part of an escape in canonical text. Where no byte of a text may, the text is
-/// found in canonical text exactly where it is in the text that stands for.
+/// Whether `byte` may be part of an escape in canonical text. Text without such bytes occurs in canonical text
+/// exactly where it occurs in the unescaped text.
 #[must_use]
 pub fn may_be_escape(byte: u8) -> bool {
     is_special(byte)
@@ -98,10 +98,10 @@ pub fn may_be_escape(byte: u8) -> bool {
         || matches!(byte, b'A'..=b'F' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')
 }
 
-/// Why an escape could not be read.
+/// Why an escape is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapeFault {
-    /// The character after the backslash means nothing.
+    /// The character after the backslash is not an escape.
     Unknown,
     /// `\u` without four hex digits.
     Hex,
@@ -109,7 +109,7 @@ pub(crate) enum EscapeFault {
     Surrogate,
 }
 
-/// Reads the escape whose backslash is at `at`: the character and the position after it.
+/// Reads the escape whose backslash is at `at`. Returns the character and the position after it.
 pub(crate) fn read_escape(bytes: &[u8], at: usize) -> Result<(char, usize), EscapeFault> {
     let plain = match bytes.get(at + 1) {
         Some(&same @ (b'"' | b'\\' | b'/')) => char::from(same),
@@ -124,7 +124,7 @@ pub(crate) fn read_escape(bytes: &[u8], at: usize) -> Result<(char, usize), Esca
     Ok((plain, at + 2))
 }
 
-/// Reads the hex digits at `at`, and a second escape when they are half of a surrogate pair.
+/// Reads the hex digits at `at`, and a second escape if they are half of a surrogate pair.
 fn read_unicode(bytes: &[u8], at: usize) -> Result<(char, usize), EscapeFault> {
     let first = read_hex(bytes, at)?;
     if !(0xD800..=0xDFFF).contains(&first) {
@@ -190,7 +190,7 @@ mod tests {
             write_escaped(&escape, &mut out);
             assert!(out.len() == 1 || out.iter().copied().all(may_be_escape), "{escape:?}");
         }
-        // Nothing that is cut off is waited for.
+        // Text that ends inside an escape ends the iterator.
         for cut in [&b"a\\"[..], b"a\\u", b"a\\u0"] {
             assert!(unescaped(cut).count() <= 2);
         }

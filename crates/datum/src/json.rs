@@ -1,37 +1,35 @@
-//! JSON text to values.
+//! Reads JSON text into values.
 
 use crate::compact::{self, Root};
-pub use crate::fault::{Fault, JsonError};
+pub use crate::json_error::{Fault, JsonError};
 use crate::layout::{self, HEADER_BYTES};
 use crate::value::Repr;
 use crate::{Array, Bytes, Datum, Object, Text, raw, reader};
 
-/// Shorter text becomes a tree at once.
+/// Shorter text is read into a tree.
 const COMPACTED_BYTES_MIN: usize = 128;
 
-/// The value of a complete JSON text.
+/// Reads a complete JSON text.
 ///
-/// Numbers become doubles, `$reql_type$` objects are checked and become what they mean, and keys
-/// must be unique. Nesting may be as deep as the text is long. Objects of longer text are kept
-/// in their stored form, which is made in one pass and read lazily.
+/// Numbers become doubles, `$reql_type$` objects are checked and converted, and keys must be unique. There is no
+/// limit on nesting. Objects of longer text keep their stored form, which is made in one pass and read lazily.
 pub fn parse(text: &[u8]) -> Result<Datum, JsonError> {
     let text = std::str::from_utf8(text).map_err(|e| JsonError::NotUtf8(e.valid_up_to()))?;
     stored_form(text).map_or_else(|| reader::read(text), Ok)
 }
 
-/// [`parse`] of text that is already shared, of which long strings may become slices.
+/// Like [`parse`], for shared text: long strings may become slices of it.
 pub fn parse_shared(text: &Text) -> Result<Datum, JsonError> {
     parse_while(text, &|| true)
 }
 
-/// [`parse_shared`] as long as `go_on`, which is asked once for some thousand values, says so. Fails with
-/// [`JsonError::Stopped`] when it does not.
+/// Like [`parse_shared`], but calls `go_on` once in some thousand values and fails with [`JsonError::Cancelled`] if
+/// it returns false.
 pub fn parse_while(text: &Text, go_on: &dyn Fn() -> bool) -> Result<Datum, JsonError> {
     stored_form(text).map_or_else(|| reader::read_shared(text, go_on), Ok)
 }
 
-/// The value in stored form. `None` when the text is short, faulty or of a kind that must be read
-/// as a tree.
+/// The value in stored form. `None` if the text is short, invalid, or must be read as a tree.
 fn stored_form(text: &str) -> Option<Datum> {
     if text.len() < COMPACTED_BYTES_MIN {
         return None;

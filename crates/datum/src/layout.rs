@@ -1,22 +1,22 @@
-//! Where things are in the bytes of a stored row (docs/formats/row.md).
+//! The layout of the bytes of a stored row (docs/formats/row.md).
 
 use std::ops::Range;
 
 /// The version this program writes.
 pub(crate) const VERSION: u8 = 1;
-/// Codec byte of a row stored as it is.
+/// Codec byte of an uncompressed row.
 pub(crate) const CODEC_PLAIN: u8 = 0;
-/// Set when table offsets take four bytes instead of two.
+/// Set if offsets in the table take four bytes instead of two.
 pub(crate) const FLAG_WIDE: u8 = 1;
-/// Set when some top-level key is escaped in the text.
+/// Set if some top-level key is escaped in the text.
 pub(crate) const FLAG_ESCAPED_KEYS: u8 = 2;
 /// Bytes before the text.
 pub(crate) const HEADER_BYTES: usize = 12;
-/// Where the length of the text is.
+/// Position of the text's length in the header.
 pub(crate) const TEXT_LEN: Range<usize> = 4..8;
-/// Where the number of top-level members is.
+/// Position of the number of top-level members in the header.
 pub(crate) const MEMBER_COUNT: Range<usize> = 8..12;
-/// Bytes of the checksum at the end, of everything before it.
+/// Bytes of the checksum at the end, which covers everything before it.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// The parts of a row.
@@ -26,14 +26,14 @@ pub(crate) struct Layout<'a> {
     pub text: &'a [u8],
     /// Offsets of the members' keys and values in the text.
     table: &'a [u8],
-    /// Members in the table.
+    /// The number of members in the table.
     pub count: usize,
     wide: bool,
-    /// Whether keys must be read as escaped text.
+    /// Whether keys must be unescaped before they are compared.
     pub escaped_keys: bool,
 }
 
-/// Where one member is, relative to the text.
+/// Position of one member, relative to the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// First byte of the key, after its quote.
@@ -43,7 +43,7 @@ pub(crate) struct Span {
 }
 
 impl<'a> Layout<'a> {
-    /// The parts of `row`, or `None` when its lengths do not agree.
+    /// The parts of `row`, or `None` if its lengths are inconsistent.
     #[inline]
     pub(crate) fn of(row: &'a [u8]) -> Option<Layout<'a>> {
         let header = row.get(..HEADER_BYTES)?;
@@ -63,7 +63,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// Where member `index` is. Positions are not checked against the text.
+    /// The position of member `index`. Not checked against the length of the text.
     #[inline]
     pub(crate) fn span(&self, index: usize) -> Option<Span> {
         if self.wide {
@@ -78,14 +78,14 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The key of a member as it stands in the text: up to the `":` before the value.
+    /// The key of a member as spelled in the text, which ends at the `":` before the value.
     #[inline]
     pub(crate) fn key(&self, span: Span) -> Option<&'a [u8]> {
         self.text.get(span.key_start..span.value_start.checked_sub(2)?)
     }
 
-    /// The first member whose key is not below `key`; the count when there is none. Keys must not
-    /// be escaped.
+    /// The first member whose key is not below `key`; the number of members if there is none. Keys must not be
+    /// escaped.
     #[inline]
     pub(crate) fn lower_bound(&self, key: &[u8]) -> Option<usize> {
         let (mut low, mut high) = (0, self.count);
@@ -100,7 +100,7 @@ impl<'a> Layout<'a> {
         Some(low)
     }
 
-    /// Where the value of member `index` ends: before the `,"` of the next key or the last brace.
+    /// Position where the value of member `index` ends: before the `,"` of the next key or the last brace.
     #[inline]
     pub(crate) fn value_end(&self, index: usize) -> Option<usize> {
         if index + 1 == self.count {
@@ -120,7 +120,8 @@ pub(crate) enum Keys {
     Escaped,
 }
 
-/// Makes a row of room for the header and the text after it: adds the table, fills in the header.
+/// Completes a row that begins with room for the header, followed by the text: appends the table and the checksum,
+/// fills in the header.
 pub(crate) fn seal(mut row: Vec<u8>, members: &[Span], keys: Keys) -> Vec<u8> {
     let text_len = row.len() - HEADER_BYTES;
     let wide = text_len > usize::from(u16::MAX);
@@ -149,13 +150,13 @@ fn read_u32(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
 }
 
-/// Whether the text of a stored object is a whole row, not the text of an object inside one.
+/// Whether the bytes of a stored object are a whole row, as opposed to the text of an object inside one.
 #[inline]
 pub(crate) fn is_row(stored: &[u8]) -> bool {
     stored.first() != Some(&b'{')
 }
 
-/// Where the JSON text is in a row or in text itself; nowhere in bytes that are neither.
+/// The range of the JSON text in a row, or in bytes that are text only; empty if the bytes are neither.
 #[inline]
 pub(crate) fn text_range(stored: &[u8]) -> Range<usize> {
     if !is_row(stored) {
@@ -166,7 +167,7 @@ pub(crate) fn text_range(stored: &[u8]) -> Range<usize> {
     start..start + len
 }
 
-/// The JSON text of a row, or text itself.
+/// The JSON text of a row, or of bytes that are text only.
 #[inline]
 pub(crate) fn text_of(stored: &[u8]) -> &[u8] {
     &stored[text_range(stored)]

@@ -1,4 +1,4 @@
-//! Numbers as text: the one way a double is printed, and reading it back.
+//! Prints and reads numbers: each double has exactly one text.
 
 /// Integral doubles up to this magnitude print without a fraction or exponent.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -8,8 +8,8 @@ const EXACT_POWERS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// The text of a finite double: an integer up to 2^53, `-0.0`, else digits that read back as the same
-/// double, in positional form from 1e-6 to below 1e21.
+/// The text of a finite double: an integer up to 2^53, `-0.0`, otherwise digits that read back as the same double,
+/// in positional form from 1e-6 to below 1e21.
 ///
 /// Source: docs/reql-spec.md section 3, "NUMBER". The digits are those of Grisu2 as RapidJSON has it, which
 /// prints for RethinkDB: nearly always the shortest, not always the nearest of these.
@@ -31,7 +31,7 @@ pub(crate) fn write_number(number: f64, out: &mut Vec<u8>) {
     } else if number.is_finite() {
         write_fraction(number, out);
     } else {
-        // No datum holds one; whatever made it is told apart from a number.
+        // A datum never contains such a number; `null` is not mistaken for one.
         out.extend_from_slice(b"null");
     }
 }
@@ -54,7 +54,7 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Lays out the digits: `d` digits with the decimal point `point` places from their start.
+/// Writes a number that is not a plain integer, in positional or exponential form.
 fn write_fraction(number: f64, out: &mut Vec<u8>) {
     let (digits, point) = digits_of(number.abs());
     let count = digits.len as i32;
@@ -91,8 +91,8 @@ struct Digits {
     len: usize,
 }
 
-/// The decimal digits of a positive double, without leading or trailing zeros, and the
-/// place of the decimal point counted from the first digit.
+/// The decimal digits of a positive double, without leading or trailing zeros, and the position of the decimal
+/// point relative to the first digit.
 fn digits_of(number: f64) -> (Digits, i32) {
     let mut buffer = dtoa::Buffer::new();
     let text = buffer.format_finite(number).as_bytes();
@@ -129,8 +129,8 @@ fn small_integer(text: &[u8]) -> i32 {
     sign * digits.iter().fold(0, |n, d| n * 10 + i32::from(d - b'0'))
 }
 
-/// The length of a number printed with twenty significant digits and no trailing zeros, as the
-/// `%.20g` of C does. The zeros are one.
+/// The length of a number printed with twenty significant digits and no trailing zeros, as C's `%.20g` does. Both
+/// zeros print as `0`.
 pub(crate) fn len_of_20_digits(number: f64) -> usize {
     const DIGITS: i32 = 20;
     let text = format!("{:.19e}", number.abs());
@@ -146,21 +146,22 @@ pub(crate) fn len_of_20_digits(number: f64) -> usize {
     usize::from(number < 0.0) + len as usize
 }
 
-/// Why a JSON number could not be read.
+/// Why a JSON number is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberFault {
-    /// No digit where the number begins.
+    /// The number has no digits before its point or exponent.
     NoDigit,
-    /// A point without digits after it.
+    /// No digits follow the decimal point.
     NoFraction,
-    /// An `e` without digits after it.
+    /// No digits follow the `e`.
     NoExponent,
     /// Beyond the range of a double.
     TooBig,
 }
 
-/// Reads the JSON number at the start of `text`: its value and its length in bytes. Without fraction and exponent it
-/// is an integer, of which there is one zero: only `-0.0` has a sign. Source: reader.h of RapidJSON as RethinkDB has it.
+/// Reads the JSON number at the start of `text`. Returns its value and its length in bytes. A number without
+/// fraction and exponent is an integer, whose zero has no sign: only `-0.0` has one. Source: reader.h of RapidJSON
+/// as RethinkDB has it.
 pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     let bytes = text.as_bytes();
     let start = usize::from(bytes.first() == Some(&b'-'));
@@ -169,7 +170,7 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     let mut end = start + whole;
     match (bytes.get(start), whole) {
         (_, 0) => return Err(NumberFault::NoDigit),
-        // Nothing follows a leading zero: further digits are not part of the number.
+        // A number ends after a leading zero.
         (Some(b'0'), 2..) => return Ok((0.0, start + 1)),
         _ => {}
     }
@@ -191,7 +192,7 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
         }
         end += 1 + sign + exponent;
     } else if digits <= 19 && mantissa <= 1 << 53 && fraction < EXACT_POWERS.len() {
-        // Both are exact doubles, so one rounding gives the nearest.
+        // Both are exact doubles, so a single rounding gives the nearest double.
         let value = signed(mantissa as f64 / EXACT_POWERS[fraction]);
         return Ok((if value == 0.0 && fraction == 0 { 0.0 } else { value }, end));
     }
@@ -201,8 +202,8 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     }
 }
 
-/// The digits at the start of `bytes` appended to `value`, and how many they are. The value means
-/// something for up to nineteen digits in all.
+/// Appends the digits at the start of `bytes` to `value`. Returns the value and the number of digits. The value is
+/// only meaningful for up to nineteen digits in total.
 #[inline]
 fn read_digits(bytes: &[u8], value: u64) -> (u64, usize) {
     let mut value = value;
@@ -245,7 +246,7 @@ mod tests {
             (123456.789, "123456.789"),
             (1375147296.681, "1375147296.681"),
             (1.23456789e17, "123456789000000000.0"),
-            // Not the nearest of the shortest: that would end in 4.
+            // Not the nearest of the shortest texts, which would end in 4.
             (40_007_862.917_250_894, "40007862.917250897"),
         ] {
             assert_eq!(format_number(number), text);

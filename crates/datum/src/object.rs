@@ -1,4 +1,4 @@
-//! Objects: looking into them, walking them, making new ones.
+//! Reads, iterates over and builds objects.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{Bytes, Datum, Object, Text, raw, reader};
 impl Object {
     /// The value under `key`.
     ///
-    /// A stored object is searched in its text: by its table at the top of a row, member by member
+    /// A stored object is searched in its text: through the table at the top level of a row, member by member
     /// inside it.
     #[must_use]
     #[inline]
@@ -64,7 +64,7 @@ impl Object {
         }
     }
 
-    /// The same object with every value read out of its text.
+    /// The same object with all values read out of the stored text.
     #[must_use]
     pub fn to_tree(&self) -> Object {
         let Repr::Raw(stored) = &self.0 else { return self.clone() };
@@ -84,7 +84,7 @@ impl Object {
         }
     }
 
-    /// How many bytes of JSON text the object is held as; `None` if it is held as a tree.
+    /// The length of the JSON text that holds the object; `None` if it is held as a tree.
     #[must_use]
     pub fn text_bytes(&self) -> Option<usize> {
         self.stored_text().map(<[u8]>::len)
@@ -153,7 +153,7 @@ impl FromIterator<(Text, Datum)> for Object {
     }
 }
 
-/// An object being made, in any order of keys.
+/// An object under construction; keys may come in any order.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectBuilder(Members);
 
@@ -179,7 +179,7 @@ impl ObjectBuilder {
         ObjectBuilder::default()
     }
 
-    /// Puts `value` under `key`; the value that was there.
+    /// Puts `value` under `key`. Returns the value it replaces.
     pub fn insert(&mut self, key: Text, value: Datum) -> Option<Datum> {
         let members = match &mut self.0 {
             Members::Sorted(members) => members,
@@ -204,7 +204,7 @@ impl ObjectBuilder {
         }
     }
 
-    /// Takes out the member under `key`.
+    /// Removes and returns the value under `key`.
     pub fn remove(&mut self, key: &str) -> Option<Datum> {
         match &mut self.0 {
             Members::Sorted(members) => {

@@ -1,5 +1,5 @@
-//! ReQL's total order, and equality and hashing that agree with it. Each is a walk that may be ended
-//! ([`crate::cancel`]).
+//! ReQL's total order, with equality and hashing that agree with it. All of them walk through values and can be
+//! cancelled ([`crate::cancel`]).
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -12,11 +12,11 @@ use crate::value::Repr;
 use crate::{Array, Datum, Kind, Object, Text, cancel, deep};
 
 impl Ord for Datum {
-    /// Kinds by name with the bounds outermost, then within a kind: arrays item by item, objects
-    /// as sorted (key, value) pairs, times by instant, text and binary by bytes.
+    /// Orders kinds by name, with `minval` and `maxval` outermost. Within a kind: arrays item by item, objects as
+    /// sorted (key, value) pairs, times by instant, text and binary by bytes.
     ///
-    /// A geometry has the place of the plain object it is written as. (By name alone it would lie
-    /// after binaries and still compare with objects by members, which is not an order.)
+    /// A geometry sorts like the plain object it is written as. (By name alone it would sort after binaries and
+    /// still compare with objects by members, which is not an order.)
     /// Source: docs/reql-spec.md section 3.
     fn cmp(&self, other: &Datum) -> Ordering {
         match (self, other) {
@@ -35,7 +35,7 @@ impl Ord for Datum {
     }
 }
 
-/// Where a kind lies among the kinds.
+/// The kind whose position `kind` takes in the order.
 pub(crate) fn place(kind: Kind) -> Kind {
     match kind {
         Kind::Geometry => Kind::Object,
@@ -43,7 +43,7 @@ pub(crate) fn place(kind: Kind) -> Kind {
     }
 }
 
-/// Finite numbers by value; the zeros are equal.
+/// Compares finite numbers by value; the zeros are equal.
 #[inline]
 pub(crate) fn cmp_numbers(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
@@ -65,7 +65,7 @@ fn cmp_objects(a: &Object, b: &Object) -> Ordering {
         (Repr::Tree(a), Repr::Tree(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
         (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
         _ if a.same_text(b) => Ordering::Equal,
-        // Both sides are read once and whole, so that deep text is not read once per level.
+        // Both sides are read completely once, so that deep text is not read again at each level.
         _ => match (&a.to_tree().0, &b.to_tree().0) {
             (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
             _ => Ordering::Equal,
@@ -129,8 +129,8 @@ impl PartialEq for Object {
     }
 }
 
-/// Whether two canonical texts that differ stand for different values. They do but for a zero
-/// with its sign and for a time in another zone.
+/// Whether two different canonical texts certainly encode different values. They always do, except for a zero with
+/// a sign and for times in different zones.
 fn differ_for_sure(a: &[u8], b: &[u8]) -> bool {
     const CHUNK_BYTES: usize = 64;
     let mut chunks = a.chunks(CHUNK_BYTES).zip(b.chunks(CHUNK_BYTES));
@@ -180,7 +180,7 @@ impl Hash for Object {
 }
 
 fn hash_number<H: Hasher>(number: f64, state: &mut H) {
-    // The zeros are equal, so they hash alike.
+    // The zeros are equal, so they must have the same hash.
     let number = if number == 0.0 { 0.0 } else { number };
     number.to_bits().hash(state);
 }

@@ -1,4 +1,4 @@
-//! Printing: compact canonical JSON for the wire and the disk, and the layout of messages.
+//! Prints values: compact canonical JSON for the wire and the disk, and indented text for messages.
 
 use crate::layout;
 use crate::value::{Members, Repr};
@@ -6,12 +6,12 @@ use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, cancel, deep, escape
 
 /// The key that makes an object a pseudotype.
 pub(crate) const TYPE_KEY: &str = "$reql_type$";
-/// Longest compact text of a value that messages show whole. A value whose parts are shared may be much longer
+/// Longest compact text of a value that messages show completely. A value with shared parts may have a text larger
 /// than all memory.
 const COMPACT_BYTES_MAX: usize = 16 << 20;
-/// Longest text of such a value once it is laid out: as long as a string may be.
+/// Longest indented text of such a value: the longest string that is allowed.
 const PRETTY_BYTES_MAX: usize = 128 << 20;
-/// Longest value inside a truncated message, its ending included.
+/// Longest text of a value in a truncated message, including the `...`.
 const TRUNCATED_BYTES: usize = 300;
 /// Deepest indentation, so that a message grows no faster than its value.
 const TABS_MAX: usize = 1000;
@@ -19,7 +19,7 @@ const TABS_MAX: usize = 1000;
 impl Datum {
     /// Appends the compact JSON text: keys in byte order, pseudotypes as `$reql_type$` objects.
     ///
-    /// A bound has no JSON; it prints as `r.minval` or `r.maxval`. See [`Datum::not_json`].
+    /// `minval` and `maxval` have no JSON; they print as `r.minval` and `r.maxval`. See [`Datum::not_json`].
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {
             Datum::MinVal => out.extend_from_slice(b"r.minval"),
@@ -37,7 +37,7 @@ impl Datum {
         }
     }
 
-    /// [`Datum::write_json`] as a string.
+    /// Returns [`Datum::write_json`] as a string.
     #[must_use]
     pub fn to_json_string(&self) -> String {
         let mut out = Vec::new();
@@ -45,8 +45,8 @@ impl Datum {
         into_string(out)
     }
 
-    /// The value as messages show it: one member or item per line, a tab per level and a tab after
-    /// each key's colon. Of more than 16 MiB there is only the beginning, as in [`Datum::truncated`].
+    /// The text that messages show: one member or item per line, a tab per level, and a tab after each key's colon.
+    /// A value of more than 16 MiB is cut as in [`Datum::truncated`].
     #[must_use]
     pub fn pretty(&self) -> String {
         if !self.json_may_fit(COMPACT_BYTES_MAX) {
@@ -58,7 +58,7 @@ impl Datum {
         if text.len() > PRETTY_BYTES_MAX { self.truncated() } else { into_string(text) }
     }
 
-    /// [`Datum::pretty`], cut to 300 bytes with `...` at the end when it is longer.
+    /// [`Datum::pretty`], cut to 300 bytes and ended with `...` if it is longer.
     #[must_use]
     pub fn truncated(&self) -> String {
         let mut compact = Vec::new();
@@ -71,8 +71,8 @@ impl Datum {
         text
     }
 
-    /// Appends what [`Datum::write_json`] does, as long as there are no more than `enough` bytes: of a longer
-    /// value at least so many are right.
+    /// Appends the output of [`Datum::write_json`] if it has at most `enough` bytes. For a longer value, at least
+    /// the first `enough` bytes are right.
     fn write_beginning(&self, enough: usize, out: &mut Vec<u8>) {
         match self {
             Datum::String(text) => escape::write_string(cut(text, enough), out),
@@ -88,7 +88,7 @@ impl Datum {
             Datum::Object(Object(Repr::Raw(stored))) => {
                 let text = layout::text_of(stored);
                 let mut end = enough.min(text.len());
-                // Not in the middle of a character.
+                // Do not cut a character in two.
                 while text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
                     end -= 1;
                 }
@@ -101,7 +101,7 @@ impl Datum {
         }
     }
 
-    /// The bound (`MINVAL` or `MAXVAL`) inside this value that keeps it from being JSON.
+    /// The `minval` or `maxval` inside this value, if any: a value that contains one has no JSON.
     #[must_use]
     pub fn not_json(&self) -> Option<Kind> {
         match self {
@@ -119,7 +119,7 @@ impl Datum {
 }
 
 impl Object {
-    /// Appends the compact JSON text. A stored object is one copy of its text.
+    /// Appends the compact JSON text. For a stored object this copies its text.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::Tree(tree) => deep::level(|| write_members(tree, out)),
@@ -142,7 +142,7 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// The beginning of `text`, at most `bytes_max` bytes of it and no part of a character.
+/// The longest prefix of `text` of at most `bytes_max` bytes that does not cut a character in two.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = bytes_max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -169,7 +169,7 @@ fn write_array(items: &[Datum], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Items, or members with their keys, within brackets, as far as [`Datum::write_beginning`] goes.
+/// Writes items, or members with their keys, within brackets, as far as [`Datum::write_beginning`] needs them.
 fn write_parts<'a>(
     brackets: &[u8; 2],
     parts: impl Iterator<Item = (Option<&'a str>, &'a Datum)>,
@@ -229,11 +229,11 @@ fn write_geometry(shape: &Object, out: &mut Vec<u8>) {
     write_members(&Members(shape_members(shape)), out);
 }
 
-/// The members of a shape with its `$reql_type$` in its place.
+/// The members of a geometry, with `$reql_type$` at its sorted position.
 pub(crate) fn shape_members(shape: &Object) -> Vec<(Text, Datum)> {
     let mut members = match &shape.0 {
         Repr::Tree(tree) => tree.0.clone(),
-        // A shape is taken out of its text when it is read.
+        // Geometries are always read out of their stored text.
         Repr::Raw(_) => Vec::new(),
     };
     let at = members.partition_point(|(key, _)| &**key < TYPE_KEY);
@@ -242,7 +242,7 @@ pub(crate) fn shape_members(shape: &Object) -> Vec<(Text, Datum)> {
     members
 }
 
-/// Lays compact JSON text out over lines, stopping when more than `enough` bytes are written.
+/// Indents compact JSON text. Stops once more than `enough` bytes are written.
 fn indent(compact: &[u8], enough: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut depth = 0_usize;
@@ -286,7 +286,7 @@ fn new_line(depth: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + depth.min(TABS_MAX), b'\t');
 }
 
-/// Position after the closing quote of the string whose text begins at `from`.
+/// Position after the closing quote of the string whose content begins at `from`.
 pub(crate) fn string_end(json: &[u8], from: usize) -> usize {
     let mut at = from;
     loop {

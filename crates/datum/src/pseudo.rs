@@ -1,4 +1,4 @@
-//! Objects with a `$reql_type$` and the values they stand for.
+//! Converts between `$reql_type$` objects and the values they represent.
 
 use crate::print::{TYPE_KEY, shape_members};
 use crate::value::Repr;
@@ -6,13 +6,13 @@ use crate::{Datum, Object, cancel, deep, ptype};
 
 /// The key that makes an object a pseudotype.
 pub const KEY: &str = TYPE_KEY;
-/// The `$reql_type$` of an object that replaces instead of merging.
+/// The `$reql_type$` of an object that replaces a value instead of merging into it.
 pub const LITERAL: &str = "LITERAL";
-/// The member of a literal that holds what it stands for; absent when it removes.
+/// The member of a literal that holds the replacement; a literal without it removes the value.
 pub const LITERAL_VALUE: &str = "value";
 
-/// The value `object` stands for: a time, binary or geometry when it has a `$reql_type$` of that
-/// name, itself when it has none or is a literal. Fails with the ReQL message.
+/// The value that `object` represents: a time, binary or geometry if it has such a `$reql_type$`, the object itself
+/// if it has none or is a literal. Fails with the ReQL message.
 pub fn from_object(object: Object) -> Result<Datum, String> {
     if !object.contains_key(TYPE_KEY) {
         return Ok(Datum::Object(object));
@@ -26,13 +26,12 @@ pub fn from_object(object: Object) -> Result<Datum, String> {
 /// Whether `object` is a literal: `{"$reql_type$":"LITERAL"}` with or without a `value`.
 #[must_use]
 pub fn is_literal(object: &Object) -> bool {
-    // Stored text holds no literal.
+    // Stored text contains no literals.
     let Repr::Tree(tree) = &object.0 else { return false };
     matches!(tree.find(TYPE_KEY), Some(Datum::String(name)) if *name == LITERAL)
 }
 
-/// Whether there is a literal anywhere in `value`. What is stored holds none and is not looked
-/// into.
+/// Whether `value` contains a literal at any depth. Stored text contains none and is skipped.
 #[must_use]
 pub fn holds_literal(value: &Datum) -> bool {
     match value {
@@ -51,7 +50,7 @@ pub fn holds_literal(value: &Datum) -> bool {
     }
 }
 
-/// The object a pseudotype is written as; `None` for other values.
+/// The object that a pseudotype is written as; `None` for other values.
 #[must_use]
 pub fn to_object(value: &Datum) -> Option<Object> {
     match value {

@@ -1,10 +1,10 @@
-//! From the members of a `$reql_type$` object to the value they mean.
+//! Checks the members of a `$reql_type$` object and converts them to a value.
 
 use crate::print::TYPE_KEY;
 use crate::{Datum, Object, Text, Time, binary};
 
-/// What `members`, sorted and with a `$reql_type$` among them, stand for: a time, binary or
-/// geometry; a literal stays an object. Fails with the ReQL message.
+/// The value of sorted `members` that include a `$reql_type$`: a time, binary or geometry. A literal stays an
+/// object. Fails with the ReQL message.
 ///
 /// Source: docs/reql-spec.md sections 3 and 16.
 pub(crate) fn read(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
@@ -44,7 +44,7 @@ fn read_time(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     })
 }
 
-/// The time of sorted members, or what is wrong with the first bad one.
+/// The time of sorted members. Fails with the reason for the first invalid member.
 fn time_of(members: &[(Text, Datum)]) -> Result<Time, String> {
     let mut epoch = None;
     let mut offset = None;
@@ -86,7 +86,7 @@ fn read_binary(members: &[(Text, Datum)]) -> Result<Datum, String> {
     }
 }
 
-/// Only the outline of a shape is checked here; what it means is checked when it is used.
+/// Checks only the outline of a geometry. Its coordinates are checked when it is used.
 fn read_geometry(mut members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     members.retain(|(key, _)| *key != TYPE_KEY);
     for (key, value) in &members {

@@ -1,4 +1,4 @@
-//! Reading members out of an object's stored text without building the rest of it.
+//! Reads members of an object's stored text without building the whole object.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::print::string_end;
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, reader};
 
-/// The value at `range` of canonical text. Damage gives `null`: rows are checksummed before this.
+/// The value at `range` of canonical text. Damaged text gives `null`; the checksum of the row was verified before.
 #[inline]
 pub(crate) fn value(source: &Bytes, range: Range<usize>) -> Datum {
     let Some(text) = source.get(range.clone()) else { return Datum::Null };
@@ -30,7 +30,7 @@ fn parsed(source: &Bytes, range: Range<usize>) -> Datum {
     let Ok(text) = Text::try_from(source.slice(range.clone())) else { return Datum::Null };
     match reader::read_stored(&text) {
         Ok(value) => value,
-        // An object that cannot be what its `$reql_type$` says is still an object.
+        // An object that is not valid as its `$reql_type$` is returned as an object.
         Err(_) if text.starts_with('{') => Datum::Object(Object(Repr::Raw(source.slice(range)))),
         Err(_) => Datum::Null,
     }
@@ -48,7 +48,7 @@ pub(crate) fn key(source: &Bytes, range: Range<usize>) -> Text {
     }
 }
 
-/// Where a member's key and value are in the source.
+/// Position of a member's key and value in the source.
 pub(crate) struct Member {
     /// The escaped key, without quotes.
     pub key: Range<usize>,
@@ -56,7 +56,7 @@ pub(crate) struct Member {
     pub value: Range<usize>,
 }
 
-/// Where the value of member `name` is in a stored row or text.
+/// The position of the value of member `name` in a stored row or text.
 #[inline]
 pub(crate) fn find(stored: &[u8], name: &str) -> Option<Range<usize>> {
     if !is_row(stored) {
@@ -82,7 +82,7 @@ pub(crate) fn find(stored: &[u8], name: &str) -> Option<Range<usize>> {
     None
 }
 
-/// The same, looking at one member after the other.
+/// Like [`find`], but compares one member after the other.
 fn find_in_text(stored: &[u8], name: &str) -> Option<Range<usize>> {
     let mut wanted = Vec::with_capacity(name.len() + 8);
     escape::write_escaped(name, &mut wanted);
@@ -91,7 +91,7 @@ fn find_in_text(stored: &[u8], name: &str) -> Option<Range<usize>> {
         .map(|member| member.value)
 }
 
-/// The members of a stored row or text, in order. Ends early at damage.
+/// Iterates over the members of a stored row or text. Ends early if the text is damaged.
 pub(crate) struct Members<'a> {
     text: &'a [u8],
     base: usize,
@@ -99,7 +99,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Members of `stored`; their ranges are positions in it.
+    /// The members of `stored`; their ranges are positions in `stored`.
     pub(crate) fn of(stored: &'a [u8]) -> Members<'a> {
         let range = text_range(stored);
         Members { base: range.start, text: &stored[range], at: 1 }

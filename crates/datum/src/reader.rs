@@ -1,36 +1,36 @@
-//! The JSON reader: from text to a tree of values, or to a tree whose objects are still text.
+//! The JSON reader: builds a tree of values, or a tree whose objects are still text.
 
 use crate::escape::{self, EscapeFault};
-use crate::fault::{Fault, JsonError};
+use crate::json_error::{Fault, JsonError};
 use crate::number::{self, NumberFault};
 use crate::print::{TYPE_KEY, string_end};
 use crate::value::Repr;
 use crate::{Datum, Object, Text, ptype};
 
-/// Whether somebody still wants the value, and there is memory for it.
+/// Returns false if reading is cancelled or there is no memory for the value.
 pub(crate) type GoOn<'a> = &'a dyn Fn() -> bool;
 
-/// Values that are read between two such questions: some hundred kilobytes.
-const VALUES_PER_LOOK: usize = 4096;
+/// Values that are read between two calls of `go_on`: some hundred kilobytes.
+const VALUES_PER_CHECK: usize = 4096;
 
-/// The value of a complete JSON text as a tree. Strings are copied out of it.
+/// Reads a complete JSON text into a tree. Strings are copied.
 pub(crate) fn read(text: &str) -> Result<Datum, JsonError> {
     Reader::new(text, Strings::Copied, Nested::Tree, &|| true).root()
 }
 
-/// [`read`] of shared text: long strings are slices of it.
+/// Like [`read`], for shared text: long strings are slices of it.
 pub(crate) fn read_shared(text: &Text, go_on: GoOn<'_>) -> Result<Datum, JsonError> {
     Reader::new(text, Strings::Sliced(text), Nested::Tree, go_on).root()
 }
 
-/// The value of canonical text, whose objects stay text, to be read when asked.
+/// Reads canonical text. Its objects stay text and are read lazily.
 ///
-/// Damage is an error or a wrong value, never a panic.
+/// Damaged text gives an error or a wrong value, never a panic.
 pub(crate) fn read_stored(text: &Text) -> Result<Datum, JsonError> {
     Reader::new(text, Strings::Sliced(text), Nested::Text(text), &|| true).root()
 }
 
-/// Strings shorter than this are copied: a copy is cheaper than keeping the source alive.
+/// Shorter strings are copied: a copy is cheaper than keeping the source alive.
 const SLICED_BYTES_MIN: usize = 24;
 
 #[derive(Clone, Copy)]
@@ -51,15 +51,15 @@ struct Reader<'a> {
     at: usize,
     strings: Strings<'a>,
     nested: Nested<'a>,
-    /// Room for strings with escapes.
+    /// Scratch buffer for strings with escapes.
     unescaped: String,
     go_on: GoOn<'a>,
-    values_to_look: usize,
-    /// The first fault of meaning. A fault of syntax anywhere comes before it.
+    values_to_check: usize,
+    /// The first duplicate key or invalid pseudotype. A syntax error anywhere in the text takes precedence.
     misfit: Option<JsonError>,
 }
 
-/// How a value begins.
+/// The start of a value.
 enum Begun {
     Whole(Datum),
     Part(Open),
@@ -71,7 +71,7 @@ enum Open {
     Object(Members),
 }
 
-/// What is read of an object, and the key of the value that comes next.
+/// The members read so far, and the key of the next value.
 struct Members {
     members: Vec<(Text, Datum)>,
     key: Text,
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
     fn new(text: &'a str, strings: Strings<'a>, nested: Nested<'a>, go_on: GoOn<'a>) -> Reader<'a> {
         Reader {
             go_on,
-            values_to_look: VALUES_PER_LOOK,
+            values_to_check: VALUES_PER_CHECK,
             text,
             bytes: text.as_bytes(),
             at: 0,
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
         match (value, self.misfit) {
             (Ok(value), None) => Ok(value),
             (Ok(_), Some(misfit)) => Err(misfit),
-            (Err(JsonError::Stopped), _) => Err(JsonError::Stopped),
+            (Err(JsonError::Cancelled), _) => Err(JsonError::Cancelled),
             (Err(_), _) if self.bytes.contains(&0) => Err(JsonError::NulByte),
             (Err(fault), _) => Err(fault),
         }
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips white space; the byte after it.
+    /// Skips white space and returns the byte after it.
     #[inline]
     fn next_byte(&mut self) -> Option<u8> {
         loop {
@@ -144,9 +144,9 @@ impl<'a> Reader<'a> {
         JsonError::Syntax { fault, position: self.at }
     }
 
-    /// A value however deep, without recursion: text of a few megabytes can have as many levels.
+    /// Reads a value without recursion: text of a few megabytes can have as many levels.
     fn value(&mut self) -> Result<Datum, JsonError> {
-        // The innermost array or object that has not ended is apart: most values have no other.
+        // The innermost open array or object is kept in a variable of its own: most values have only one.
         let (mut innermost, mut around): (Option<Open>, Vec<Open>) = (None, Vec::new());
         loop {
             let mut value = match self.begin()? {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
                     continue;
                 }
             };
-            // What ends with this value is a value, too.
+            // A value may complete the array or object around it, which is then a value as well.
             loop {
                 let Some(open) = &mut innermost else { return Ok(value) };
                 open.push(value);
@@ -169,9 +169,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value without parts, or the beginning of one that has some, up to the first.
+    /// Reads a value without parts, or the start of one with parts, up to its first part.
     fn begin(&mut self) -> Result<Begun, JsonError> {
-        self.look()?;
+        self.check_go_on()?;
         Ok(Begun::Whole(match self.next_byte() {
             Some(b'"') => Datum::String(self.string()?),
             Some(b'{') => return self.object(),
@@ -184,13 +184,13 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Now and then asks whether to go on.
+    /// Calls `go_on` once in [`VALUES_PER_CHECK`] calls.
     #[inline]
-    fn look(&mut self) -> Result<(), JsonError> {
-        match self.values_to_look.checked_sub(1) {
-            Some(left) => self.values_to_look = left,
-            None if (self.go_on)() => self.values_to_look = VALUES_PER_LOOK,
-            None => return Err(JsonError::Stopped),
+    fn check_go_on(&mut self) -> Result<(), JsonError> {
+        match self.values_to_check.checked_sub(1) {
+            Some(left) => self.values_to_check = left,
+            None if (self.go_on)() => self.values_to_check = VALUES_PER_CHECK,
+            None => return Err(JsonError::Cancelled),
         }
         Ok(())
     }
@@ -204,8 +204,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Result<Datum, JsonError> {
-        // An ASCII byte begins here or the text between characters does: a value never starts
-        // inside a character.
+        // The position is at an ASCII byte or between two characters: a value never starts inside a character.
         let text = self.text.get(self.at..).unwrap_or_default();
         match number::read_number(text) {
             Ok((value, len)) => {
@@ -259,7 +258,7 @@ impl<'a> Reader<'a> {
         Ok(key)
     }
 
-    /// Whether `open` ends here. If not, another part follows, up to which all is read.
+    /// Whether `open` ends here. If not, reads up to its next part.
     fn ends(&mut self, open: &mut Open) -> Result<bool, JsonError> {
         let next = self.next_byte();
         match (open, next) {
@@ -293,7 +292,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The object at `at` left as text, unless it may be a pseudotype.
+    /// Leaves the object at `at` as text, unless it may be a pseudotype.
     fn object_text(&mut self, source: &Text) -> Option<Datum> {
         if may_have_type(&self.bytes[self.at..]) {
             return None;
@@ -318,7 +317,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A string whose first byte that is not plain, at `special`, is not its closing quote.
+    /// Reads a string that contains an escape or an invalid byte at `special`.
     fn escaped_string(&mut self, start: usize, special: usize) -> Result<Text, JsonError> {
         let mut found = std::mem::take(&mut self.unescaped);
         found.clear();
@@ -356,7 +355,7 @@ fn escape_fault(fault: EscapeFault) -> Fault {
     }
 }
 
-/// The value of an object's members as they stand in the text.
+/// The value of an object's members in the order of the text.
 fn meaning(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result<Datum, JsonError> {
     if !sorted {
         members.sort_by(|a, b| a.0.cmp(&b.0));
@@ -370,8 +369,8 @@ fn meaning(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result
     Ok(Datum::Object(Object::from_sorted(members)))
 }
 
-/// Whether the canonical object at the start of `json` could have a `$reql_type$` member: its
-/// first key is not greater than that.
+/// Whether the canonical object at the start of `json` may have a `$reql_type$` member: its first key does not sort
+/// after it.
 pub(crate) fn may_have_type(json: &[u8]) -> bool {
     match json.get(2..) {
         Some([b'\\', ..]) => true,
@@ -380,7 +379,7 @@ pub(crate) fn may_have_type(json: &[u8]) -> bool {
     }
 }
 
-/// Position after the object or array that begins at `start`, or `None` when it does not end.
+/// Position after the object or array that begins at `start`, or `None` if it does not end.
 pub(crate) fn skip_container(json: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     let mut depth = 0_usize;

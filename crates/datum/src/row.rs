@@ -1,26 +1,26 @@
-//! The bytes of a stored row: canonical JSON text between a checked header and a table of where
-//! its top-level members are. docs/formats/row.md is the format.
+//! The bytes of a stored row: canonical JSON text between a checksummed header and a table of the positions of its
+//! top-level members. docs/formats/row.md is the format.
 
 use crate::layout::{CODEC_PLAIN, HEADER_BYTES, Keys, Layout, Span, VERSION, is_row, seal, text_of};
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, raw};
 
-/// Why bytes are not a row.
+/// Why bytes are not a valid row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptRow {
-    /// Written by a version this program does not know.
+    /// The row has a format version that this program does not know.
     #[error("row has format version {found}, newest known is {VERSION}")]
     UnknownVersion {
         /// The version byte.
         found: u8,
     },
-    /// Compressed in a way this program does not know.
+    /// The row is compressed with a codec that this program does not know.
     #[error("row has unknown codec {found}")]
     UnknownCodec {
         /// The codec byte.
         found: u8,
     },
-    /// The bytes changed since they were written.
+    /// The bytes changed after they were written.
     #[error("row has checksum {found:08x}, expected {expected:08x}")]
     Checksum {
         /// The checksum the row carries.
@@ -28,7 +28,7 @@ pub enum CorruptRow {
         /// The checksum of its bytes.
         found: u32,
     },
-    /// The lengths in the header do not add up to the row.
+    /// The lengths in the header do not add up to the length of the row.
     #[error("row of {found} bytes does not have the length its header says")]
     Length {
         /// The length of the row.
@@ -38,8 +38,8 @@ pub enum CorruptRow {
 
 /// The stored bytes of `object`.
 ///
-/// An object that is a stored row already gives back its bytes. Text beyond 4 GiB cannot be stored;
-/// requests are far smaller.
+/// Returns the bytes unchanged if the object is a stored row already. Text beyond 4 GiB cannot be stored; requests
+/// are limited to far less.
 #[must_use]
 pub fn encode(object: &Object) -> Vec<u8> {
     let mut writer = Writer::new();
@@ -51,7 +51,7 @@ pub fn encode(object: &Object) -> Vec<u8> {
     writer.finish()
 }
 
-/// [`encode`], without a copy when `object` is a stored row already.
+/// Like [`encode`], but does not copy a row that is stored already.
 #[must_use]
 pub fn encode_shared(object: &Object) -> Bytes {
     match &object.0 {
@@ -60,7 +60,7 @@ pub fn encode_shared(object: &Object) -> Bytes {
     }
 }
 
-/// The stored bytes, if `object` is a stored row as it was read.
+/// The stored bytes, if `object` is an unchanged stored row.
 #[must_use]
 pub fn stored(object: &Object) -> Option<&Bytes> {
     match &object.0 {
@@ -69,7 +69,7 @@ pub fn stored(object: &Object) -> Option<&Bytes> {
     }
 }
 
-/// The bytes that `object` is read from, if it was stored and is still text. They are not looked at.
+/// The stored bytes that `object` reads from, a whole row or part of one. They are not validated.
 #[must_use]
 pub fn held(object: &Object) -> Option<&Bytes> {
     match &object.0 {
@@ -78,7 +78,7 @@ pub fn held(object: &Object) -> Option<&Bytes> {
     }
 }
 
-/// The row in `bytes`, left as text. Checks the checksum and the lengths, and nothing else.
+/// Wraps the row in `bytes`, left as text. Validates only the checksum and the lengths.
 pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
     check(&bytes)?;
     Ok(Object(Repr::Raw(bytes)))
@@ -99,7 +99,7 @@ fn check(bytes: &[u8]) -> Result<Layout<'_>, CorruptRow> {
     layout(bytes)
 }
 
-/// The parts of a row whose bytes are those that were written.
+/// The layout of a row whose checksum is known to be right.
 #[inline]
 fn layout(bytes: &[u8]) -> Result<Layout<'_>, CorruptRow> {
     let length = CorruptRow::Length { found: bytes.len() };
@@ -113,7 +113,7 @@ fn layout(bytes: &[u8]) -> Result<Layout<'_>, CorruptRow> {
     Layout::of(bytes).ok_or(length)
 }
 
-/// A row that is looked at where it lies: nothing is copied.
+/// A view of a row: reads fields without copying.
 #[derive(Clone, Copy)]
 pub struct RowView<'a> {
     bytes: &'a [u8],
@@ -121,13 +121,13 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// The row in `bytes`, checked as [`decode`] checks it.
+    /// The row in `bytes`, validated as by [`decode`].
     pub fn new(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
         Ok(RowView { bytes, layout: check(bytes)? })
     }
 
-    /// The row in `bytes`, which somebody has verified already: all is checked but the checksum, whose
-    /// price is that the whole row is read where a field or two are asked for.
+    /// The row in `bytes`, whose checksum the caller has verified. Verifying it again would read the whole row even
+    /// if only a field or two are needed.
     #[inline]
     pub fn of_verified(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
         Ok(RowView { bytes, layout: layout(bytes)? })
@@ -145,8 +145,8 @@ impl<'a> RowView<'a> {
         self.layout.text
     }
 
-    /// The canonical JSON text of the field `name`, if there is one. `place` is where the field was in the last
-    /// row, and becomes where it is in this one: rows are often alike.
+    /// The canonical JSON text of the field `name`, if there is one. `place` holds the field's position in the
+    /// previous row and is updated to its position in this one: consecutive rows often have the same layout.
     #[must_use]
     #[inline]
     pub fn field(&self, name: &str, place: &mut FieldPlace) -> Option<&'a [u8]> {
@@ -167,29 +167,29 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// Where a field was in a row.
+/// The position of a field in the previous row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FieldPlace {
-    /// Which of the row's members it was.
+    /// Index of the member.
     member: usize,
     offset: usize,
 }
 
 impl FieldPlace {
-    /// Bytes from the beginning of the stored row to the field's value; 0 while none was found.
+    /// Offset of the field's value from the start of the stored row; 0 if it was not found yet.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 }
 
-/// The canonical JSON text of a row that `decode` accepts; empty for other bytes.
+/// The canonical JSON text of a row accepted by `decode`; empty for other bytes.
 #[must_use]
 pub fn json(row: &Bytes) -> &[u8] {
     text_of(row)
 }
 
-/// Writes the text and remembers where its members are.
+/// Writes the text of a row and records the positions of its members.
 struct Writer {
     row: Vec<u8>,
     members: Vec<Span>,

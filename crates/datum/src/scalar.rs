@@ -1,5 +1,4 @@
-//! Values that are looked at where they stand in a stored row: no memory of their own, no counts
-//! of references.
+//! Simple values read in place from a stored row, without allocation or reference counting.
 
 use std::cmp::Ordering;
 
@@ -8,7 +7,7 @@ use crate::number::read_number;
 use crate::order::cmp_numbers;
 use crate::{Datum, Kind};
 
-/// A null, truth value, number or text that is borrowed.
+/// A borrowed null, boolean, number or text.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar<'a> {
     /// The absent value.
@@ -19,12 +18,12 @@ pub enum Scalar<'a> {
     Number(f64),
     /// The UTF-8 bytes of a text.
     Text(&'a [u8]),
-    /// A text with escapes, as it stands in canonical JSON between its quotes.
+    /// A text with escapes, as spelled in canonical JSON between its quotes.
     Escaped(&'a [u8]),
 }
 
 impl<'a> Scalar<'a> {
-    /// The value that canonical JSON text is, unless it is of another kind.
+    /// The value of canonical JSON text, or `None` for an array or object.
     #[must_use]
     #[inline]
     pub fn of_json(json: &'a [u8]) -> Option<Scalar<'a>> {
@@ -41,7 +40,7 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// The value of `datum`, unless it is of another kind.
+    /// The value of `datum`, or `None` if it is of another kind.
     #[must_use]
     #[inline]
     pub fn of_datum(datum: &'a Datum) -> Option<Scalar<'a>> {
@@ -54,14 +53,14 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// Only `false` and `null` are false.
+    /// All values but `false` and `null` are true.
     #[must_use]
     #[inline]
     pub fn is_truthy(self) -> bool {
         !matches!(self, Scalar::Null | Scalar::Bool(false))
     }
 
-    /// The order of [`Datum`]s.
+    /// Compares in the order of [`Datum`]s.
     #[must_use]
     #[inline]
     pub fn compare(self, other: Scalar<'_>) -> Ordering {
@@ -86,7 +85,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Digits that are surely an integer without loss.
+/// An integer of at most this many digits converts to a double exactly.
 const PLAIN_DIGITS_MAX: usize = 15;
 
 #[inline]

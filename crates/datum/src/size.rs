@@ -1,24 +1,23 @@
-//! How large a value is: about how long its JSON, how long its longest array.
+//! Estimates how large a value is: the length of its JSON and of its longest array.
 
 use crate::layout;
 use crate::print::string_end;
 use crate::value::Repr;
 use crate::{Datum, Object, cancel, deep};
 
-/// Bytes of a number, a time's fields, the punctuation of a member: enough for an estimate.
+/// Estimated bytes of a number, a bool or null.
 const SCALAR_BYTES: usize = 8;
 const PSEUDOTYPE_BYTES: usize = 64;
 
 impl Datum {
-    /// About how many bytes [`Datum::write_json`] appends. Costs nothing for what is still stored
-    /// text and a visit to each part for anything else. For cutting batches, not for exact lengths.
+    /// Approximate number of bytes that [`Datum::write_json`] appends. Free for stored text; visits each part of
+    /// other values. For cutting batches, not for exact lengths.
     #[must_use]
     pub fn json_size(&self) -> usize {
         self.json_size_to(usize::MAX)
     }
 
-    /// [`Datum::json_size`] of a value that may be enormous: it is not looked at any further once this is as
-    /// much as `enough`.
+    /// Like [`Datum::json_size`], but stops once the size reaches `enough`: the value may be enormous.
     #[must_use]
     pub fn json_size_to(&self, enough: usize) -> usize {
         match self {
@@ -33,7 +32,7 @@ impl Datum {
     }
 }
 
-/// The sizes of `count` parts, each with the bytes around it, as far as `enough`.
+/// Adds up the sizes of `count` parts, each with the punctuation around it. Stops at `enough`.
 fn sum_to<'a>(enough: usize, count: usize, parts: impl Iterator<Item = (usize, &'a Datum)>) -> usize {
     let mut sum = 2;
     if cancel::may_continue(count) {
@@ -50,14 +49,14 @@ fn sum_to<'a>(enough: usize, count: usize, parts: impl Iterator<Item = (usize, &
 }
 
 impl Datum {
-    /// Whether its JSON text may have at most `bytes`. True when in doubt: numbers count for one
-    /// byte and nothing is escaped. Stops as soon as the bytes are used up, however large it is.
+    /// Whether the JSON text may fit into `bytes`. An optimistic estimate: numbers count as one byte and nothing is
+    /// escaped. Stops as soon as the bytes are used up, however large the value is.
     #[must_use]
     pub fn json_may_fit(&self, bytes: usize) -> bool {
         self.take_room(bytes).is_some()
     }
 
-    /// What is left of `room` after this value.
+    /// The bytes of `room` that remain after this value.
     fn take_room(&self, room: usize) -> Option<usize> {
         match self {
             Datum::String(text) => room.checked_sub(text.len() + 2),
@@ -82,10 +81,9 @@ impl Datum {
 }
 
 impl Datum {
-    /// Whether an array of more than `items_max` items, which are one at least, is anywhere in it.
+    /// Whether the value contains an array of more than `items_max` items at any depth. `items_max` is at least 1.
     ///
-    /// Costs a visit to each part of a tree. Stored text is read through, but only where it is
-    /// long enough for such an array.
+    /// Visits each part of a tree. Stored text is scanned only if it is long enough for such an array.
     #[must_use]
     pub fn has_longer_array(&self, items_max: usize) -> bool {
         match self {
@@ -108,11 +106,11 @@ impl Datum {
 
 /// [`Datum::has_longer_array`] of canonical text.
 fn text_has_longer_array(text: &[u8], items_max: usize) -> bool {
-    // An item and what is after it are two bytes at least.
+    // Each item takes at least two bytes, including the comma or bracket after it.
     if text.len() / 2 <= items_max {
         return false;
     }
-    // Of every container around a place, how many items or members it has before that place.
+    // For each open container, the number of commas seen in it so far.
     let mut before = Vec::new();
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

@@ -1,19 +1,19 @@
-//! Changing a stored row without reading the members that stay: they are copied as text.
+//! Changes a stored row without parsing the unchanged members: they are copied as text.
 
 use crate::layout::{HEADER_BYTES, Keys, Layout, Span, is_row, seal};
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, print};
 
-/// A value whose text is longer stays as it is, for it may be longer than there is memory: whoever writes the row
-/// out knows how long it may be.
+/// Objects with longer new values are not written into a row here: the text might not fit into memory. The code
+/// that writes the row knows the limit.
 const PUT_BYTES_MAX: usize = 4 << 20;
 
 impl Object {
-    /// This object with some members put or, where the value is `None`, taken out. Of several
-    /// changes to one key the last counts.
+    /// This object with some members replaced or added, or removed if the value is `None`. The last of several
+    /// changes to one key wins.
     ///
-    /// The result of changing a stored row is a stored row, unless much is put: as much work as there is to
-    /// change, and one copy.
+    /// Changing a stored row gives a stored row, unless the new values are large. Costs work in proportion to the
+    /// changes, and one copy.
     #[must_use]
     pub fn with_changes(&self, mut changes: Vec<(Text, Option<Datum>)>) -> Object {
         if !changes.is_sorted_by(|a, b| a.0 < b.0) {
@@ -40,7 +40,7 @@ impl Object {
     }
 }
 
-/// The row with sorted `changes`, unless it or they need more than copying.
+/// Applies sorted `changes` to a row by copying text; `None` if that is not possible.
 fn splice(row: &Bytes, changes: &[(Text, Option<Datum>)]) -> Option<Object> {
     let layout = Layout::of(row)?;
     let storable = |(key, value): &(Text, Option<Datum>)| {
@@ -92,7 +92,7 @@ impl<'a> Spliced<'a> {
         self.row.len() - HEADER_BYTES
     }
 
-    /// Copies the members from `first` to before `end`.
+    /// Copies the members from `first` up to, but not including, `end`.
     fn copy(&mut self, first: usize, end: usize) -> Option<()> {
         if first >= end {
             return Some(());

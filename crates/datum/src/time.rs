@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// Largest magnitude at which milliseconds still matter to a double.
+/// Largest magnitude at which a double can still represent milliseconds.
 const ROUNDED_SECONDS_MAX: f64 = 9_007_199_254_740.0;
 
-/// A moment, to the millisecond, and the zone it is shown in.
+/// An instant with a precision of a millisecond, and the zone it is shown in.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
     /// Seconds since 1970-01-01T00:00:00Z, rounded to milliseconds.
@@ -15,7 +15,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The moment `epoch_seconds` after 1970, rounded to the millisecond.
+    /// The instant `epoch_seconds` after the start of 1970, rounded to the millisecond.
     #[must_use]
     pub fn new(epoch_seconds: f64, offset_minutes: i16) -> Time {
         let rounded = if epoch_seconds.abs() < ROUNDED_SECONDS_MAX {
@@ -36,9 +36,9 @@ impl Time {
         text
     }
 
-    /// Minutes east of UTC of `Z`, `±hh`, `±hhmm` or `±hh:mm`; `None` for anything else.
+    /// The minutes east of UTC of an offset `Z`, `±hh`, `±hhmm` or `±hh:mm`; `None` for anything else.
     ///
-    /// Hours go to 24 and minutes to 59; `-00:00` is not an offset.
+    /// Hours go up to 24 and minutes to 59; `-00:00` is not an offset.
     /// Source: docs/reql-spec.md section 16.
     #[must_use]
     pub fn parse_offset(text: &str) -> Option<i16> {

@@ -1,11 +1,11 @@
-//! Text from bytes, with ReQL's explanation when they are not UTF-8.
+//! Converts bytes to text, with ReQL's explanation if they are not UTF-8.
 
 use crate::{Bytes, Text};
 
-/// Bytes of the text before the fault that a message shows.
+/// Bytes of text before the error that a message quotes.
 const SHOWN_BYTES: usize = 20;
 
-/// The text that `bytes` are. Fails with the ReQL message.
+/// The text in `bytes`. Fails with the ReQL message.
 ///
 /// Source: docs/reql-spec.md section 2.4.
 pub fn text_from_bytes(bytes: Bytes) -> Result<Text, String> {
@@ -20,7 +20,7 @@ pub fn text_from_bytes(bytes: Bytes) -> Result<Text, String> {
     Err(format!("String `{shown}` (truncated) is not a UTF-8 string; {why} at position {position}."))
 }
 
-/// What is wrong with the character that `bytes` begin with, and at which of its bytes it shows.
+/// Explains why the character at the start of `bytes` is invalid, and at which of its bytes.
 fn explain(bytes: &[u8]) -> (&'static str, usize) {
     let len = match bytes.first() {
         Some(0xC0..=0xDF) => 2,

@@ -1,4 +1,4 @@
-//! The datum itself: a small, cheaply cloned value.
+//! The datum: a small value that is cheap to clone.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::kind::Kind;
 use crate::time::Time;
 use crate::{Bytes, Text};
 
-/// One ReQL value. A clone copies a word or two and bumps a reference count at most.
+/// A ReQL value. A clone copies a word or two and increments at most one reference count.
 #[derive(Clone)]
 pub enum Datum {
     /// Below every other value; cannot be stored or sent.
@@ -43,7 +43,7 @@ struct Items(Vec<Datum>);
 
 impl Drop for Items {
     fn drop(&mut self) {
-        // Runs only for the last owner. Each level of a deep value is freed in turn.
+        // Runs only for the last owner. Frees a deep value level by level, without recursion.
         if !self.0.is_empty() {
             match deep::has_stack() {
                 true => self.0.clear(),
@@ -65,7 +65,7 @@ impl Array {
 }
 
 impl Array {
-    /// Whether both are the very same items, in one place.
+    /// Whether both share the same memory.
     pub(crate) fn is_same(&self, other: &Array) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -90,9 +90,9 @@ impl FromIterator<Datum> for Array {
     }
 }
 
-/// Unique keys in byte order: a tree of values, or the text of a stored row that is read as asked.
+/// Unique keys in byte order: a tree of values, or the text of a stored row, which is read lazily.
 ///
-/// A clone bumps one reference count.
+/// A clone increments one reference count.
 #[derive(Clone)]
 pub struct Object(pub(crate) Repr);
 
@@ -100,8 +100,8 @@ pub struct Object(pub(crate) Repr);
 pub(crate) enum Repr {
     /// Members sorted by key, keys unique.
     Tree(Arc<Members>),
-    /// A whole stored row (docs/formats/row.md), checked by `row::decode`, or the canonical JSON
-    /// text of an object inside one. The first byte tells: text begins with a brace.
+    /// A whole stored row (docs/formats/row.md), validated by `row::decode`, or the canonical JSON text of an
+    /// object inside one. The first byte tells them apart: text begins with a brace.
     Raw(Bytes),
 }
 
@@ -128,8 +128,8 @@ impl Drop for Members {
     }
 }
 
-/// Frees values, and what nobody else holds of their parts, from a list: a value can have more levels than any
-/// stack.
+/// Frees values, and those of their parts that are not shared, from a list instead of by recursion: a value can
+/// have more levels than any stack.
 #[cold]
 fn free(mut waiting: Vec<Datum>) {
     while let Some(value) = waiting.pop() {
@@ -158,7 +158,7 @@ impl Object {
 }
 
 impl Datum {
-    /// The kind, whose name is what `type_of` answers.
+    /// The kind, whose name `type_of` returns.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -176,7 +176,7 @@ impl Datum {
         }
     }
 
-    /// Only `false` and `null` are false.
+    /// All values but `false` and `null` are true.
     #[must_use]
     pub fn is_truthy(&self) -> bool {
         !matches!(self, Datum::Null | Datum::Bool(false))

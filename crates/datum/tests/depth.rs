@@ -1,4 +1,4 @@
-//! Values nested deeper than any stack, and documents as large as they may be.
+//! Values nested deeper than any stack, and documents of the largest size allowed.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +12,7 @@ use rekindle_datum::{Bytes, Datum, Object, PrimaryKey, Text, deep, json, key, ro
 
 const DEPTH: usize = 20_000;
 
-/// Runs `work` where a plain recursion of this depth would overflow.
+/// Runs `work` on a stack too small for plain recursion to this depth.
 fn on_a_small_stack(work: fn()) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work).expect("thread");
     thread.join().expect("no panic");
@@ -43,7 +43,7 @@ fn deep_values_are_printed_read_compared_hashed_and_dropped() {
     });
 }
 
-/// The reader needs no stack, and neither does who frees what it read.
+/// Neither reading a value nor dropping it needs stack.
 #[test]
 fn text_of_half_a_million_levels_is_read_and_freed() {
     on_a_small_stack(|| {
@@ -62,7 +62,7 @@ fn reading_ends_when_it_is_cancelled() {
     for text in [format!("[{}1]", "1,".repeat(100_000)), "[".repeat(100_000)] {
         let asked = Cell::new(0);
         let go_on = || asked.replace(asked.get() + 1) < 2;
-        assert_eq!(json::parse_while(&Text::from(text), &go_on), Err(json::JsonError::Stopped));
+        assert_eq!(json::parse_while(&Text::from(text), &go_on), Err(json::JsonError::Cancelled));
         assert_eq!(asked.get(), 3);
     }
 }
@@ -81,7 +81,7 @@ impl CancelToken for Shallow {
     }
 }
 
-/// A walk whose levels take much of the stack, whatever the compiler makes of them.
+/// A walk whose levels take much stack, whatever the compiler makes of them.
 fn descend(levels: usize) -> u8 {
     let room = black_box([0_u8; 16 << 10]);
     let below = match levels.checked_sub(1) {

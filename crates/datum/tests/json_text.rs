@@ -1,10 +1,10 @@
-//! Messages about text that is not a value, word for word, and text only serde_json can judge.
+//! Messages about invalid text, word for word, and a comparison with serde_json.
 
 #[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
 
 use rekindle_datum::{Datum, json};
-use values::Chance;
+use values::Random;
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
@@ -100,18 +100,18 @@ fn text_that_is_not_utf8_is_refused() {
     assert_eq!(json::parse(b"[\"\xff\"]"), Err(json::JsonError::NotUtf8(2)));
 }
 
-/// Text near JSON: printed values with a few bytes changed.
-fn damaged(chance: &mut Chance) -> Vec<u8> {
-    let mut text = values::value(chance, 3).to_json_string().into_bytes();
-    for _ in 0..chance.below(4) {
+/// Text that is nearly JSON: printed values with a few bytes changed.
+fn damaged(random: &mut Random) -> Vec<u8> {
+    let mut text = values::value(random, 3).to_json_string().into_bytes();
+    for _ in 0..random.below(4) {
         if text.is_empty() {
             break;
         }
-        let at = chance.below(text.len());
-        match chance.below(3) {
-            0 => text[at] = *chance.pick(b"{}[]\",:\\0-.eEu1 tfn\n"),
+        let at = random.below(text.len());
+        match random.below(3) {
+            0 => text[at] = *random.pick(b"{}[]\",:\\0-.eEu1 tfn\n"),
             1 => drop(text.remove(at)),
-            _ => text.insert(at, *chance.pick(b"{}[]\",:\\0-.eEu1 tfn\n")),
+            _ => text.insert(at, *random.pick(b"{}[]\",:\\0-.eEu1 tfn\n")),
         }
     }
     text
@@ -121,13 +121,13 @@ fn damaged(chance: &mut Chance) -> Vec<u8> {
 fn text_is_json_exactly_when_serde_json_says_so() {
     let mut accepted = 0;
     for seed in 0..100_000 {
-        let text = damaged(&mut Chance::new(seed));
+        let text = damaged(&mut Random::new(seed));
         let oracle = serde_json::from_slice::<serde_json::Value>(&text);
         let found = json::parse(&text);
         let context = format!("seed {seed}: {}", String::from_utf8_lossy(&text));
         match (&oracle, &found) {
             (Ok(_), Ok(_)) => accepted += 1,
-            // Only the meaning of keys and pseudotypes is ours to refuse.
+            // serde_json accepts duplicate keys and invalid pseudotypes.
             (Ok(_), Err(json::JsonError::DuplicateKey(_) | json::JsonError::BadPseudotype(_))) => {}
             (Err(_), Err(_)) => {}
             _ => panic!("{context}: {oracle:?} but {found:?}"),
@@ -135,7 +135,7 @@ fn text_is_json_exactly_when_serde_json_says_so() {
         if let (Ok(oracle), Ok(found)) = (oracle, found)
             && !context.contains("$reql_type$")
         {
-            // In the oracle an integer zero has a sign, too.
+            // serde_json gives an integer zero a sign, too.
             let unsigned = |value: &Datum| value.to_json_string().replace("-0.0", "0");
             let again = json::parse(oracle.to_string().as_bytes()).expect("valid JSON");
             assert_eq!(unsigned(&again), unsigned(&found), "{context}");

@@ -1,23 +1,23 @@
-//! Keys: their order, their limits and what is refused, word for word.
+//! Keys: their order, their limits and the error messages, word for word.
 
 #[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
 
 use rekindle_datum::{Bytes, Datum, KeyBound, KeyRange, Object, PrimaryKey, Text, Time, key};
-use values::Chance;
+use values::Random;
 
 const ROUNDS: u64 = 20_000;
 
-/// A value that may be a key, or nearly so.
-fn candidate(chance: &mut Chance, depth: usize) -> Datum {
-    match chance.below(if depth == 0 { 9 } else { 12 }) {
-        0 => Datum::Bool(chance.below(2) == 0),
-        1 | 2 => Datum::Number(values::number(chance)),
-        3 => Datum::Binary(values::bytes(chance)),
-        4 => Datum::Time(values::time(chance)),
-        5 if chance.below(4) == 0 => values::value(chance, 1),
-        5..9 => Datum::String(values::text(chance)),
-        _ => (0..chance.below(4)).map(|_| candidate(chance, depth - 1)).collect::<Vec<_>>().into(),
+/// A random value that is a legal key, or nearly one.
+fn candidate(random: &mut Random, depth: usize) -> Datum {
+    match random.below(if depth == 0 { 9 } else { 12 }) {
+        0 => Datum::Bool(random.below(2) == 0),
+        1 | 2 => Datum::Number(values::number(random)),
+        3 => Datum::Binary(values::bytes(random)),
+        4 => Datum::Time(values::time(random)),
+        5 if random.below(4) == 0 => values::value(random, 1),
+        5..9 => Datum::String(values::text(random)),
+        _ => (0..random.below(4)).map(|_| candidate(random, depth - 1)).collect::<Vec<_>>().into(),
     }
 }
 
@@ -25,8 +25,8 @@ fn candidate(chance: &mut Chance, depth: usize) -> Datum {
 fn key_bytes_have_the_order_of_their_values() {
     let mut compared = 0;
     for seed in 0..ROUNDS {
-        let mut chance = Chance::new(seed);
-        let (a, b) = (candidate(&mut chance, 2), candidate(&mut chance, 2));
+        let mut random = Random::new(seed);
+        let (a, b) = (candidate(&mut random, 2), candidate(&mut random, 2));
         if let (Ok(key_a), Ok(key_b)) = (PrimaryKey::encode(&a), PrimaryKey::encode(&b)) {
             assert_eq!(key_a.cmp(&key_b), a.cmp(&b), "seed {seed}: {a:?} {b:?}");
             compared += 1;
@@ -38,7 +38,7 @@ fn key_bytes_have_the_order_of_their_values() {
 #[test]
 fn keys_decode_to_equal_values() {
     for seed in 0..ROUNDS {
-        let value = candidate(&mut Chance::new(seed), 2);
+        let value = candidate(&mut Random::new(seed), 2);
         if let Ok(key) = PrimaryKey::encode(&value) {
             assert_eq!(key.try_decode().as_ref(), Ok(&value), "seed {seed}");
             assert_eq!(key.decode(), value);
@@ -49,14 +49,14 @@ fn keys_decode_to_equal_values() {
 #[test]
 fn every_value_has_a_place_among_keys() {
     for seed in 0..ROUNDS {
-        let mut chance = Chance::new(seed);
-        let key = candidate(&mut chance, 2);
-        let bound = match chance.below(6) {
-            0 => values::value(&mut chance, 2),
+        let mut random = Random::new(seed);
+        let key = candidate(&mut random, 2);
+        let bound = match random.below(6) {
+            0 => values::value(&mut random, 2),
             1 => Datum::MinVal,
             2 => Datum::from(vec![Datum::MaxVal]),
-            3 => Datum::from(vec![candidate(&mut chance, 1), values::value(&mut chance, 1)]),
-            _ => candidate(&mut chance, 2),
+            3 => Datum::from(vec![candidate(&mut random, 1), values::value(&mut random, 1)]),
+            _ => candidate(&mut random, 2),
         };
         if let Ok(encoded) = PrimaryKey::encode(&key) {
             let place = key::bound_position(&bound);
@@ -68,14 +68,14 @@ fn every_value_has_a_place_among_keys() {
 #[test]
 fn bytes_that_no_key_has_are_refused_and_all_others_encode_back() {
     for seed in 0..ROUNDS {
-        let mut chance = Chance::new(seed);
-        let mut bytes: Vec<u8> = match PrimaryKey::encode(&candidate(&mut chance, 2)) {
+        let mut random = Random::new(seed);
+        let mut bytes: Vec<u8> = match PrimaryKey::encode(&candidate(&mut random, 2)) {
             Ok(key) => key.as_bytes().to_vec(),
             Err(_) => Vec::new(),
         };
-        for _ in 0..1 + chance.below(3) {
-            let at = chance.below(bytes.len() + 1);
-            bytes.insert(at, *chance.pick(&[0, 1, 2, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x61, 0xFF]));
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(bytes.len() + 1);
+            bytes.insert(at, *random.pick(&[0, 1, 2, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x61, 0xFF]));
         }
         let key = PrimaryKey(Bytes::from(bytes));
         if let Ok(value) = key.try_decode() {
@@ -139,7 +139,7 @@ fn what_is_not_a_key_is_told_why() {
 fn a_bound_is_looked_at_as_far_as_the_reference_writes_it() {
     let bound = |items: Vec<Datum>| key::check_bound(&Datum::from(items));
     let behind = |text: usize, last: Datum| bound(vec![Datum::from("x".repeat(text)), last]);
-    // A letter for the array, one for the string, and a NUL: 250 bytes are written with 247 of text.
+    // One letter for the array, one for the string, and a NUL: 247 bytes of text take 250 bytes.
     assert!(behind(246, Datum::Null).is_err_and(|error| error.is_null()));
     assert!(behind(247, Datum::Null).is_ok());
     assert!(behind(245, Datum::from(vec![Datum::Null])).is_err());
@@ -151,7 +151,7 @@ fn a_bound_is_looked_at_as_far_as_the_reference_writes_it() {
     assert!(key::check_bound(&Datum::Object(Object::default())).is_err());
 }
 
-/// Whether so many copies of `item` make a legal array key.
+/// Whether an array of `copies` copies of `item` is a legal key.
 fn fits(item: &Datum, copies: usize) -> bool {
     PrimaryKey::encode(&Datum::from(vec![item.clone(); copies])).is_ok()
 }
@@ -163,7 +163,7 @@ fn lengths_are_counted_as_the_reference_counts_them() {
     assert!(PrimaryKey::encode(&Datum::Binary(Bytes::from(vec![7; 120]))).is_ok());
     assert!(PrimaryKey::encode(&Datum::Binary(Bytes::from(vec![7; 121]))).is_err());
     assert!(PrimaryKey::encode(&Datum::Binary(Bytes::from(vec![0; 61]))).is_err());
-    // A letter for the array; for each item a letter, sixteen digits, `#`, the number, NUL.
+    // One letter for the array; for each item one letter, sixteen digits, `#`, the number, NUL.
     let number = |n: f64| Datum::Number(n);
     assert!(fits(&number(1.0), 6) && !fits(&number(1.0), 7));
     assert!(fits(&number(0.1), 3) && !fits(&number(0.1), 4));
@@ -228,8 +228,8 @@ fn what_an_index_does_not_hold_is_told_why() {
 #[test]
 fn index_keys_have_the_order_of_their_values_as_far_as_they_go() {
     for seed in 0..ROUNDS {
-        let mut chance = Chance::new(seed);
-        let (a, b) = (candidate(&mut chance, 2), candidate(&mut chance, 2));
+        let mut random = Random::new(seed);
+        let (a, b) = (candidate(&mut random, 2), candidate(&mut random, 2));
         let (Ok(key_a), Ok(key_b)) = (key::secondary::encode(&a), key::secondary::encode(&b)) else {
             continue;
         };

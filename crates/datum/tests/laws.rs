@@ -1,4 +1,4 @@
-//! What holds for every value, tried on seeded random ones.
+//! Properties of all values, checked on seeded random ones.
 
 #[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
@@ -9,14 +9,14 @@ use std::hash::{BuildHasher, RandomState};
 use rekindle_datum as datum;
 
 use datum::{Bytes, Datum, Kind, Object, Text, json, pseudo, row};
-use values::Chance;
+use values::Random;
 
 const ROUNDS: u64 = 8_000;
 
 /// Runs `law` on many seeds; a failure names its seed.
-fn for_seeds(law: impl Fn(&mut Chance)) {
+fn for_seeds(law: impl Fn(&mut Random)) {
     for seed in 0..ROUNDS {
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| law(&mut Chance::new(seed))));
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| law(&mut Random::new(seed))));
         if let Err(panic) = run {
             eprintln!("failing seed: {seed}");
             std::panic::resume_unwind(panic);
@@ -24,7 +24,7 @@ fn for_seeds(law: impl Fn(&mut Chance)) {
     }
 }
 
-/// Equal in the order and also in what the order does not see: zones, zeros, kinds.
+/// Compares also what the order ignores: zones, signs of zeros, kinds.
 #[track_caller]
 fn assert_same(a: &Datum, b: &Datum) {
     assert_eq!(a.kind(), b.kind());
@@ -34,8 +34,8 @@ fn assert_same(a: &Datum, b: &Datum) {
 
 #[test]
 fn printed_values_read_back_as_themselves() {
-    for_seeds(|chance| {
-        let value = values::value(chance, 3);
+    for_seeds(|random| {
+        let value = values::value(random, 3);
         let text = Text::from(value.to_json_string());
         assert_same(&json::parse(text.as_bytes()).expect("canonical"), &value);
         assert_same(&json::parse_shared(&text).expect("canonical"), &value);
@@ -44,10 +44,10 @@ fn printed_values_read_back_as_themselves() {
 
 #[test]
 fn values_are_read_alike_however_they_are_spelled() {
-    for_seeds(|chance| {
-        let value = values::value(chance, 4);
+    for_seeds(|random| {
+        let value = values::value(random, 4);
         let mut text = String::new();
-        values::scrambled(&value, chance, &mut text);
+        values::scrambled(&value, random, &mut text);
         let read = json::parse(text.as_bytes()).expect("valid JSON");
         assert_same(&read, &value);
         if let (Datum::Object(read), Datum::Object(tree)) = (read, value) {
@@ -59,8 +59,8 @@ fn values_are_read_alike_however_they_are_spelled() {
 
 #[test]
 fn compact_text_is_what_serde_json_reads_and_writes() {
-    for_seeds(|chance| {
-        let value = values::value(chance, 3);
+    for_seeds(|random| {
+        let value = values::value(random, 3);
         let text = value.to_json_string();
         let oracle: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
         let again = json::parse(oracle.to_string().as_bytes()).expect("valid JSON");
@@ -74,8 +74,8 @@ fn compact_text_is_what_serde_json_reads_and_writes() {
 
 #[test]
 fn a_row_reads_as_the_object_it_was_made_of() {
-    for_seeds(|chance| {
-        let tree = values::object(chance, 3);
+    for_seeds(|random| {
+        let tree = values::object(random, 3);
         let bytes = Bytes::from(row::encode(&tree));
         let stored = row::decode(bytes.clone()).expect("a row just written");
         assert_same(&stored.clone().into(), &tree.clone().into());
@@ -89,7 +89,7 @@ fn a_row_reads_as_the_object_it_was_made_of() {
             assert_same(&stored.get(&key).expect("present"), &value);
             assert!(stored.contains_key(&key));
         }
-        let absent = values::text(chance);
+        let absent = values::text(random);
         assert_eq!(stored.contains_key(&absent), tree.contains_key(&absent));
         assert_eq!(stored.get(&absent).is_some(), tree.get(&absent).is_some());
         assert_same(&stored.to_tree().into(), &tree.clone().into());
@@ -99,7 +99,7 @@ fn a_row_reads_as_the_object_it_was_made_of() {
     });
 }
 
-/// The same for objects inside the row, which are text of another form.
+/// Checks the same for objects inside the row, whose stored form is text only.
 fn inner_text_reads_as_trees(tree: &Object, stored: &Object) {
     for (key, value) in tree.iter() {
         let (Datum::Object(inner), Some(Datum::Object(text))) = (&value, stored.get(&key)) else { continue };
@@ -115,10 +115,10 @@ fn inner_text_reads_as_trees(tree: &Object, stored: &Object) {
 
 #[test]
 fn changed_rows_are_refused() {
-    for_seeds(|chance| {
-        let mut bytes = row::encode(&values::object(chance, 2));
-        let at = chance.below(bytes.len());
-        bytes[at] ^= 1 << chance.below(8);
+    for_seeds(|random| {
+        let mut bytes = row::encode(&values::object(random, 2));
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
         assert!(row::decode(Bytes::from(bytes.clone())).is_err(), "changed at {at}");
         bytes.truncate(at);
         assert!(row::decode(Bytes::from(bytes)).is_err(), "cut at {at}");
@@ -128,11 +128,11 @@ fn changed_rows_are_refused() {
 #[test]
 fn the_order_is_total_and_hashes_agree_with_it() {
     let hashes = RandomState::new();
-    for_seeds(|chance| {
-        let mut pick = || match chance.below(20) {
+    for_seeds(|random| {
+        let mut pick = || match random.below(20) {
             0 => Datum::MinVal,
             1 => Datum::MaxVal,
-            _ => values::value(chance, 2),
+            _ => values::value(random, 2),
         };
         let (a, b, c) = (pick(), pick(), pick());
         assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
@@ -150,8 +150,8 @@ fn the_order_is_total_and_hashes_agree_with_it() {
 #[test]
 fn stored_text_compares_and_hashes_as_its_tree() {
     let hashes = RandomState::new();
-    for_seeds(|chance| {
-        let trees = [values::object(chance, 2), values::object(chance, 2)];
+    for_seeds(|random| {
+        let trees = [values::object(random, 2), values::object(random, 2)];
         let rows = trees.clone().map(|tree| row::decode(row::encode(&tree).into()).expect("a row"));
         assert_eq!(rows[0].cmp(&rows[1]), trees[0].cmp(&trees[1]));
         assert_eq!(rows[0].cmp(&trees[1]), trees[0].cmp(&trees[1]));
@@ -162,8 +162,8 @@ fn stored_text_compares_and_hashes_as_its_tree() {
 
 #[test]
 fn pseudotypes_are_what_their_objects_stand_for() {
-    for_seeds(|chance| {
-        let value = values::value(chance, 0);
+    for_seeds(|random| {
+        let value = values::value(random, 0);
         if let Some(object) = pseudo::to_object(&value) {
             assert_same(&pseudo::from_object(object).expect("well made"), &value);
         }
@@ -197,8 +197,8 @@ fn kinds_are_ordered_by_name() {
 
 #[test]
 fn detached_values_are_the_same_and_share_nothing() {
-    for_seeds(|chance| {
-        let tree = values::object(chance, 3);
+    for_seeds(|random| {
+        let tree = values::object(random, 3);
         let stored = row::decode(row::encode(&tree).into()).expect("a row");
         for object in [&tree, &stored] {
             let detached = object.detach();
@@ -214,18 +214,18 @@ fn detached_values_are_the_same_and_share_nothing() {
 
 #[test]
 fn changed_rows_are_rows_of_the_changed_object() {
-    for_seeds(|chance| {
-        let tree = values::object(chance, 2);
+    for_seeds(|random| {
+        let tree = values::object(random, 2);
         let stored = row::decode(row::encode(&tree).into()).expect("a row");
         let mut changes = Vec::new();
-        for _ in 0..chance.below(5) {
-            let key = match tree.keys().nth(chance.below(8)) {
+        for _ in 0..random.below(5) {
+            let key = match tree.keys().nth(random.below(8)) {
                 Some(key) => key,
-                None => values::text(chance),
+                None => values::text(random),
             };
-            let value = (chance.below(3) > 0).then(|| match chance.below(30) {
+            let value = (random.below(3) > 0).then(|| match random.below(30) {
                 0 => Datum::MaxVal,
-                _ => values::value(chance, 1),
+                _ => values::value(random, 1),
             });
             changes.push((key, value));
         }
@@ -249,15 +249,15 @@ fn changed_rows_are_rows_of_the_changed_object() {
 
 #[test]
 fn builders_take_keys_in_any_order() {
-    for_seeds(|chance| {
+    for_seeds(|random| {
         let mut builder = datum::ObjectBuilder::new();
         let mut model = std::collections::BTreeMap::new();
-        for _ in 0..chance.below(200) {
-            let key = Text::from(format!("{}", chance.below(150)));
-            if chance.below(4) == 0 {
+        for _ in 0..random.below(200) {
+            let key = Text::from(format!("{}", random.below(150)));
+            if random.below(4) == 0 {
                 assert_eq!(builder.remove(&key), model.remove(&key));
             } else {
-                let value = Datum::from(chance.below(9) as i32);
+                let value = Datum::from(random.below(9) as i32);
                 assert_eq!(builder.insert(key.clone(), value.clone()), model.insert(key.clone(), value));
             }
             assert_eq!(builder.get(&key), model.get(&key));

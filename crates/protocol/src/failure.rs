@@ -1,28 +1,28 @@
-//! A query that failed, and the numbers drivers know its error by.
+//! A failed query, and the numbers by which drivers know its error.
 //!
 //! Source: docs/reql-spec.md section 1.3.
 
 use reql::{Backtrace, CompileError, ErrorClass, EvalError};
 
-/// What kind of answer a failure is.
+/// Which of the three error responses a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The bytes are no query, or come at the wrong time.
+    /// The bytes are not a query, or the query is not allowed at this time.
     Client,
-    /// The query is no legal term tree.
+    /// The query is not a legal tree of terms.
     Compile,
     /// Evaluation failed, with the class drivers turn into an exception.
     Runtime(ErrorClass),
 }
 
-/// A query's error, ready to be sent.
+/// The error of a query, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which of the three error answers.
+    /// Which of the three error responses.
     pub kind: FailureKind,
     /// The text a client sees.
     pub message: String,
-    /// The way from the root of the query to the term that failed.
+    /// The path from the root of the query to the term that failed.
     pub backtrace: Backtrace,
 }
 

@@ -1,19 +1,19 @@
-//! Query frames: `u64 token`, `u32 length`, `length` bytes, all little-endian, both ways.
+//! Frames: `u64 token`, `u32 length`, `length` bytes, all little-endian, in both directions.
 //!
-//! First station of a query's bytes and last of its answer's. Decoding borrows from the bytes
-//! read so far and never allocates, whatever a header claims.
+//! The first step for a query's bytes and the last for its response's. Decoding borrows from the bytes read so far
+//! and never allocates, whatever a header claims.
 //! Source: docs/reql-spec.md section 1.2.
 
 /// Bytes before the body: token and length.
 pub const HEADER_BYTES: usize = 12;
 
-/// The longest request body that is read; a longer one is refused and the connection closed.
+/// The longest request body that is accepted. A longer one is refused and the connection is closed.
 pub const REQUEST_BYTES_MAX: usize = 134_217_727;
 
-/// The longest response body; a longer one becomes a RESOURCE_LIMIT error.
+/// The longest response body. A longer one becomes a RESOURCE_LIMIT error.
 pub const RESPONSE_BYTES_MAX: usize = 4_294_967_294;
 
-/// The number a client gives a query; its answers carry it. Free for reuse once finished.
+/// The number a client gives a query; its responses carry it. It can be reused once the query is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -26,9 +26,9 @@ impl std::fmt::Display for Token {
 /// One complete frame, borrowed from the bytes it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Which query this belongs to.
+    /// The token of the query this belongs to.
     pub token: Token,
-    /// JSON text, not yet looked at.
+    /// JSON text, not yet parsed.
     pub body: &'a [u8],
 }
 
@@ -44,27 +44,27 @@ impl Frame<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Query size ({length}) greater than maximum ({max}).", max = REQUEST_BYTES_MAX)]
 pub struct TooLarge {
-    /// Whom the refusal is addressed to.
+    /// The token to which the refusal is sent.
     pub token: Token,
     /// The length the header claims.
     pub length: usize,
 }
 
-/// What the front of a byte string holds.
+/// The start of a byte string, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// Not yet a whole frame; it will be `frame_bytes` long in total (just the header's
-    /// length while the header itself is not complete).
+    /// Not a whole frame yet. It will be `frame_bytes` long in total, which is the length of the header as long as
+    /// the header itself is incomplete.
     Incomplete {
         /// Header and body together.
         frame_bytes: usize,
     },
-    /// A whole frame at the front.
+    /// A whole frame.
     Complete(Frame<'a>),
 }
 
-/// Reads the frame at the front of `bytes`. Fails when a request is longer than
-/// [`REQUEST_BYTES_MAX`]; what follows such a header cannot be believed.
+/// Decodes the frame at the start of `bytes`. Fails if a request is longer than [`REQUEST_BYTES_MAX`]; the bytes
+/// after such a header cannot be interpreted.
 pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, TooLarge> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(Decoded::Incomplete { frame_bytes: HEADER_BYTES });
@@ -79,7 +79,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, TooLarge> {
     })
 }
 
-/// Token and body length of a header. No limit is applied: for clients reading responses.
+/// Token and body length of a header. Applies no limit: for clients that read responses.
 #[must_use]
 pub fn read_header(header: &[u8; HEADER_BYTES]) -> (Token, usize) {
     let [t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *header;
@@ -87,8 +87,8 @@ pub fn read_header(header: &[u8; HEADER_BYTES]) -> (Token, usize) {
     (Token(token), u32::from_le_bytes([l0, l1, l2, l3]) as usize)
 }
 
-/// Appends a frame around `body`. `None`, with nothing written, when the body does not fit a
-/// u32 length.
+/// Appends a frame with `body`. Returns `None` and writes nothing if the length of the body does not fit into a
+/// u32.
 pub fn write(out: &mut Vec<u8>, token: Token, body: &[u8]) -> Option<()> {
     let length = u32::try_from(body.len()).ok()?;
     out.reserve(HEADER_BYTES + body.len());
@@ -98,7 +98,7 @@ pub fn write(out: &mut Vec<u8>, token: Token, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A frame whose body is written in place: the length is filled in at the end.
+/// A frame whose body is written in place; its length is filled in at the end.
 #[derive(Debug)]
 #[must_use = "the frame has no length until it is finished"]
 pub struct OpenFrame {
@@ -114,8 +114,8 @@ pub fn open(out: &mut Vec<u8>, token: Token) -> OpenFrame {
 }
 
 impl OpenFrame {
-    /// Fills in the length. Fails with the body's length, `out` cut back to where the body
-    /// began, when it is over [`RESPONSE_BYTES_MAX`]: write a refusal and finish that.
+    /// Fills in the length. If the body is longer than [`RESPONSE_BYTES_MAX`], removes it and fails with its
+    /// length: write an error as the body instead and finish again.
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), (OpenFrame, usize)> {
         let body_start = self.start + HEADER_BYTES;
         let length = out.len().saturating_sub(body_start);
@@ -140,17 +140,17 @@ impl OpenFrame {
     }
 }
 
-/// What [`decode_all`] found in a byte string.
+/// The result of [`decode_all`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodedCount {
-    /// Whole frames.
+    /// The number of whole frames.
     pub frames: usize,
     /// Bytes those frames take.
     pub bytes_used: usize,
 }
 
-/// Decodes every frame of `bytes`: the fuzz target's way in. Never panics; the frames lie one
-/// after another and inside the input.
+/// Decodes every frame of `bytes`: the entry point of the fuzz target. Never panics; the frames are adjacent and
+/// lie inside the input.
 pub fn decode_all(bytes: &[u8]) -> Result<DecodedCount, TooLarge> {
     let mut found = DecodedCount::default();
     loop {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_decoded_without_a_panic() {
-        // A small generator of our own, so that a failure is repeatable: seed 1.
+        // A small deterministic generator (seed 1), so that a failure is repeatable.
         let mut state = 1u64;
         let mut next = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

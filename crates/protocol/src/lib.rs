@@ -1,11 +1,10 @@
-//! Client bytes: who is there, what they ask, how they are answered.
+//! The client protocol: authentication, queries and responses as bytes.
 //!
-//! Stands between a socket and a running query and knows neither: bytes in, bytes out, no
-//! clock, no threads, no chance of its own. Wire numbers live here and nowhere else.
+//! Stands between a socket and a running query and knows neither: bytes in, bytes out, without clock, threads or
+//! random numbers of its own. The numbers of the wire protocol live here and nowhere else.
 //!
-//! In the order of a connection: [`handshake`] (with [`scram`]) says who the client is,
-//! [`frame`] cuts the stream into queries, [`request`] tells what each wants, [`response`]
-//! writes what it gets, a [`failure`] among it.
+//! In the order of a connection: [`handshake`] (with [`scram`]) authenticates the client, [`frame`] cuts the stream
+//! into queries, [`request`] reads the type of each, and [`response`] writes the results, or a [`failure`].
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The envelope of a query: `[type, term, global_optargs]`.
 //!
-//! Only the type is read here, without looking at the term: what is a START goes to
-//! `reql::wire` as it came. Source: docs/reql-spec.md sections 1.2, 1.4.
+//! Reads only the type of a query, without parsing its term: the body of a START is passed to `reql::wire`
+//! unchanged. Source: docs/reql-spec.md sections 1.2, 1.4.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -9,25 +9,25 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// What a client wants of a token.
+/// The types of queries, each for one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryType {
     /// Evaluate a term.
     Start,
-    /// The next batch.
+    /// Send the next batch.
     Continue,
     /// Cancel.
     Stop,
-    /// Answer when all noreply queries before are done.
+    /// Respond when all earlier noreply queries are done.
     NoreplyWait,
-    /// Who the server is.
+    /// Describe the server.
     ServerInfo,
 }
 
 const NOT_JSON: &str = "Client is buggy (failed to deserialize query).";
 
-/// The type of the query `body`. Of a START only the front is read: `reql::wire` finds what is
-/// wrong with the rest. Fails with the CLIENT_ERROR to send.
+/// The type of the query `body`. Only the start of a START query is read: `reql::wire` reports errors in the rest.
+/// Fails with the CLIENT_ERROR to send.
 pub fn query_type(body: &[u8]) -> Result<QueryType, Failure> {
     match front(body) {
         Some(1) => Ok(QueryType::Start),
@@ -35,7 +35,7 @@ pub fn query_type(body: &[u8]) -> Result<QueryType, Failure> {
     }
 }
 
-/// Whether a query that `reql::wire` refused asked for no reply, which also covers its errors.
+/// Whether a query that `reql::wire` refused asked for no reply, which applies to its errors as well.
 #[must_use]
 pub fn asks_for_noreply(body: &[u8]) -> bool {
     type Parts = (IgnoredAny, IgnoredAny, serde_json::Map<String, Value>);
@@ -48,7 +48,7 @@ pub fn asks_for_noreply(body: &[u8]) -> bool {
     }
 }
 
-/// The number at the front of an array, when it is written plainly and something follows it.
+/// The number at the start of an array, if it is a plain integer and followed by something.
 fn front(body: &[u8]) -> Option<u32> {
     let body = body.trim_ascii_start().strip_prefix(b"[")?.trim_ascii_start();
     let (digit, rest) = body.split_first()?;
@@ -102,7 +102,7 @@ fn envelope(why: String) -> Failure {
     Failure::client(format!("Server could not parse query: {why}"))
 }
 
-/// The JSON type of a value known to be JSON.
+/// The JSON type of a valid JSON value.
 fn type_name(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'[') => "ARRAY",

@@ -1,8 +1,7 @@
-//! Answers, written straight into the bytes to send.
+//! Responses, written directly into the bytes to send.
 //!
-//! Each function appends one whole frame. Keys come in the order `t`, `e`, `r`, `b`, `p`, `n`.
-//! A datum is written once, by its own printer; a row that is still its stored text is copied.
-//! Source: docs/reql-spec.md section 1.3.
+//! Each function appends one whole frame. Keys come in the order `t`, `e`, `r`, `b`, `p`, `n`. A datum is printed
+//! straight into the frame; the text of a stored row is copied. Source: docs/reql-spec.md section 1.3.
 
 use datum::Datum;
 use reql::{Backtrace, ErrorClass, Frame};
@@ -10,7 +9,7 @@ use reql::{Backtrace, ErrorClass, Frame};
 use crate::failure::{Failure, FailureKind, class_code};
 use crate::frame::{self, OpenFrame, RESPONSE_BYTES_MAX, Token};
 
-/// The number of an answer's kind, sent as `t`.
+/// The type of a response, sent as `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ResponseType {
@@ -18,13 +17,13 @@ pub enum ResponseType {
     SuccessAtom = 1,
     /// The last batch of a stream.
     SuccessSequence = 2,
-    /// A batch that more may follow.
+    /// A batch that may be followed by more.
     SuccessPartial = 3,
-    /// Every noreply query before is done.
+    /// Every earlier noreply query is done.
     WaitComplete = 4,
-    /// Who the server is.
+    /// A description of the server.
     ServerInfo = 5,
-    /// The client sent no query.
+    /// The client did not send a valid query.
     ClientError = 16,
     /// The query is not legal.
     CompileError = 17,
@@ -32,7 +31,7 @@ pub enum ResponseType {
     RuntimeError = 18,
 }
 
-/// What a client should know of a stream, sent as `n`.
+/// What kind of stream a response belongs to, sent as `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Note {
@@ -40,7 +39,7 @@ pub enum Note {
     SequenceFeed = 1,
     /// A changefeed of one document.
     AtomFeed = 2,
-    /// A changefeed of the first rows of an order.
+    /// A changefeed of the first rows in an order.
     OrderByLimitFeed = 3,
     /// Several changefeeds in one.
     UnionedFeed = 4,
@@ -51,9 +50,9 @@ pub enum Note {
 /// Whether more of a stream may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Ask with CONTINUE.
+    /// The client requests it with CONTINUE.
     MayFollow,
-    /// The token is free.
+    /// The token is free for another query.
     Ended,
 }
 
@@ -62,22 +61,22 @@ pub enum More {
 pub struct BatchParts<'a> {
     /// In the stream's order.
     pub items: &'a [Datum],
-    /// Whether to ask again.
+    /// Whether more batches may follow.
     pub more: More,
     /// What kind of stream it is; empty for anything but a changefeed.
     pub notes: &'a [Note],
-    /// What was measured, when the query asked for it.
+    /// The profile, if the query asked for one.
     pub profile: Option<&'a Datum>,
 }
 
-/// Who answers, for SERVER_INFO.
+/// The server's description, for SERVER_INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// The server's uuid.
     pub id: String,
     /// The server's name.
     pub name: String,
-    /// Whether it holds no data and only answers clients.
+    /// Whether the server holds no data and only serves clients.
     pub is_proxy: bool,
 }
 
@@ -92,7 +91,7 @@ pub fn write_atom(out: &mut Vec<u8>, token: Token, value: &Datum, profile: Optio
     finish(frame, out);
 }
 
-/// A batch of a stream: SUCCESS_PARTIAL, or SUCCESS_SEQUENCE for the last.
+/// A batch of a stream: SUCCESS_PARTIAL, or SUCCESS_SEQUENCE for the last one.
 pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
     let frame = frame::open(out, token);
     out.reserve(stored_bytes(batch.items));
@@ -122,13 +121,13 @@ pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
 const TEXTS_START: &[u8] = b"{\"t\":2,\"r\":[";
 const TEXTS_END: &[u8] = b"],\"n\":[]}";
 
-/// Bytes of a frame before the items that [`write_texts`] writes.
+/// Bytes of a frame before the items of [`write_texts`].
 pub const TEXTS_ROOM_BYTES: usize = frame::HEADER_BYTES + TEXTS_START.len();
 
-/// The only batch of a stream, whose items are JSON text already, with commas between them: SUCCESS_SEQUENCE.
+/// The only batch of a stream whose items are JSON text already, separated by commas: SUCCESS_SEQUENCE.
 ///
-/// They stand in `items` behind [`TEXTS_ROOM_BYTES`] bytes that mean nothing. If nothing is to be sent before
-/// them, the frame is made around them where they are, and `items` becomes `out`.
+/// The items follow [`TEXTS_ROOM_BYTES`] reserved bytes in `items`. If `out` is empty, the frame is built around
+/// them in place and `items` becomes `out`.
 pub fn write_texts(out: &mut Vec<u8>, token: Token, mut items: Vec<u8>) {
     let mut head = Vec::with_capacity(TEXTS_ROOM_BYTES);
     let mut frame = frame::open(&mut head, token);
@@ -150,7 +149,7 @@ pub fn write_texts(out: &mut Vec<u8>, token: Token, mut items: Vec<u8>) {
     finish(frame, out);
 }
 
-/// What items that are still stored text will take, with the comma between them.
+/// Length of the items that are still stored text, including the comma after each.
 fn stored_bytes(items: &[Datum]) -> usize {
     let bytes = |item: &Datum| match item {
         Datum::Object(object) => object.text_bytes().map_or(0, |bytes| bytes + 1),
@@ -159,7 +158,7 @@ fn stored_bytes(items: &[Datum]) -> usize {
     items.iter().map(bytes).sum()
 }
 
-/// The end of a stream with nothing more in it: what STOP answers.
+/// An empty last batch of a stream: the response to STOP.
 pub fn write_empty_sequence(out: &mut Vec<u8>, token: Token) {
     write_batch(out, token, BatchParts { items: &[], more: More::Ended, notes: &[], profile: None });
 }
@@ -171,14 +170,14 @@ pub fn write_failure(out: &mut Vec<u8>, token: Token, failure: &Failure) {
     finish(frame, out);
 }
 
-/// Every noreply query before is done: WAIT_COMPLETE.
+/// WAIT_COMPLETE: every earlier noreply query is done.
 pub fn write_wait_complete(out: &mut Vec<u8>, token: Token) {
     let frame = frame::open(out, token);
     out.extend_from_slice(b"{\"t\":4,\"r\":[]}");
     finish(frame, out);
 }
 
-/// Who answers: SERVER_INFO.
+/// SERVER_INFO.
 pub fn write_server_info(out: &mut Vec<u8>, token: Token, info: &ServerInfo) {
     let frame = frame::open(out, token);
     out.extend_from_slice(b"{\"t\":5,\"r\":[{\"id\":");
@@ -230,7 +229,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     Datum::from(text).write_json(out);
 }
 
-/// Fills in the length; an answer too long for a frame becomes the error that says so.
+/// Fills in the length. A response too long for a frame becomes an error.
 fn finish(frame: OpenFrame, out: &mut Vec<u8>) {
     let Err((frame, length)) = frame.finish(out) else { return };
     let message = format!("Response size ({length}) greater than maximum ({RESPONSE_BYTES_MAX}).");

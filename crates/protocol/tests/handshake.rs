@@ -1,4 +1,4 @@
-//! The handshake as a client sees it: every version, every refusal, bytes in any pieces.
+//! The handshake from the client's side: every version, every refusal, bytes in pieces of any size.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn server() -> ServerHandshake {
     ServerHandshake::new(Randomness { nonce: [9; 18], decoy: Decoy::new([4; 32]) })
 }
 
-/// Feeds `input` to a fresh server; returns what it sent and where it stands.
+/// Passes `input` to a new server. Returns its output and its progress.
 fn answer(input: &[u8]) -> (String, Progress) {
     let mut out = Vec::new();
     let progress = server().advance(input, &House, "2.4.4", &mut out);
@@ -50,7 +50,7 @@ const JSON: u32 = 0x7e69_70c7;
 const VERSIONS: &str =
     "{\"max_protocol_version\":0,\"min_protocol_version\":0,\"server_version\":\"2.4.4\",\"success\":true}\0";
 
-/// Runs our client against our server, each message cut in pieces of `piece` bytes.
+/// Connects the client to the server, each message cut into pieces of `piece` bytes.
 fn meet(user: &str, password: &str, piece: usize) -> (Result<ClientStep, HandshakeFailed>, Option<Step>) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let (mut server, mut server_input) = (server(), Vec::new());

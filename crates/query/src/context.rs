@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
 use io::Nanos;
-use reql::{Cancel, Chance, Env, EvalError, SeededChance};
+use reql::{Cancel, Env, EvalError, RandomSource, SeededRandom};
 use shard::Activity;
 
 use crate::asker::Asker;
@@ -40,7 +40,7 @@ pub(crate) struct Cx {
     /// Set when the query should stop.
     pub cancel: Arc<Cancel>,
     /// Where the query's random numbers come from.
-    pub chance: SeededChance,
+    pub random: SeededRandom,
     /// Whether this is a question of another node, which may not lead to further ones.
     pub served: bool,
     /// What it does is written down here, when somebody wants to know.
@@ -108,7 +108,7 @@ impl Surroundings {
         Surroundings {
             now: cx.now,
             array_limit: cx.array_limit,
-            seed: cx.chance.next_u64(),
+            seed: cx.random.next_u64(),
             globals: cx.globals.clone(),
         }
     }
@@ -125,7 +125,7 @@ impl Cx {
             now: around.now,
             array_limit: around.array_limit,
             cancel,
-            chance: SeededChance::new(around.seed),
+            random: SeededRandom::new(around.seed),
             served: true,
             trace: None,
             looked_at: Some(Arc::default()),
@@ -189,7 +189,7 @@ impl Cx {
             now: self.now,
             array_limit: self.array_limit,
             cancel: &self.cancel,
-            chance: &self.chance,
+            random: &self.random,
             globals: &self.globals,
             open: None,
         }

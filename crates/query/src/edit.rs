@@ -4,7 +4,7 @@
 use cluster::TableConfig;
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use io::memory::Account;
-use reql::effort::{self, Effort};
+use reql::cost::{self, Cost};
 use reql::{Closure, Env, EvalError, StoredFunc};
 
 use crate::hook;
@@ -67,8 +67,8 @@ pub(crate) enum Patch {
 /// Whether what a table adds to every write, its hook and its indexes, is soon worked out. Who made an index had to
 /// have the right to configure the table, so that it may walk over a row.
 pub(crate) fn adds_little(config: &TableConfig) -> bool {
-    let hook = config.write_hook.as_ref().map_or(Effort::Brief, StoredFunc::effort);
-    hook == Effort::Brief && config.indexes.effort() <= Effort::Walk
+    let hook = config.write_hook.as_ref().map_or(Cost::Brief, StoredFunc::cost);
+    hook == Cost::Brief && config.indexes.cost() <= Cost::PerItem
 }
 
 /// What an insert does about a row that is there already.
@@ -158,7 +158,7 @@ impl Edit {
 
     /// Whether it is soon decided what becomes of a row, so that nobody need be able to stop it.
     pub fn is_brief(&self) -> bool {
-        let is_brief = |closure: &Closure| effort::of_func(&closure.func) == Effort::Brief;
+        let is_brief = |closure: &Closure| cost::of_func(&closure.func) == Cost::Brief;
         match self {
             Edit::Insert { conflict: Conflict::Func(closure), .. } => is_brief(closure),
             Edit::Update(Patch::Func(closure)) | Edit::Replace(Patch::Func(closure)) => is_brief(closure),

@@ -4,7 +4,7 @@
 
 use cluster::TableConfig;
 use datum::{Bytes, Datum, ObjectBuilder, Text};
-use reql::{ARRAY_LIMIT_DEFAULT, Answer, Env, EvalError, Scope, StoredFunc};
+use reql::{ARRAY_LIMIT_DEFAULT, Env, EvalError, ResultKind, Scope, StoredFunc};
 
 /// What the bytes of a hook begin with, as `get_write_hook` shows them.
 pub(crate) const HOOK_PREFIX: &str = "$reql_write_hook_function$";
@@ -26,7 +26,7 @@ pub(crate) fn apply(
     let env = Env { array_limit: ARRAY_LIMIT_DEFAULT, globals: &[], open: None, ..*env };
     let is_deletion = matches!(after, Datum::Null);
     let values = [Datum::Object(context.build()), before.clone(), after];
-    let answer = reql::closure(hook.func(), &Scope::empty(), Answer::Datum)
+    let answer = reql::closure(hook.func(), &Scope::empty(), ResultKind::Datum)
         .and_then(|hook| hook.call(&values, &env))
         .map_err(|error| error.prefixed("Error in write hook: "))?;
     match (is_deletion, &answer) {

@@ -1,6 +1,6 @@
 //! What databases, tables and users may be called.
 
-use datum::{Text, prepare};
+use datum::{Text, saslprep};
 use reql::EvalError;
 
 use crate::args::Args;
@@ -29,7 +29,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// The name of a user as it is stored, which is how a login asks for it.
 pub(crate) fn user_name(name: &str) -> Result<Text, EvalError> {
-    match prepare(name).as_deref() {
+    match saslprep(name).as_deref() {
         None => Err(EvalError::op_failed("Invalid username encoding")),
         Some("") => Err(EvalError::op_failed("Empty username")),
         Some(prepared) => Ok(prepared.into()),

@@ -134,7 +134,7 @@ pub(crate) trait PlacedItems: Send {
 /// What decides about the place of an item where no order was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hand {
-    /// Out of which hand it is given: [`datum::key::hand_of`] its row.
+    /// Out of which hand it is given: [`datum::key::bucket_of`] its row.
     pub number: u8,
     /// The rows looked at since the item before it, its own among them.
     pub rows: u32,

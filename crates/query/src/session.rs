@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use datum::{Datum, Text, Time, cancel};
 use reql::wire::Query;
-use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
+use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededRandom, Term};
 
 use crate::answer::{Answer, Answered};
 use crate::asker::Asker;
@@ -104,7 +104,7 @@ impl Session {
             now,
             array_limit: settings.array_limit,
             cancel,
-            chance: SeededChance::new(seed),
+            random: SeededRandom::new(seed),
             served: false,
             looked_at: trace.as_ref().map(|trace| trace.looked_at.clone()),
             trace: trace.clone(),

@@ -1,7 +1,7 @@
-//! The evaluated arguments of a term, and the questions terms ask of them.
+//! The evaluated arguments of a term, with typed access to them.
 //!
-//! Every question that fails names the argument in the error's backtrace, but for those about what RethinkDB asks of a
-//! datum that it has taken out of its argument: what is wrong with that is wrong with the term.
+//! An accessor that fails adds the argument to the error's backtrace. The `plain_` accessors do not: RethinkDB
+//! checks those values after it has taken the datum out of the argument, so that the error belongs to the term.
 
 use datum::{Array, Datum, Object, Text};
 
@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::error::EvalError;
 pub use crate::integer::{integer, narrow};
 
-/// Most bytes of a string that a term makes: 128 MiB, as much as a request may have.
+/// Longest string that a term may make: 128 MiB, the largest size of a request.
 pub const TEXT_BYTES_MAX: usize = 128 << 20;
 
 /// One evaluated argument.
@@ -22,37 +22,37 @@ pub enum Arg {
     Func(Closure),
 }
 
-/// What a term is evaluated with. The number of values was checked against the signature.
+/// The arguments of a term. Their number was checked against the signature.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
-    /// Positional arguments; when one failed, those before it.
+    /// Positional arguments; if one failed, only those before it.
     pub values: &'a [Arg],
-    /// The argument that failed.
+    /// The argument whose evaluation failed.
     failed: Option<Failed<'a>>,
     /// Optional arguments the query gave to this term.
     pub optargs: &'a [(Text, Datum)],
-    /// The surroundings.
+    /// The environment of the evaluation.
     pub env: &'a Env<'a>,
 }
 
-/// An argument without a value.
+/// An argument whose evaluation failed.
 #[derive(Clone, Copy)]
 struct Failed<'a> {
-    /// How many arguments there are, with it and those behind it.
+    /// The number of arguments, including the failed one and those after it.
     count: usize,
     error: &'a EvalError,
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that were all evaluated.
+    /// Arguments without a failed one.
     #[must_use]
     pub fn new(values: &'a [Arg], optargs: &'a [(Text, Datum)], env: &'a Env<'a>) -> Args<'a> {
         Args { values, failed: None, optargs, env }
     }
 
-    /// `count` arguments of which those before the failed one have values. Whoever asks for another gets `error`, so
-    /// that a term which finds something wrong with an earlier one says that, as if each were evaluated when it is
-    /// asked for. Source: `args_t::arg` of RethinkDB.
+    /// `count` arguments of which only those before the failed one have values. Access to any other argument fails
+    /// with `error`. A term that finds an earlier argument invalid therefore reports that first, as if each
+    /// argument were evaluated on access. Source: `args_t::arg` of RethinkDB.
     #[must_use]
     pub fn until(
         values: &'a [Arg],
@@ -76,7 +76,7 @@ impl<'a> Args<'a> {
         self.len() == 0
     }
 
-    /// Argument `i`, if there are that many.
+    /// Argument `i`, if it exists and has a value.
     #[must_use]
     pub fn get(&self, i: usize) -> Option<&'a Arg> {
         self.values.get(i)
@@ -122,7 +122,7 @@ impl<'a> Args<'a> {
         narrow(self.number(i)?).map_err(|error| error.at(i))
     }
 
-    /// Argument `i` as an integer; another value is the term's fault.
+    /// Argument `i` as an integer; a value of another type is an error of the term.
     pub fn plain_integer(&self, i: usize) -> Result<i64, EvalError> {
         match self.datum(i)? {
             Datum::Number(number) => integer(*number),
@@ -138,7 +138,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as a string; another value is the term's fault.
+    /// Argument `i` as a string; a value of another type is an error of the term.
     pub fn plain_string(&self, i: usize) -> Result<&'a Text, EvalError> {
         match self.datum(i)? {
             Datum::String(text) => Ok(text),
@@ -146,7 +146,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as an array; another value is the term's fault.
+    /// Argument `i` as an array; a value of another type is an error of the term.
     pub fn plain_array(&self, i: usize) -> Result<&'a Array, EvalError> {
         match self.datum(i)? {
             Datum::Array(array) => Ok(array),
@@ -154,7 +154,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as an object, which a pseudotype is not; another value is the term's fault.
+    /// Argument `i` as an object (a pseudotype is not one); a value of another type is an error of the term.
     pub fn plain_object(&self, i: usize) -> Result<&'a Object, EvalError> {
         match self.datum(i)? {
             Datum::Object(object) => Ok(object),
@@ -162,14 +162,14 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The optional argument of this name: the term's own, else the whole query's.
+    /// The optional argument of this name, from the term or else from the options of the query.
     #[must_use]
     pub fn optarg(&self, name: &str) -> Option<&'a Datum> {
         let own = self.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value);
         own.or_else(|| self.env.global(name))
     }
 
-    /// An optional argument as a truth value.
+    /// An optional argument as a boolean.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.optarg(name).map(Datum::is_truthy)
@@ -194,18 +194,18 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Fails if a string may not have this many bytes. Asked before the string is made.
+/// Fails if a string may not have this many bytes. Called before the string is made.
 pub fn check_text(bytes: usize) -> Result<(), EvalError> {
     if bytes <= TEXT_BYTES_MAX { Ok(()) } else { Err(text_too_long()) }
 }
 
-/// The error of a string that would be longer than any may be.
+/// The error for a string over the size limit.
 #[must_use]
 pub fn text_too_long() -> EvalError {
     EvalError::resource(format!("String over size limit of {TEXT_BYTES_MAX} bytes."))
 }
 
-/// A number as a datum, unless it is not finite.
+/// A number as a datum. Fails if it is not finite.
 pub fn finite(number: f64) -> Result<Datum, EvalError> {
     if number.is_finite() {
         return Ok(Datum::Number(number));

@@ -1,4 +1,4 @@
-//! The way from the root of a query to the term that failed.
+//! The path from the root of a query to the term that failed.
 //!
 //! Frames are pushed while an error unwinds, innermost first; drivers read them from the root.
 
@@ -34,114 +34,113 @@ impl From<&str> for Frame {
     }
 }
 
-/// The way from the root of a query to a function in it. Functions below the same terms share what
-/// their ways begin with, so that all ways of a query take no more room than its terms.
+/// The path from the root of the query to a function in it. Functions below the same terms share the start of their
+/// paths, so that all paths of a query take no more memory than its terms.
 #[derive(Debug)]
-pub struct Way {
-    /// The way to the term around; nothing at the root.
-    outer: Option<Arc<Way>>,
+pub struct TermPath {
+    /// The path to the enclosing term; `None` at the root.
+    outer: Option<Arc<TermPath>>,
     frame: Frame,
 }
 
-impl Way {
-    /// The way to the argument `frame` of the term that `outer` leads to.
+impl TermPath {
+    /// The path to the argument `frame` of the term at `outer`.
     #[must_use]
-    pub fn new(outer: Option<Arc<Way>>, frame: Frame) -> Way {
-        Way { outer, frame }
+    pub fn new(outer: Option<Arc<TermPath>>, frame: Frame) -> TermPath {
+        TermPath { outer, frame }
     }
 
-    /// The way to the term around; nothing at the root.
+    /// The path to the enclosing term; `None` at the root.
     #[must_use]
-    pub fn outer(&self) -> Option<&Arc<Way>> {
+    pub fn outer(&self) -> Option<&Arc<TermPath>> {
         self.outer.as_ref()
     }
 
-    /// The frames from the function outwards.
+    /// The frames, innermost first.
     pub fn outwards(&self) -> impl Iterator<Item = &Frame> {
-        self.ends().map(|way| &way.frame)
+        self.ends().map(|path| &path.frame)
     }
 
-    /// The frames from where `around` ends up to the function, if its way begins with that one.
+    /// The frames between the end of `around` and the function, if `around` is the start of this path.
     #[must_use]
-    pub fn beyond(&self, around: &Way) -> Option<Vec<&Frame>> {
-        let shared = self.ends().position(|way| std::ptr::eq(way, around))?;
+    pub fn beyond(&self, around: &TermPath) -> Option<Vec<&Frame>> {
+        let shared = self.ends().position(|path| std::ptr::eq(path, around))?;
         let mut frames: Vec<&Frame> = self.outwards().take(shared).collect();
         frames.reverse();
         Some(frames)
     }
 
-    /// The way itself, the one to the term around, and so on outwards.
-    fn ends(&self) -> impl Iterator<Item = &Way> {
-        std::iter::successors(Some(self), |way| way.outer.as_deref())
+    /// This path, then the path to the enclosing term, and so on up to the root.
+    fn ends(&self) -> impl Iterator<Item = &TermPath> {
+        std::iter::successors(Some(self), |path| path.outer.as_deref())
     }
 }
 
-// A way may be tens of thousands of frames long: it is dropped one by one, not by recursion.
-impl Drop for Way {
+// A path may have tens of thousands of frames, so it is dropped iteratively.
+impl Drop for TermPath {
     fn drop(&mut self) {
         let mut outer = self.outer.take();
-        while let Some(mut way) = outer.and_then(Arc::into_inner) {
-            outer = way.outer.take();
+        while let Some(mut path) = outer.and_then(Arc::into_inner) {
+            outer = path.outer.take();
         }
     }
 }
 
-/// Frames from the root term to the failing term.
+/// The frames from the root term to the failed term.
 #[derive(Clone, Debug, Default)]
 pub struct Backtrace {
-    /// Innermost first: an error grows outwards as it unwinds.
+    /// Innermost first: frames are added while the error unwinds.
     inner_first: Vec<Frame>,
-    /// What leads to the first of them, once the error left a function whose place is known.
-    anchor: Option<Arc<Way>>,
-    /// Whether it stays without frames.
+    /// The path to the first of the frames, once the error left a function whose path is known.
+    anchor: Option<Arc<TermPath>>,
+    /// Whether the backtrace stays empty.
     is_bare: bool,
 }
 
 impl Backtrace {
-    /// One without frames, which gets none.
+    /// A backtrace that stays empty.
     #[must_use]
     pub fn bare() -> Backtrace {
         Backtrace { is_bare: true, ..Backtrace::default() }
     }
 
-    /// Adds the step that leads, from one term further out, to what is known so far. When the whole
-    /// way is known already there is nothing to add.
+    /// Adds the frame of an enclosing term. Does nothing once the whole path is known.
     pub fn push_outer(&mut self, frame: Frame) {
         if self.anchor.is_none() && !self.is_bare {
             self.inner_first.push(frame);
         }
     }
 
-    /// Completes the way: what is known so far begins where `way` ends. A function is called by
-    /// whoever pulls at the stream it is a step of, often far from the term it stands in.
-    pub fn anchor(&mut self, way: &Arc<Way>) {
+    /// Completes the backtrace: its frames are relative to the end of `path`. Functions are often called far from
+    /// the term that contains them, when a stream is read.
+    pub fn anchor(&mut self, path: &Arc<TermPath>) {
         if self.anchor.is_none() && !self.is_bare {
-            self.anchor = Some(way.clone());
+            self.anchor = Some(path.clone());
         }
     }
 
-    /// What [`Backtrace::anchor`] completed it with.
+    /// The path set by [`Backtrace::anchor`].
     #[must_use]
-    pub fn anchored(&self) -> Option<&Arc<Way>> {
+    pub fn anchored(&self) -> Option<&Arc<TermPath>> {
         self.anchor.as_ref()
     }
 
-    /// The frames that are not of [`Backtrace::anchored`], innermost first.
+    /// The frames relative to [`Backtrace::anchored`], innermost first.
     #[must_use]
     pub fn inner_first(&self) -> &[Frame] {
         &self.inner_first
     }
 
-    /// The frames from the root inwards.
+    /// All frames, outermost first.
     #[must_use]
     pub fn frames(&self) -> Vec<&Frame> {
-        let anchor = self.anchor.iter().flat_map(|way| way.outwards());
+        let anchor = self.anchor.iter().flat_map(|path| path.outwards());
         let mut frames: Vec<&Frame> = self.inner_first.iter().chain(anchor).collect();
         frames.reverse();
         frames
     }
 
-    /// The frames as drivers receive them: numbers and names, from the root inwards.
+    /// All frames as drivers receive them, outermost first: numbers and names.
     #[must_use]
     pub fn to_datum(&self) -> Datum {
         let frames = self.frames().into_iter().map(|frame| match frame {

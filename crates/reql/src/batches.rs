@@ -1,4 +1,4 @@
-//! How a stream is cut into batches, from the options of the query.
+//! Sizes of the batches of a stream, from the options of the query.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use datum::{Datum, Text};
 
 use crate::error::EvalError;
 
-/// The largest number of seconds a batch may be asked to take.
+/// Longest time, in seconds, that a query may set for a batch.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Bounds on one batch. A batch ends when a maximum is reached, but not before it has the
-/// minimum of rows (unless the stream ends).
+/// Limits of one batch. A batch ends when a maximum is reached, but (unless the stream ends) not before it has the
+/// minimum number of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchLimits {
-    /// Fewest rows worth sending.
+    /// Minimum number of rows.
     pub rows_min: usize,
-    /// Most rows.
+    /// Maximum number of rows.
     pub rows_max: usize,
-    /// Most bytes of JSON, roughly.
+    /// Approximate maximum number of bytes of JSON.
     pub bytes_max: usize,
-    /// Longest time to fill it; none at all is legal, and a few rows then.
+    /// Longest time to fill the batch. Zero is legal and gives a few rows.
     pub time_max: Duration,
-    /// What rows, bytes and time are divided by for the first batch.
+    /// Divides the limits of rows, bytes and time for the first batch.
     pub first_divisor: usize,
 }
 
@@ -38,8 +38,8 @@ impl Default for BatchLimits {
 }
 
 impl BatchLimits {
-    /// The bounds that the options of a query ask for. Fails if they cannot be.
-    /// Source: `batchspec_t::user` of RethinkDB, and the order in which it looks at them.
+    /// The limits set by the options of a query. Fails if they are invalid. Source: `batchspec_t::user` of
+    /// RethinkDB, including the order of its checks.
     pub fn of_options(globals: &[(Text, Datum)]) -> Result<BatchLimits, EvalError> {
         let mut limits = BatchLimits::default();
         if globals.is_empty() {
@@ -55,7 +55,7 @@ impl BatchLimits {
         Ok(limits)
     }
 
-    /// The bounds of the first batch, which should come soon.
+    /// The limits of the first batch, which should be sent early.
     #[must_use]
     pub fn first(&self) -> BatchLimits {
         let divisor = self.first_divisor.max(1);
@@ -71,7 +71,7 @@ impl BatchLimits {
     }
 }
 
-/// What is wrong is found by the term that reads, not by one that stands in the query.
+/// Without an argument number in the backtrace: RethinkDB raises these errors where the stream is read.
 fn number(value: &Datum) -> Result<f64, EvalError> {
     match value {
         Datum::Number(n) => Ok(*n),

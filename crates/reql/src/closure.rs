@@ -1,4 +1,4 @@
-//! A function together with the variables it captured.
+//! A function with the variables it captured.
 
 use std::sync::Arc;
 
@@ -9,76 +9,81 @@ use crate::error::EvalError;
 use crate::items::Items;
 use crate::term::{Call, FuncTerm, Term, VarId};
 
-/// Evaluates a closure's body once its arguments were counted. The evaluator puts itself here
-/// when it makes a closure, so that terms can call functions without knowing the evaluator.
+/// Evaluates the body of a closure after its arguments were counted. The evaluator sets this when it makes a
+/// closure, so that terms can call functions without depending on the evaluator.
 #[derive(Clone, Copy)]
-pub enum Run {
-    /// To a datum.
+pub enum Evaluate {
+    /// Returns a datum.
     ToDatum(fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>),
-    /// To a datum or a sequence.
-    ToSequence(fn(&Closure, &[Datum], &Env<'_>) -> Result<Answered, EvalError>),
+    /// Returns a datum or a sequence.
+    ToSequence(fn(&Closure, &[Datum], &Env<'_>) -> Result<CallResult, EvalError>),
 }
 
-/// What a function answered that may answer a sequence.
-pub enum Answered {
+/// The result of a function that may return a sequence.
+pub enum CallResult {
     /// A datum.
     Datum(Datum),
-    /// Items that are made when they are asked for.
+    /// A stream of items.
     Items(Box<dyn Items>),
 }
 
-/// What the body of a function may answer.
+/// What the body of a function may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ResultKind {
     /// A datum.
     Datum,
-    /// A datum that may hold literals: it will be merged into something.
+    /// A datum that may contain literals, because it will be merged into something.
     Literals,
-    /// A datum or a sequence: what `concat_map` wants.
+    /// A datum or a sequence, as `concat_map` needs it.
     Sequence,
-    /// What [`Answer::Literals`] says, of an argument that is evaluated for each item: no function stands there in the
-    /// query.
+    /// Like [`ResultKind::Literals`], for an argument that is evaluated for each item: the query contains no
+    /// function there.
     Argument,
-    /// What [`Answer::Argument`] says, where a function may stand, which is called then.
+    /// Like [`ResultKind::Argument`], but if the argument evaluates to a function, that is called.
     Constant,
 }
 
 /// A function that can be called with datums.
 #[derive(Clone)]
 pub struct Closure {
-    /// Its parameters and body; of a foreign function, a body that stands for it.
+    /// Its parameters and body. A foreign function has a placeholder as its body.
     pub func: Arc<FuncTerm>,
     /// The variables of enclosing functions that the body uses.
     pub captured: Arc<[(VarId, Datum)]>,
-    /// What its body may answer, which decided on who evaluates it.
-    pub answer: Answer,
+    /// What its body may return, which determines how it is evaluated.
+    pub result: ResultKind,
     code: Code,
 }
 
-/// Who evaluates a closure.
+/// How a closure is evaluated.
 #[derive(Clone)]
 enum Code {
-    Terms(Run),
+    Terms(Evaluate),
     Foreign(Arc<dyn Foreign>),
 }
 
 impl Closure {
-    /// A closure that `run` evaluates, as `answer` asks.
+    /// A closure that is evaluated by `run`, which must match `result`.
     #[must_use]
-    pub fn new(func: Arc<FuncTerm>, captured: Arc<[(VarId, Datum)]>, answer: Answer, run: Run) -> Self {
-        Closure { func, captured, answer, code: Code::Terms(run) }
+    pub fn new(
+        func: Arc<FuncTerm>,
+        captured: Arc<[(VarId, Datum)]>,
+        result: ResultKind,
+        run: Evaluate,
+    ) -> Self {
+        Closure { func, captured, result, code: Code::Terms(run) }
     }
 
-    /// A function that `call`, a term of the open language, answered.
+    /// A foreign function, the value of the open term `call`.
     #[must_use]
     pub fn foreign(call: Call, code: Arc<dyn Foreign>) -> Self {
         let body = Term::Call(Box::new(call));
-        let func = FuncTerm { params: Vec::new(), body, captures: Vec::new(), closed: false, way: None };
+        let func = FuncTerm { params: Vec::new(), body, captures: Vec::new(), closed: false, path: None };
         let (func, captured) = (Arc::new(func), Arc::default());
-        Closure { func, captured, answer: Answer::Datum, code: Code::Foreign(code) }
+        Closure { func, captured, result: ResultKind::Datum, code: Code::Foreign(code) }
     }
 
-    /// The foreign function that this is, if it is one.
+    /// The foreign function, if this is one.
     #[must_use]
     pub fn as_foreign(&self) -> Option<&Arc<dyn Foreign>> {
         match &self.code {
@@ -98,42 +103,42 @@ impl Closure {
         check_arity(self.arity(), count)
     }
 
-    /// The datum the function answers.
+    /// Calls the function and returns its datum.
     pub fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
         self.check_arity(values.len())?;
         match &self.code {
-            Code::Terms(Run::ToDatum(run)) => {
-                run(self, values, env).map_err(|error| error.anchored(self.func.way.as_ref()))
+            Code::Terms(Evaluate::ToDatum(run)) => {
+                run(self, values, env).map_err(|error| error.anchored(self.func.path.as_ref()))
             }
-            Code::Terms(Run::ToSequence(_)) => match self.call_for_items(values, env)? {
-                Answered::Datum(answer) => Ok(answer),
-                Answered::Items(_) => Err(EvalError::internal("a sequence where a datum is wanted")),
+            Code::Terms(Evaluate::ToSequence(_)) => match self.call_for_items(values, env)? {
+                CallResult::Datum(answer) => Ok(answer),
+                CallResult::Items(_) => Err(EvalError::internal("a sequence where a datum is wanted")),
             },
             Code::Foreign(code) => code.call(values, env),
         }
     }
 
-    /// What the function answers, which may be a sequence when it was made to answer one.
-    pub fn call_for_items(&self, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {
-        let Code::Terms(Run::ToSequence(run)) = &self.code else {
-            return self.call(values, env).map(Answered::Datum);
+    /// Calls the function. Returns a sequence if the body returned one and may.
+    pub fn call_for_items(&self, values: &[Datum], env: &Env<'_>) -> Result<CallResult, EvalError> {
+        let Code::Terms(Evaluate::ToSequence(run)) = &self.code else {
+            return self.call(values, env).map(CallResult::Datum);
         };
         self.check_arity(values.len())?;
-        match run(self, values, env).map_err(|error| error.anchored(self.func.way.as_ref()))? {
-            Answered::Items(items) => {
-                Ok(Answered::Items(Box::new(Returned { items, func: self.func.clone() })))
+        match run(self, values, env).map_err(|error| error.anchored(self.func.path.as_ref()))? {
+            CallResult::Items(items) => {
+                Ok(CallResult::Items(Box::new(Returned { items, func: self.func.clone() })))
             }
             datum => Ok(datum),
         }
     }
 
-    /// Calls a predicate: whether its answer counts as true.
+    /// Calls a predicate and returns whether its result is truthy.
     pub fn test(&self, values: &[Datum], env: &Env<'_>) -> Result<bool, EvalError> {
         Ok(self.call(values, env)?.is_truthy())
     }
 }
 
-/// Items that a function returned: what goes wrong in them goes wrong in its body.
+/// The items that a function returned. Errors in them are errors in its body.
 struct Returned {
     items: Box<dyn Items>,
     func: Arc<FuncTerm>,
@@ -141,7 +146,7 @@ struct Returned {
 
 impl Items for Returned {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        self.items.next(env).map_err(|error| error.at(1).anchored(self.func.way.as_ref()))
+        self.items.next(env).map_err(|error| error.at(1).anchored(self.func.path.as_ref()))
     }
 
     fn is_infinite(&self) -> bool {
@@ -149,8 +154,8 @@ impl Items for Returned {
     }
 }
 
-/// Fails unless a function with `declared` parameters can be called with `count` arguments. One
-/// without parameters can be called with any number. That is told of the function's body. Source: func.cc of RethinkDB.
+/// Fails unless a function with `declared` parameters can be called with `count` arguments. A function without
+/// parameters accepts any number. The error belongs to the function's body. Source: func.cc of RethinkDB.
 pub fn check_arity(declared: usize, count: usize) -> Result<(), EvalError> {
     if declared == 0 || declared == count {
         return Ok(());

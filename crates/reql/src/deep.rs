@@ -1,3 +1,3 @@
-//! Stack for values and terms nested deeper than a thread's own stack allows.
+//! Extends the stack for deeply nested values and terms.
 
 pub(crate) use datum::deep::level;

@@ -1,5 +1,5 @@
-//! What an evaluation may know besides its arguments: limits, the query's time, whether it
-//! should stop, chance, and the door to terms that touch the world.
+//! The environment of an evaluation: limits, the query's time, cancellation, random numbers, and the evaluator of
+//! terms that need more than their arguments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,34 +12,34 @@ use crate::error::EvalError;
 use crate::scope::Scope;
 use crate::term::Call;
 
-/// Items an array may hold unless the query says otherwise.
+/// Default limit on the items of an array.
 pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
 
-/// The surroundings of one query's evaluation. Cheap to copy, shared by its threads.
+/// The environment of one query's evaluation. Cheap to copy; shared by the threads of the query.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
-    /// What `now` answers all through the query.
+    /// The value of `now`, the same throughout the query.
     pub now: Time,
     /// The most items an array may hold.
     pub array_limit: usize,
-    /// Set when the query should stop.
+    /// Set when the query is cancelled.
     pub cancel: &'a Cancel,
-    /// Where random numbers come from.
-    pub chance: &'a dyn Chance,
-    /// Options of the whole query, used by terms that were not given an optional argument.
+    /// Source of random numbers.
+    pub random: &'a dyn RandomSource,
+    /// Options of the whole query, the defaults of optional arguments.
     pub globals: &'a [(Text, Datum)],
-    /// How terms that touch the world are evaluated; `None` inside a shard.
+    /// Evaluates open terms; `None` inside a shard.
     pub open: Option<&'a dyn OpenTerms>,
 }
 
 impl Env<'_> {
-    /// Fails if the query was told to stop, or holds more memory than it may. Cheap enough for
-    /// every step of a loop.
+    /// Fails if the query is cancelled, or holds more memory than it may. Cheap enough for every iteration of a
+    /// loop.
     pub fn check_cancel(&self) -> Result<(), EvalError> {
         self.cancel.check()
     }
 
-    /// Fails if an array may not hold `count` items, or there is no memory left for them.
+    /// Fails if an array may not have `count` items, or there is no memory for them.
     pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
         if count > self.array_limit {
             return Err(EvalError::array_limit(self.array_limit));
@@ -47,8 +47,8 @@ impl Env<'_> {
         self.cancel.check_memory()
     }
 
-    /// Fails if the batches that the query asks for cannot be. Asked wherever a sequence is read inside a query,
-    /// as in RethinkDB; of the last one, whoever cuts it asks.
+    /// Fails if the query's batch options are invalid. Called wherever a sequence is read inside a query, as in
+    /// RethinkDB. For the final sequence, the code that cuts it into batches checks them.
     pub fn check_batches(&self) -> Result<(), EvalError> {
         BatchLimits::of_options(self.globals).map(drop)
     }
@@ -60,43 +60,43 @@ impl Env<'_> {
     }
 }
 
-/// Evaluates calls that touch tables, the network or the present state of things.
+/// Evaluates open terms: those that access tables, the network or the current state of the cluster.
 ///
-/// The closed evaluator hands over every call that has such a term anywhere below it.
+/// The closed evaluator passes on every call that contains such a term.
 pub trait OpenTerms: Send + Sync {
-    /// What `call` answers where the variables of `scope` are bound: a datum, a function, or what is neither.
+    /// Evaluates `call` with the variables of `scope`: to a datum, a function, or another kind of value.
     fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError>;
 }
 
-/// What an open term answers to the closed language.
+/// The value of an open term in the closed evaluator.
 pub enum OpenValue {
     /// A value.
     Datum(Datum),
     /// A function in another language.
     Func(Arc<dyn Foreign>),
-    /// Neither: what messages call it, and how they show it.
+    /// Any other value, with its type and text for error messages.
     Other {
-        /// As in `Expected type DATUM but found TABLE`.
+        /// The type, as in `Expected type DATUM but found TABLE`.
         kind: &'static str,
-        /// What stands below that.
+        /// The text that follows the type.
         printed: String,
     },
 }
 
-/// A function in another language, run by whoever made it.
+/// A function in another language, run by the code that made it.
 pub trait Foreign: Send + Sync {
-    /// The datum it answers. It may be called with any number of values.
+    /// Calls the function with any number of values.
     fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError>;
 
-    /// What `info` shows as its source.
+    /// The source that `info` shows.
     fn source(&self) -> String;
 }
 
-/// A flag by which a query is told to stop.
+/// A flag that cancels a query.
 #[derive(Debug, Default)]
 pub struct Cancel {
     is_set: AtomicBool,
-    /// Whether it was set because a value was too deep.
+    /// Whether it was set because a value is nested too deeply.
     is_too_deep: AtomicBool,
     ignores_memory: bool,
 }
@@ -108,8 +108,8 @@ impl Cancel {
         Self::unset(false)
     }
 
-    /// The flag of an evaluation that must give what it gives whoever needs it and however little
-    /// memory is left: nobody sets it, and memory is not looked at.
+    /// The flag of an evaluation that must always give the same result, on every server and however little memory
+    /// is left. It is never set, and the memory limit is ignored.
     #[must_use]
     pub const fn never() -> Self {
         Self::unset(true)
@@ -119,13 +119,13 @@ impl Cancel {
         Cancel { is_set: AtomicBool::new(false), is_too_deep: AtomicBool::new(false), ignores_memory }
     }
 
-    /// Tells the query to stop.
+    /// Cancels the query.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Fails if the query was told to stop or came too deep, or if this thread works for a query that holds
-    /// more memory than it may.
+    /// Fails if the query is cancelled or a value was nested too deeply, or if the query that this thread works for
+    /// holds more memory than it may.
     pub fn check(&self) -> Result<(), EvalError> {
         if self.is_set() {
             self.unless_too_deep()?;
@@ -134,7 +134,7 @@ impl Cancel {
         self.check_memory()
     }
 
-    /// Fails if a walk through a value came too deep.
+    /// Fails if a walk through a value went too deep.
     pub(crate) fn unless_too_deep(&self) -> Result<(), EvalError> {
         if self.is_too_deep.load(Ordering::Relaxed) { Err(EvalError::too_deep()) } else { Ok(()) }
     }
@@ -143,15 +143,16 @@ impl Cancel {
         if self.ignores_memory { Ok(()) } else { io::memory::check().map_err(EvalError::memory) }
     }
 
-    /// Whether the query was told to stop.
+    /// Whether the query is cancelled.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 }
 
-/// A thread that works for a query keeps its flag, so that walks through enormous values end with it. What
-/// comes out of them then is anything: whoever answers or writes asks the flag first.
+/// A thread that works for a query uses its flag as its cancel token, so that walks through enormous values end
+/// with the query. Such a walk then has an arbitrary result: code that returns or writes a result checks the flag
+/// first.
 impl CancelToken for Cancel {
     fn is_cancelled(&self) -> bool {
         self.is_set()
@@ -164,24 +165,24 @@ impl CancelToken for Cancel {
 }
 
 /// A source of random numbers.
-pub trait Chance: Send + Sync {
+pub trait RandomSource: Send + Sync {
     /// 64 random bits.
     fn next_u64(&self) -> u64;
 }
 
-/// Random numbers that a seed repeats (SplitMix64); the seed comes from whoever starts the query.
+/// Random numbers determined by a seed (SplitMix64); the seed comes from the code that starts the query.
 #[derive(Debug)]
-pub struct SeededChance(AtomicU64);
+pub struct SeededRandom(AtomicU64);
 
-impl SeededChance {
-    /// The sequence that belongs to `seed`.
+impl SeededRandom {
+    /// The sequence of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        SeededChance(AtomicU64::new(seed))
+        SeededRandom(AtomicU64::new(seed))
     }
 }
 
-impl Chance for SeededChance {
+impl RandomSource for SeededRandom {
     fn next_u64(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

@@ -1,7 +1,7 @@
-//! What goes wrong while a term is evaluated.
+//! Errors of evaluation.
 //!
-//! The texts are RethinkDB's, letter for letter: drivers and people match on them. Messages
-//! of the errors that filters and defaults swallow by the million are formatted only when read.
+//! The texts are RethinkDB's, letter for letter: drivers and users match on them. Frequent errors, which `filter`
+//! and `default` catch by the million, are formatted only when their text is read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,32 +9,32 @@ use std::sync::Arc;
 
 use datum::{Datum, Kind, Object, Text};
 
-use crate::backtrace::{Backtrace, Frame, Way};
+use crate::backtrace::{Backtrace, Frame, TermPath};
 use crate::signature::Op;
 
-/// The class a client sees, which also decides what `default` and `filter` catch.
+/// The class that clients see, which also determines what `default` and `filter` catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The server is at fault.
+    /// An error of the server.
     Internal,
-    /// A limit on arrays, groups or memory.
+    /// A limit on arrays, groups or memory was reached.
     ResourceLimit,
-    /// Wrong types, bad arguments.
+    /// Wrong types or invalid arguments.
     QueryLogic,
-    /// Something is not there: a field, an index, an item; caught by `default` and `filter`.
+    /// A field, an index or an item does not exist; caught by `default` and `filter`.
     NonExistence,
-    /// The operation certainly did not happen.
+    /// The operation was certainly not carried out.
     OpFailed,
-    /// The operation may or may not have happened.
+    /// The operation may or may not have been carried out.
     OpIndeterminate,
-    /// The query raised it itself with `r.error`.
+    /// Raised by the query with `r.error`.
     User,
-    /// The user may not do this.
+    /// The user lacks a permission.
     Permission,
 }
 
 impl ErrorClass {
-    /// The name drivers know the class by.
+    /// The name of the class in the protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl ErrorClass {
     }
 }
 
-/// An error of evaluation: class, message, and the way to the term that failed.
+/// An error of evaluation: class, message, and the path to the term that failed.
 #[derive(Clone)]
 pub struct EvalError(Box<Inner>);
 
@@ -62,7 +62,7 @@ struct Inner {
     empty: bool,
 }
 
-/// A message, or what is needed to write it.
+/// A message, or the values needed to format it.
 #[derive(Clone)]
 enum Message {
     Text(Cow<'static, str>),
@@ -82,32 +82,32 @@ impl EvalError {
         EvalError(Box::new(Inner { class, message, backtrace: Backtrace::default(), empty: false }))
     }
 
-    /// A mistake in the query: QUERY_LOGIC.
+    /// QUERY_LOGIC: a mistake in the query.
     pub fn logic(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::QueryLogic, text)
     }
 
-    /// Something is missing: NON_EXISTENCE, which `default` and `filter` catch.
+    /// NON_EXISTENCE: something is missing; caught by `default` and `filter`.
     pub fn non_existence(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::NonExistence, text)
     }
 
-    /// A limit was reached: RESOURCE_LIMIT.
+    /// RESOURCE_LIMIT: a limit was reached.
     pub fn resource(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::ResourceLimit, text)
     }
 
-    /// What the query raised itself: USER.
+    /// USER: raised by the query itself.
     pub fn user(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::User, text)
     }
 
-    /// A table, database, index or server is not in the needed state: OP_FAILED.
+    /// OP_FAILED: a table, database, index or server is not in the required state.
     pub fn op_failed(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::OpFailed, text)
     }
 
-    /// A term that only a later version knows how to evaluate: OP_FAILED.
+    /// OP_FAILED: the term is not implemented in this version.
     #[must_use]
     pub fn not_yet(op: Op) -> Self {
         Self::op_failed(format!(
@@ -116,22 +116,22 @@ impl EvalError {
         ))
     }
 
-    /// A write whose outcome is not known: OP_INDETERMINATE.
+    /// OP_INDETERMINATE: a write with an unknown outcome.
     pub fn op_indeterminate(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::OpIndeterminate, text)
     }
 
-    /// The user may not do this: PERMISSION_ERROR.
+    /// PERMISSION_ERROR: the user lacks a permission.
     pub fn permission(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::Permission, text)
     }
 
-    /// A fault of the server: INTERNAL.
+    /// INTERNAL: an error of the server.
     pub fn internal(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::Internal, text)
     }
 
-    /// LOGIC, or NON_EXISTENCE when the value that caused it is null.
+    /// QUERY_LOGIC, or NON_EXISTENCE if the offending value is null.
     pub fn typed(found: &Datum, text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(class_for(found), text)
     }
@@ -150,7 +150,7 @@ impl EvalError {
         Self::logic(format!("Expected type {expected} but found {actual}:\n{printed}"))
     }
 
-    /// A datum where a function is needed.
+    /// A datum where a function is required.
     #[must_use]
     pub fn not_a_function(found: &Datum) -> Self {
         Self::typed(found, format!("Expected type FUNCTION but found DATUM:\n{}", found.pretty()))
@@ -163,7 +163,7 @@ impl EvalError {
         Self::with_message(ErrorClass::NonExistence, message)
     }
 
-    /// `No attribute <field> in object.`, without the object: what a pattern of a filter says.
+    /// `No attribute <field> in object.`, without the object: the message for a pattern of a filter.
     #[must_use]
     pub fn no_attribute_of_pattern(field: &Text) -> Self {
         Self::with_message(ErrorClass::NonExistence, Message::AttributeOfPattern(field.clone()))
@@ -181,13 +181,13 @@ impl EvalError {
         Self::typed(found, format!("Cannot convert {} to SEQUENCE", found.kind().name()))
     }
 
-    /// Groups where a sequence is needed.
+    /// Groups where a sequence is required.
     #[must_use]
     pub fn grouped_stream() -> Self {
         Self::logic("Cannot treat the output of `group` as a stream (did you mean to `ungroup`?).")
     }
 
-    /// An infinite sequence where all items are needed.
+    /// An infinite sequence where all items are required.
     #[must_use]
     pub fn infinite() -> Self {
         Self::logic(
@@ -196,7 +196,7 @@ impl EvalError {
         )
     }
 
-    /// An array would hold more than `limit` items.
+    /// An array with more than `limit` items.
     #[must_use]
     pub fn array_limit(limit: usize) -> Self {
         Self::resource(format!(
@@ -205,7 +205,7 @@ impl EvalError {
         ))
     }
 
-    /// The query would need more memory than is left for it.
+    /// The query exceeded its memory budget.
     #[must_use]
     pub fn memory(over: io::memory::OverBudget) -> Self {
         let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -217,7 +217,7 @@ impl EvalError {
         ))
     }
 
-    /// `r.error()` without a message, which `default` may replace by what it caught.
+    /// `r.error()` without a message, which `default` may replace with the error it caught.
     #[must_use]
     pub fn empty_error() -> Self {
         let mut error = Self::logic("Empty ERROR term outside a default block.");
@@ -231,13 +231,13 @@ impl EvalError {
         self.0.empty
     }
 
-    /// A value has more levels than can be walked through.
+    /// A value with more levels than can be walked through.
     #[must_use]
     pub fn too_deep() -> Self {
         Self::resource("A value is nested too deeply.")
     }
 
-    /// The query was told to stop.
+    /// The query was cancelled.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::op_indeterminate("Query interrupted.  Did you shut down the server?")
@@ -272,51 +272,50 @@ impl EvalError {
         }
     }
 
-    /// The way from the root of the query to the term that failed.
+    /// The path from the root of the query to the term that failed.
     #[must_use]
     pub fn backtrace(&self) -> &Backtrace {
         &self.0.backtrace
     }
 
-    /// The same error, seen from one term further out: it came from this argument.
+    /// The same error, seen from the enclosing term, whose argument `frame` it came from.
     #[must_use]
     pub fn at(mut self, frame: impl Into<Frame>) -> Self {
         self.0.backtrace.push_outer(frame.into());
         self
     }
 
-    /// The same error, where `way` leads to from here; its innermost frame is the first.
+    /// The same error, raised at the end of `path`, whose innermost frame is the first.
     #[must_use]
-    pub fn at_end_of(self, way: &[Frame]) -> Self {
-        way.iter().cloned().fold(self, EvalError::at)
+    pub fn at_end_of(self, path: &[Frame]) -> Self {
+        path.iter().cloned().fold(self, EvalError::at)
     }
 
-    /// The same error, which left a function that stands there: what is further out adds nothing.
+    /// The same error after it left the function at `path`: enclosing terms add no more frames.
     #[must_use]
-    pub fn anchored(mut self, way: Option<&Arc<Way>>) -> Self {
-        if let Some(way) = way {
-            self.0.backtrace.anchor(way);
+    pub fn anchored(mut self, path: Option<&Arc<TermPath>>) -> Self {
+        if let Some(path) = path {
+            self.0.backtrace.anchor(path);
         }
         self
     }
 
-    /// The same error without a way to it: the term that raised it is not the one to show.
+    /// The same error without its backtrace, which does not lead to the term to show.
     #[must_use]
     pub fn without_backtrace(mut self) -> Self {
         self.0.backtrace = Backtrace::default();
         self
     }
 
-    /// The same error without a way to it, and whoever it passes adds none: RethinkDB finds it where rows are read, far
-    /// from the terms.
+    /// The same error with a backtrace that stays empty: RethinkDB raises it where rows are read, outside any term.
     #[must_use]
     pub fn bare(mut self) -> Self {
         self.0.backtrace = Backtrace::bare();
         self
     }
 
-    /// The same error of something of which a part may have happened: what is certain not to have happened, OP_FAILED,
-    /// becomes OP_INDETERMINATE. What is wrong with the query stays what it is.
+    /// The same error for an operation that may have been carried out in part: OP_FAILED becomes OP_INDETERMINATE.
+    /// Mistakes in the query keep their class.
     #[must_use]
     pub fn in_doubt(mut self) -> Self {
         if self.0.class == ErrorClass::OpFailed {
@@ -325,7 +324,7 @@ impl EvalError {
         self
     }
 
-    /// The same error with its text put behind `prefix`.
+    /// The same error with `prefix` before its text.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
         self.0.message = Message::Text(format!("{prefix}{}", self.message()).into());
@@ -354,19 +353,19 @@ impl fmt::Debug for EvalError {
 
 impl std::error::Error for EvalError {}
 
-/// A query that was refused before anything ran.
+/// A query that was refused before it ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// The bytes are not a query at all: CLIENT_ERROR.
+    /// CLIENT_ERROR: the bytes are not a query.
     Client {
         /// The text a client sees.
         message: String,
     },
-    /// The query is not a legal term tree: COMPILE_ERROR.
+    /// COMPILE_ERROR: the query is not a legal tree of terms.
     Compile {
         /// The text a client sees.
         message: String,
-        /// The way from the root to the term at fault.
+        /// The path from the root to the invalid term.
         backtrace: Backtrace,
     },
 }
@@ -382,7 +381,7 @@ impl CompileError {
         CompileError::Compile { message: message.into(), backtrace: Backtrace::default() }
     }
 
-    /// The same error, seen from one term further out.
+    /// The same error, seen from the enclosing term.
     #[must_use]
     pub fn at(mut self, frame: impl Into<Frame>) -> Self {
         if let CompileError::Compile { backtrace, .. } = &mut self {
@@ -401,13 +400,13 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// [`EvalError::infinite`]
+/// See [`EvalError::infinite`].
 #[must_use]
 pub fn infinite() -> EvalError {
     EvalError::infinite()
 }
 
-/// [`EvalError::not_a_sequence`]
+/// See [`EvalError::not_a_sequence`].
 #[must_use]
 pub fn not_a_sequence(found: &Datum) -> EvalError {
     EvalError::not_a_sequence(found)

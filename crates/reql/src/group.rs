@@ -1,4 +1,4 @@
-//! `group`: the keys of an item.
+//! `group`: computes the group keys of an item.
 
 use datum::Datum;
 
@@ -9,16 +9,16 @@ use crate::select::Selector;
 /// How items are grouped.
 #[derive(Clone, Debug)]
 pub struct GroupBy {
-    /// One part of the key each.
+    /// Each gives one part of the key.
     pub selectors: Vec<Selector>,
     /// Whether an array in the key stands for each of its items.
     pub multi: bool,
 }
 
 impl GroupBy {
-    /// Hands every key of `item` to `take`: one, unless `multi` makes more of an array.
+    /// Calls `take` with every key of `item`: one, unless `multi` expands an array.
     ///
-    /// A part that is missing is null.
+    /// A missing part is null.
     pub fn keys(
         &self,
         item: &Datum,
@@ -36,7 +36,7 @@ impl GroupBy {
         self.multiply(&parts, &mut Vec::with_capacity(parts.len()), take)
     }
 
-    /// Every combination of the items of array parts.
+    /// Calls `take` with every combination of the items of array parts.
     fn multiply(
         &self,
         parts: &[Datum],
@@ -59,14 +59,14 @@ impl GroupBy {
         Ok(())
     }
 
-    /// Whether every function of it can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.selectors.iter().all(Selector::is_closed)
     }
 }
 
-/// One part is the key itself, several are an array.
+/// A single part is the key itself; several form an array.
 fn one_key(mut parts: Vec<Datum>) -> Datum {
     match parts.len() {
         1 => parts.pop().unwrap_or(Datum::Null),

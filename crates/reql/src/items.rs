@@ -1,22 +1,22 @@
-//! What a stream is: items that are made when they are asked for.
+//! Streams: sequences whose items are produced on demand.
 
 use datum::Datum;
 
 use crate::env::Env;
 use crate::error::EvalError;
 
-/// A sequence that is read once, from its beginning.
+/// A sequence that is read once, from its start.
 pub trait Items: Send {
     /// The next item; `None` after the last.
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError>;
 
-    /// Whether the sequence never ends, so that no term may ask for all of it.
+    /// Whether the sequence never ends, so that no term may read all of it.
     fn is_infinite(&self) -> bool {
         false
     }
 
-    /// Whether it can be seen without reading that there is nothing. Source: `is_exhausted` in datum_stream.cc of
-    /// RethinkDB 2.4.
+    /// Whether the sequence is known to have no more items, without reading. Source: `is_exhausted` in
+    /// datum_stream.cc of RethinkDB 2.4.
     fn is_exhausted(&self) -> bool {
         false
     }

@@ -1,13 +1,13 @@
-//! The language without the world: terms, signatures, closed functions, transforms, terminals.
+//! The query language without storage or network: terms, signatures, closed functions, transforms, terminals.
 //!
-//! A query arrives as bytes and becomes a [`Term`] that is known to be legal ([`wire`]); its
-//! [`signature`] says what each term is. [`eval()`] walks it. Everything here is a function of its
-//! arguments; what touches tables or the network is handed to [`OpenTerms`].
+//! A query arrives as bytes and becomes a validated [`Term`] ([`wire`]); the [`signature`] table describes every
+//! term. [`eval()`] evaluates it. A *closed* term is a function of its arguments and is evaluated here; an *open*
+//! term accesses tables, the network or the current state of the cluster and is passed to [`OpenTerms`].
 //!
-//! Sequence terms are made into an [`Operation`] of their arguments, which works on arrays, on
-//! streams ([`stream`]) and, taken apart into [`Transform`]s, a [`GroupBy`] and a [`Terminal`], in
-//! a [`Pipeline`] where the rows are, which may be another node ([`travel`]). What a pipeline asks of
-//! plain fields is found in the stored bytes ([`Direct`]).
+//! A sequence term with its arguments becomes an [`Operation`], which works on arrays and on streams ([`stream`]).
+//! Split into [`Transform`]s, a [`GroupBy`] and a [`Terminal`], it becomes a [`Pipeline`] that runs where the rows
+//! are, possibly on another node ([`codec`]). Pipelines that need only plain fields read them from the stored bytes
+//! ([`Direct`]).
 
 #![forbid(unsafe_code)]
 
@@ -15,9 +15,10 @@ pub mod args;
 mod backtrace;
 mod batches;
 mod closure;
+pub mod codec;
+pub mod cost;
 mod deep;
 mod direct;
-pub mod effort;
 mod env;
 mod error;
 mod eval;
@@ -41,17 +42,16 @@ pub mod stream;
 mod term;
 mod terminal;
 mod transform;
-pub mod travel;
 mod value;
 mod walk;
 pub mod wire;
 
 pub use args::{Arg, Args};
-pub use backtrace::{Backtrace, Frame, Way};
+pub use backtrace::{Backtrace, Frame, TermPath};
 pub use batches::BatchLimits;
-pub use closure::{Answer, Answered, Closure, Run};
+pub use closure::{CallResult, Closure, Evaluate, ResultKind};
 pub use direct::{Direct, Pushed};
-pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
+pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Env, Foreign, OpenTerms, OpenValue, RandomSource, SeededRandom};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
     IndexOption, apply, closure, closure_of_argument, closure_of_predicate, closure_of_right_side, eval,
@@ -59,9 +59,10 @@ pub use eval::{
 };
 pub use group::GroupBy;
 pub use operation::{
-    Extras, Operation, build, check_source, gathered, is_of_sequences, is_operation, looks_first,
+    Extras, Operation, build, check_source, checks_source_first, collect_groups, is_of_sequences,
+    is_operation,
 };
-pub use order::{Direction, Order, SortKey, by_nothing, compare, needs_table, sort, sort_key};
+pub use order::{Direction, Order, SortKey, compare, needs_table, nothing_to_order_by, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
 pub use printf::g20;
 pub use scope::Scope;
@@ -69,6 +70,6 @@ pub use select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 pub use signature::Op;
 pub use stored::StoredFunc;
 pub use term::{Call, FuncTerm, Term, Traits, VarId};
-pub use terminal::{Partial, Taken, Terminal};
+pub use terminal::{Counted, Partial, Terminal};
 pub use transform::{Emitted, Flow, Transform, map_array, run};
 pub use value::{Grouped, GroupedKind, Grouping, Value};

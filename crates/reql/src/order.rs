@@ -18,7 +18,7 @@ pub struct Order {
     /// Which way.
     pub direction: Direction,
     /// The way to it from the term that orders, the innermost frame first.
-    pub way: Vec<Frame>,
+    pub path: Vec<Frame>,
 }
 
 /// Which way values go.
@@ -41,7 +41,7 @@ pub fn needs_table() -> EvalError {
 
 /// Nothing is named to order by.
 #[must_use]
-pub fn by_nothing() -> EvalError {
+pub fn nothing_to_order_by() -> EvalError {
     EvalError::logic("Must specify something to order by.")
 }
 
@@ -50,7 +50,8 @@ pub type SortKey = Vec<Option<Datum>>;
 
 /// What `item` is ordered by.
 pub fn sort_key(orders: &[Order], item: &Datum, env: &Env<'_>) -> Result<SortKey, EvalError> {
-    let part = |order: &Order| order.selector.present(item, env).map_err(|error| error.at_end_of(&order.way));
+    let part =
+        |order: &Order| order.selector.present(item, env).map_err(|error| error.at_end_of(&order.path));
     orders.iter().map(part).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::env::Env;
 use crate::error::EvalError;
 use crate::group::GroupBy;
 use crate::sorting;
-use crate::terminal::{Partial, Taken, Terminal};
+use crate::terminal::{Counted, Partial, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Value};
 
@@ -111,7 +111,7 @@ impl Pipeline {
             self.terminal.add(partial, item, env)?;
         } else {
             let mut partial = self.terminal.start();
-            if self.terminal.add(&mut partial, item, env)? == Taken::Yes {
+            if self.terminal.add(&mut partial, item, env)? == Counted::Yes {
                 groups.insert(key.clone(), partial);
                 check_groups(groups.len(), env)?;
             }

@@ -22,14 +22,14 @@ pub enum Determinism {
 
 /// Whether an answer of `term` depends on chance: another may come when it is asked again.
 #[must_use]
-pub fn is_by_chance(term: &Term) -> bool {
-    has_call(term, &|call| signature::of(call.op).nature == Nature::Chance && !is_named_uuid(call))
+pub fn is_random(term: &Term) -> bool {
+    has_call(term, &|call| signature::of(call.op).nature == Nature::Random && !is_named_uuid(call))
 }
 
 /// Whether `term` may be evaluated twice as well as once: nothing in it writes or depends on chance.
 #[must_use]
 pub fn can_be_repeated(term: &Term) -> bool {
-    !has_call(term, &|call| signature::of(call.op).nature == Nature::Write) && !is_by_chance(term)
+    !has_call(term, &|call| signature::of(call.op).nature == Nature::Write) && !is_random(term)
 }
 
 fn has_call(term: &Term, test: &dyn Fn(&Call) -> bool) -> bool {
@@ -64,11 +64,11 @@ pub fn of_term(term: &Term) -> Determinism {
         Term::Call(call) => call,
     };
     let own = match signature::of(call.op).nature {
-        Nature::Chance if is_named_uuid(call) => Determinism::Always,
+        Nature::Random if is_named_uuid(call) => Determinism::Always,
         Nature::Closed => Determinism::Always,
         Nature::Constant => Determinism::WithinQuery,
         Nature::Shape => Determinism::OnServer,
-        Nature::Chance | Nature::Read | Nature::Write => Determinism::Never,
+        Nature::Random | Nature::Read | Nature::Write => Determinism::Never,
     };
     deep::level(|| {
         let optargs = call.optargs.iter().map(|(_, term)| term);

@@ -14,7 +14,7 @@ pub enum Nature {
     /// Geometry: the same on one server, not promised across servers.
     Shape,
     /// Draws a random number.
-    Chance,
+    Random,
     /// Touches tables, the network or the present state of things, and changes nothing.
     Read,
     /// Changes rows, tables or the cluster, or counts as such for the nesting rule.
@@ -162,7 +162,7 @@ terms! {
     Default 92 "DEFAULT" 2..2 [] Closed
     Args 154 "ARGS" 1..1 [] Closed
     Binary 155 "BINARY" 1..1 [] Closed
-    Uuid 169 "UUID" 0..1 [] Chance
+    Uuid 169 "UUID" 0..1 [] Random
     Javascript 11 "JAVASCRIPT" 1..1 ["timeout"] Read
     Http 153 "HTTP" 1..1 ["data" "timeout" "method" "params" "header" "attempts" "redirects" "verify" "page" "page_limit" "auth" "result_format"] Read
     Info 79 "INFO" 1..1 [] Closed
@@ -193,7 +193,7 @@ terms! {
     BitNot 194 "BIT_NOT" 1..1 [] Closed
     BitSal 195 "BIT_SAL" 2..2 [] Closed
     BitSar 196 "BIT_SAR" 2..2 [] Closed
-    Random 151 "RANDOM" 0..2 ["float"] Chance
+    Random 151 "RANDOM" 0..2 ["float"] Random
     // Strings.
     Match 97 "MATCH" 2..2 [] Closed
     Split 149 "SPLIT" 1..3 [] Closed
@@ -246,7 +246,7 @@ terms! {
     Nth 45 "NTH" 2..2 [] Closed
     IsEmpty 86 "IS_EMPTY" 1..1 [] Closed
     Union 44 "UNION" 0.. ["interleave"] Closed
-    Sample 81 "SAMPLE" 2..2 [] Chance
+    Sample 81 "SAMPLE" 2..2 [] Random
     Range 173 "RANGE" 0..2 [] Closed
     ForEach 68 "FOR_EACH" 2..2 [] Read
     Group 144 "GROUP" 1.. ["index" "multi"] Closed

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use datum::{Datum, Text};
 
 use crate::closure::Closure;
+use crate::cost::{self, Cost};
 use crate::deep;
-use crate::effort::{self, Effort};
 use crate::error::{CompileError, EvalError};
 use crate::term::{Call, FuncTerm, Term, VarId};
 use crate::wire;
@@ -25,7 +25,7 @@ pub const TEXT_BYTES_MAX: usize = 16 << 20;
 pub struct StoredFunc {
     text: Text,
     func: Arc<FuncTerm>,
-    effort: Effort,
+    cost: Cost,
 }
 
 impl StoredFunc {
@@ -53,7 +53,7 @@ impl StoredFunc {
     /// arguments.
     pub fn parse(text: Text) -> Result<StoredFunc, CompileError> {
         match wire::parse_term(text.as_bytes())? {
-            Term::Func(func) => Ok(StoredFunc { text, effort: effort::of_func(&func), func }),
+            Term::Func(func) => Ok(StoredFunc { text, cost: cost::of_func(&func), func }),
             _ => Err(CompileError::compile("Expected a FUNC term.")),
         }
     }
@@ -72,8 +72,8 @@ impl StoredFunc {
 
     /// How long a call of it can take.
     #[must_use]
-    pub fn effort(&self) -> Effort {
-        self.effort
+    pub fn cost(&self) -> Cost {
+        self.cost
     }
 }
 
@@ -110,7 +110,7 @@ fn filled(func: &FuncTerm, values: &[(VarId, Datum)]) -> Arc<FuncTerm> {
             .copied()
             .collect(),
         closed: func.closed,
-        way: None,
+        path: None,
     })
 }
 
@@ -138,7 +138,7 @@ fn filled_term(term: &Term, values: &[(VarId, Datum)]) -> Term {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closure::Answer;
+    use crate::closure::ResultKind;
     use crate::eval::closure;
     use crate::scope::Scope;
 
@@ -152,7 +152,7 @@ mod tests {
         let Ok(bound) = datum::json::parse(br#"{"a":[1]}"#) else { panic!("json") };
         let values = [bound];
         let scope = Scope::of_call(&outer.params, &values, &[]);
-        let closed = closure(inner, &scope, Answer::Datum).expect("x is bound");
+        let closed = closure(inner, &scope, ResultKind::Datum).expect("x is bound");
         let stored = StoredFunc::of_closure(&closed).expect("it has a text");
         assert_eq!(
             stored.text(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::{Datum, Text};
 
-use crate::backtrace::Way;
+use crate::backtrace::TermPath;
 use crate::deep;
 use crate::signature::Op;
 
@@ -60,7 +60,7 @@ pub struct FuncTerm {
     pub closed: bool,
     /// Where it stands in the query it came with, for backtraces; nothing at the root, and for what
     /// came with no query, like the function of an index.
-    pub way: Option<Arc<Way>>,
+    pub path: Option<Arc<TermPath>>,
 }
 
 impl Term {

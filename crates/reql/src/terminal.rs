@@ -70,7 +70,7 @@ pub enum Partial {
 
 /// Whether an item counted for anything. A group of items none of which did does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Counted {
     /// It did.
     Yes,
     /// It lacks what the terminal looks at.
@@ -93,7 +93,7 @@ impl Terminal {
     }
 
     /// Takes one more item into account.
-    pub fn add(&self, partial: &mut Partial, item: Datum, env: &Env<'_>) -> Result<Taken, EvalError> {
+    pub fn add(&self, partial: &mut Partial, item: Datum, env: &Env<'_>) -> Result<Counted, EvalError> {
         match (self, partial) {
             (Terminal::Collect, Partial::Items(items)) => {
                 env.check_array(items.len() + 1)?;
@@ -102,19 +102,19 @@ impl Terminal {
             (Terminal::Count, Partial::Count(count)) => *count += 1,
             (Terminal::Sum(selector) | Terminal::Avg(selector), Partial::Sum { sum, count }) => {
                 let Some(value) = compared(selector.as_ref(), &item, env)? else {
-                    return Ok(Taken::No);
+                    return Ok(Counted::No);
                 };
                 match value.as_ref().unwrap_or(&item) {
                     Datum::Number(number) => *sum += number,
                     // Adding it would be an error about something missing, which does not count.
-                    Datum::Null => return Ok(Taken::No),
+                    Datum::Null => return Ok(Counted::No),
                     other => return Err(EvalError::type_error("NUMBER", other)),
                 }
                 *count += 1;
             }
             (Terminal::Min(selector) | Terminal::Max(selector), Partial::Best(best)) => {
                 let Some(value) = compared(selector.as_ref(), &item, env)? else {
-                    return Ok(Taken::No);
+                    return Ok(Counted::No);
                 };
                 let value = value.unwrap_or_else(|| item.clone());
                 self.keep_better(best, value, item);
@@ -136,7 +136,7 @@ impl Terminal {
             }
             _ => return Err(mixed_up()),
         }
-        Ok(Taken::Yes)
+        Ok(Counted::Yes)
     }
 
     /// Puts what is known of later items behind what is known of earlier ones.

@@ -16,7 +16,7 @@ mod syntax;
 use std::fmt::Write;
 
 use datum::{Datum, Text, Time};
-use rekindle_reql::{self as reql, Cancel, CompileError, Env, EvalError, Scope, SeededChance, Value, wire};
+use rekindle_reql::{self as reql, Cancel, CompileError, Env, EvalError, Scope, SeededRandom, Value, wire};
 
 #[test]
 fn every_case_says_what_its_file_says() {
@@ -70,7 +70,7 @@ fn compile_error(error: &CompileError) -> String {
 }
 
 fn evaluated(term: &reql::Term, options: &str) -> String {
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(7));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(7));
     let mut array_limit = reql::ARRAY_LIMIT_DEFAULT;
     let mut globals: Vec<(Text, Datum)> = Vec::new();
     for (name, value) in options.split_whitespace().filter_map(|option| option.split_once('=')) {
@@ -84,7 +84,7 @@ fn evaluated(term: &reql::Term, options: &str) -> String {
         now: Time::new(1_700_000_000.0, 0),
         array_limit,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &globals,
         open: None,
     };
@@ -99,7 +99,7 @@ fn eval_error(error: &EvalError) -> String {
 }
 
 fn shown(value: Value, env: &Env<'_>) -> Result<String, EvalError> {
-    match reql::gathered(value, env)? {
+    match reql::collect_groups(value, env)? {
         Value::Grouping(_) => Ok("groups that were not gathered".to_owned()),
         Value::Datum(datum) => Ok(text(&datum)),
         Value::Func(closure) => Ok(reql::print::function(&closure.func)),

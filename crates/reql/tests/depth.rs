@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use datum::{Datum, Time};
-use rekindle_reql::{self as reql, Cancel, Env, EvalError, Scope, SeededChance, Term, wire};
+use rekindle_reql::{self as reql, Cancel, Env, EvalError, Scope, SeededRandom, Term, wire};
 
 const DEPTH: usize = 20_000;
 
@@ -23,12 +23,12 @@ fn written(term: &Term) -> Vec<u8> {
 }
 
 fn evaluated(term: &Term) -> Result<Datum, EvalError> {
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 1000,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     };
@@ -129,7 +129,7 @@ fn no_bytes_make_reading_panic() {
     let seed = 0x9e37_79b9_97f4_a7c1_u64;
     println!("seed {seed:#x}");
     let mut state = seed;
-    let mut chance = move |bound: usize| {
+    let mut below = move |bound: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -143,24 +143,24 @@ fn no_bytes_make_reading_panic() {
         br#"[1,[150,[[43,[[144,[[2,[1,2]],[69,[[2,[1]],[28,[[10,[1]],2]]]]]]]]]]]"#,
         br#"[1,[64,[[69,[[2,[1,2]],[35,[[10,[1]],{"k":[137,[[10,[2]]]]}]]]],{"k":1},2]]]"#,
     ];
-    let (cancel, random) = (Cancel::new(), SeededChance::new(1));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 50,
         cancel: &cancel,
-        chance: &random,
+        random: &random,
         globals: &[],
         open: None,
     };
     for round in 0..60_000 {
         let mut bytes = seeds[round % seeds.len()].to_vec();
-        for _ in 0..chance(4) {
-            let at = chance(bytes.len());
-            match chance(4) {
-                0 => bytes[at] = chance(256) as u8,
-                1 => bytes[at] = b"[]{},:\"0123456789"[chance(17)],
+        for _ in 0..below(4) {
+            let at = below(bytes.len());
+            match below(4) {
+                0 => bytes[at] = below(256) as u8,
+                1 => bytes[at] = b"[]{},:\"0123456789"[below(17)],
                 2 => drop(bytes.remove(at)),
-                _ => bytes.insert(at, b'0' + chance(10) as u8),
+                _ => bytes.insert(at, b'0' + below(10) as u8),
             }
         }
         if let Ok(query) = wire::parse_query(&bytes) {

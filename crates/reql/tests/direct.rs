@@ -7,17 +7,17 @@ mod syntax;
 use datum::row::RowView;
 use datum::{Datum, Object, Time};
 use rekindle_reql::{
-    self as reql, Cancel, Chance, Direct, Env, EvalError, IndexOption, Op, Operation, Pipeline, Pushed,
-    Scope, SeededChance, Term, Terminal, Value, wire,
+    self as reql, Cancel, Direct, Env, EvalError, IndexOption, Op, Operation, Pipeline, Pushed, RandomSource,
+    Scope, SeededRandom, Term, Terminal, Value, wire,
 };
 
 fn with_env<R>(then: impl FnOnce(&Env<'_>) -> R) -> R {
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     then(&Env {
         now: Time::new(0.0, 0),
         array_limit: 100_000,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     })
@@ -84,8 +84,8 @@ const VALUES: [&str; 27] = [
     r#""a#""#,
 ];
 
-fn row(chance: &SeededChance) -> Object {
-    let pick = |count: usize| (chance.next_u64() % count as u64) as usize;
+fn row(random: &SeededRandom) -> Object {
+    let pick = |count: usize| (random.next_u64() % count as u64) as usize;
     // Mostly values for which little is an error, so that many rows are counted before one is.
     let value = |i: usize| if pick(3) == 0 { VALUES[pick(VALUES.len())] } else { ["1", "2", "3"][i % 3] };
     let names: &[&str] = if pick(12) == 0 { &["\\\"", "a", "n", "s"] } else { &["a", "b", "g", "n", "s"] };
@@ -191,14 +191,14 @@ const QUERIES: [&str; 45] = [
 fn rows_where_they_lie_and_rows_as_items_agree() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260);
     println!("SEED={seed}");
-    let chance = SeededChance::new(seed);
+    let random = SeededRandom::new(seed);
     with_env(|env| {
         for text in QUERIES {
             let pipeline = pipeline(text, env);
             let mut counted = 0;
             for round in 0..60 {
-                let count = chance.next_u64() % 30;
-                let rows: Vec<_> = (0..count).map(|_| datum::row::encode(&row(&chance))).collect();
+                let count = random.next_u64() % 30;
+                let rows: Vec<_> = (0..count).map(|_| datum::row::encode(&row(&random))).collect();
                 let expected = as_items(&pipeline, &rows, env);
                 if let Some((found, done)) = in_place(&pipeline, &rows, env) {
                     assert_eq!(found, expected, "{text} in round {round}");

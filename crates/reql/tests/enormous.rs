@@ -11,7 +11,7 @@ use datum::{Datum, Object, Text, Time, cancel};
 use io::memory::{Account, Budget, Metered};
 use rekindle_reql::op::merge::{merge_datums, merge_row};
 use rekindle_reql::op::pathspec::PathSpec;
-use rekindle_reql::{self as reql, Cancel, Env, ErrorClass, EvalError, Scope, SeededChance, Term, wire};
+use rekindle_reql::{self as reql, Cancel, Env, ErrorClass, EvalError, Scope, SeededRandom, Term, wire};
 
 #[global_allocator]
 static ALLOCATOR: Metered<std::alloc::System> = Metered(std::alloc::System);
@@ -44,12 +44,12 @@ fn evaluated(text: &str, cancel: &Cancel) -> Result<Datum, EvalError> {
 }
 
 fn evaluated_term(term: &Term, cancel: &Cancel) -> Result<Datum, EvalError> {
-    let chance = SeededChance::new(1);
+    let random = SeededRandom::new(1);
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 100_000,
         cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     };

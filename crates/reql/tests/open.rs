@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use datum::{Datum, Time};
 use rekindle_reql::{
     self as reql, Call, Cancel, Env, ErrorClass, EvalError, Foreign, OpenTerms, OpenValue, Scope,
-    SeededChance, Term, wire,
+    SeededRandom, Term, wire,
 };
 
 fn parsed(text: &str) -> Term {
@@ -31,12 +31,12 @@ impl OpenTerms for Sevens {
 }
 
 fn eval(text: &str, world: Option<&Sevens>, cancel: &Cancel) -> Result<Datum, EvalError> {
-    let chance = SeededChance::new(1);
+    let random = SeededRandom::new(1);
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 100_000,
         cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: world.map(|world| world as &dyn OpenTerms),
     };
@@ -67,13 +67,13 @@ fn what_merges_literals_keeps_them_around_open_terms() {
         panic!("a call")
     };
     let Term::Func(func) = &call.args[1] else { panic!("a function") };
-    let closure = reql::closure(func, &Scope::empty(), reql::Answer::Literals).expect("a closure");
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let closure = reql::closure(func, &Scope::empty(), reql::ResultKind::Literals).expect("a closure");
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 10,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: Some(&world),
     };
@@ -136,13 +136,13 @@ impl Foreign for Sum {
 
 #[test]
 fn a_foreign_function_is_called_like_any_other() {
-    let chance = SeededChance::new(1);
+    let random = SeededRandom::new(1);
     let cancel = Cancel::new();
     let env = Env {
         now: Time::new(0.0, 0),
         array_limit: 100_000,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: Some(&Sums),
     };

@@ -6,7 +6,7 @@ mod syntax;
 
 use datum::{Array, Datum, Time};
 use rekindle_reql::{
-    self as reql, Cancel, Env, IndexOption, Op, Operation, Pipeline, Scope, SeededChance, Term, Terminal,
+    self as reql, Cancel, Env, IndexOption, Op, Operation, Pipeline, Scope, SeededRandom, Term, Terminal,
     Value, wire,
 };
 
@@ -27,12 +27,12 @@ fn parsed(text: &str) -> Term {
 }
 
 fn with_env<R>(then: impl FnOnce(&Env<'_>) -> R) -> R {
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     then(&Env {
         now: Time::new(0.0, 0),
         array_limit: 100_000,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     })

@@ -1,9 +1,9 @@
-//! Ordered bytes back to values.
+//! Decodes the ordered bytes of keys into values.
 
 use super::encode::{ARRAY, BINARY, END, ESCAPE, FALSE, NUMBER, STRING, TIME, TRUE, number_of};
 use crate::{Bytes, Datum, Text, Time, deep};
 
-/// Bytes that no key has.
+/// The bytes are not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bytes are not a key")]
 pub struct CorruptKey;
@@ -11,7 +11,7 @@ pub struct CorruptKey;
 /// The value of a whole primary key.
 pub(super) fn primary(key: &Bytes) -> Result<Datum, CorruptKey> {
     match key.first() {
-        // At the top, text and bytes go to the end of the key.
+        // At the top level, text and bytes extend to the end of the key.
         Some(&STRING) => text(key.slice(1..)),
         Some(&BINARY) => Ok(Datum::Binary(key.slice(1..))),
         _ => {
@@ -61,12 +61,12 @@ fn number(key: &[u8], at: &mut usize) -> Result<f64, CorruptKey> {
     let bytes = key.get(*at..*at + 8).ok_or(CorruptKey)?;
     *at += 8;
     let number = number_of(bytes.try_into().map_err(|_| CorruptKey)?);
-    // Only what encoding gives: finite, and the one zero.
+    // The encoder only writes finite numbers and only one zero.
     let encoded = number.is_finite() && (number != 0.0 || number.is_sign_positive());
     if encoded { Ok(number) } else { Err(CorruptKey) }
 }
 
-/// The range up to the next `END`, which is stepped over.
+/// The range up to the next `END`, which is skipped.
 fn until_end(key: &[u8], at: &mut usize) -> Result<std::ops::Range<usize>, CorruptKey> {
     let start = *at;
     let len = key[start..].iter().position(|&b| b == END).ok_or(CorruptKey)?;

@@ -7,42 +7,42 @@ use crate::{Datum, Kind};
 /// Source: docs/reql-spec.md section 4.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The value is of a kind that has no key.
+    /// A primary key may not be of this kind.
     #[error(
         "Primary keys must be either a number, string, bool, pseudotype or array (got type {}):\n{}",
         .0.kind().name(), .0.truncated()
     )]
     PrimaryKind(Datum),
-    /// The value is of a kind that a secondary index does not hold.
+    /// A secondary index does not hold values of this kind.
     #[error(
         "Secondary keys must be a number, string, bool, pseudotype, or array (got {} of type {}).",
         .0.pretty(), .0.kind().name()
     )]
     SecondaryKind(Datum),
-    /// An array holds an item of a kind that has no key.
+    /// An array in a key contains an item of a kind that is not allowed.
     #[error(
         "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got {} of type {}).",
         .0.pretty(), .0.kind().name()
     )]
     ItemKind(Datum),
-    /// The value is a shape.
+    /// The value is a geometry.
     #[error("Cannot use a geometry value as a key value in a primary or non-geospatial secondary index.")]
     Geometry,
-    /// The key is longer than a primary key may be.
+    /// The key exceeds the length limit of primary keys.
     #[error("Primary key too long (max 127 characters): {}", .0.pretty())]
     TooLong(Datum),
     /// A string in a primary key contains a NUL byte.
     #[error("String {start} (truncated) contains NULL byte at offset {offset} in index key.")]
     NulByte {
-        /// The beginning of the string, quoted.
+        /// The start of the string, quoted.
         start: String,
-        /// Where the byte is.
+        /// Position of the byte in the string.
         offset: usize,
     },
 }
 
 impl KeyError {
-    /// Whether the offending value is `minval` or `maxval`, which stand for bounds of keys and are none.
+    /// Whether the offending value is `minval` or `maxval`, which bound ranges of keys but are not keys.
     #[must_use]
     pub fn is_extreme(&self) -> bool {
         match self {
@@ -53,7 +53,7 @@ impl KeyError {
         }
     }
 
-    /// Whether the offending value is null, which makes the error one of non-existence.
+    /// Whether the offending value is null, which makes the error a NON_EXISTENCE error.
     #[must_use]
     pub fn is_null(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Primary keys: what may be one, its bytes, and where other values lie among them.
+//! Primary keys: validation, encoding, and the positions of other values among them.
 
 use super::decode::{self, CorruptKey};
 use super::encode::{
@@ -7,23 +7,23 @@ use super::encode::{
 use super::error::KeyError;
 use crate::{Bytes, Datum, deep, number};
 
-/// Longest key in RethinkDB's encoding, which decides what is a legal key.
+/// Longest key in RethinkDB's encoding, which decides whether a key is legal.
 const REFERENCE_BYTES_MAX: usize = 128;
-/// An array that is longer than this is not looked at further.
+/// Encoding stops at this length: a longer array exceeds the limit in any case.
 const REFERENCE_BYTES_ENOUGH: usize = 250;
-/// Bytes of a string that a message about it shows.
+/// Bytes of a string that an error message quotes.
 const SHOWN_BYTES: usize = 20;
 
-/// The bytes of a primary key. Their order is the order of the values they stand for.
+/// The bytes of a primary key. They sort like the values they encode.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrimaryKey(pub Bytes);
 
 impl PrimaryKey {
-    /// The key of `value`, if it may be one.
+    /// The key of `value`, if it is a legal key.
     ///
     /// The length limit is RethinkDB's, counted in its encoding: docs/formats/key.md.
     pub fn encode(value: &Datum) -> Result<PrimaryKey, KeyError> {
-        // Room for no more than will be there: bytes with room to spare are shared by way of another allocation.
+        // Reserves the exact length: sharing a vector with spare capacity costs another allocation.
         let mut out = Vec::with_capacity(match value {
             Datum::String(text) => 1 + text.len(),
             Datum::Binary(bytes) => 1 + bytes.len(),
@@ -48,7 +48,7 @@ impl PrimaryKey {
             }
             Datum::Bool(_) | Datum::Number(_) | Datum::Time(_) => {
                 write_scalar(value, &mut out);
-                // Far from the limit, whatever the value.
+                // Far below the limit, whatever the value.
                 0
             }
             Datum::Geometry(_) => return Err(KeyError::Geometry),
@@ -60,14 +60,14 @@ impl PrimaryKey {
         Ok(PrimaryKey(Bytes::from(out)))
     }
 
-    /// The value of this key; `null`, which has no key, for bytes that are not one. A time comes
-    /// back in UTC: its zone is not part of the key.
+    /// The value of this key, or `null`, which is never a key, if the bytes are not a key. A time is returned in
+    /// UTC: its zone is not part of the key.
     #[must_use]
     pub fn decode(&self) -> Datum {
         self.try_decode().unwrap_or(Datum::Null)
     }
 
-    /// The value of this key, or that its bytes are not a key.
+    /// The value of this key. Fails if the bytes are not a key.
     pub fn try_decode(&self) -> Result<Datum, CorruptKey> {
         decode::primary(&self.0)
     }
@@ -94,10 +94,10 @@ impl std::fmt::Display for PrimaryKey {
     }
 }
 
-/// Where `value` lies among primary keys: its key if it has one, else bytes that no key has, after
-/// all keys of smaller values and before all keys of greater ones.
+/// The position of `value` among primary keys: its key if it has one, otherwise bytes that are not a key and sort
+/// after the keys of all smaller values and before the keys of all greater ones.
 ///
-/// The bounds, nulls, objects and keys that are too long all have a place.
+/// `minval`, `maxval`, nulls, objects and keys that are too long all have a position.
 #[must_use]
 pub fn bound_position(value: &Datum) -> PrimaryKey {
     let mut out = Vec::with_capacity(32);
@@ -117,9 +117,10 @@ pub fn bound_position(value: &Datum) -> PrimaryKey {
     PrimaryKey(Bytes::from(out))
 }
 
-/// Fails if `value` cannot bound a range of primary keys: for what no key has in it, the bounds aside.
+/// Fails if `value` cannot bound a range of primary keys, because it contains a value other than `minval` and
+/// `maxval` that is not allowed in keys.
 ///
-/// Of an array no more is looked at than RethinkDB does, which is not all of a long one.
+/// Checks only as much of a long array as RethinkDB does.
 pub fn check_bound(value: &Datum) -> Result<(), KeyError> {
     match value {
         Datum::Array(items) => check_items(items, &mut 0),
@@ -130,7 +131,8 @@ pub fn check_bound(value: &Datum) -> Result<(), KeyError> {
     }
 }
 
-/// Fails for the first item that no bound may have; adds what was looked at to the length so far.
+/// Fails for the first item that is not allowed in a bound. Adds the length of the checked items to
+/// `reference_len`.
 fn check_items(items: &[Datum], reference_len: &mut usize) -> Result<(), KeyError> {
     *reference_len += "A".len();
     for item in items {
@@ -150,10 +152,11 @@ fn check_items(items: &[Datum], reference_len: &mut usize) -> Result<(), KeyErro
     Ok(())
 }
 
-/// No key is nearly as long.
+/// Far longer than any key.
 const KEY_BYTES_MAX: usize = 1 << 16;
 
-/// Whether bytes were written that no key has, which decides every comparison with keys.
+/// Whether the written bytes are those of a key, or of a position between keys, which decides every comparison with
+/// keys.
 #[derive(PartialEq, Eq)]
 enum Place {
     Key,
@@ -165,7 +168,7 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
         Datum::Array(items) => deep::level(|| {
             out.push(ARRAY);
             for item in items.iter() {
-                // What follows decides nothing.
+                // Later items cannot affect any comparison.
                 if out.len() > KEY_BYTES_MAX || write_place(item, out) == Place::BetweenKeys {
                     return Place::BetweenKeys;
                 }
@@ -182,7 +185,7 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
             if nul.is_none() {
                 return Place::Key;
             }
-            // After every key with the text before the NUL, whatever follows it there.
+            // Sorts after every key that begins with the text before the NUL.
             out.push(u8::MAX);
             Place::BetweenKeys
         }
@@ -197,7 +200,7 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
     }
 }
 
-/// Appends the items of an array key, and adds the length of the whole in RethinkDB's encoding.
+/// Appends the items of an array key. Adds the length of the whole in RethinkDB's encoding to `reference_len`.
 fn write_array(items: &[Datum], out: &mut Vec<u8>, reference_len: &mut usize) -> Result<(), KeyError> {
     out.push(ARRAY);
     *reference_len += "A".len();
@@ -212,7 +215,7 @@ fn write_array(items: &[Datum], out: &mut Vec<u8>, reference_len: &mut usize) ->
     Ok(())
 }
 
-/// Appends an item of an array key so that another may follow, and adds its length in RethinkDB's encoding.
+/// Appends an item of an array key, terminated so that another may follow. Adds its length in RethinkDB's encoding.
 fn write_item(item: &Datum, out: &mut Vec<u8>, reference_len: &mut usize) -> Result<(), KeyError> {
     match item {
         Datum::Array(items) => return write_array(items, out, reference_len),
@@ -229,7 +232,7 @@ fn write_item(item: &Datum, out: &mut Vec<u8>, reference_len: &mut usize) -> Res
     Ok(())
 }
 
-/// Appends a value that needs no checking.
+/// Appends a value that is always legal in a key.
 fn write_scalar(value: &Datum, out: &mut Vec<u8>) {
     match value {
         Datum::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
@@ -250,7 +253,7 @@ fn write_scalar(value: &Datum, out: &mut Vec<u8>) {
     }
 }
 
-/// The length of an item that is no array in RethinkDB's encoding.
+/// The length in RethinkDB's encoding of an item that is not an array.
 fn item_len(item: &Datum) -> usize {
     match item {
         Datum::Bool(_) => "Bt".len(),
@@ -258,7 +261,7 @@ fn item_len(item: &Datum) -> usize {
         Datum::Time(time) => "PTIME:".len() + number_len(time.epoch_seconds),
         Datum::Binary(bytes) => binary_len(bytes),
         Datum::String(text) => "S".len() + text.len(),
-        // The bounds have a letter.
+        // `minval` and `maxval` are encoded as one letter.
         _ => 1,
     }
 }
@@ -282,7 +285,7 @@ fn without_nul(text: &str) -> Result<&str, KeyError> {
     }
 }
 
-/// Bytes of a string for a message: printable ASCII as it is, the rest escaped.
+/// Quotes bytes of a string for a message: printable ASCII stays, other bytes are escaped.
 fn quoted(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {

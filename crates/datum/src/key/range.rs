@@ -7,11 +7,11 @@ use super::primary::PrimaryKey;
 /// One end of a range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyBound {
-    /// No end.
+    /// No limit at this end.
     Unbounded,
-    /// This key is inside.
+    /// The range includes this key.
     Included(PrimaryKey),
-    /// This key is outside.
+    /// The range excludes this key.
     Excluded(PrimaryKey),
 }
 
@@ -65,7 +65,7 @@ impl KeyRange {
             }
     }
 
-    /// Whether the bounds leave no room. A range between neighbouring keys is not seen as empty.
+    /// Whether the bounds exclude every key. A range between adjacent keys is not recognised as empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
@@ -87,7 +87,7 @@ impl KeyRange {
         }
     }
 
-    /// Both bounds over bytes, as engines take them.
+    /// Both bounds as bytes, in the form that storage engines take.
     #[must_use]
     pub fn as_bytes(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (self.start.as_bytes(), self.end.as_bytes())

@@ -1,4 +1,4 @@
-//! Keys of secondary indexes: longer values are cut, and NUL bytes are allowed.
+//! Keys of secondary indexes: long values are truncated, and NUL bytes are allowed.
 
 use super::encode::{
     ARRAY, BINARY, END, FALSE, NUMBER, STRING, TIME, TRUE, keyless_tag, ordered_number, write_escaped,
@@ -6,7 +6,7 @@ use super::encode::{
 use super::error::KeyError;
 use crate::{Bytes, Datum, deep};
 
-/// Bytes kept of a longer key. Equal prefixes are told apart by looking at the row.
+/// Length to which keys are truncated. Readers compare the rows of keys with equal prefixes.
 const BYTES_MAX: usize = 192;
 
 /// The ordered bytes of an index value.
@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 192;
 pub struct SecondaryKey {
     /// Bytes in the order of the values; self-delimiting unless truncated.
     pub bytes: Bytes,
-    /// Whether the value was longer, so that different values may have these bytes.
+    /// Whether the value was longer, so that different values may have these same bytes.
     pub truncated: bool,
 }
 
@@ -33,11 +33,11 @@ pub fn encode(value: &Datum) -> Result<SecondaryKey, KeyError> {
     Ok(cut(out))
 }
 
-/// Where `value` lies among index keys: its key if it has one, else bytes that no key begins with,
-/// after all keys of smaller values and before all keys of greater ones.
+/// The position of `value` among index keys: its key if it has one, otherwise bytes that no key begins with, which
+/// sort after the keys of all smaller values and before the keys of all greater ones.
 ///
-/// The bounds have a place, also as items of an array, and so do objects on their own; nulls and
-/// objects in an array have none, and shapes never.
+/// `minval` and `maxval` have a position, also as items of an array, and so do objects on their own. Fails for
+/// geometries, and for nulls and objects inside an array.
 pub fn bound(value: &Datum) -> Result<SecondaryKey, KeyError> {
     let mut out = Vec::with_capacity(32);
     match value {
@@ -55,7 +55,7 @@ fn cut(mut out: Vec<u8>) -> SecondaryKey {
     SecondaryKey { bytes: Bytes::from(out), truncated }
 }
 
-/// Whether more may follow: a bound inside an array decides every comparison.
+/// Whether more bytes may follow: a bound inside an array decides every comparison.
 #[derive(PartialEq, Eq)]
 enum Place {
     Key,

@@ -1,4 +1,4 @@
-//! The client's half of V1_0, for programs that measure or drive a server.
+//! The client's side of the V1_0 handshake, for benchmarks and tests.
 
 use serde_json::{Map, Value};
 
@@ -6,41 +6,41 @@ use super::Version;
 use super::message::{self, Cut};
 use crate::scram::{ClientExchange, ClientProof, ServerRefused};
 
-/// Why a client's handshake ended without a connection.
+/// Why a client's handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFailed {
-    /// The server said no.
+    /// The server refused the connection.
     #[error("{text} (code {code})")]
     Refused {
-        /// The server's number for it; 0 when it gave none.
+        /// The server's error code; 0 if it sent none.
         code: u64,
-        /// The server's words.
+        /// The server's error message.
         text: String,
     },
-    /// The server's message is not what the protocol has at this place.
+    /// The server sent a message that the protocol does not allow at this point.
     #[error("the server's handshake message cannot be read: {0:?}")]
     Unreadable(String),
-    /// The server does not speak protocol version 0.
+    /// The server does not support version 0 of the handshake protocol.
     #[error("the server speaks other protocol versions only")]
     WrongVersion,
-    /// The password exchange failed on our side.
+    /// The password exchange failed on the client's side.
     #[error(transparent)]
     Scram(#[from] ServerRefused),
 }
 
-/// How far a client's handshake is.
+/// The progress of a client's handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientStep {
-    /// Send what was written and wait for more bytes.
+    /// The caller sends the output and waits for more bytes.
     NeedMore,
-    /// Queries may be sent. The server called itself this version.
+    /// Queries may be sent. The server reported this version.
     Established {
         /// Informational.
         server_version: String,
     },
 }
 
-/// One connection's handshake, seen from the client.
+/// The client's handshake on one connection.
 pub struct ClientHandshake {
     stage: Stage,
     server_version: String,
@@ -54,7 +54,7 @@ enum Stage {
 }
 
 impl ClientHandshake {
-    /// Appends the first packet to `out`: the version and the first message together.
+    /// Appends the first packet to `out`: the protocol version and the first message together.
     /// `nonce`: random printable text without commas.
     #[must_use]
     pub fn start(user: &str, password: &str, nonce: &str, out: &mut Vec<u8>) -> ClientHandshake {
@@ -70,8 +70,8 @@ impl ClientHandshake {
         ClientHandshake { stage: Stage::Versions(exchange), server_version: String::new() }
     }
 
-    /// Goes as far as `input` allows. Returns how many bytes are done with and where the
-    /// handshake stands; what must be sent is appended to `out`.
+    /// Processes as much of `input` as possible and appends its output to `out`. Returns the number of bytes
+    /// consumed and the progress of the handshake.
     pub fn advance(
         &mut self,
         input: &[u8],

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::{MESSAGE_BYTES_MAX, Refusal};
 
-/// One client message, cut at its NUL.
+/// The result of looking for one client message.
 pub(super) enum Cut<'a> {
-    /// No NUL yet, and room for one.
+    /// There is no NUL yet, and the message may still become longer.
     NeedMore,
-    /// A message without its NUL; the next one begins `used` bytes on.
+    /// A message without its NUL. The next message begins after `used` bytes.
     Message { text: &'a [u8], used: usize },
 }
 
@@ -29,8 +29,8 @@ pub(super) fn cut(input: &[u8]) -> Cut<'_> {
     }
 }
 
-/// Reads `text` as a JSON object with unique keys. A value of another kind is an empty object:
-/// the field that is then missed has its own refusal.
+/// Reads `text` as a JSON object with unique keys. A value of another kind counts as an empty object: the refusal
+/// then names the missing field.
 pub(super) fn parse(text: &[u8]) -> Result<Map<String, Value>, Refusal> {
     match serde_json::from_slice::<Value>(text) {
         Err(_) => Err(Refusal::InvalidJson),
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-/// Members of the outermost object, a key given twice counted twice.
+/// Counts the members of the outermost object; duplicate keys count twice.
 fn count_members(text: &[u8]) -> usize {
     struct Members;
     impl<'de> serde::de::Visitor<'de> for Members {
@@ -60,7 +60,7 @@ fn count_members(text: &[u8]) -> usize {
     serde::Deserializer::deserialize_map(&mut parser, Members).unwrap_or_default()
 }
 
-/// The SCRAM text of a client's first message, its version and method checked.
+/// The SCRAM text of a client's first message. Checks its version and authentication method.
 pub(super) fn first_authentication(object: &Map<String, Value>) -> Result<&str, Refusal> {
     let version = object.get("protocol_version").and_then(Value::as_f64).ok_or(Refusal::VersionNotNumber)?;
     if version != 0.0 {

@@ -1,7 +1,7 @@
-//! From the first byte to the first query: versions, and who the client is.
+//! The handshake: negotiates the protocol version and authenticates the client.
 //!
-//! Both halves are machines without a socket: bytes in, bytes out, and how far it got. Nothing
-//! behind the handshake is consumed, so a query sent in the same packet is not lost.
+//! Both sides are state machines without a socket: bytes in, bytes and progress out. Bytes after the handshake are
+//! not consumed, so a query sent in the same packet is not lost.
 //! Source: docs/reql-spec.md section 1.1.
 
 mod client;
@@ -13,19 +13,19 @@ pub use client::{ClientHandshake, ClientStep, HandshakeFailed};
 pub use refusal::{OldRefusal, Refusal};
 pub use server::{Accounts, Established, Progress, Randomness, ServerHandshake, Step};
 
-/// The first four bytes of a connection: which protocol follows.
+/// The protocol version that the first four bytes of a connection announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// One query at a time; a key instead of users.
+    /// One query at a time; authenticates with a key, without users.
     V0_3,
-    /// Queries in parallel; a key instead of users.
+    /// Queries in parallel; authenticates with a key, without users.
     V0_4,
     /// Queries in parallel; users with SCRAM-SHA-256.
     V1_0,
 }
 
 impl Version {
-    /// The number that announces this version.
+    /// The magic number that announces this version.
     #[must_use]
     pub fn magic(self) -> u32 {
         match self {
@@ -36,12 +36,12 @@ impl Version {
     }
 }
 
-/// Versions that spoke protocol buffers; refused.
+/// Versions based on protocol buffers, which are refused.
 const MAGIC_PROTOBUF: [u32; 2] = [0x3f61_ba36, 0x7230_81e1];
 
-/// Wire formats announced after the key in V0_3 and V0_4.
+/// Wire format that the client announces after the key in V0_3 and V0_4.
 const FORMAT_JSON: u32 = 0x7e69_70c7;
 const FORMAT_PROTOBUF: u32 = 0x271f_fc41;
 
-/// The longest client message, its NUL included, and the longest key.
+/// The longest client message, including its NUL, and the longest key.
 pub const MESSAGE_BYTES_MAX: usize = 2048;

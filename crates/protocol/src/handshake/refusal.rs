@@ -1,23 +1,23 @@
-//! Why a handshake ends, in the words and numbers drivers know.
+//! Errors that end a handshake, with the texts and numbers that drivers know.
 
 use crate::scram::AuthError;
 
-/// A V1_0 handshake that failed: sent as JSON, then the connection is closed.
+/// A V1_0 handshake failed. Sent as JSON, then the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// `protocol_version` is missing or no number, or the message is no object.
+    /// `protocol_version` is missing or not a number, or the message is not an object.
     #[error("Expected a number for `protocol_version`.")]
     VersionNotNumber,
-    /// Only version 0 is spoken.
+    /// Only version 0 is supported.
     #[error("Unsupported `protocol_version`.")]
     VersionUnsupported,
-    /// `authentication_method` is missing or no string.
+    /// `authentication_method` is missing or not a string.
     #[error("Expected a string for `authentication_method`.")]
     MethodNotString,
-    /// Only SCRAM-SHA-256 is spoken.
+    /// Only SCRAM-SHA-256 is supported.
     #[error("Unsupported `authentication_method`.")]
     MethodUnsupported,
-    /// `authentication` is missing or no string.
+    /// `authentication` is missing or not a string.
     #[error("Expected a string for `authentication`.")]
     AuthenticationNotString,
     /// No NUL within the first 2048 bytes.
@@ -26,7 +26,7 @@ pub enum Refusal {
     /// The message is not JSON.
     #[error("Invalid JSON object.")]
     InvalidJson,
-    /// The message is JSON that no datum can hold, such as a key given twice.
+    /// The message is JSON that cannot be a datum, for example because of a duplicate key.
     #[error("Failed to convert JSON to datum.")]
     NotADatum,
     /// The exchange itself failed.
@@ -59,16 +59,16 @@ impl Refusal {
     }
 }
 
-/// A handshake that failed before users were known: sent as a line, then the connection is closed.
+/// A handshake without users failed. Sent as a line of text, then the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OldRefusal {
-    /// The first four bytes are no version.
+    /// The first four bytes are not a known version.
     #[error(
         "Received an unsupported protocol version. This port is for RethinkDB queries. \
          Does your client driver version not match the server?"
     )]
     UnknownVersion,
-    /// A version or format of protocol buffers.
+    /// A version or wire format of protocol buffers.
     #[error("The PROTOBUF client protocol is no longer supported")]
     Protobuf,
     /// A key of more than 2048 bytes.
@@ -77,7 +77,7 @@ pub enum OldRefusal {
     /// The key is not the password of `admin`.
     #[error("Incorrect authorization key.")]
     WrongKey,
-    /// Neither JSON nor protocol buffers.
+    /// The wire format is neither JSON nor protocol buffers.
     #[error("Unrecognized protocol specified: '{0}'")]
     UnknownFormat(u32),
 }

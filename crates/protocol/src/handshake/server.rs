@@ -1,4 +1,4 @@
-//! The server's half: reads a version, checks who is there, says what went wrong.
+//! The server's side of the handshake: reads the version, authenticates the client, reports errors.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,15 +7,15 @@ use super::message::{self, Cut};
 use super::{FORMAT_JSON, FORMAT_PROTOBUF, MAGIC_PROTOBUF, MESSAGE_BYTES_MAX, OldRefusal, Refusal, Version};
 use crate::scram::{Challenge, Decoy, PasswordRecord, ServerExchange};
 
-/// Who may come in.
+/// The accounts against which clients are authenticated.
 pub trait Accounts {
-    /// The password record of `user`, or `None` if there is no such user. A lookup in memory.
+    /// The password record of `user`, or `None` if there is no such user. Must be a lookup in memory.
     fn password(&self, user: &str) -> Option<PasswordRecord>;
 }
 
-/// The chance one handshake needs.
+/// The random bytes that a handshake needs.
 pub struct Randomness {
-    /// Goes behind the client's nonce; fresh for every connection.
+    /// Appended to the client's nonce; fresh for every connection.
     pub nonce: [u8; 18],
     /// Hides which users exist; the same for every connection.
     pub decoy: Decoy,
@@ -24,33 +24,33 @@ pub struct Randomness {
 /// A handshake that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// What the client speaks.
+    /// The version of the protocol that the client uses.
     pub version: Version,
-    /// Whose permissions its queries have.
+    /// The user with whose permissions queries run.
     pub user: String,
 }
 
-/// How far the handshake is after the bytes seen so far.
+/// The progress of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More bytes are needed.
     NeedMore,
-    /// The rest of the connection is queries.
+    /// The rest of the connection consists of queries.
     Established(Established),
-    /// Send what was written and close. The text is for the server's log.
+    /// The connection is closed after the output is sent. The text is for the server's log.
     Refused(String),
 }
 
-/// What [`ServerHandshake::advance`] did.
+/// The result of [`ServerHandshake::advance`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the input that are done with; the rest must be handed in again.
+    /// Bytes of the input that are consumed; the caller passes the others again.
     pub used: usize,
-    /// Where the handshake stands.
+    /// The progress of the handshake.
     pub step: Step,
 }
 
-/// One connection's handshake.
+/// The server's handshake on one connection.
 pub struct ServerHandshake {
     stage: Stage,
     randomness: Randomness,
@@ -64,14 +64,14 @@ enum Stage {
     Over,
 }
 
-/// One stage's outcome: bytes used and, when it is not finished, nothing else.
+/// The outcome of one stage, with the number of bytes used.
 enum Move {
     NeedMore,
     On { used: usize, next: Stage },
     Established { used: usize, established: Established },
 }
 
-/// A refusal of either form.
+/// A refusal, with or without JSON.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     #[error(transparent)]
@@ -81,15 +81,14 @@ enum Stop {
 }
 
 impl ServerHandshake {
-    /// A handshake that has seen nothing yet.
+    /// A handshake that has received no bytes.
     #[must_use]
     pub fn new(randomness: Randomness) -> ServerHandshake {
         ServerHandshake { stage: Stage::Magic, randomness }
     }
 
-    /// Goes as far as `input` allows and appends what must be sent to `out`. `server_version` is
-    /// told to V1_0 clients. After a step other than [`Step::NeedMore`] the handshake is over
-    /// and uses no more bytes.
+    /// Processes as much of `input` as possible and appends its output to `out`. V1_0 clients receive
+    /// `server_version`. After a step other than [`Step::NeedMore`] the handshake is over and uses no more bytes.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -174,7 +173,7 @@ fn write_versions(out: &mut Vec<u8>, server_version: &str) {
     out.push(0);
 }
 
-/// Key length, key and wire format, together.
+/// Reads the length of the key, the key and the wire format together.
 fn read_key(
     version: Version,
     input: &[u8],

@@ -1,21 +1,21 @@
-//! The client's half of a SCRAM exchange.
+//! The client's side of a SCRAM exchange.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use datum::prepare;
+use datum::saslprep;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{split, value};
 use super::name::escape_name;
 use super::record::{Key, SaltedKeys, hmac, sha256};
 
-/// The server's messages do not fit the exchange, or it does not know the password.
+/// The server's messages are not valid, or it does not know the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerRefused {
-    /// A message lacks an attribute or holds a bad one.
+    /// A message lacks an attribute or contains an invalid one.
     #[error("the server's SCRAM message cannot be read")]
     Unreadable,
-    /// The server did not continue our nonce.
+    /// The server's nonce does not begin with the client's.
     #[error("the server's nonce does not begin with ours")]
     WrongNonce,
     /// The server's signature is wrong: it does not know this user's password.
@@ -35,7 +35,7 @@ impl ClientExchange {
     /// `nonce`: random printable text without commas.
     #[must_use]
     pub fn new(user: &str, password: &str, nonce: &str) -> ClientExchange {
-        let prepared = prepare(user);
+        let prepared = saslprep(user);
         let name = escape_name(prepared.as_deref().unwrap_or(user));
         ClientExchange {
             password: password.to_owned(),
@@ -44,13 +44,13 @@ impl ClientExchange {
         }
     }
 
-    /// `n,,n=<user>,r=<nonce>`: what to send first.
+    /// `n,,n=<user>,r=<nonce>`: the message to send first.
     #[must_use]
     pub fn client_first(&self) -> String {
         format!("n,,{}", self.client_first_bare)
     }
 
-    /// Answers the server's challenge. Costs the rounds of PBKDF2 the server names.
+    /// Answers the server's challenge. Costs as many rounds of PBKDF2 as the server asks for.
     pub fn prove(self, server_first: &str) -> Result<ClientProof, ServerRefused> {
         let attributes = split(server_first).ok_or(ServerRefused::Unreadable)?;
         let nonce = value(&attributes, b'r').ok_or(ServerRefused::Unreadable)?;
@@ -83,7 +83,7 @@ fn client_proof(keys: &SaltedKeys, auth_message: &[u8]) -> Key {
     proof
 }
 
-/// The client's proof, and what the server must answer to it.
+/// The client's proof, and the server's expected signature.
 #[derive(Clone)]
 pub struct ClientProof {
     client_final: String,
@@ -91,7 +91,7 @@ pub struct ClientProof {
 }
 
 impl ClientProof {
-    /// `c=biws,r=<nonce>,p=<proof>`: what to send now.
+    /// `c=biws,r=<nonce>,p=<proof>`: the message to send next.
     #[must_use]
     pub fn client_final(&self) -> &str {
         &self.client_final

@@ -1,7 +1,7 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677): proving a password without sending or storing it.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677): proves a password without sending or storing it.
 //!
-//! Pure: salts and nonces are handed in. The server keeps a [`PasswordRecord`] per user; the
-//! client derives the same keys from the password. The handshake carries the messages.
+//! Pure functions: salts and nonces are passed in. The server keeps a [`PasswordRecord`] per user; the client
+//! derives the same keys from the password. The handshake transports the messages.
 
 mod attributes;
 mod client;
@@ -10,7 +10,7 @@ mod record;
 mod server;
 
 pub use client::{ClientExchange, ClientProof, ServerRefused};
-pub use datum::prepare;
+pub use datum::saslprep;
 pub use name::{escape_name, unescape_name};
 pub use record::{DEFAULT_ITERATIONS, PasswordRecord, SALT_BYTES, WrongRecord};
 pub use server::{AuthError, Challenge, Decoy, ServerExchange};

@@ -1,12 +1,12 @@
-//! How user names are escaped.
+//! Escaping of user names.
 
-/// A name as it stands in a SCRAM message: `,` is `=2C` and `=` is `=3D`.
+/// Escapes a name for a SCRAM message: `,` becomes `=2C` and `=` becomes `=3D`.
 #[must_use]
 pub fn escape_name(name: &str) -> String {
     name.replace('=', "=3D").replace(',', "=2C")
 }
 
-/// The name behind an escaped one; `None` when an `=` is not followed by `2C` or `3D`.
+/// Unescapes a name; `None` if an `=` is not followed by `2C` or `3D`.
 #[must_use]
 pub fn unescape_name(escaped: &str) -> Option<String> {
     let mut pieces = escaped.split('=');

@@ -1,6 +1,6 @@
-//! What a server keeps instead of a password.
+//! Password records, which a server keeps instead of passwords.
 
-use datum::{Bytes, Datum, Object, Text, prepare};
+use datum::{Bytes, Datum, Object, Text, saslprep};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -8,19 +8,19 @@ use subtle::ConstantTimeEq;
 /// Bytes of salt in a new record.
 pub const SALT_BYTES: usize = 16;
 
-/// Rounds of PBKDF2 for a new password unless told otherwise.
+/// Default rounds of PBKDF2 for a new password.
 pub const DEFAULT_ITERATIONS: u32 = 4096;
 
 pub(super) type Key = [u8; 32];
 
-/// The salted hash of a password: enough to check a proof, not enough to make one.
+/// The salted hash of a password: enough to verify a proof, not enough to compute one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordRecord {
-    /// Random bytes that make equal passwords different.
+    /// Random bytes that make the records of equal passwords differ.
     pub salt: Vec<u8>,
     /// Rounds of PBKDF2, at least 1.
     pub iterations: u32,
-    /// SHA-256 of the client key: checks a client's proof.
+    /// SHA-256 of the client key: verifies a client's proof.
     pub stored_key: [u8; 32],
     /// Signs the server's last message.
     pub server_key: [u8; 32],
@@ -28,17 +28,17 @@ pub struct PasswordRecord {
     pub is_empty: bool,
 }
 
-/// An object that is no password record.
+/// An object that is not a password record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field {field} of a password record is missing or wrong")]
 pub struct WrongRecord {
-    /// The first field found wrong.
+    /// The first invalid field.
     pub field: &'static str,
 }
 
 impl PasswordRecord {
-    /// The record of `password`. Costs `iterations` rounds (4096 take about a millisecond).
-    /// A password SASLprep forbids is used as it is, as its bytes.
+    /// The record of `password`. Costs `iterations` rounds (4096 take about a millisecond). A password that
+    /// SASLprep forbids is used unchanged, as its bytes.
     #[must_use]
     pub fn new(password: &str, salt: [u8; SALT_BYTES], iterations: u32) -> PasswordRecord {
         let keys = SaltedKeys::derive(password, &salt, iterations.max(1));
@@ -51,21 +51,20 @@ impl PasswordRecord {
         }
     }
 
-    /// The empty password as the built-in `admin` begins: one round.
+    /// The record of the empty password, with which the built-in `admin` begins: one round.
     #[must_use]
     pub fn empty(salt: [u8; SALT_BYTES]) -> PasswordRecord {
         PasswordRecord::new("", salt, 1)
     }
 
-    /// Whether `password` is the one this record was made of, in time that does not depend on
-    /// where they differ.
+    /// Whether this is the record of `password`. Takes the same time wherever the keys differ.
     #[must_use]
     pub fn matches(&self, password: &str) -> bool {
         let keys = SaltedKeys::derive(password, &self.salt, self.iterations);
         keys.stored_key().ct_eq(&self.stored_key).into()
     }
 
-    /// The record as an object a catalog row can hold.
+    /// The record as an object that a catalog row can hold.
     #[must_use]
     pub fn to_object(&self) -> Object {
         let fields = [
@@ -78,7 +77,7 @@ impl PasswordRecord {
         fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
     }
 
-    /// The record [`PasswordRecord::to_object`] wrote.
+    /// Inverse of [`PasswordRecord::to_object`].
     pub fn from_object(object: &Object) -> Result<PasswordRecord, WrongRecord> {
         let bytes = |field: &'static str| match object.get(field) {
             Some(Datum::Binary(bytes)) => Ok(bytes),
@@ -106,7 +105,7 @@ fn binary(bytes: &[u8]) -> Datum {
     Datum::Binary(Bytes::copy_from_slice(bytes))
 }
 
-/// Keys are secrets: only the harmless parts are printed.
+/// Keys are secrets: only the other fields are printed.
 impl std::fmt::Debug for PasswordRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PasswordRecord")
@@ -116,14 +115,14 @@ impl std::fmt::Debug for PasswordRecord {
     }
 }
 
-/// What a password, a salt and a number of rounds give: the root of every other key.
+/// The salted password, from which all keys derive.
 pub(super) struct SaltedKeys {
     salted_password: Key,
 }
 
 impl SaltedKeys {
     pub(super) fn derive(password: &str, salt: &[u8], iterations: u32) -> SaltedKeys {
-        let prepared = prepare(password);
+        let prepared = saslprep(password);
         let password = prepared.as_deref().unwrap_or(password);
         let salted_password =
             pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(password.as_bytes(), salt, iterations.max(1));

@@ -1,42 +1,42 @@
-//! The server's half of a SCRAM exchange.
+//! The server's side of a SCRAM exchange.
 //!
-//! Promise: until the last step an unknown user cannot be told from a known one. The same
-//! messages are sent, of the same shape, and the same work is done.
+//! Guarantee: until the last step a client cannot tell an unknown user from a known one. Both see messages of the
+//! same shape, and both cost the server the same work.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use datum::prepare;
+use datum::saslprep;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{split, value};
 use super::name::unescape_name;
 use super::record::{DEFAULT_ITERATIONS, Key, PasswordRecord, SALT_BYTES, hmac, sha256};
 
-/// Why an exchange failed; the text and [`AuthError::code`] go to the client.
+/// Why an exchange failed. The text and [`AuthError::code`] go to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// A message is not made of attributes, or one is missing or badly coded.
+    /// A message does not consist of attributes, or one is missing or badly encoded.
     #[error("Invalid encoding")]
     InvalidEncoding,
-    /// The client insists on an extension.
+    /// The client demands an extension.
     #[error("Extensions not supported")]
     ExtensionsNotSupported,
-    /// The proof does not fit the password.
+    /// The proof does not match the password.
     #[error("Wrong password")]
     WrongPassword,
-    /// The client asks for channel binding, or its first message is something else.
+    /// The client asks for channel binding, or its first message has another form.
     #[error("Channel binding is not supported")]
     ChannelBindingNotSupported,
     /// There is no such user.
     #[error("Unknown user")]
     UnknownUser,
-    /// A bad escape in the name, or text that SASLprep forbids.
+    /// The name has an invalid escape, or SASLprep forbids it.
     #[error("Invalid username encoding")]
     InvalidUsernameEncoding,
-    /// A name of no characters.
+    /// The name is empty.
     #[error("Empty username")]
     EmptyUsername,
-    /// Anything else, a wrong nonce among it.
+    /// Any other error, such as a wrong nonce.
     #[error("Other error")]
     Other,
 }
@@ -57,15 +57,15 @@ impl AuthError {
     }
 }
 
-/// Makes up believable records for users that do not exist: the same salt each time a name is
-/// asked for, or a second try would give it away.
+/// Makes up plausible records for users that do not exist. The salt of a name is always the same: otherwise a
+/// second attempt would give it away.
 #[derive(Clone)]
 pub struct Decoy {
     secret: Key,
 }
 
 impl Decoy {
-    /// `secret`: random bytes, kept as long as the server runs.
+    /// `secret`: random bytes that stay the same while the server runs.
     #[must_use]
     pub fn new(secret: [u8; 32]) -> Decoy {
         Decoy { secret }
@@ -84,19 +84,19 @@ impl Decoy {
     }
 }
 
-/// The client's first message, understood: who wants in.
+/// The client's first message, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     user: String,
     client_nonce: String,
-    /// What the last message repeats of the first.
+    /// The text of the first message that the last message must repeat.
     binding: String,
     client_first_bare: String,
 }
 
 impl Challenge {
-    /// Reads `n,,n=<user>,r=<client nonce>`. Whom the client wants to act for may stand between the commas; it acts for
-    /// the user that it is, as in RethinkDB.
+    /// Reads `n,,n=<user>,r=<client nonce>`. An authorization identity may stand between the commas; it is ignored,
+    /// as in RethinkDB: queries run as the authenticated user.
     pub fn parse(client_first: &str) -> Result<Challenge, AuthError> {
         let header_and_rest = client_first.strip_prefix("n,").ok_or(AuthError::ChannelBindingNotSupported)?;
         let (authorisation, bare) = header_and_rest.split_once(',').ok_or(AuthError::InvalidEncoding)?;
@@ -115,14 +115,14 @@ impl Challenge {
         })
     }
 
-    /// The prepared name to look up.
+    /// The normalised name to look up.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Answers with the record's salt and rounds, or with a decoy's when there is none.
-    /// `server_nonce` is random base64 text that goes behind the client's nonce.
+    /// Responds with the salt and rounds of `record`, or of a decoy if there is none. `server_nonce` is random
+    /// base64 text that is appended to the client's nonce.
     #[must_use]
     pub fn answer(self, record: Option<PasswordRecord>, decoy: &Decoy, server_nonce: &str) -> ServerExchange {
         let known = record.is_some();
@@ -135,14 +135,14 @@ impl Challenge {
 
 fn user_name(escaped: &str) -> Result<String, AuthError> {
     let name = unescape_name(escaped).ok_or(AuthError::InvalidUsernameEncoding)?;
-    let prepared = prepare(&name).ok_or(AuthError::InvalidUsernameEncoding)?;
+    let prepared = saslprep(&name).ok_or(AuthError::InvalidUsernameEncoding)?;
     if prepared.is_empty() {
         return Err(AuthError::EmptyUsername);
     }
     Ok(prepared.into_owned())
 }
 
-/// An exchange waiting for the client's proof.
+/// An exchange that waits for the client's proof.
 #[derive(Debug)]
 pub struct ServerExchange {
     challenge: Challenge,
@@ -153,13 +153,13 @@ pub struct ServerExchange {
 }
 
 impl ServerExchange {
-    /// `r=<nonce>,s=<salt>,i=<rounds>`: what to send now.
+    /// `r=<nonce>,s=<salt>,i=<rounds>`: the message to send next.
     #[must_use]
     pub fn server_first(&self) -> &str {
         &self.server_first
     }
 
-    /// Checks `c=<binding>,r=<nonce>,p=<proof>`. Returns the user and `v=<server signature>`.
+    /// Verifies `c=<binding>,r=<nonce>,p=<proof>`. Returns the user and `v=<server signature>`.
     pub fn finish(&self, client_final: &str) -> Result<(String, String), AuthError> {
         let (without_proof, proof) = client_final.rsplit_once(",p=").ok_or(AuthError::InvalidEncoding)?;
         let attributes = split(without_proof).ok_or(AuthError::InvalidEncoding)?;

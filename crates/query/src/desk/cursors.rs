@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cluster::{Reply, ServerId};
 use datum::cancel;
 use io::memory::{Account, Owner};
-use reql::travel::Travel;
+use reql::codec::Codec;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
 use shard::IndexPosition;
 
@@ -191,7 +191,7 @@ impl Pull for ServedCursor {
             batch.position = rows.position().map(Position::Key);
         }
         batch.looked_at = self.cx.take_looked_at();
-        Outcome::Done(batch).to_bytes(Travel::pack)
+        Outcome::Done(batch).to_bytes(Codec::pack)
     }
 
     fn is_over(&self) -> bool {

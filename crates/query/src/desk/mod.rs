@@ -15,7 +15,7 @@ use bytes::Bytes;
 use cluster::{Reply, Serve, ServerId};
 use datum::{KeyRange, Text, cancel};
 use io::memory::Account;
-use reql::travel::Travel;
+use reql::codec::Codec;
 use reql::{Cancel, EvalError};
 use shard::Shard;
 use storage::TableId;
@@ -72,7 +72,7 @@ impl Inner {
     fn read(self: Arc<Self>, from: ServerId, question: Bytes, entered: Option<Entered>, reply: Reply) {
         match Question::from_bytes(question) {
             Ok(question) => self.answer(from, question, entered, reply),
-            Err(garbled) => reply(Err(garbled.to_string())),
+            Err(invalid) => reply(Err(invalid.to_string())),
         }
     }
 
@@ -212,7 +212,7 @@ impl Inner {
             Some(table) => table.rows(&cx, identifiers),
             None => Err(EvalError::internal(format!("there is no system table {table}"))),
         };
-        Outcome::from(rows).to_bytes(Travel::pack)
+        Outcome::from(rows).to_bytes(Codec::pack)
     }
 }
 
@@ -229,5 +229,5 @@ fn unless_stopped(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
 
 /// That something was done which has no result.
 fn done() -> Bytes {
-    Outcome::Done(true).to_bytes(Travel::pack)
+    Outcome::Done(true).to_bytes(Codec::pack)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cluster::TableHandle;
 use datum::{Datum, Object, PrimaryKey, row};
-use reql::travel::{Pack, Travel};
+use reql::codec::{Codec, Packer};
 use reql::{Cancel, Pipeline};
 use shard::ReadError;
 use storage::TableId;
@@ -79,7 +79,7 @@ impl Inner {
                 .and_then(|parts| <IndexPart as Local>::count(&cx, parts).into()),
             None => self.rows(part).and_then(|parts| RowPart::count(&cx, parts).into()),
         };
-        count.to_bytes(Travel::pack)
+        count.to_bytes(Codec::pack)
     }
 
     pub(super) fn gather(
@@ -106,10 +106,10 @@ impl Inner {
     /// Whether the index of a part names few of its rows, in every shard.
     pub(super) fn few(&self, part: &Part) -> Bytes {
         let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
-            return Outcome::Done(false).to_bytes(Travel::pack);
+            return Outcome::Done(false).to_bytes(Codec::pack);
         };
         let few = self.parts(part, |_, shard, _| Outcome::Done(names_few(shard, &query)));
-        few.and_then(|few| Outcome::Done(few.iter().all(|few| *few))).to_bytes(Travel::pack)
+        few.and_then(|few| Outcome::Done(few.iter().all(|few| *few))).to_bytes(Codec::pack)
     }
 }
 
@@ -117,7 +117,7 @@ impl Inner {
 /// is as bytes.
 struct Found {
     rows: usize,
-    answer: Option<Pack>,
+    answer: Option<Packer>,
 }
 
 impl Found {
@@ -134,10 +134,10 @@ impl Found {
     }
 
     /// With room for rows like the first one.
-    fn begin(rows: usize, first: Option<&Object>) -> Pack {
+    fn begin(rows: usize, first: Option<&Object>) -> Packer {
         let each = first.and_then(row::stored).map_or(1, |bytes| bytes.len() + LENGTH_BYTES);
         let wanted = each.saturating_mul(rows).min(EXPECTED_BYTES_MAX.max(each));
-        let mut answer = Pack::with_capacity(LENGTH_BYTES + wanted);
+        let mut answer = Packer::with_capacity(LENGTH_BYTES + wanted);
         far::begin_done(&mut answer);
         answer.count(rows as u64);
         answer

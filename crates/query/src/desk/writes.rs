@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cluster::Reply;
 use datum::{KeyRange, Object};
-use reql::travel::Travel;
-use reql::{Cancel, Env, SeededChance};
+use reql::codec::Codec;
+use reql::{Cancel, Env, SeededRandom};
 use storage::TableId;
 
 use super::Inner;
@@ -47,12 +47,12 @@ impl Inner {
             Some(Site::Far(server)) => return reply(Ok(not_here(Some(server)))),
             None => return reply(Ok(not_here(None))),
         };
-        let chance = SeededChance::new(write.around.seed);
+        let random = SeededRandom::new(write.around.seed);
         let env = Env {
             now: write.around.now,
             array_limit: write.around.array_limit,
             cancel: &NEVER,
-            chance: &chance,
+            random: &random,
             globals: &write.around.globals,
             open: None,
         };
@@ -124,6 +124,6 @@ impl Inner {
             let wait = |ticket: shard::WriteTicket| ticket.wait().map_err(|error| write_failed(&error));
             tickets.into_iter().try_for_each(|ticket| wait(ticket).map(drop)).map(|()| true).into()
         });
-        synced.to_bytes(Travel::pack)
+        synced.to_bytes(Codec::pack)
     }
 }

@@ -47,7 +47,7 @@ impl Cx {
         let func = &closure.func;
         let values = if func.params.is_empty() { &[] } else { values };
         let scope = Scope::of_call(&func.params, values, &closure.captured);
-        self.eval(&func.body, &scope).map_err(|error| error.at(1).anchored(func.way.as_ref()))
+        self.eval(&func.body, &scope).map_err(|error| error.at(1).anchored(func.path.as_ref()))
     }
 
     fn open_call(&self, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use cluster::ServerId;
-use datum::key::HANDS;
+use datum::key::BUCKETS;
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
-use reql::travel::{Garbled, Pack, Travel, Unpack, Unpackable};
+use reql::codec::{Codec, PackError, Packer, UnpackError, Unpacker};
 use shard::{IndexPlace, IndexPosition};
 
 use super::part::{pack_index_position, pack_place, unpack_index_position, unpack_place};
@@ -49,12 +49,12 @@ impl<T> Outcome<T> {
 
     /// The bytes; `pack` writes the value. One that cannot be sent, because it is too large or there is no memory for
     /// its bytes, is told as an error.
-    pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Pack)) -> Bytes {
+    pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
         self.to_bytes_or(pack, |fault| fault.error("The results of another server"))
     }
 
     /// The bytes of what became of a write. It was carried out: one that cannot be told is in doubt to whoever asked.
-    pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Pack)) -> Bytes {
+    pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
         self.to_bytes_or(pack, |fault| {
             EvalError::op_indeterminate(format!(
                 "Cannot perform write: it was carried out, but what became of its rows cannot be told, since {fault}"
@@ -64,10 +64,10 @@ impl<T> Outcome<T> {
 
     fn to_bytes_or(
         &self,
-        pack: impl FnOnce(&T, &mut Pack),
-        untold: impl FnOnce(Unpackable) -> EvalError,
+        pack: impl FnOnce(&T, &mut Packer),
+        untold: impl FnOnce(PackError) -> EvalError,
     ) -> Bytes {
-        let mut out = Pack::with_capacity(64);
+        let mut out = Packer::with_capacity(64);
         match self {
             Outcome::Done(value) => {
                 begin_done(&mut out);
@@ -88,23 +88,23 @@ impl<T> Outcome<T> {
 
 /// That an answer cannot be sent.
 fn told_instead(error: &EvalError) -> Bytes {
-    let mut out = Pack::default();
+    let mut out = Packer::default();
     out.byte(FAILED);
     error.pack(&mut out);
     out.finish().expect("invariant: what is so short is packed whatever happens")
 }
 
 /// Begins an answer that something was carried out; what is packed next is the value.
-pub(crate) fn begin_done(out: &mut Pack) {
+pub(crate) fn begin_done(out: &mut Packer) {
     out.byte(DONE);
 }
 
 /// The value in an answer, which `unpack` reads.
 pub(crate) fn read<T>(
     bytes: Bytes,
-    unpack: impl FnOnce(&mut Unpack) -> Result<T, Garbled>,
+    unpack: impl FnOnce(&mut Unpacker) -> Result<T, UnpackError>,
 ) -> Result<T, Trouble> {
-    let mut from = Unpack::new(bytes);
+    let mut from = Unpacker::new(bytes);
     let outcome = read_outcome(&mut from, unpack).map_err(|garbled| {
         Trouble::Eval(EvalError::internal(format!("another server's answer is damaged: {garbled}")))
     })?;
@@ -116,14 +116,14 @@ pub(crate) fn read<T>(
 }
 
 fn read_outcome<T>(
-    from: &mut Unpack,
-    unpack: impl FnOnce(&mut Unpack) -> Result<T, Garbled>,
-) -> Result<Outcome<T>, Garbled> {
+    from: &mut Unpacker,
+    unpack: impl FnOnce(&mut Unpacker) -> Result<T, UnpackError>,
+) -> Result<Outcome<T>, UnpackError> {
     let outcome = match from.byte()? {
         DONE => Outcome::Done(unpack(from)?),
         FAILED => Outcome::Failed(EvalError::unpack(from)?),
         MOVED => Outcome::Moved(unpack_server(from)?),
-        _ => return Err(from.garbled("an answer")),
+        _ => return Err(from.invalid("an answer")),
     };
     from.end()?;
     Ok(outcome)
@@ -174,8 +174,8 @@ impl FarBatch {
     }
 }
 
-impl Travel for FarBatch {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for FarBatch {
+    fn pack(&self, out: &mut Packer) {
         self.items.pack(out);
         out.count(self.places.len() as u64);
         self.places.iter().for_each(|place| pack_place(place, out));
@@ -207,35 +207,35 @@ impl Travel for FarBatch {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let items: Vec<Datum> = Vec::unpack(from)?;
         let places = from.list(unpack_place)?;
         if !places.is_empty() && places.len() != items.len() {
-            return Err(from.garbled("a place for each item"));
+            return Err(from.invalid("a place for each item"));
         }
         let hands = from.list(|from| {
             let (number, rows) = (from.byte()?, from.count()?);
             match u32::try_from(rows) {
-                Ok(rows) if number < HANDS => Ok(Hand { number, rows }),
-                _ => Err(from.garbled("a hand")),
+                Ok(rows) if number < BUCKETS => Ok(Hand { number, rows }),
+                _ => Err(from.invalid("a hand")),
             }
         })?;
         if !hands.is_empty() && hands.len() != items.len() {
-            return Err(from.garbled("a hand for each item"));
+            return Err(from.invalid("a hand for each item"));
         }
         let rows_after = from.count()?;
         let position = match from.byte()? {
             0 => None,
             1 => Some(Position::Key(PrimaryKey(Bytes::unpack(from)?))),
             2 => Some(Position::Index(unpack_index_position(from)?)),
-            _ => return Err(from.garbled("how far rows were read")),
+            _ => return Err(from.invalid("how far rows were read")),
         };
         let looked_at = from.count()?;
         let end = match from.byte()? {
             0 => BatchEnd::More,
             1 => BatchEnd::Done,
             2 => BatchEnd::Failed(EvalError::unpack(from)?),
-            _ => return Err(from.garbled("the end of a batch")),
+            _ => return Err(from.invalid("the end of a batch")),
         };
         Ok(FarBatch { items, places, hands, rows_after, position, looked_at, end })
     }
@@ -243,7 +243,7 @@ impl Travel for FarBatch {
 
 /// What became of each row, in the order of the keys; `None` where the row is elsewhere and was
 /// not written. Rows are shown as far as `show` asks.
-pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, out: &mut Pack) {
+pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, out: &mut Packer) {
     out.count(reports.len() as u64);
     for report in reports {
         let Some(report) = report else {
@@ -271,7 +271,7 @@ pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, o
 }
 
 /// What [`pack_reports`] wrote.
-pub(crate) fn unpack_reports(from: &mut Unpack) -> Result<Vec<Option<RowReport>>, Garbled> {
+pub(crate) fn unpack_reports(from: &mut Unpacker) -> Result<Vec<Option<RowReport>>, UnpackError> {
     from.list(|from| {
         let fate = match from.byte()? {
             0 => return Ok(None),
@@ -281,7 +281,7 @@ pub(crate) fn unpack_reports(from: &mut Unpack) -> Result<Vec<Option<RowReport>>
             4 => Fate::Unchanged,
             5 => Fate::Skipped,
             6 => Fate::Failed(EvalError::unpack(from)?),
-            _ => return Err(from.garbled("what became of a row")),
+            _ => return Err(from.invalid("what became of a row")),
         };
         let (old, new) = match bool::unpack(from)? {
             true => (Datum::unpack(from)?, Datum::unpack(from)?),

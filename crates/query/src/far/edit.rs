@@ -1,13 +1,13 @@
 //! Edits as bytes.
 
 use datum::{Datum, Object};
-use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use reql::{Closure, EvalError};
 
 use crate::edit::{Conflict, Edit, Patch};
 
-impl Travel for Edit {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Edit {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Edit::Insert { row, conflict } => {
                 out.byte(0);
@@ -26,19 +26,19 @@ impl Travel for Edit {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Edit::Insert { row: Object::unpack(from)?, conflict: Conflict::unpack(from)? },
             1 => Edit::Update(Patch::unpack(from)?),
             2 => Edit::Replace(Patch::unpack(from)?),
             3 => Edit::Delete,
-            _ => return Err(from.garbled("an edit")),
+            _ => return Err(from.invalid("an edit")),
         })
     }
 }
 
-impl Travel for Patch {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Patch {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Patch::Func(closure) => {
                 out.byte(0);
@@ -55,18 +55,18 @@ impl Travel for Patch {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Patch::Func(Closure::unpack(from)?),
             1 => Patch::Constant(Datum::unpack(from)?),
             2 => Patch::Fails(EvalError::unpack(from)?),
-            _ => return Err(from.garbled("a patch")),
+            _ => return Err(from.invalid("a patch")),
         })
     }
 }
 
-impl Travel for Conflict {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Conflict {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Conflict::Error => out.byte(0),
             Conflict::Replace => out.byte(1),
@@ -78,13 +78,13 @@ impl Travel for Conflict {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Conflict::Error,
             1 => Conflict::Replace,
             2 => Conflict::Update,
             3 => Conflict::Func(Closure::unpack(from)?),
-            _ => return Err(from.garbled("a conflict")),
+            _ => return Err(from.invalid("a conflict")),
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::ServerId;
 use datum::{KeyRange, Object, Text};
 use reql::EvalError;
-use reql::travel::Travel;
+use reql::codec::Codec;
 use uuid::Uuid;
 
 use super::answer::read;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cluster::{Catalog, ServerId};
 use datum::KeyRange;
-use reql::travel::Travel;
+use reql::codec::Codec;
 use reql::{EvalError, Pipeline, Tally};
 use storage::TableId;
 

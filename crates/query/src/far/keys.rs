@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::{Catalog, ServerId};
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
-use reql::travel::Travel;
+use reql::codec::Codec;
 use storage::TableId;
 
 use super::answer::read;

@@ -44,7 +44,7 @@ pub(crate) use write::{FarWrite, WriteTo};
 /// A question of another node, read and written again: what it may hold is what came.
 ///
 /// Fails when the bytes are no question.
-pub fn question_again(bytes: bytes::Bytes) -> Result<bytes::Bytes, reql::travel::Garbled> {
+pub fn question_again(bytes: bytes::Bytes) -> Result<bytes::Bytes, reql::codec::UnpackError> {
     let again = |question: Question| question.to_bytes().expect("invariant: it is as large as what was read");
     Question::from_bytes(bytes).map(again)
 }

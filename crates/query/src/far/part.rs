@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text};
+use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
-use reql::travel::{Garbled, Pack, Travel, Unpack};
 use shard::{Bounds, IndexId, IndexPlace, IndexPosition, Side};
 use storage::TableId;
 use uuid::Uuid;
@@ -25,8 +25,8 @@ pub(crate) struct Part {
     pub index: Option<Arc<IndexRead>>,
 }
 
-impl Travel for Part {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Part {
+    fn pack(&self, out: &mut Packer) {
         pack_table(self.table, out);
         out.byte(mode_number(self.mode));
         out.byte(match self.order {
@@ -39,13 +39,13 @@ impl Travel for Part {
         self.index.iter().for_each(|index| pack_index(index, out));
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let (table, mode) = (unpack_table(from)?, unpack_mode(from)?);
         let order = match from.byte()? {
             0 => KeyOrder::Any,
             1 => KeyOrder::Ascending,
             2 => KeyOrder::Descending,
-            _ => return Err(from.garbled("an order")),
+            _ => return Err(from.invalid("an order")),
         };
         let ranges = unpack_ranges(from)?;
         let index = match bool::unpack(from)? {
@@ -57,12 +57,12 @@ impl Travel for Part {
 }
 
 /// The id of a table.
-pub(super) fn pack_table(table: TableId, out: &mut Pack) {
+pub(super) fn pack_table(table: TableId, out: &mut Packer) {
     out.raw(table.as_bytes());
 }
 
 /// What [`pack_table`] wrote.
-pub(super) fn unpack_table(from: &mut Unpack) -> Result<TableId, Garbled> {
+pub(super) fn unpack_table(from: &mut Unpacker) -> Result<TableId, UnpackError> {
     Ok(TableId::from_uuid(Uuid::from_bytes(from.array()?)))
 }
 
@@ -77,18 +77,18 @@ pub(super) fn mode_number(mode: ReadMode) -> u8 {
 }
 
 /// The read mode of [`mode_number`].
-pub(super) fn unpack_mode(from: &mut Unpack) -> Result<ReadMode, Garbled> {
+pub(super) fn unpack_mode(from: &mut Unpacker) -> Result<ReadMode, UnpackError> {
     match from.byte()? {
         0 => Ok(ReadMode::Single),
         1 => Ok(ReadMode::Majority),
         2 => Ok(ReadMode::Outdated),
         3 => Ok(ReadMode::DebugDirect),
-        _ => Err(from.garbled("a read mode")),
+        _ => Err(from.invalid("a read mode")),
     }
 }
 
 /// Ranges of keys.
-pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Pack) {
+pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Packer) {
     out.count(ranges.len() as u64);
     for range in ranges {
         pack_bound(&range.start, out);
@@ -97,11 +97,11 @@ pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Pack) {
 }
 
 /// What [`pack_ranges`] wrote.
-pub(super) fn unpack_ranges(from: &mut Unpack) -> Result<Vec<KeyRange>, Garbled> {
+pub(super) fn unpack_ranges(from: &mut Unpacker) -> Result<Vec<KeyRange>, UnpackError> {
     from.list(|from| Ok(KeyRange { start: unpack_bound(from)?, end: unpack_bound(from)? }))
 }
 
-fn pack_bound(bound: &KeyBound, out: &mut Pack) {
+fn pack_bound(bound: &KeyBound, out: &mut Packer) {
     match bound {
         KeyBound::Unbounded => out.byte(0),
         KeyBound::Included(key) => {
@@ -115,16 +115,16 @@ fn pack_bound(bound: &KeyBound, out: &mut Pack) {
     }
 }
 
-fn unpack_bound(from: &mut Unpack) -> Result<KeyBound, Garbled> {
+fn unpack_bound(from: &mut Unpacker) -> Result<KeyBound, UnpackError> {
     match from.byte()? {
         0 => Ok(KeyBound::Unbounded),
         1 => Ok(KeyBound::Included(PrimaryKey(from.bytes()?))),
         2 => Ok(KeyBound::Excluded(PrimaryKey(from.bytes()?))),
-        _ => Err(from.garbled("a bound")),
+        _ => Err(from.invalid("a bound")),
     }
 }
 
-fn pack_index(index: &IndexRead, out: &mut Pack) {
+fn pack_index(index: &IndexRead, out: &mut Packer) {
     out.count(u64::from(index.id.0));
     index.name.pack(out);
     index.after.is_some().pack(out);
@@ -149,7 +149,7 @@ fn pack_index(index: &IndexRead, out: &mut Pack) {
     }
 }
 
-fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
+fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
     let id = IndexId(unpack_u32(from)?);
     let name = Text::unpack(from)?;
     let after = match bool::unpack(from)? {
@@ -162,36 +162,36 @@ fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
         2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
         3 => (IndexItems::Rows, Wanted::Meeting(LazyShape::new(Datum::unpack(from)?))),
         4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
-        _ => return Err(from.garbled("what is wanted of rows")),
+        _ => return Err(from.invalid("what is wanted of rows")),
     };
     Ok(IndexRead { id, name, wanted, items, after, counted_on: None })
 }
 
 /// Where a row stands in the order of an index.
-pub(super) fn pack_place(place: &IndexPlace, out: &mut Pack) {
+pub(super) fn pack_place(place: &IndexPlace, out: &mut Packer) {
     place.key.pack(out);
     place.value.pack(out);
     place.primary.0.pack(out);
 }
 
 /// The place of [`pack_place`].
-pub(super) fn unpack_place(from: &mut Unpack) -> Result<IndexPlace, Garbled> {
+pub(super) fn unpack_place(from: &mut Unpacker) -> Result<IndexPlace, UnpackError> {
     let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
     Ok(IndexPlace { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
 }
 
 /// How far an index was read.
-pub(super) fn pack_index_position(position: &IndexPosition, out: &mut Pack) {
+pub(super) fn pack_index_position(position: &IndexPosition, out: &mut Packer) {
     out.count(u64::from(position.wanted));
     pack_place(&position.place, out);
 }
 
 /// What [`pack_index_position`] wrote.
-pub(super) fn unpack_index_position(from: &mut Unpack) -> Result<IndexPosition, Garbled> {
+pub(super) fn unpack_index_position(from: &mut Unpacker) -> Result<IndexPosition, UnpackError> {
     Ok(IndexPosition { wanted: unpack_u32(from)?, place: unpack_place(from)? })
 }
 
-fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {
+fn pack_values(values: &[(Bounds, u32)], out: &mut Packer) {
     out.count(values.len() as u64);
     for (bounds, times) in values {
         bounds.left.pack(out);
@@ -202,8 +202,8 @@ fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {
     }
 }
 
-fn unpack_values(from: &mut Unpack) -> Result<Arc<[(Bounds, u32)]>, Garbled> {
-    let side = |from: &mut Unpack| Ok(if bool::unpack(from)? { Side::Closed } else { Side::Open });
+fn unpack_values(from: &mut Unpacker) -> Result<Arc<[(Bounds, u32)]>, UnpackError> {
+    let side = |from: &mut Unpacker| Ok(if bool::unpack(from)? { Side::Closed } else { Side::Open });
     let values = from.list(|from| {
         let (left, left_side) = (Datum::unpack(from)?, side(from)?);
         let (right, right_side) = (Datum::unpack(from)?, side(from)?);
@@ -212,7 +212,7 @@ fn unpack_values(from: &mut Unpack) -> Result<Arc<[(Bounds, u32)]>, Garbled> {
     Ok(values.into())
 }
 
-fn pack_nearest(bounds: &nearest::Bounds, out: &mut Pack) {
+fn pack_nearest(bounds: &nearest::Bounds, out: &mut Packer) {
     bounds.center.lon.pack(out);
     bounds.center.lat.pack(out);
     bounds.max_dist_m.pack(out);
@@ -221,17 +221,17 @@ fn pack_nearest(bounds: &nearest::Bounds, out: &mut Pack) {
     bounds.ellipsoid.flattening.pack(out);
 }
 
-fn unpack_nearest(from: &mut Unpack) -> Result<nearest::Bounds, Garbled> {
+fn unpack_nearest(from: &mut Unpacker) -> Result<nearest::Bounds, UnpackError> {
     let center = LonLat { lon: f64::unpack(from)?, lat: f64::unpack(from)? };
     let (max_dist_m, max_results) = (f64::unpack(from)?, from.size()?);
     let ellipsoid = Ellipsoid { equator_m: f64::unpack(from)?, flattening: f64::unpack(from)? };
     let is_figure = ellipsoid.equator_m > 0.0 && (0.0..1.0).contains(&ellipsoid.flattening);
     match is_figure && max_dist_m > 0.0 && max_results > 0 {
         true => Ok(nearest::Bounds { center, max_dist_m, max_results, ellipsoid }),
-        false => Err(from.garbled("a search for the nearest")),
+        false => Err(from.invalid("a search for the nearest")),
     }
 }
 
-fn unpack_u32(from: &mut Unpack) -> Result<u32, Garbled> {
-    u32::try_from(from.count()?).map_err(|_| from.garbled("a small number"))
+fn unpack_u32(from: &mut Unpacker) -> Result<u32, UnpackError> {
+    u32::try_from(from.count()?).map_err(|_| from.invalid("a small number"))
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cluster::ServerId;
 use datum::{KeyRange, PrimaryKey, Text, Time};
 use log::Durability;
-use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use reql::{EvalError, Pipeline, Transform};
 use storage::TableId;
 use uuid::Uuid;
@@ -92,7 +92,7 @@ impl Question {
     /// The bytes. Fails when what it holds is too large to be sent, for which there is a limit and must be memory, or
     /// is not wanted any more.
     pub fn to_bytes(&self) -> Result<Bytes, EvalError> {
-        let mut out = Pack::with_capacity(64);
+        let mut out = Packer::with_capacity(64);
         out.byte(QUESTION_VERSION);
         self.pack(&mut out);
         out.finish().map_err(|fault| fault.error(self.subject()))
@@ -112,10 +112,10 @@ impl Question {
     }
 
     /// The question that `bytes` are.
-    pub fn from_bytes(bytes: Bytes) -> Result<Question, Garbled> {
-        let mut from = Unpack::new(bytes);
+    pub fn from_bytes(bytes: Bytes) -> Result<Question, UnpackError> {
+        let mut from = Unpacker::new(bytes);
         if from.byte()? != QUESTION_VERSION {
-            return Err(from.garbled("a question of a version that is known"));
+            return Err(from.invalid("a question of a version that is known"));
         }
         let question = Question::unpack(&mut from)?;
         from.end()?;
@@ -130,7 +130,7 @@ impl Question {
 
     /// The [`Question::number`] of the question that `bytes` are, without reading the rest.
     pub fn number_of(bytes: &Bytes) -> Option<u64> {
-        let mut from = Unpack::new(bytes.clone());
+        let mut from = Unpacker::new(bytes.clone());
         match (from.byte().ok()?, from.byte().ok()?) {
             (QUESTION_VERSION, kind) if STOPPABLE.contains(&kind) => from.count().ok(),
             _ => None,
@@ -155,7 +155,7 @@ impl Question {
         }
     }
 
-    fn pack(&self, out: &mut Pack) {
+    fn pack(&self, out: &mut Packer) {
         let (kind, number) = self.head();
         out.byte(kind);
         number.iter().for_each(|number| number.pack(out));
@@ -191,7 +191,7 @@ impl Question {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Question, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Question, UnpackError> {
         Ok(match from.byte()? {
             GET => Question::Get {
                 table: unpack_table(from)?,
@@ -226,13 +226,13 @@ impl Question {
             STOP_JOB => Question::StopJob { id: Uuid::from_bytes(from.array()?) },
             CANCEL => Question::Cancel { ticket: from.count()? },
             FEW => Question::Few { ticket: from.count()?, part: Part::unpack(from)? },
-            _ => return Err(from.garbled("a kind of question")),
+            _ => return Err(from.invalid("a kind of question")),
         })
     }
 }
 
 impl WriteQuestion {
-    fn pack_after_ticket(&self, out: &mut Pack) {
+    fn pack_after_ticket(&self, out: &mut Packer) {
         pack_table(self.table, out);
         out.byte(match self.durability {
             None => 0,
@@ -260,34 +260,34 @@ impl WriteQuestion {
         }
     }
 
-    fn unpack(ticket: u64, from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(ticket: u64, from: &mut Unpacker) -> Result<Self, UnpackError> {
         let table = unpack_table(from)?;
         let durability = match from.byte()? {
             0 => None,
             1 => Some(Durability::Hard),
             2 => Some(Durability::Soft),
-            _ => return Err(from.garbled("a durability")),
+            _ => return Err(from.invalid("a durability")),
         };
         let ignore_hook = match from.byte()? {
             0 => false,
             1 => true,
-            _ => return Err(from.garbled("whether a write passes the hook")),
+            _ => return Err(from.invalid("whether a write passes the hook")),
         };
         let show = match from.byte()? {
             0 => ReturnChanges::No,
             1 => ReturnChanges::Changed,
             2 => ReturnChanges::Always,
-            _ => return Err(from.garbled("what a write shows")),
+            _ => return Err(from.invalid("what a write shows")),
         };
         let (rules, around) = (Rules::unpack(from)?, Surroundings::unpack(from)?);
         let keys = unpack_keys(from)?;
         let edits = match from.byte()? {
             0 => Edits::One(Edit::unpack(from)?),
             1 => Edits::Each(from.list(Edit::unpack)?),
-            _ => return Err(from.garbled("edits")),
+            _ => return Err(from.invalid("edits")),
         };
         match &edits {
-            Edits::Each(each) if each.len() != keys.len() => Err(from.garbled("an edit for each key")),
+            Edits::Each(each) if each.len() != keys.len() => Err(from.invalid("an edit for each key")),
             _ => {
                 Ok(WriteQuestion { ticket, table, durability, ignore_hook, show, rules, around, keys, edits })
             }
@@ -305,15 +305,15 @@ impl Edits {
     }
 }
 
-impl Travel for Surroundings {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Surroundings {
+    fn pack(&self, out: &mut Packer) {
         self.now.pack(out);
         self.array_limit.pack(out);
         out.raw(&self.seed.to_le_bytes());
         self.globals.pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(Surroundings {
             now: Time::unpack(from)?,
             array_limit: from.size()?,
@@ -323,26 +323,26 @@ impl Travel for Surroundings {
     }
 }
 
-fn pack_keys(keys: &[PrimaryKey], out: &mut Pack) {
+fn pack_keys(keys: &[PrimaryKey], out: &mut Packer) {
     out.count(keys.len() as u64);
     keys.iter().for_each(|key| out.bytes(key.as_bytes()));
 }
 
-fn unpack_keys(from: &mut Unpack) -> Result<Vec<PrimaryKey>, Garbled> {
+fn unpack_keys(from: &mut Unpacker) -> Result<Vec<PrimaryKey>, UnpackError> {
     from.list(|from| {
         let key = PrimaryKey(from.bytes()?);
-        if key.0.len() <= KEY_BYTES_MAX { Ok(key) } else { Err(from.garbled("a key")) }
+        if key.0.len() <= KEY_BYTES_MAX { Ok(key) } else { Err(from.invalid("a key")) }
     })
 }
 
 /// A server, if there is one.
-pub(super) fn pack_server(server: Option<ServerId>, out: &mut Pack) {
+pub(super) fn pack_server(server: Option<ServerId>, out: &mut Packer) {
     out.byte(u8::from(server.is_some()));
     server.iter().for_each(|server| out.raw(server.0.as_bytes()));
 }
 
 /// What [`pack_server`] wrote.
-pub(super) fn unpack_server(from: &mut Unpack) -> Result<Option<ServerId>, Garbled> {
+pub(super) fn unpack_server(from: &mut Unpacker) -> Result<Option<ServerId>, UnpackError> {
     Ok(match bool::unpack(from)? {
         true => Some(ServerId(Uuid::from_bytes(from.array()?))),
         false => None,
@@ -374,7 +374,7 @@ mod tests {
             durability: None,
             ignore_hook: false,
             show: ReturnChanges::No,
-            rules: Rules::unpack(&mut Unpack::new(Bytes::from_static(&[0, 0]))).expect("two numbers"),
+            rules: Rules::unpack(&mut Unpacker::new(Bytes::from_static(&[0, 0]))).expect("two numbers"),
             around: around(),
             keys: Vec::new(),
             edits: Edits::Each(Vec::new()),

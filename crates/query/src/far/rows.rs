@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cluster::{Catalog, ServerId};
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
+use reql::codec::Codec;
 use reql::stream::Items;
-use reql::travel::Travel;
 use reql::{Env, EvalError, Transform};
 use shard::IndexPlace;
 

@@ -3,7 +3,7 @@
 
 use cluster::{Catalog, TableConfig};
 use log::Durability;
-use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use storage::TableId;
 
 /// A table's settings that make another row, or another promise, of a write: its write hook and its durability.
@@ -36,15 +36,15 @@ impl Rules {
     }
 }
 
-impl Travel for Rules {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Rules {
+    fn pack(&self, out: &mut Packer) {
         out.count(self.version);
         out.count(u64::from(self.digest));
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let (version, digest) = (from.count()?, u32::try_from(from.count()?));
-        Ok(Rules { version, digest: digest.map_err(|_| from.garbled("a digest of a table's settings"))? })
+        Ok(Rules { version, digest: digest.map_err(|_| from.invalid("a digest of a table's settings"))? })
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cluster::{AskError, ServerId, ShardHandle};
 use datum::{Datum, PrimaryKey, Text};
-use reql::travel::Travel;
+use reql::codec::Codec;
 use reql::wire::{Query, parse_shared_query};
 use reql::{Cancel, EvalError};
 use storage::TableId;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::{Catalog, TableHandle};
-use datum::key::hand_of;
+use datum::key::bucket_of;
 use datum::{Datum, PrimaryKey};
 use reql::wire::Query;
 use reql::{EvalError, Op, Term};
@@ -178,7 +178,7 @@ impl Session {
 fn dealt(keys: Vec<PrimaryKey>) -> Vec<PrimaryKey> {
     let mut hands = Hands::new();
     let mut in_turns = Vec::with_capacity(keys.len());
-    keys.into_iter().for_each(|key| hands.hold(hand_of(key.as_bytes()), key, 0));
+    keys.into_iter().for_each(|key| hands.hold(bucket_of(key.as_bytes()), key, 0));
     while let Turn::Given(key) = hands.turn(true) {
         in_turns.push(key);
     }

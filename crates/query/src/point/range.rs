@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use datum::key::{check_bound, hand_of};
+use datum::key::{bucket_of, check_bound};
 use datum::{Datum, KeyRange};
 use reql::wire::Query;
 use reql::{Call, Op, Term};
@@ -116,7 +116,7 @@ fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, u
             if read.len() >= bytes_max || seen >= rows_max {
                 return None;
             }
-            hands.hold(hand_of(key), start..read.len(), read.len() - start);
+            hands.hold(bucket_of(key), start..read.len(), read.len() - start);
             count += 1;
             give(&mut hands, false, &read, &mut rows, most);
         }

@@ -11,7 +11,7 @@ use datum::{Datum, Object, PrimaryKey, Text, Time};
 use log::Durability;
 use reql::purity::{self, Determinism};
 use reql::wire::Query;
-use reql::{Answer, Call, Cancel, Env, EvalError, Op, Scope, SeededChance, Term};
+use reql::{Call, Cancel, Env, EvalError, Op, ResultKind, Scope, SeededRandom, Term};
 use shard::{Shard, WriteTicket};
 
 use super::far::{Again, Anew, FarPoint, Tries};
@@ -172,12 +172,12 @@ impl Session {
         mut result: WriteResult,
         again: Option<Again>,
     ) -> Option<PointWrite> {
-        let chance = SeededChance::new(0);
+        let random = SeededRandom::new(0);
         let env = Env {
             now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
             array_limit: reql::ARRAY_LIMIT_DEFAULT,
             cancel: &NEVER,
-            chance: &chance,
+            random: &random,
             globals: &[],
             open: None,
         };
@@ -203,8 +203,12 @@ impl<'a> Plan<'a> {
                 let edit = Edit::Insert { row: row.clone(), conflict: conflict(call)? };
                 Some(Plan { table: TableName::of(table)?, edit, key: None })
             }
-            (Op::Update, [row, change]) => Plan::of_row(row, Edit::Update(patch(change, Answer::Literals)?)),
-            (Op::Replace, [row, change]) => Plan::of_row(row, Edit::Replace(patch(change, Answer::Datum)?)),
+            (Op::Update, [row, change]) => {
+                Plan::of_row(row, Edit::Update(patch(change, ResultKind::Literals)?))
+            }
+            (Op::Replace, [row, change]) => {
+                Plan::of_row(row, Edit::Replace(patch(change, ResultKind::Datum)?))
+            }
             (Op::Delete, [row]) => Plan::of_row(row, Edit::Delete),
             _ => None,
         }
@@ -216,7 +220,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn patch(change: &Term, answer: Answer) -> Option<Patch> {
+fn patch(change: &Term, answer: ResultKind) -> Option<Patch> {
     match change {
         Term::Datum(value) => Some(Patch::Constant(value.clone())),
         Term::Func(func) if func.closed && func.params.len() == 1 => {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use datum::Datum;
-use datum::key::HANDS;
+use datum::key::BUCKETS;
 use reql::stream::Items;
 use reql::{Env, EvalError};
 
@@ -91,9 +91,9 @@ pub(crate) enum Turn<T> {
 /// A hand whose turn comes when it is empty leaves, and the last one takes its seat and waits for the next round. A hand
 /// that never had anything was never there. Source: `rget_response_reader_t::unshard` of RethinkDB.
 pub(crate) struct Hands<T> {
-    items: [VecDeque<(T, usize)>; HANDS as usize],
+    items: [VecDeque<(T, usize)>; BUCKETS as usize],
     /// Those that ever had something.
-    seen: [bool; HANDS as usize],
+    seen: [bool; BUCKETS as usize],
     /// Those that are dealt out of, in the order of their turns.
     seats: Vec<u8>,
     turn: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Hands<T> {
 impl<T> Hands<T> {
     /// Nothing is held, and the first hand is to give.
     pub fn new() -> Hands<T> {
-        let (items, seats) = (std::array::from_fn(|_| VecDeque::new()), (0..HANDS).collect());
+        let (items, seats) = (std::array::from_fn(|_| VecDeque::new()), (0..BUCKETS).collect());
         Hands { items, seen: Default::default(), seats, turn: 0, held_bytes: 0 }
     }
 
@@ -145,10 +145,10 @@ impl<T> Hands<T> {
 mod tests {
     use std::collections::VecDeque;
 
-    use datum::key::{HANDS, hand_of};
+    use datum::key::{BUCKETS, bucket_of};
     use datum::{Datum, PrimaryKey, Time, json};
     use reql::stream::Items;
-    use reql::{Cancel, Env, EvalError, SeededChance};
+    use reql::{Cancel, Env, EvalError, SeededRandom};
 
     use super::{Dealt, HELD_BYTES_MAX, Handed, HandedItems, STRETCH_ROWS};
     use crate::order::Hand;
@@ -163,11 +163,11 @@ mod tests {
     }
 
     static NEVER: Cancel = Cancel::never();
-    static CHANCE: SeededChance = SeededChance::new(0);
+    static RANDOM: SeededRandom = SeededRandom::new(0);
 
     fn env() -> Env<'static> {
         let (now, array_limit) = (Time::new(0.0, 0), reql::ARRAY_LIMIT_DEFAULT);
-        Env { now, array_limit, cancel: &NEVER, chance: &CHANCE, globals: &[], open: None }
+        Env { now, array_limit, cancel: &NEVER, random: &RANDOM, globals: &[], open: None }
     }
 
     fn number(hand: u8, number: i32) -> Handed {
@@ -188,7 +188,7 @@ mod tests {
     fn rows_come_as_rethinkdb_gives_them() {
         let row = |id: i32| {
             let key = PrimaryKey::encode(&Datum::Number(f64::from(id))).expect("a key");
-            number(hand_of(key.as_bytes()), id)
+            number(bucket_of(key.as_bytes()), id)
         };
         let rows = all(dealt((0..100).map(row)));
         assert_eq!(rows.len(), 100);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn little_is_read_ahead() {
-        let in_turns = (0..1000).map(|id| number((id % i32::from(HANDS)) as u8, id));
+        let in_turns = (0..1000).map(|id| number((id % i32::from(BUCKETS)) as u8, id));
         let mut items = dealt(in_turns);
         let env = env();
         for id in 0..1000 {
@@ -229,7 +229,7 @@ mod tests {
     fn nothing_is_lost_when_items_are_too_large_to_be_held() {
         let text = |id: usize| Datum::from(format!("{id:04}{}", "x".repeat(HELD_BYTES_MAX / 7)));
         // The other hands get something only after they were found empty.
-        let number = |id: usize| if id < 20 { [4, 0][id % 2] } else { (id % usize::from(HANDS)) as u8 };
+        let number = |id: usize| if id < 20 { [4, 0][id % 2] } else { (id % usize::from(BUCKETS)) as u8 };
         let item = |id: usize| Handed::Item(Hand { number: number(id), rows: 1 }, text(id));
         let mut given = all(dealt((0..64).map(item)));
         given.sort();

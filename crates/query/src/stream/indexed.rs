@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use datum::key::hand_of;
+use datum::key::bucket_of;
 use datum::{Datum, KeyRange, Object, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
@@ -96,7 +96,7 @@ impl IndexPart {
                 let Some(row) = row else { return Ok(None) };
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
-                let number = if self.dealt { hand_of(row.place.primary.as_bytes()) } else { 0 };
+                let number = if self.dealt { bucket_of(row.place.primary.as_bytes()) } else { 0 };
                 let hand = Hand { number, rows: 1 };
                 let (place, wanted, times) = (row.place, row.wanted, row.times);
                 Ok(Some(Placed { item, place, wanted, times, hand }))

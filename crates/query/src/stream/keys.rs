@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use datum::key::hand_of;
+use datum::key::bucket_of;
 use datum::{Datum, PrimaryKey};
 use reql::{Env, EvalError};
 
@@ -53,7 +53,7 @@ impl KeySource {
             return Ok(false);
         }
         self.ahead = (self.ahead * 4).min(AHEAD_MAX);
-        let hands: Vec<u8> = keys.iter().map(|key| hand_of(key.as_bytes())).collect();
+        let hands: Vec<u8> = keys.iter().map(|key| bucket_of(key.as_bytes())).collect();
         let rows = read::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(hands);
         let rows = rows.filter(|((row, _), _)| !matches!(row, Datum::Null));
         self.ready.extend(rows.map(|((row, times), hand)| Found { row, times, hand }));

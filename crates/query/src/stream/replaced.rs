@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cluster::IndexConfig;
-use reql::{Answer, ErrorClass, EvalError, Scope, Selector};
+use reql::{ErrorClass, EvalError, ResultKind, Scope, Selector};
 use shard::IndexKind;
 
 use super::rows::RowSource;
@@ -20,7 +20,7 @@ use crate::table::StoredTable;
 
 /// The selector that takes the value of an index from a row.
 pub(crate) fn by_function(index: &IndexConfig) -> Result<Selector, EvalError> {
-    reql::closure(index.function.func(), &Scope::empty(), Answer::Datum).map(Selector::Func)
+    reql::closure(index.function.func(), &Scope::empty(), ResultKind::Datum).map(Selector::Func)
 }
 
 impl RowSource {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::IndexConfig;
-use datum::key::hand_of;
+use datum::key::bucket_of;
 use datum::{Datum, KeyRange, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
@@ -162,7 +162,7 @@ impl Rows {
     /// Out of which hand the last row is given where there is no order.
     pub fn hand(&self) -> u8 {
         let last = self.given.checked_sub(1);
-        self.batch.as_ref().zip(last).map_or(0, |(batch, last)| hand_of(batch.key_bytes(last)))
+        self.batch.as_ref().zip(last).map_or(0, |(batch, last)| bucket_of(batch.key_bytes(last)))
     }
 
     /// The key of the last row, unless there is none at hand.

@@ -7,7 +7,7 @@ use reql::IndexOption;
 use reql::Operation;
 use reql::Selector;
 use reql::Transform;
-use reql::{Answer, Call, Closure, EvalError, FuncTerm, Op, Scope, StoredFunc, Term, VarId};
+use reql::{Call, Closure, EvalError, FuncTerm, Op, ResultKind, Scope, StoredFunc, Term, VarId};
 use shard::IndexKind;
 
 use crate::context::Cx;
@@ -148,9 +148,9 @@ fn of_second(closure: &Closure) -> Result<Closure, EvalError> {
         body: call(Op::Funcall, vec![Term::Func(inner.clone()), row]),
         captures: inner.captures.clone(),
         closed: inner.closed,
-        way: None,
+        path: None,
     };
-    reql::closure(&Arc::new(func), &Scope::of_call(&[], &[], &closure.captured), Answer::Datum)
+    reql::closure(&Arc::new(func), &Scope::of_call(&[], &[], &closure.captured), ResultKind::Datum)
 }
 
 fn stored(text: &str) -> Result<Closure, EvalError> {
@@ -159,7 +159,7 @@ fn stored(text: &str) -> Result<Closure, EvalError> {
 }
 
 fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
-    reql::closure(function.func(), &Scope::empty(), Answer::Datum)
+    reql::closure(function.func(), &Scope::empty(), ResultKind::Datum)
 }
 
 /// The index that this very term names, or the whole query.

@@ -2,7 +2,7 @@
 
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use reql::purity::{self, Determinism};
-use reql::{Answer, Call, EvalError, Scope, Term};
+use reql::{Call, EvalError, ResultKind, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
@@ -70,7 +70,7 @@ fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
 fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
     let term = match args.call.optarg("conflict") {
         Some(Term::Func(func)) => {
-            return reql::closure(func, args.scope, Answer::Datum).map(Conflict::Func);
+            return reql::closure(func, args.scope, ResultKind::Datum).map(Conflict::Func);
         }
         // Of the whole query, if not of the term.
         _ => args.optional_string("conflict")?,

@@ -90,7 +90,7 @@ impl Again {
 
 /// The right side. What fails does so when there is a left item.
 fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<RightSide, EvalError> {
-    if !purity::is_by_chance(term)
+    if !purity::is_random(term)
         && let Ok(value) = cx.eval(term, scope)
         && let Ok(right) = kept_or_again(cx, value)
     {

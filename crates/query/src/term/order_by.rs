@@ -28,7 +28,7 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
     };
     let index = index(&over)?;
     if orders.is_empty() && index.is_none() {
-        return Err(reql::by_nothing());
+        return Err(reql::nothing_to_order_by());
     }
     if nothing_there {
         return Ok(over.first);

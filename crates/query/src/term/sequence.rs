@@ -45,7 +45,7 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     match over.first {
         Value::Datum(ref single) => reql::check_source(op, single)?,
         Value::Table(_) | Value::Seq(_) => {}
-        other if reql::looks_first(op) => return Err(no_sequence(cx, other)),
+        other if reql::checks_source_first(op) => return Err(no_sequence(cx, other)),
         _ => {}
     }
     let operation = over.operation(IndexOption::Refuse)?;
@@ -130,7 +130,7 @@ fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
         return value.into_datum(cx);
     }
     let mut items = value.into_seq(cx)?.pipe.open(cx)?;
-    reql::stream::hold(&mut *items, &cx.env()).map(Datum::Array)
+    reql::stream::collect_unlimited(&mut *items, &cx.env()).map(Datum::Array)
 }
 
 fn stepped(seq: Seq, step: Transform) -> Seq {

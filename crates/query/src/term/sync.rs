@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cluster::{Catalog, ServerId};
 use datum::{Datum, KeyRange, Text};
 use reql::EvalError;
-use reql::travel::Travel;
+use reql::codec::Codec;
 
 use crate::access::{self, Need, Place};
 use crate::args::Args;

@@ -2,7 +2,7 @@
 
 use datum::{Datum, PrimaryKey};
 use reql::purity::{self, Determinism};
-use reql::{Answer, Arg, Call, EvalError, Op, Scope, Term};
+use reql::{Arg, Call, EvalError, Op, ResultKind, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
@@ -69,7 +69,7 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
     let literals = op == Op::Update;
     match change {
         Term::Func(func) => {
-            let answer = if literals { Answer::Literals } else { Answer::Datum };
+            let answer = if literals { ResultKind::Literals } else { ResultKind::Datum };
             reql::closure(func, scope, answer).map(Patch::Func)
         }
         // RethinkDB makes a function of the row of it. Source: `update_term_t` in terms/rewrites.cc.

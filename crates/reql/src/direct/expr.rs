@@ -1,4 +1,4 @@
-//! Functions of a row that need no more than its plain fields.
+//! Functions of a row that need only its plain fields.
 
 use std::cmp::Ordering;
 
@@ -11,31 +11,31 @@ use crate::env::Env;
 use crate::signature::Op;
 use crate::term::{Call, Term};
 
-/// What a function is called with.
+/// The argument of such a function.
 #[derive(Clone, Copy)]
 pub(super) enum Item<'a> {
     Row(&'a RowView<'a>),
     Value(Scalar<'a>),
 }
 
-/// Why there is no value.
+/// Why a function has no plain result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// A field is missing: an error of non-existence.
     Missing,
-    /// Another error, or a value that is not plain.
+    /// Any other error, or a value that is not plain.
     NotPlain,
 }
 
-/// A function of an item. Its parts are evaluated in the order in which the evaluator does it, so
-/// that the first to stop is the first there.
+/// A function of an item. Its parts are evaluated in the same order as in the evaluator, so that both stop at the
+/// same part.
 pub(super) enum Expr {
     Constant(Datum),
     Item,
-    /// The field, and where it was in the last row.
+    /// A field, with its position in the previous row.
     Field(Text, FieldPlace),
     Compare(Op, Box<[Expr; 2]>),
-    /// `and`, `or`: whether a true value decides, and the values.
+    /// `and`, `or`: the boolean that decides the result, and the operands.
     Logic(bool, Vec<Expr>),
     Not(Box<Expr>),
     Arithmetic(fn(f64, f64) -> f64, Box<[Expr; 2]>),
@@ -43,12 +43,12 @@ pub(super) enum Expr {
     Pieces(Box<Expr>, Pieces),
 }
 
-/// How many pieces a text has between separators.
+/// Counts the pieces of a string between separators.
 pub(super) struct Pieces {
     separator: Text,
-    /// More are an error.
+    /// The largest number of pieces that is not an error.
     most: usize,
-    /// Whether the separator may be part of an escape, so that it cannot be looked for in escaped text.
+    /// Whether the separator may be part of an escape, so that it cannot be searched for in escaped text.
     may_be_escape: bool,
 }
 
@@ -61,7 +61,7 @@ impl Expr {
         Expr::Field(name, FieldPlace::default())
     }
 
-    /// The function, if it is plain. Its parameter may be a row or a value.
+    /// The function of a closure, if it is plain. Its parameter may be a row or a value.
     pub(super) fn of_closure(closure: &Closure, env: &Env<'_>) -> Option<Expr> {
         if closure.as_foreign().is_some() || closure.func.params.len() != 1 {
             return None;
@@ -69,7 +69,7 @@ impl Expr {
         Maker { closure, env }.term(&closure.func.body, DEPTH_MAX)
     }
 
-    /// Whether the item has every member of an object of plain values.
+    /// A test whether the item has every member of an object of plain values.
     pub(super) fn of_pattern(pattern: &Object) -> Option<Expr> {
         if pseudo::is_literal(pattern) {
             return None;
@@ -81,7 +81,7 @@ impl Expr {
         pattern.iter().map(member).collect::<Option<Vec<_>>>().map(|members| Expr::Logic(false, members))
     }
 
-    /// Where the field that is looked at first was in the last row, if any field is.
+    /// The position, in the previous row, of the first field that is read, if any.
     pub(super) fn first_field(&self) -> Option<FieldPlace> {
         let first = |parts: &[Expr]| parts.iter().find_map(Expr::first_field);
         match self {
@@ -93,7 +93,7 @@ impl Expr {
         }
     }
 
-    /// The value for `item`.
+    /// Evaluates the function for `item`.
     pub(super) fn eval<'a>(&'a mut self, item: Item<'a>) -> Result<Scalar<'a>, Stop> {
         match self {
             Expr::Constant(datum) => Scalar::of_datum(datum).ok_or(Stop::NotPlain),
@@ -110,7 +110,7 @@ impl Expr {
             },
             Expr::Compare(op, sides) => {
                 let [a, b] = &mut **sides;
-                // What is asked most often, without handing values about.
+                // Fast path for the most frequent comparison.
                 if let (Expr::Field(name, place), Expr::Constant(Datum::Number(wanted)), Item::Row(row)) =
                     (&mut *a, &*b, item)
                 {
@@ -183,10 +183,10 @@ fn occurrences(text: &[u8], separator: &[u8]) -> usize {
     }
 }
 
-/// Functions nested deeper than this are left to the evaluator, which has stack for them.
+/// More deeply nested functions are left to the evaluator, which can extend its stack.
 const DEPTH_MAX: usize = 32;
 
-/// Makes expressions of the body of a function.
+/// Translates the body of a function into an expression.
 struct Maker<'a> {
     closure: &'a Closure,
     env: &'a Env<'a>,
@@ -227,7 +227,7 @@ impl Maker<'_> {
             (Op::Add, [a, b]) => Some(Expr::Arithmetic(|a, b| a + b, two(a, b)?)),
             (Op::Sub, [a, b]) => Some(Expr::Arithmetic(|a, b| a - b, two(a, b)?)),
             (Op::Mul, [a, b]) => Some(Expr::Arithmetic(|a, b| a * b, two(a, b)?)),
-            // By zero is not finite, and an error there.
+            // Division by zero gives an infinite result, which is left to the evaluator: it is an error there.
             (Op::Div, [a, b]) => Some(Expr::Arithmetic(|a, b| a / b, two(a, b)?)),
             (Op::Default, [first, second]) => Some(Expr::Default(two(first, second)?)),
             (Op::Count, [Term::Call(split)]) => self.pieces(split, depth),

@@ -1,4 +1,4 @@
-//! How an item counts in the value of all.
+//! How an item contributes to an aggregate.
 
 use datum::row::FieldPlace;
 use datum::{Datum, Scalar};
@@ -10,15 +10,15 @@ use crate::error::EvalError;
 use crate::select::Selector;
 use crate::terminal::{Partial, Terminal};
 
-/// How an item counts.
+/// How an item contributes.
 pub(super) enum Fold {
     Count,
-    /// By a number: for sums and means.
+    /// Contributes a number: for sums and means.
     Number(Expr),
 }
 
 impl Fold {
-    /// `mapped` says whether items are values and not rows.
+    /// The contribution to `terminal`. `mapped` tells whether items are values instead of rows.
     pub(super) fn of(terminal: &Terminal, mapped: bool, env: &Env<'_>) -> Option<Fold> {
         match terminal {
             Terminal::Count => Some(Fold::Count),
@@ -34,7 +34,7 @@ impl Fold {
         }
     }
 
-    /// Where the field that is looked at first was in the last row, if any field is.
+    /// The position, in the previous row, of the first field that is read, if any.
     pub(super) fn first_field(&self) -> Option<FieldPlace> {
         match self {
             Fold::Count => None,
@@ -42,7 +42,7 @@ impl Fold {
         }
     }
 
-    /// Hands `take` a function that counts `item`, unless it counts for nothing.
+    /// Calls `take` with a function that counts `item`, unless the item does not contribute.
     pub(super) fn add(
         &mut self,
         item: Item<'_>,
@@ -59,7 +59,7 @@ impl Fold {
             }
             Fold::Number(expr) => match expr.eval(item) {
                 Ok(Scalar::Number(number)) => number,
-                // What is missing, or null, counts for nothing.
+                // A missing or null value does not contribute.
                 Ok(Scalar::Null) | Err(Stop::Missing) => return Ok(Ok(())),
                 Ok(_) | Err(Stop::NotPlain) => return Ok(Err(NotPlain)),
             },

@@ -1,5 +1,5 @@
-//! Groups by plain fields: a group is known by the JSON text of its key. Equal plain values have equal
-//! texts, but for the two zeros.
+//! Groups by plain fields, identified by the JSON text of their keys. Equal plain values have equal texts, except
+//! for the two zeros.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::pipeline::{Tally, check_groups};
 use crate::select::Selector;
 use crate::terminal::{Partial, Terminal};
 
-/// What is known of each group.
+/// The partial results of all groups.
 pub(super) struct Groups {
-    /// The fields that make the key, and where they were in the last row.
+    /// The fields that make up the key, with their positions in the previous row.
     parts: Vec<(datum::Text, FieldPlace)>,
     terminal: Terminal,
     known: HashMap<Box<[u8]>, Partial, RandomState>,
-    /// A key of several parts is put together here.
+    /// Scratch buffer for a key of several parts.
     key: Vec<u8>,
 }
 
@@ -42,12 +42,12 @@ impl Groups {
         })
     }
 
-    /// Where the first field of the key was in the last row.
+    /// The position of the key's first field in the previous row.
     pub(super) fn first_field(&self) -> Option<FieldPlace> {
         self.parts.first().map(|(_, place)| *place)
     }
 
-    /// Takes a row to its group.
+    /// Adds a row to its group.
     pub(super) fn push(
         &mut self,
         item: Item<'_>,
@@ -83,7 +83,8 @@ impl Groups {
         };
         let key: &[u8] = if several { key } else { only };
         if has_signed_zero && !known.contains_key(key) {
-            // Equal to the other zero, but the group is called by the one that came first.
+            // The zeros are equal, but the group is named after the first one seen, so this row takes the general
+            // path.
             return Ok(Err(NotPlain));
         }
         fold.add(item, |add| {
@@ -98,7 +99,7 @@ impl Groups {
         })
     }
 
-    /// The groups by their keys.
+    /// The groups with their keys.
     pub(super) fn into_tally(self) -> Tally {
         let read = |(key, partial): (Box<[u8]>, Partial)| (json::parse(&key).unwrap_or(Datum::Null), partial);
         Tally::Groups { groups: self.known.into_iter().map(read).collect(), gathered: 0 }

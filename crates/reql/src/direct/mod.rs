@@ -1,9 +1,9 @@
-//! Pipelines that look into rows where they lie: what simple filters, maps, groups and sums ask of a
-//! row is found in its stored bytes, without a datum, a copy or a count of references.
+//! Runs simple pipelines directly on stored rows: filters, maps, groups and sums of plain fields read the stored
+//! bytes, without making a datum, copying, or counting references.
 //!
-//! A [`Direct`] knows only the plain cases. Of a row that is not one of them (a nested
-//! value, anything that would be an error) it says so before it has changed anything, and the
-//! row takes the way of all items, which decides what is right.
+//! A [`Direct`] handles only plain cases. A row that is not one (with a nested value, or anything that would be an
+//! error) is rejected before anything is changed. The caller then pushes it as an item through the general
+//! pipeline, which decides what is right.
 
 mod expr;
 mod fold;
@@ -21,33 +21,33 @@ use fold::Fold;
 use groups::Groups;
 use stage::{NotPlain, Stage, stages, through};
 
-/// What a pipeline does that can be done to a row where it lies. Belongs to one thread.
+/// The part of a pipeline that can run on stored rows. Belongs to one thread.
 pub struct Direct {
     stages: Vec<Stage>,
     end: End,
 }
 
-/// What becomes of the items that are left.
+/// How the remaining items are processed.
 enum End {
-    /// All of them make one value.
+    /// All items contribute to one aggregate.
     Whole(Fold),
-    /// Each group makes one.
+    /// Each group has an aggregate.
     Groups { groups: Groups, stages: Vec<Stage>, fold: Fold },
-    /// They take the other steps, from this one on, as all items do.
+    /// They go through the general pipeline, from this step on.
     Rest(usize),
 }
 
-/// What became of a row.
+/// The result of pushing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is counted, or left out.
+    /// The row was counted or filtered out.
     Done,
-    /// Nothing was done: it must be pushed as an item, to the steps from this one on.
+    /// Nothing was done: the caller must push the row as an item, starting at this step.
     Remains(usize),
 }
 
 impl Direct {
-    /// What of `pipeline` can be done to rows where they lie, if that is worth anything.
+    /// The part of `pipeline` that can run on stored rows, or `None` if it gains nothing.
     #[must_use]
     pub fn of(pipeline: &Pipeline, env: &Env<'_>) -> Option<Direct> {
         let stages = stages(&pipeline.steps, env);
@@ -56,14 +56,14 @@ impl Direct {
         {
             return Some(Direct { stages, end });
         }
-        // Filters at least may leave few rows for the other steps.
+        // Filters alone are worth it: they may leave few rows for the other steps.
         let filters = stages.iter().take_while(|stage| matches!(stage, Stage::Filter { .. })).count();
         let stages: Vec<Stage> = stages.into_iter().take(filters).collect();
         (filters > 0).then_some(Direct { stages, end: End::Rest(filters) })
     }
 
-    /// Bytes from the beginning of a row to what is looked at first in it, as it was in the last row: in the
-    /// next one it is probably there, too. `None` when no field is looked at.
+    /// Offset from the start of a row to the first field that is read, in the previous row: a good guess for the
+    /// next one (used for prefetching). `None` if no field is read.
     #[must_use]
     pub fn looks_at(&self) -> Option<usize> {
         let first = self.stages.iter().find_map(Stage::first_field);
@@ -75,7 +75,7 @@ impl Direct {
         first.map(|place| place.offset())
     }
 
-    /// Takes `row` into `tally`, unless it is not one of the plain cases.
+    /// Adds `row` to `tally`, unless it is not a plain case.
     pub fn push(&mut self, tally: &mut Tally, row: &RowView<'_>, env: &Env<'_>) -> Result<Pushed, EvalError> {
         let item = match through(&mut self.stages, Item::Row(row)) {
             Ok(Some(item)) => item,
@@ -96,7 +96,7 @@ impl Direct {
         Ok(done?.map_or(Pushed::Remains(0), |()| Pushed::Done))
     }
 
-    /// Puts what is only known here into `tally`. To be called after the last row.
+    /// Moves the groups collected here into `tally`. Must be called after the last row.
     pub fn finish(self, pipeline: &Pipeline, tally: &mut Tally, env: &Env<'_>) -> Result<(), EvalError> {
         match self.end {
             End::Groups { groups, .. } => pipeline.merge(tally, groups.into_tally(), env),

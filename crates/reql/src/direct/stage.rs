@@ -1,4 +1,4 @@
-//! Steps that are plain functions of a row, or of what an earlier step made of it.
+//! Steps that are plain functions of a row, or of the result of an earlier step.
 
 use datum::Datum;
 use datum::row::FieldPlace;
@@ -8,31 +8,31 @@ use crate::env::Env;
 use crate::select::{Filter, FilterTest, OnMissing, Predicate};
 use crate::transform::Transform;
 
-/// The row must take the way of all items.
+/// The row must go through the general pipeline.
 pub(super) struct NotPlain;
 
-/// A step every item takes.
+/// A plain step.
 pub(super) enum Stage {
     Filter { test: Expr, on_missing: IfMissing },
     Map(Expr),
 }
 
-/// What is done with an item about which something needed is missing.
+/// What a filter does with an item that lacks a needed field.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing {
     Drop,
     Keep,
-    /// It takes the way of all items.
+    /// The item goes through the general pipeline.
     Ask,
 }
 
-/// The steps from the first on that are plain.
+/// The leading steps that are plain.
 pub(super) fn stages(steps: &[Transform], env: &Env<'_>) -> Vec<Stage> {
     steps.iter().map_while(|step| Stage::of(step, env)).collect()
 }
 
 impl Stage {
-    /// Where the field that is looked at first was in the last row, if any field is.
+    /// The position, in the previous row, of the first field that is read, if any.
     pub(super) fn first_field(&self) -> Option<FieldPlace> {
         let (Stage::Filter { test: expr, .. } | Stage::Map(expr)) = self;
         expr.first_field()
@@ -62,7 +62,7 @@ fn test(filter: &Filter, env: &Env<'_>) -> Option<Expr> {
     }
 }
 
-/// What `stages` make of an item, if they let it pass.
+/// Runs an item through `stages`; `None` if a filter drops it.
 pub(super) fn through<'a>(stages: &'a mut [Stage], mut item: Item<'a>) -> Result<Option<Item<'a>>, NotPlain> {
     for stage in stages {
         match stage {

@@ -1,4 +1,4 @@
-//! Terms that decide themselves what is evaluated, and those that build values around others.
+//! Terms that control which of their arguments are evaluated, and terms that build arrays and objects.
 
 use std::ops::ControlFlow;
 
@@ -14,10 +14,10 @@ use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term};
 use crate::value::{Grouped, GroupedKind, Value};
 
-/// What a term means whose first argument is grouped: itself for each group, whose other arguments are
-/// evaluated for each. Source: `op_term_t::term_eval` in op.cc of RethinkDB 2.4.
+/// A term whose first argument is grouped: applies it to each group and evaluates its other arguments for each.
+/// Source: `op_term_t::term_eval` in op.cc of RethinkDB 2.4.
 pub(super) fn per_group(call: &Call, first: Value, place: Place<'_>) -> Result<Value, EvalError> {
-    let Value::Grouped(grouped) = operation::gathered(first, place.env)? else {
+    let Value::Grouped(grouped) = operation::collect_groups(first, place.env)? else {
         return Err(EvalError::internal("not grouped"));
     };
     let mut call = call.clone();
@@ -32,7 +32,7 @@ pub(super) fn per_group(call: &Call, first: Value, place: Place<'_>) -> Result<V
     Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
 }
 
-/// Argument `i` as a datum; what becomes of the groups when it is the first and grouped.
+/// Argument `i` as a datum. If it is the first argument and grouped, the result for its groups instead.
 pub(super) fn datum_or_groups(
     call: &Call,
     i: usize,
@@ -49,7 +49,7 @@ pub(super) fn datum_or_groups(
 
 /// `[a, b, …]`
 pub(super) fn make_array(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
+    // Evaluates one item beyond the limit as well: errors in it or before it take precedence over the limit.
     let count = call.args.len().min(place.env.array_limit.saturating_add(1));
     let mut items = Vec::with_capacity(count);
     for i in 0..count {
@@ -72,7 +72,7 @@ pub(super) fn make_obj(call: &Call, place: Place<'_>) -> Result<Value, EvalError
     made_of(members).map(Value::Datum)
 }
 
-/// `branch`: the value behind the first test that is true, else the last.
+/// `branch`: the value after the first true test, otherwise the last value.
 pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if call.args.len().is_multiple_of(2) {
         return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
@@ -92,7 +92,7 @@ pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> 
     value_at(&call.args[chosen], place).map_err(|error| error.at(chosen))
 }
 
-/// `and`, `or`: the value that decides.
+/// `and`, `or`: the first operand that decides the result, otherwise the last one.
 pub(super) fn and_or(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let decides = call.op == Op::Or;
     let mut last = Datum::Bool(!decides);
@@ -108,7 +108,7 @@ pub(super) fn and_or(call: &Call, place: Place<'_>) -> Result<Value, EvalError> 
     Ok(Value::Datum(last))
 }
 
-/// `error`: raises what the query says, or, without a message, what `default` caught.
+/// `error`: raises the given message; without one, the error that `default` caught.
 pub(super) fn error(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if call.args.is_empty() {
         return Err(EvalError::empty_error());
@@ -120,7 +120,7 @@ pub(super) fn error(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `default`: the second argument when the first is null or something in it is missing.
+/// `default`: the second argument if the first is null or fails because something is missing.
 pub(super) fn default(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let [first, second] = call.args.as_slice() else {
         return Err(EvalError::internal("default without two arguments"));
@@ -139,7 +139,7 @@ pub(super) fn default(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     }
 }
 
-/// The replacement: a value, or a function of the message that was caught.
+/// The replacement: a value, or a function of the caught message.
 fn otherwise(term: &Term, caught: Option<&EvalError>, place: Place<'_>) -> Result<Value, EvalError> {
     match value_at(term, place)? {
         Value::Func(closure) => {
@@ -150,7 +150,7 @@ fn otherwise(term: &Term, caught: Option<&EvalError>, place: Place<'_>) -> Resul
     }
 }
 
-/// `literal`: replaces instead of merging, where merging is what happens.
+/// `literal`: replaces a value instead of merging into it. Legal only inside a merge.
 pub(super) fn literal(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if !place.literals {
         return Err(merge::stray_literal());
@@ -162,7 +162,7 @@ pub(super) fn literal(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     merge::literal(&Args::new(&values, &[], place.env)).map(Value::Datum)
 }
 
-/// `args` where there is nothing to splice into: the array itself.
+/// `args` outside an argument list: the array itself.
 pub(super) fn args(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let Some(term) = call.args.first() else { return Err(EvalError::internal("args without an argument")) };
     match value_at(term, place).and_then(Value::into_datum).map_err(|error| error.at(0))? {
@@ -171,7 +171,7 @@ pub(super) fn args(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `do`: calls a function, whose answer may be anything; a value is answered as it is.
+/// `do`: calls a function and returns its value, of any kind; a value that is not a function is returned unchanged.
 pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let called = match call.args.first() {
         Some(Term::Func(func)) => Called::Here(func),
@@ -181,7 +181,7 @@ pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     let mut values = Vec::with_capacity(call.args.len().saturating_sub(1));
     for (i, term) in call.args.iter().enumerate().skip(1) {
         let value = value_at(term, place.plain()).map_err(|error| error.at(i))?;
-        match operation::gathered(value, place.env)? {
+        match operation::collect_groups(value, place.env)? {
             Value::Grouped(grouped) if i == 1 => return funcall_groups(call, &called, *grouped, place),
             other => values.push(other.into_datum().map_err(|error| error.at(i))?),
         }
@@ -189,11 +189,11 @@ pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     called.with(&values, place).map_err(|error| error.at(0))
 }
 
-/// What `do` calls.
+/// The value that `do` calls.
 enum Called<'a> {
-    /// A function that stands there. Its body runs in the scope around it: nothing needs to be captured.
+    /// A function written in place. Its body runs in the enclosing scope, without capturing.
     Here(&'a FuncTerm),
-    /// What another term answered: a function, or a datum that stands for one.
+    /// The value of another term: a function, or a datum.
     Found(Arg),
 }
 

@@ -1,4 +1,4 @@
-//! Leaf terms: every argument is evaluated, then the term is applied.
+//! Leaf terms: all arguments are evaluated, then the term is applied.
 
 use datum::{Datum, ObjectBuilder, Text};
 
@@ -13,7 +13,7 @@ use crate::stream;
 use crate::term::{Call, Term};
 use crate::value::{Grouped, GroupedKind, Value};
 
-/// The value of a call to a leaf term.
+/// Evaluates a call of a leaf term.
 pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let place = place.plain();
     let leaf = op::leaf(call.op).ok_or_else(|| not_here(call.op))?;
@@ -27,7 +27,7 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
             Source::Value(value) => return Ok(value),
         },
     };
-    // Few arguments live on the stack.
+    // A small number of arguments is kept on the stack.
     let arg = |i: usize, term: &Term| arg_at(term, place).map_err(|error| error.at(i));
     match rest {
         [] => finish(leaf, &[first], call, place),
@@ -76,13 +76,13 @@ fn finish(leaf: Leaf, values: &[Arg], call: &Call, place: Place<'_>) -> Result<V
     leaf(&Args::new(values, &optargs, place.env)).map(Value::Datum)
 }
 
-/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`.
+/// The error of a call one of whose arguments failed with `error`, when those before it have `values`.
 fn failed(leaf: Leaf, values: &[Arg], call: &Call, error: EvalError, place: Place<'_>) -> EvalError {
     let Ok(optargs) = optargs_at(call, place) else { return error };
     leaf(&Args::until(values, call.args.len(), &error, &optargs, place.env)).err().unwrap_or(error)
 }
 
-/// A first argument that was not a datum: what to go on with, or the value already.
+/// A first argument that is not a datum: the value to continue with, or the final value.
 enum Source {
     Arg(Arg),
     Value(Value),
@@ -91,7 +91,7 @@ enum Source {
 fn other_source(leaf: Leaf, call: &Call, value: Value, place: Place<'_>) -> Result<Source, EvalError> {
     let value = match call.op {
         Op::TypeOf | Op::Info => value,
-        _ => operation::gathered(value, place.env)?,
+        _ => operation::collect_groups(value, place.env)?,
     };
     match (call.op, value) {
         (Op::TypeOf, value) => {
@@ -106,7 +106,7 @@ fn other_source(leaf: Leaf, call: &Call, value: Value, place: Place<'_>) -> Resu
     }
 }
 
-/// `coerce_to` of what is no datum. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
+/// `coerce_to` of a value that is not a datum. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
 fn coerced(value: Value, call: &Call, place: Place<'_>) -> Result<Source, EvalError> {
     let name = match call.args.get(1).map(|term| datum_at(term, place).map_err(|error| error.at(1))) {
         Some(name) => [Arg::Datum(Datum::Null), Arg::Datum(name?)],
@@ -129,7 +129,7 @@ fn coerced(value: Value, call: &Call, place: Place<'_>) -> Result<Source, EvalEr
     }
 }
 
-/// The leaf applied to the value of each group.
+/// Applies the leaf to the value of each group.
 fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Result<Value, EvalError> {
     let optargs = optargs_at(call, place)?;
     let mut values = vec![Arg::Datum(Datum::Null)];
@@ -146,7 +146,7 @@ fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Res
     Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
 }
 
-/// `info` of what is not a datum.
+/// `info` of a value that is not a datum.
 fn info(value: &Value) -> Datum {
     let mut info = ObjectBuilder::new();
     info.insert(Text::from_static("type"), Datum::String(Text::from_static(value.type_name())));

@@ -1,15 +1,15 @@
-//! The walk over a term that is its evaluation.
+//! The evaluator: a recursive walk over a term.
 //!
-//! Everything that uses only its arguments is evaluated here, wherever the evaluation takes
-//! place. A call with a term that touches the world in it is handed to [`crate::OpenTerms`].
+//! Evaluates closed terms, which use only their arguments, on any server. A call that contains an open term is
+//! passed to [`crate::OpenTerms`].
 
-mod answer;
+mod closures;
 mod control;
-mod late;
 mod leaf;
 mod order_by;
-mod plural;
+mod per_item;
 mod sequence;
+mod several;
 mod splice;
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use datum::{Datum, Text};
 
 use crate::args::{Arg, Args};
-use crate::closure::{Answer, Closure};
+use crate::closure::{Closure, ResultKind};
 use crate::deep;
 use crate::env::{Env, OpenValue};
 use crate::error::EvalError;
@@ -32,17 +32,17 @@ use crate::{op, select::OnMissing, transform};
 pub use sequence::IndexOption;
 pub use splice::splice;
 
-/// Where a term is evaluated.
+/// The context in which a term is evaluated.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     scope: &'a Scope<'a>,
     env: &'a Env<'a>,
-    /// Whether `r.literal` is legal: in what is merged into something.
+    /// Whether `r.literal` is legal: inside a value that will be merged.
     literals: bool,
 }
 
 impl<'a> Place<'a> {
-    /// The same place for an argument in which literals are not legal.
+    /// The same context without literals, for an argument in which they are not legal.
     fn plain(self) -> Self {
         Place { literals: false, ..self }
     }
@@ -52,46 +52,45 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The datum that `term` answers; any other kind of value is a type error.
+/// Evaluates `term` to a datum; any other kind of value is a type error.
 pub fn eval(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Datum, EvalError> {
     value_at(term, Place { scope, env, literals: false })?.into_datum()
 }
 
-/// The value that `term` answers.
+/// Evaluates `term` to any kind of value.
 pub fn eval_value(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Value, EvalError> {
     value_at(term, Place { scope, env, literals: false })
 }
 
-/// The function that `term` answers, or the datum that stands for one, where literals are legal: in what will be merged
-/// into something.
+/// Evaluates `term`, in which literals are legal, to a function or a datum: for a value that will be merged.
 pub fn eval_patch(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Arg, EvalError> {
     func_at(term, Place { scope, env, literals: true })
 }
 
-/// The function with the variables it uses, ready to be called; `answer` says what its body
-/// may answer.
-pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {
-    answer::close(func, scope, answer)
+/// Makes a closure of the function: captures the variables it uses. `result` tells what its body may return.
+pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, result: ResultKind) -> Result<Closure, EvalError> {
+    closures::close(func, scope, result)
 }
 
-/// `term`, which is no function, as one that evaluates it anew with every call; literals are legal in what it answers.
+/// Wraps `term`, which is not a function, in a closure that evaluates it with every call; literals are legal in its
+/// result.
 pub fn closure_of_argument(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
-    late::later(term, scope, Answer::Constant)
+    per_item::later(term, scope, ResultKind::Constant)
 }
 
-/// The predicate of a join, which is looked at when there is a pair: a function, or a datum that stands for one.
+/// The predicate of a join as a closure: a function, or a datum, which is evaluated only if there is a pair.
 pub fn closure_of_predicate(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Closure, EvalError> {
-    late::constant(term, Place { scope, env, literals: false })
+    per_item::constant(term, Place { scope, env, literals: false })
 }
 
-/// The right side of a join as a function that evaluates it anew with every call. That it is the second argument of its
-/// term, as the body of a function is, makes the way to what goes wrong in it right.
+/// The right side of a join as a closure that evaluates it with every call. It is the second argument of its term,
+/// as a body is of a function, so that backtraces are right.
 pub fn closure_of_right_side(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
-    late::later(term, scope, Answer::Sequence)
+    per_item::later(term, scope, ResultKind::Sequence)
 }
 
-/// The operation that a sequence term is once its arguments but for the first are evaluated;
-/// `None` when it is not a term over one sequence.
+/// The operation of a sequence term, made of all its arguments but the first; `None` if it is not a term over one
+/// sequence.
 pub fn operation(
     call: &Call,
     scope: &Scope<'_>,
@@ -100,18 +99,18 @@ pub fn operation(
 ) -> Result<Option<Operation>, EvalError> {
     let place = Place { scope, env, literals: false };
     match transform::is_over_objects(call.op) {
-        true => late::operation(call, place).map(Some),
+        true => per_item::operation(call, place).map(Some),
         false => sequence::operation(call, place, index),
     }
 }
 
-/// What the `interleave` of a `union` asks to merge by; `None` when it asks for no order.
+/// The order given by the `interleave` of a `union`; `None` if it asks for none.
 pub fn interleave(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Option<Vec<Order>>, EvalError> {
-    plural::interleave(call, Place { scope, env, literals: false })
+    several::interleave(call, Place { scope, env, literals: false })
 }
 
-/// What a closed term fails with one of whose `count` arguments failed with `error`, when those before it have `values`:
-/// that, or what it finds wrong with one of those first.
+/// The error of a closed term when one of its `count` arguments failed with `error` and those before it have
+/// `values`: `error`, unless the term finds an earlier argument invalid.
 #[must_use]
 pub fn failed(
     op: Op,
@@ -125,7 +124,7 @@ pub fn failed(
     leaf(&Args::until(values, count, &error, optargs, env)).err().unwrap_or(error)
 }
 
-/// The value of a closed term for arguments that were already evaluated.
+/// Applies a closed term to evaluated arguments.
 pub fn apply(op: Op, values: &[Arg], optargs: &[(Text, Datum)], env: &Env<'_>) -> Result<Datum, EvalError> {
     let args = Args::new(values, optargs, env);
     let extras = Extras {
@@ -156,13 +155,13 @@ fn value_at(term: &Term, place: Place<'_>) -> Result<Value, EvalError> {
             None => Err(EvalError::internal("a variable is not bound where it is used")),
         },
         Term::Func(func) => {
-            let answer = if place.literals { Answer::Literals } else { Answer::Datum };
-            answer::close(func, place.scope, answer).map(Value::Func)
+            let result = if place.literals { ResultKind::Literals } else { ResultKind::Datum };
+            closures::close(func, place.scope, result).map(Value::Func)
         }
         Term::Call(call) => {
             place.env.check_cancel()?;
             let value = deep::level(|| call_at(call, place));
-            // A walk that came too deep was ended with any answer, or any error.
+            // A walk that went too deep was ended with an arbitrary result or error.
             place.env.cancel.unless_too_deep()?;
             value
         }
@@ -191,21 +190,21 @@ fn call_at(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         Op::Error => control::error(call, place),
         Op::Literal => control::literal(call, place),
         Op::Args => control::args(call, place),
-        Op::Range => plural::range(call, place),
-        Op::Union => plural::union(call, place),
-        Op::Map if call.args.len() > 2 => plural::map(call, place),
+        Op::Range => several::range(call, place),
+        Op::Union => several::union(call, place),
+        Op::Map if call.args.len() > 2 => several::map(call, place),
         Op::Ungroup => sequence::ungroup(call, place),
         op if operation::is_operation(op) => sequence::value(call, place),
         _ => leaf::value(call, place),
     }
 }
 
-/// Terms that hand literals on from what is in them.
+/// Terms that pass on literals from their arguments.
 fn is_shell(op: Op) -> bool {
     matches!(op, Op::MakeObj | Op::MakeArray | Op::Branch | Op::Default | Op::Literal | Op::Args)
 }
 
-/// A term of the open language, where a value of the type `expected` is.
+/// Evaluates an open term where a value of type `expected` is required.
 fn open(call: &Call, place: Place<'_>, expected: &str) -> Result<Value, EvalError> {
     match place.env.open {
         Some(world) => match world.eval_open(call, place.scope)? {
@@ -221,7 +220,7 @@ fn not_here(op: Op) -> EvalError {
     EvalError::internal(format!("{} cannot be evaluated here", op.name()))
 }
 
-/// An argument as terms receive it.
+/// Evaluates an argument of a term.
 fn arg_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match value_at(term, place)? {
         Value::Datum(datum) => Ok(Arg::Datum(datum)),
@@ -230,7 +229,7 @@ fn arg_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     }
 }
 
-/// An argument where a function is expected, or a datum that stands for one.
+/// Evaluates an argument where a function, or a datum in its place, is expected.
 fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match term {
         Term::Call(call) if call.traits.open && !(place.literals && is_shell(call.op)) => {
@@ -247,7 +246,7 @@ fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     }
 }
 
-/// The optional arguments of a call that are datums.
+/// Evaluates the optional arguments of a call to datums.
 fn optargs_at(call: &Call, place: Place<'_>) -> Result<Vec<(Text, Datum)>, EvalError> {
     let evaluated = call.optargs.iter().map(|(name, term)| {
         let value = datum_at(term, place.plain()).map_err(|error| error.at(name))?;

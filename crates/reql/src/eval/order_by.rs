@@ -1,4 +1,4 @@
-//! `order_by` where there are no tables, and what any term names to order by.
+//! `order_by` without tables, and the orders that any term can name.
 
 use datum::Datum;
 
@@ -13,8 +13,8 @@ use crate::signature::Op;
 use crate::term::{Call, Term};
 use crate::value::Value;
 
-/// `order_by` of `source`, its first argument. It looks at the others first, and asks for a table only if there is
-/// something to order. Source: `orderby_term_t` in terms/sort.cc of RethinkDB 2.4.
+/// `order_by` of `source`, its first argument. The other arguments are checked first; a missing table is reported
+/// only if there are items to order. Source: `orderby_term_t` in terms/sort.cc of RethinkDB 2.4.
 pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<Value, EvalError> {
     let orders = orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
     let nothing_there = match &source {
@@ -30,29 +30,29 @@ pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<V
         return Err(order::needs_table());
     }
     if orders.is_empty() && !indexed {
-        return Err(order::by_nothing());
+        return Err(order::nothing_to_order_by());
     }
     if nothing_there { Ok(source) } else { Operation::OrderBy(orders).apply(source, place.env) }
 }
 
-/// What terms say to order by, each perhaps wrapped in ASC or DESC; `way` leads to each of them, the innermost
-/// frame first.
+/// The orders in `terms`, each of which may be wrapped in ASC or DESC. `path` gives the path to each of them,
+/// innermost frame first.
 pub(super) fn orders(
     terms: &[Term],
     place: Place<'_>,
-    way: impl Fn(usize) -> Vec<Frame>,
+    path: impl Fn(usize) -> Vec<Frame>,
 ) -> Result<Vec<Order>, EvalError> {
     let order = |(i, term): (usize, &Term)| {
-        let mut way = way(i);
+        let mut path = path(i);
         let (direction, inner) = direction(term);
         if !std::ptr::eq(inner, term) {
-            way.insert(0, Frame::from(0));
+            path.insert(0, Frame::from(0));
         }
         if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
             return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
         }
-        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&way))?;
-        Ok(Order { selector: Selector::from(arg), direction, way })
+        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&path))?;
+        Ok(Order { selector: Selector::from(arg), direction, path })
     };
     terms.iter().enumerate().map(order).collect()
 }

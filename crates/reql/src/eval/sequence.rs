@@ -1,14 +1,15 @@
-//! Terms over one sequence: arguments become an operation, which is applied to the first.
+//! Terms over one sequence: their arguments become an operation, which is applied to the first argument.
 
 use std::sync::Arc;
 
 use datum::{Datum, ObjectBuilder, Text};
 
 use super::{
-    Answer, Place, answer, arg_at, closure_of_right_side, datum_at, func_at, late, order_by, value_at,
+    Place, ResultKind, arg_at, closure_of_right_side, closures, datum_at, func_at, order_by, per_item,
+    value_at,
 };
 use crate::args::{Arg, Args, integer};
-use crate::backtrace::{Frame, Way};
+use crate::backtrace::{Frame, TermPath};
 use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::operation::{self, Extras, Operation};
@@ -20,16 +21,16 @@ use crate::term::{Call, Term};
 use crate::transform;
 use crate::value::Value;
 
-/// What becomes of the `index` of a term.
+/// How the `index` of a term is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexOption {
-    /// There is no table here, so an index is an error.
+    /// An index is an error: there is no table here.
     Refuse,
-    /// Whoever asks has dealt with it.
+    /// The caller has handled it.
     Ignore,
 }
 
-/// The value of a call to a term over a sequence.
+/// Evaluates a call of a term over a sequence.
 pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let place = place.plain();
     let [first, rest @ ..] = call.args.as_slice() else {
@@ -56,7 +57,7 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         return Err(source.mismatch("TABLE").at(0));
     }
     if each && transform::is_over_objects(call.op) {
-        return late::operation(call, place)?.apply(source, place.env);
+        return per_item::operation(call, place)?.apply(source, place.env);
     }
     match operation(call, place, IndexOption::Refuse)? {
         Some(operation) => operation.apply(source, place.env),
@@ -64,7 +65,7 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// A field of an object by a name that is known: most of what functions do.
+/// Fast path for a constant field of an object, the most frequent term in functions.
 fn field(op: Op, source: &Value, rest: &[Term]) -> Option<Result<Datum, EvalError>> {
     let (Op::Bracket | Op::GetField, [Term::Datum(Datum::String(name))]) = (op, rest) else {
         return None;
@@ -77,8 +78,7 @@ fn field(op: Op, source: &Value, rest: &[Term]) -> Option<Result<Datum, EvalErro
     )
 }
 
-/// What is asked of the pieces of a string that is only cut to ask it: the array of pieces is
-/// never built.
+/// Fast path for terms over `split`, such as `count`, that do not need to build the array of pieces.
 fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Result<Datum, EvalError>> {
     let Term::Call(split) = first else { return None };
     if split.op != Op::Split || split.traits.splices || split.traits.open {
@@ -103,7 +103,7 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
         Ok(other) => return Some(Err(EvalError::type_error("STRING", &other).at(0).at(0))),
         Err(error) => return Some(Err(error.at(0).at(0))),
     };
-    // The pieces are counted where they are asked for, and where they might be too many for an array.
+    // Pieces must be counted for `count`, and if they might exceed the array limit.
     let is_counted = op == Op::Count || text.len() >= place.env.array_limit;
     let count = if is_counted { count_pieces(&text, separator) } else { 0 };
     if let Err(error) = place.env.check_array(count) {
@@ -120,9 +120,9 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
     })
 }
 
-/// How many pieces cutting at a separator makes.
+/// The number of pieces that splitting at `separator` makes.
 fn count_pieces(text: &str, separator: &str) -> usize {
-    // Few enough bytes that their count fits into one: many are then compared at once.
+    // So short that the count fits into one byte: the compiler then compares many bytes at once.
     const LANE: usize = 128;
     match separator.as_bytes() {
         &[only] => {
@@ -134,7 +134,7 @@ fn count_pieces(text: &str, separator: &str) -> usize {
     }
 }
 
-/// Evaluates the arguments of `call` but for the first and makes its operation of them.
+/// Evaluates all arguments of `call` but the first, and makes its operation.
 pub(super) fn operation(
     call: &Call,
     place: Place<'_>,
@@ -148,7 +148,7 @@ pub(super) fn operation(
     }
     let mut values = Vec::with_capacity(call.args.len());
     values.push(Arg::Datum(Datum::Null));
-    // Whoever ignores the index has one, of the term or of the whole query.
+    // An ignored index may come from the term or from the options of the query.
     let mut extras = Extras { indexed: index == IndexOption::Ignore, ..Extras::default() };
     if call.op == Op::OrderBy {
         extras.orders = order_by::orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
@@ -161,7 +161,7 @@ pub(super) fn operation(
     for (name, term) in &call.optargs {
         match (call.op, &**name) {
             (_, "index") if extras.indexed => {}
-            // It may be wrapped in ASC or DESC; that it is there is all that matters.
+            // The index may be wrapped in ASC or DESC; only its presence matters here.
             (_, "index") => optargs.push((name.clone(), Datum::Null)),
             (Op::Filter, "default") => {}
             (Op::Fold, "emit") => extras.emit = Some(function(name, term, place)?),
@@ -179,7 +179,7 @@ pub(super) fn operation(
     operation::build(call.op, &args, extras)
 }
 
-/// `slice`, whose arguments are evaluated when they are looked at.
+/// `slice`, whose arguments are evaluated when they are needed.
 fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
     let is_open = |name: &'static str| {
         let given = call.optarg(name).map(|term| datum_at(term, place)).transpose();
@@ -195,29 +195,29 @@ fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
     operation::slice(call.args.len(), is_open, position).map(Operation::Slice)
 }
 
-/// One argument: literals are legal in what is merged or matched, and some terms take sequences.
+/// Evaluates one argument. Literals are legal in what is merged or matched, and some terms take sequences.
 fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match (op, i, term) {
         (Op::Merge | Op::Filter, _, _) => func_at(term, place.with_literals()),
         (Op::ConcatMap, 1, Term::Func(func)) => {
-            answer::close(func, place.scope, Answer::Sequence).map(Arg::Func)
+            closures::close(func, place.scope, ResultKind::Sequence).map(Arg::Func)
         }
         (Op::Difference, 1, _) => held(term, place).map(Arg::Datum),
         (Op::InnerJoin | Op::OuterJoin, 1, _) => match held(term, place) {
-            Ok(items @ Datum::Array(_)) if !purity::is_by_chance(term) => Ok(Arg::Datum(items)),
+            Ok(items @ Datum::Array(_)) if !purity::is_random(term) => Ok(Arg::Datum(items)),
             _ => closure_of_right_side(term, place.scope).map(Arg::Func),
         },
-        (Op::InnerJoin | Op::OuterJoin, 2, _) => late::constant(term, place).map(Arg::Func),
+        (Op::InnerJoin | Op::OuterJoin, 2, _) => per_item::constant(term, place).map(Arg::Func),
         (Op::Map | Op::ConcatMap | Op::Reduce | Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _)
         | (Op::Fold, 2, _) => func_at(term, place),
         _ => arg_at(term, place),
     }
 }
 
-/// A datum, or the items of a stream.
+/// A datum, or all items of a stream.
 fn held(term: &Term, place: Place<'_>) -> Result<Datum, EvalError> {
     match value_at(term, place)? {
-        Value::Stream(mut items) => stream::hold(&mut *items, place.env).map(Datum::Array),
+        Value::Stream(mut items) => stream::collect_unlimited(&mut *items, place.env).map(Datum::Array),
         other => other.into_datum(),
     }
 }
@@ -229,7 +229,7 @@ fn function(name: &Text, term: &Term, place: Place<'_>) -> Result<crate::closure
     }
 }
 
-/// The `default` of a filter. Errors of the option itself wait until it is needed.
+/// The `default` of a filter. An error in the option itself is raised only when the option is needed.
 fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
     let value = match call.optarg("default") {
         Some(term) => datum_at(term, place),
@@ -239,25 +239,25 @@ fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
         Ok(value) if value.is_truthy() => OnMissing::Keep,
         Ok(_) => OnMissing::Drop,
         Err(error) if error.is_empty_error() => OnMissing::Raise,
-        Err(error) => OnMissing::Fail(error.at("default").anchored(way_of(call).as_ref())),
+        Err(error) => OnMissing::Fail(error.at("default").anchored(path_of(call).as_ref())),
     }
 }
 
-/// The way to a filter, when the place of its function is known.
-fn way_of(filter: &Call) -> Option<Arc<Way>> {
+/// The path to a filter, if the path of its function is known.
+fn path_of(filter: &Call) -> Option<Arc<TermPath>> {
     match filter.args.get(1) {
-        Some(Term::Func(func)) => func.way.as_ref()?.outer().cloned(),
+        Some(Term::Func(func)) => func.path.as_ref()?.outer().cloned(),
         _ => None,
     }
 }
 
-/// `ungroup`: groups as an array of `{group, reduction}`.
+/// `ungroup`: the groups as an array of `{group, reduction}`.
 pub(super) fn ungroup(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let Some(first) = call.args.first() else {
         return Err(EvalError::internal("ungroup without an argument"));
     };
     let value = value_at(first, place.plain()).map_err(|error| error.at(0))?;
-    match operation::gathered(value, place.env)? {
+    match operation::collect_groups(value, place.env)? {
         Value::Grouped(grouped) => {
             place.env.check_array(grouped.groups.len())?;
             let rows = grouped.groups.into_iter().map(|(key, value)| {

@@ -1,4 +1,4 @@
-//! `r.args`: an array's items become arguments of the term around it.
+//! `r.args`: the items of an array become arguments of the enclosing term.
 
 use datum::Datum;
 
@@ -9,8 +9,8 @@ use crate::scope::Scope;
 use crate::signature::{self, Op};
 use crate::term::{Call, Term, Traits};
 
-/// `call` with the items of every `r.args` in its place. The number of arguments is checked here,
-/// since it could not be checked before.
+/// Replaces every `r.args` in `call` with the items of its array. Checks the number of arguments, which was unknown
+/// before.
 pub fn splice(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Call, EvalError> {
     splice_at(call, Place { scope, env, literals: call.op == Op::Merge })
 }

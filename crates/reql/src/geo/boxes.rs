@@ -1,31 +1,31 @@
-//! Which edges of two sets can meet at all: a sweep over the boxes around them.
+//! Finds the pairs of edges of two sets that can meet at all: a sweep over their bounding boxes.
 
 use super::ShapeError;
 use super::sphere::Point;
 use crate::env::Cancel;
 
-/// Below this many pairs, looking at all of them is quicker than a sweep.
+/// Up to this many pairs, comparing all of them is faster than a sweep.
 const PAIRS_TRIED_AT_MOST: usize = 4_096;
-/// Edges longer than this part of all of them together are looked at one by one.
+/// Edges longer than this part of the whole extent are compared one by one.
 const WINDOWS: f64 = 64.0;
-/// Room for rounding around a box.
+/// Tolerance for rounding around a box.
 const MARGIN: f64 = 1e-15;
 
-/// Whether to go on.
+/// Tells the search whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
     /// With the next pair.
     Continue,
-    /// No: the answer is known.
+    /// Stop: the result is known.
     Done,
 }
 
-/// Edges given by their ends.
+/// Edges given by their end points.
 pub(super) type Edges = Vec<(Point, Point)>;
 
-/// Calls `visit` with the numbers of each edge of `a` and edge of `b` that may meet, until it has
-/// seen enough. Pairs whose boxes lie apart are left out; the order is no particular one. Fails if
-/// `cancel` was set before the end.
+/// Calls `visit` with the indices of each edge of `a` and edge of `b` that may meet, until it returns
+/// [`Visit::Done`]. Skips pairs with disjoint boxes; the order is unspecified. Fails if `cancel` is set before the
+/// end.
 pub(super) fn for_each_near(
     a: &Edges,
     b: &Edges,
@@ -44,7 +44,7 @@ pub(super) fn for_each_near(
     }
     let boxes: Vec<(usize, Bounds)> = b.iter().map(Bounds::of).enumerate().collect();
     let (axis, spread) = widest_axis(&boxes);
-    // A few long edges must not make the window of all others wide.
+    // A few long edges must not widen the window of all others.
     let length_max = spread / WINDOWS;
     let (mut short, long): (Vec<_>, Vec<_>) =
         boxes.into_iter().partition(|(_, x)| x.high[axis] - x.low[axis] <= length_max);
@@ -64,7 +64,7 @@ pub(super) fn for_each_near(
     Ok(())
 }
 
-/// The axis along which the boxes are spread the most, and how far.
+/// The axis with the largest extent of the boxes, and that extent.
 fn widest_axis(boxes: &[(usize, Bounds)]) -> (usize, f64) {
     let spread = |axis: usize| {
         let low = boxes.iter().map(|(_, x)| x.low[axis]).fold(f64::INFINITY, f64::min);
@@ -75,14 +75,14 @@ fn widest_axis(boxes: &[(usize, Bounds)]) -> (usize, f64) {
     spreads.into_iter().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap_or((0, 0.0))
 }
 
-/// A box around an edge.
+/// The bounding box of an edge.
 struct Bounds {
     low: [f64; 3],
     high: [f64; 3],
 }
 
 impl Bounds {
-    /// The box around the chord, widened by as much as the arc rises above it.
+    /// The box around the chord, widened by the height of the arc above the chord.
     fn of((a, b): &(Point, Point)) -> Self {
         let half_chord_squared = (a - b).norm2() / 4.0;
         let rise = 1.0 - (1.0 - half_chord_squared).max(0.0).sqrt() + MARGIN;

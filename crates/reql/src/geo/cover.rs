@@ -1,10 +1,9 @@
-//! Cells that cover shapes, and which cells a search has to look at.
+//! Cells that cover shapes, and the cells that a search must look at.
 //!
-//! The sphere is divided into the cells of S2: six faces, each four times smaller at every one of 30
-//! levels, numbered so that the cells inside a cell are a range of numbers around its own. A shape's
-//! cells have every point of the shape in them, so that two shapes that meet have cells of which one
-//! is the same as, or inside, the other. Source: RethinkDB's limits, 8 cells for a shape that is
-//! kept and 16 for one that is looked for.
+//! The sphere is divided into the cells of S2: six faces, each divided into four at every one of 30 levels. The
+//! numbers of the cells inside a cell are a range around its own number. The cells of a shape contain every point
+//! of it, so two shapes that intersect have cells of which one equals or contains the other. Source: RethinkDB's
+//! limits are 8 cells for a shape in an index and 16 for one in a query.
 
 use s2::cap::Cap;
 use s2::cell::Cell;
@@ -18,20 +17,20 @@ use super::sphere::Point;
 use super::{Polygon, Shape, ShapeError};
 use crate::env::Cancel;
 
-/// The number of a cell. Numbers of cells inside a cell surround its own.
+/// The number of a cell. The numbers of the cells inside it surround its own.
 pub type CellNumber = u64;
 
-/// Cells for a shape that is kept; where many cells meet there can be a few more.
+/// Cells of an indexed shape; there can be a few more where many cells meet.
 const KEPT_CELLS_MAX: usize = 8;
-/// Cells for a shape that is looked for.
+/// Cells of a shape in a query.
 const SOUGHT_CELLS_MAX: usize = 16;
 /// The smallest cells, about a centimetre wide.
 const LEVEL_MAX: u8 = 30;
-/// Room for rounding beside a cell's edge, as a sine.
+/// Tolerance for rounding beside a cell's edge, as a sine.
 const MARGIN: f64 = 1e-14;
 
-/// The cells under which a shape is kept, ascending. A point has one; a shape without points none.
-/// Fails if it was stopped.
+/// The cells under which an index keeps a shape, ascending: one for a point, none for a shape without points. Fails
+/// if `cancel` is set.
 pub fn kept_cells(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellNumber>, ShapeError> {
     Ok(covering(shape, KEPT_CELLS_MAX, cancel)?.into_iter().map(|cell| cell.0).collect())
 }
@@ -39,14 +38,14 @@ pub fn kept_cells(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellNumber>, Sha
 /// First and last cell number of a range, both included.
 pub type CellRange = (CellNumber, CellNumber);
 
-/// Everywhere among kept cells that shapes meeting this one can be: ascending, without overlaps. The
-/// same shape can be found under several cells. Fails if it was stopped.
+/// The ranges of index cells that can hold shapes intersecting this one: ascending, without overlaps. A shape may
+/// be found under several cells. Fails if `cancel` is set.
 pub fn sought_ranges(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellRange>, ShapeError> {
     Ok(ranges_of(covering(shape, SOUGHT_CELLS_MAX, cancel)?))
 }
 
-/// Everywhere among kept cells that shapes can be of which a part lies so far from the centre, in
-/// radians: as [`sought_ranges`].
+/// The ranges of index cells that can hold shapes with a part between the two distances, in radians, from the
+/// centre. Like [`sought_ranges`].
 pub(super) fn annulus_ranges(center: &Point, outer: f64, inner: f64) -> Vec<CellRange> {
     let disc = |radius: f64| match radius {
         radius if radius >= std::f64::consts::PI => Cap::full(),
@@ -57,7 +56,7 @@ pub(super) fn annulus_ranges(center: &Point, outer: f64, inner: f64) -> Vec<Cell
     ranges_of(coverer(SOUGHT_CELLS_MAX).covering(&annulus).0)
 }
 
-/// What lies in one disc and not in another.
+/// The points inside one disc and outside another.
 struct Annulus {
     outer: Cap,
     inner: Cap,
@@ -85,7 +84,7 @@ fn ranges_of(cells: Vec<CellID>) -> Vec<CellRange> {
     let mut ranges = Vec::new();
     for cell in cells {
         ranges.push((cell.range_min().0, cell.range_max().0));
-        // Cells around this one.
+        // The cells that contain this one.
         for level in 0..cell.level() {
             let parent = cell.parent(level).0;
             ranges.push((parent, parent));
@@ -117,14 +116,13 @@ fn covering(shape: &Shape, cells_max: usize, cancel: &Cancel) -> Result<Vec<Cell
     };
     let area = if let Shape::Polygon(area) = shape { Some(area.clone()) } else { None };
     let region = Outline { bound: bounding_cap(&vertices, area.as_ref()), edges, area };
-    // At most some hundred cells are held against all edges.
+    // At most some hundred cells are compared with all edges.
     ShapeError::unless_stopped(cancel)?;
     Ok(coverer(cells_max).covering(&region).0)
 }
 
-/// A disc with all of the shape in it: edges between points of a disc no larger than half of the
-/// sphere lie in it, and so does the smaller side of a ring; rings that overlap can have the rest of
-/// the sphere inside.
+/// A disc that contains the shape. Edges between points of a disc no larger than a hemisphere lie in it, and so
+/// does the smaller side of a ring; overlapping rings can have the rest of the sphere inside.
 fn bounding_cap(vertices: &[Point], area: Option<&Polygon>) -> Cap {
     let sum = vertices.iter().fold(Vector::default(), |sum, vertex| sum + *vertex);
     let center = S2Point(sum.normalize());
@@ -136,7 +134,7 @@ fn bounding_cap(vertices: &[Point], area: Option<&Polygon>) -> Cap {
     Cap::from_center_angle(&center, &Angle::from(Rad(radius)))
 }
 
-/// The edges of a line or an area, tested against cells. Unsure is yes.
+/// The edges of a line or an area, tested against cells. Doubtful cases count as intersecting.
 struct Outline {
     bound: Cap,
     edges: Vec<(Point, Point)>,
@@ -145,7 +143,7 @@ struct Outline {
 
 impl Outline {
     fn has_edge_in(&self, cell: &Cell) -> bool {
-        // Unit normals of the planes through the cell's sides, pointing into it.
+        // Unit normals of the planes through the cell's sides, pointing inward.
         let sides = [0, 1, 2, 3].map(|side| cell.edge(side).0);
         self.edges.iter().any(|(a, b)| enters(&sides, a, b))
     }
@@ -155,8 +153,8 @@ impl Outline {
     }
 }
 
-/// Whether part of the edge `ab` is on the inner side of all planes: the chord, of which every point
-/// lies below one of the edge, is cut by one plane after the other.
+/// Whether part of the edge `ab` is on the inner side of all planes. Clips the chord by one plane after the other;
+/// every point of the chord lies below a point of the edge.
 fn enters(sides: &[Vector; 4], a: &Point, b: &Point) -> bool {
     let (mut from, mut to) = (0.0_f64, 1.0_f64);
     for side in sides {

@@ -1,6 +1,6 @@
 //! The figure of the earth.
 
-/// A figure to measure on: a circle's radius at the equator and how much it is flattened.
+/// A reference ellipsoid: its equatorial radius and its flattening.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ellipsoid {
     /// The radius of the equator, in metres.
@@ -21,8 +21,8 @@ impl Ellipsoid {
         (1.0 - self.flattening) * self.equator_m
     }
 
-    /// A circle must be smaller than this, in metres: a quarter of the way around the poles, as if
-    /// the earth were as narrow everywhere.
+    /// Upper limit of a circle's radius, in metres: a quarter of the shortest great circle of a sphere with the
+    /// smaller of the two radii.
     #[must_use]
     pub fn radius_limit_m(&self) -> f64 {
         0.5 * std::f64::consts::PI * self.equator_m.min(self.pole_m())

@@ -52,13 +52,13 @@ impl Unit {
     /// A length in metres in this unit.
     #[must_use]
     pub fn of_m(self, metres: f64) -> f64 {
-        // One factor first: that is what the last digits of RethinkDB's answers depend on.
+        // The factor is computed first: the last digits of RethinkDB's results depend on it.
         metres * (1.0 / self.metres())
     }
 }
 
-/// The metres between a point and a shape: 0 if the point lies in it or on its border. The nearest
-/// point of a line or area is found on the sphere, so that large distances may be a little too long.
+/// The distance between a point and a shape in metres: 0 if the point lies in the shape or on its border. The
+/// nearest point of a line or area is found on the sphere, so large distances may be slightly too long.
 pub fn distance(point: &Point, shape: &Shape, ellipsoid: &Ellipsoid) -> Result<f64, ShapeError> {
     let nearest = match shape {
         Shape::Point(other) => Some(*other),
@@ -75,7 +75,7 @@ pub fn distance(point: &Point, shape: &Shape, ellipsoid: &Ellipsoid) -> Result<f
     Ok(Geodesic::new(ellipsoid).distance_m(from, to))
 }
 
-/// Fails if no circle may have this radius.
+/// Fails if a circle may not have this radius.
 pub fn check_radius(radius_m: f64, ellipsoid: &Ellipsoid) -> Result<(), ShapeError> {
     let max = ellipsoid.radius_limit_m();
     if radius_m <= 0.0 {
@@ -87,7 +87,7 @@ pub fn check_radius(radius_m: f64, ellipsoid: &Ellipsoid) -> Result<(), ShapeErr
     Ok(())
 }
 
-/// The vertices of a circle, the first due south and repeated at the end.
+/// The vertices of a circle, starting and ending due south.
 pub fn circle(
     center: LonLat,
     radius_m: f64,

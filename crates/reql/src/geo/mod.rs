@@ -1,10 +1,10 @@
-//! Shapes on the earth: what is valid, what meets what, how far apart, which cells cover them.
+//! Shapes on the earth: validation, intersection, distance, and the cells that cover them.
 //!
-//! Pure functions of datums and numbers; the terms over them are in `op::geo`, and whoever keeps
-//! an index of shapes takes its keys from [`cover`] and its search for the nearest from [`nearest`].
-//! Points, lines and areas are compared on the unit sphere with edges that are great circles, as
-//! RethinkDB did with S2; distances are along geodesics of an [`Ellipsoid`]. Whatever can take long, the
-//! more so where many edges lie over one another, looks at the flag that stops its query.
+//! Pure functions of datums and numbers. The terms over them are in `op::geo`; indexes of shapes take their keys
+//! from [`cover`] and search for the nearest shapes with [`nearest`]. Points, lines and areas are compared on the
+//! unit sphere with edges that are great circles, as RethinkDB did with S2; distances are along geodesics of an
+//! [`Ellipsoid`]. Operations that can take long, especially where many edges overlap, check the query's cancel
+//! flag.
 
 mod boxes;
 pub mod cover;
@@ -31,13 +31,13 @@ use crate::env::Cancel;
 use crate::error::EvalError;
 use crate::printf::g20;
 
-/// Why something is not a shape, or cannot be made from shapes. The texts are RethinkDB's.
+/// Why a value is not a valid shape, or cannot be computed from shapes. The texts are RethinkDB's.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// A place too far east or west.
+    /// A longitude out of range.
     #[error("Longitude must be between -180 and 180.  Got {}.", g20(*.0))]
     Longitude(f64),
-    /// A place beyond a pole.
+    /// A latitude out of range.
     #[error("Latitude must be between -90 and 90.  Got {}.", g20(*.0))]
     Latitude(f64),
     /// A position of fewer than two numbers.
@@ -48,19 +48,19 @@ pub enum ShapeError {
         "Too many coordinates.  GeoJSON position should have no more than three coordinates, but got {0}."
     )]
     TooManyCoordinates(usize),
-    /// A position with a height.
+    /// A position with an altitude.
     #[error("A third altitude coordinate in GeoJSON positions was found, but is not supported.")]
     Altitude,
     /// A line of fewer than two points.
     #[error("GeoJSON LineString must have at least two positions.")]
     ShortLine,
-    /// A line with an edge that is none.
+    /// A line with an invalid edge.
     #[error("Invalid LineString.  Are there antipodal or duplicate vertices?")]
     InvalidLine,
     /// A ring of fewer than three points.
     #[error("GeoJSON LinearRing must have at least four positions.")]
     ShortRing,
-    /// A ring that does not end where it began.
+    /// A ring that is not closed.
     #[error("First and last vertex of GeoJSON LinearRing must be identical.")]
     OpenRing,
     /// A ring that crosses itself.
@@ -69,36 +69,36 @@ pub enum ShapeError {
     /// Rings that cross.
     #[error("Some edges in GeoJSON polygon could not be used.  Are they intersecting?")]
     UnusedEdges,
-    /// An area without an outer ring where one is needed.
+    /// An area without the outer ring that is required.
     #[error("The polygon is empty. It must have at least an outer shell.")]
     EmptyPolygon,
-    /// Another reference system than the one there is.
+    /// A reference system other than the default.
     #[error(
         "Non-default coordinate reference systems are not supported in GeoJSON objects.  Make sure the \
          `crs` field of the geometry is null or non-existent."
     )]
     ReferenceSystem,
-    /// A kind of shape that GeoJSON has and we have not.
+    /// A kind of GeoJSON shape that is not supported.
     #[error("GeoJSON type `{0}` is not supported.")]
     UnsupportedKind(String),
-    /// A kind of shape that GeoJSON has not.
+    /// A kind of shape that GeoJSON does not have.
     #[error("Unrecognized GeoJSON type `{0}`.")]
     UnknownKind(String),
-    /// Another kind of shape than is needed.
+    /// A kind of shape that is not allowed here.
     #[error("Expected geometry of type `{expected}` but found `{found}`.")]
     OtherKind {
-        /// What is needed.
+        /// The kind that is allowed.
         expected: &'static str,
-        /// What it is.
+        /// The kind of the shape.
         found: String,
     },
-    /// A unit of length there is none.
+    /// An unknown unit of length.
     #[error("Unrecognized distance unit `{0}`.")]
     Unit(String),
-    /// A circle of no size.
+    /// A circle whose radius is not positive.
     #[error("Radius must be positive")]
     RadiusNotPositive,
-    /// A circle too large for its vertices to be found.
+    /// A circle too large to compute its vertices.
     #[error(
         "Radius must be smaller than a quarter of the circumference along the minor axis of the reference \
          ellipsoid.  Got {}m, but must be smaller than {}m.", g20(*.radius), g20(*.max)
@@ -106,25 +106,25 @@ pub enum ShapeError {
     RadiusTooLarge {
         /// The radius, in metres.
         radius: f64,
-        /// What it must be smaller than, in metres.
+        /// The limit that the radius must be below, in metres.
         max: f64,
     },
-    /// A search that would have to look farther than half around the earth.
+    /// A search that would have to look more than halfway around the earth.
     #[error(
         "The distance has become too large for continuing the indexed nearest traversal.  Consider \
          specifying a smaller `max_dist` parameter.  ({0})"
     )]
     SearchTooFar(Box<ShapeError>),
-    /// An area cut out of one that has not all of it.
+    /// An area to cut out that is not inside the other.
     #[error("The second argument to `polygon_sub` is not contained in the first one.")]
     NotContained,
-    /// Nobody wants to know any more, or there is no memory left to find out.
+    /// The query was cancelled, or ran out of memory.
     #[error("stopped: {0}")]
     Stopped(EvalError),
 }
 
 impl ShapeError {
-    /// Fails if the query that shapes are looked at for was told to stop.
+    /// Fails if the query that needs the shapes was cancelled.
     fn unless_stopped(cancel: &Cancel) -> Result<(), ShapeError> {
         cancel.check().map_err(ShapeError::Stopped)
     }

@@ -1,9 +1,9 @@
-//! The search for the shapes nearest to a place, in rings that grow outward.
+//! The search for the shapes nearest to a point, in rings of increasing radius.
 //!
-//! The caller looks up what is kept under the cells of a ring and offers it; the search measures,
-//! keeps what is near enough and says how to go on. When the last ring is done, or enough was found,
-//! the results are in ascending order of their distance. The rings grow as RethinkDB's: from 10 metres
-//! on earth, so that each is expected to add a hundred results.
+//! The caller looks up the shapes in the cells of a ring and offers them. The search measures their distance, keeps
+//! those that are near enough, and decides whether another ring is needed. After the last ring the results are in
+//! ascending order of their distance. The radii are RethinkDB's: the first is 10 metres on earth, and each ring is
+//! sized to add about a hundred results.
 
 use std::collections::HashSet;
 use std::f64::consts::PI;
@@ -12,63 +12,63 @@ use std::hash::Hash;
 use super::cover::{CellRange, annulus_ranges};
 use super::{Ellipsoid, LonLat, Point, Shape, ShapeError, distance};
 
-/// The first ring's radius, for each metre of the equator's.
+/// Radius of the first ring, per metre of the equator's radius.
 const FIRST_RADIUS: f64 = 10.0 / 6_378_137.0;
-/// How far rings grow when nothing was found.
+/// Growth of the radius if nothing was found.
 const GROWTH: f64 = 2.0;
-/// How many results a ring should add.
+/// Expected results of a ring.
 const RESULTS_PER_RING: f64 = 100.0;
-/// Corners of the polygon by whose outer radius a search is found to reach too far.
+/// Corners of the polygon around a ring. Its outer radius is limited, which limits the search.
 const CORNERS: f64 = 8.0;
-/// How much larger than the ring that polygon is.
+/// Factor by which that polygon is larger than the ring.
 const LEEWAY: f64 = 1.01;
-/// Room for rounding, of an angle.
+/// Tolerance for rounding of an angle.
 const MARGIN: f64 = 1e-9;
 
-/// Where a search begins and ends.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Where distances are measured from.
     pub center: LonLat,
-    /// How far away a result may be, in metres.
+    /// Maximum distance of a result, in metres.
     pub max_dist_m: f64,
-    /// When so many results were found, no further ring is looked at.
+    /// Number of results after which no further ring is searched.
     pub max_results: usize,
-    /// What distances are measured on.
+    /// The ellipsoid on which distances are measured.
     pub ellipsoid: Ellipsoid,
 }
 
-/// One shape that was found.
+/// A shape that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found<V> {
     /// Its distance from the centre, in metres.
     pub dist_m: f64,
-    /// What it was offered with.
+    /// The value it was offered with.
     pub value: V,
 }
 
-/// A search under way.
+/// A search in progress.
 pub struct Search<K, V> {
     bounds: Bounds,
     center: Point,
-    /// Everything within this many metres was found in earlier rings.
+    /// Outer radius of the previous rings, in metres: every shape within it was found.
     done_m: f64,
-    /// The ring ends so many metres from the centre.
+    /// Outer radius of the current ring, in metres.
     reach_m: f64,
     found: Vec<Found<V>>,
-    /// How many of the found are from earlier rings, and in order.
+    /// The number of results from previous rings, which are sorted.
     ordered: usize,
     keys: HashSet<K>,
 }
 
 impl<K: Eq + Hash, V> Search<K, V> {
-    /// A search whose first ring is to be looked at.
+    /// A search before its first ring.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         Search {
             center: bounds.center.to_point(),
             done_m: 0.0,
-            // Never none at all, from which no ring grows.
+            // Never zero, from which no ring can grow.
             reach_m: (FIRST_RADIUS * bounds.ellipsoid.equator_m)
                 .max(f64::MIN_POSITIVE)
                 .min(bounds.max_dist_m),
@@ -79,8 +79,7 @@ impl<K: Eq + Hash, V> Search<K, V> {
         }
     }
 
-    /// The cells in which shapes of this ring are kept. Fails if the ring reaches so far that no
-    /// circle can be drawn around it.
+    /// The cells in which the shapes of this ring are kept. Fails if the ring is too large for a circle around it.
     pub fn ranges(&self) -> Result<Vec<CellRange>, ShapeError> {
         let (equator, pole) = (self.bounds.ellipsoid.equator_m, self.bounds.ellipsoid.pole_m());
         let distortion = equator.max(pole) / equator.min(pole);
@@ -89,21 +88,21 @@ impl<K: Eq + Hash, V> Search<K, V> {
         if radius >= max {
             return Err(ShapeError::SearchTooFar(Box::new(ShapeError::RadiusTooLarge { radius, max })));
         }
-        // The earth is curved between these radii, so that degrees of latitude and longitude, taken
-        // for those of a sphere, are no farther apart, and no nearer.
+        // The earth's radius of curvature lies between these values, so that angles computed on spheres of these
+        // radii bound the true ones from both sides.
         let (tightest, widest) = (pole * pole / equator, equator * equator / pole);
         let outer = self.reach_m / tightest * (1.0 + MARGIN) + MARGIN;
         let inner = self.done_m / widest * (1.0 - MARGIN) - MARGIN;
         Ok(annulus_ranges(&self.center, outer, inner))
     }
 
-    /// Whether nothing was found under this key yet, so that it is worth offering.
+    /// Whether no shape was found under this key yet, so that it is worth offering.
     #[must_use]
     pub fn is_new(&self, key: &K) -> bool {
         !self.keys.contains(key)
     }
 
-    /// Keeps a shape if it lies in this ring and was not found before. Whether it was kept.
+    /// Keeps a shape if it lies in this ring and was not found before. Returns whether it was kept.
     pub fn offer(&mut self, key: K, shape: &Shape, value: V) -> Result<bool, ShapeError> {
         if self.keys.contains(&key) {
             return Ok(false);
@@ -117,7 +116,7 @@ impl<K: Eq + Hash, V> Search<K, V> {
         Ok(true)
     }
 
-    /// How many were found so far.
+    /// The number of results so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.found.len()
@@ -129,7 +128,7 @@ impl<K: Eq + Hash, V> Search<K, V> {
         self.found.is_empty()
     }
 
-    /// Ends this ring. Whether there is another one to look at.
+    /// Ends this ring. Returns whether there is another one.
     pub fn next_ring(&mut self) -> bool {
         let fresh = &mut self.found[self.ordered..];
         fresh.sort_by(|a, b| a.dist_m.total_cmp(&b.dist_m));
@@ -142,12 +141,12 @@ impl<K: Eq + Hash, V> Search<K, V> {
         } else {
             self.done_m * GROWTH
         };
-        // Forward even where the sum did not change.
+        // Always grow, even if the sum is unchanged by rounding.
         self.reach_m = reach_m.max(self.done_m * (1.0 + MARGIN)).min(self.bounds.max_dist_m);
         self.done_m < self.bounds.max_dist_m && self.found.len() < self.bounds.max_results
     }
 
-    /// What was found, nearest first, no more than asked for.
+    /// The results, nearest first, at most as many as requested.
     #[must_use]
     pub fn finish(mut self) -> Vec<Found<V>> {
         self.found[self.ordered..].sort_by(|a, b| a.dist_m.total_cmp(&b.dist_m));

@@ -6,12 +6,12 @@ use super::sphere::{Point, nearest_edge, nearest_on_edge};
 use super::turn::{Crossing, crossing};
 use crate::env::Cancel;
 
-/// At least two points, each with the next.
+/// At least two points, joined by edges.
 #[derive(Clone, Debug)]
 pub struct Path(Vec<Point>);
 
 impl Path {
-    /// The line through these points. Fails if one is the same as the next, or opposite to it.
+    /// The line through these points. Fails if a point equals the next one or is its antipode.
     pub fn new(vertices: Vec<Point>) -> Result<Self, ShapeError> {
         let is_edge = |pair: &[Point]| pair[0] != pair[1] && pair[0] != pair[1] * -1.0;
         if vertices.windows(2).all(is_edge) { Ok(Path(vertices)) } else { Err(ShapeError::InvalidLine) }
@@ -22,7 +22,7 @@ impl Path {
         &self.0
     }
 
-    /// The ends of all edges.
+    /// The end points of all edges.
     pub(super) fn edges(&self) -> impl Iterator<Item = (&Point, &Point)> {
         self.0.windows(2).map(|pair| (&pair[0], &pair[1]))
     }
@@ -35,13 +35,13 @@ impl Path {
         }
     }
 
-    /// Whether the point is one of the line's.
+    /// Whether the point lies on the line.
     #[must_use]
     pub fn touches_point(&self, point: &Point) -> bool {
         self.project(point) == Some(*point)
     }
 
-    /// Whether the lines cross or have a vertex in common.
+    /// Whether the lines cross or share a vertex.
     pub fn intersects(&self, other: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
         let edges = |path: &Path| -> Edges { path.edges().map(|(a, b)| (*a, *b)).collect() };
         let (mine, others) = (edges(self), edges(other));

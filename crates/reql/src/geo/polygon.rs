@@ -1,4 +1,4 @@
-//! Areas: a ring with holes, and what has what inside it.
+//! Areas: rings with holes, and tests of containment.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::sphere::{Point, fraction_along, nearest_edge, nearest_on_edge};
 use super::turn::{Crosser, Crossing, in_order, intersection, vertex_crossing};
 use crate::env::Cancel;
 
-/// A set of rings that do not cross: what is inside an odd number of them belongs to it.
+/// A set of rings that do not cross: a point belongs to the area if it is inside an odd number of them.
 #[derive(Clone, Debug)]
 pub struct Polygon {
     rings: Vec<NestedRing>,
@@ -18,14 +18,13 @@ pub struct Polygon {
 #[derive(Clone, Debug)]
 struct NestedRing {
     ring: Ring,
-    /// Whether what is inside the ring is cut out.
+    /// Whether the inside of the ring is cut out.
     is_hole: bool,
 }
 
 impl Polygon {
-    /// The area inside the first ring and outside the others, each given by its vertices without
-    /// the repeated first one. Edges that a hole shares with the outer ring vanish. Fails if a ring
-    /// crosses itself or another.
+    /// The area inside the first ring and outside the others, each given by its vertices without the repeated first
+    /// one. Edges shared by a hole and the outer ring vanish. Fails if a ring crosses itself or another.
     pub fn new(rings: Vec<Vec<Point>>, cancel: &Cancel) -> Result<Self, ShapeError> {
         let of = |vertices| Ring::new(vertices, cancel);
         let mut rings = rings.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
@@ -53,13 +52,13 @@ impl Polygon {
         Ok(Polygon { rings: nested.collect() })
     }
 
-    /// Whether there is nothing in it: a polygon of no rings.
+    /// Whether the area is empty: a polygon without rings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rings.is_empty()
     }
 
-    /// The ends of all edges.
+    /// The end points of all edges.
     pub(super) fn edges(&self) -> impl Iterator<Item = (&Point, &Point)> {
         self.rings.iter().flat_map(|NestedRing { ring, .. }| {
             (0..ring.vertices().len()).map(|i| (ring.vertex(i), ring.vertex(i + 1)))
@@ -82,14 +81,14 @@ impl Polygon {
         self.rings.iter().map(|ring| &ring.ring)
     }
 
-    /// Whether the point lies inside. A point of the border may or may not.
+    /// Whether the point lies inside. The result is unspecified for points on the border.
     #[must_use]
     pub fn contains_point(&self, point: &Point) -> bool {
         self.rings().filter(|ring| ring.contains_point(point)).count() % 2 == 1
     }
 
-    /// The point of the area, border included, that is nearest to `point`: itself if it lies in it.
-    /// `None` if the area is empty.
+    /// The point of the area, border included, that is nearest to `point`: `point` itself if it is inside. `None`
+    /// if the area is empty.
     pub(super) fn project(&self, point: &Point) -> Option<Point> {
         if self.contains_point(point) {
             return Some(*point);
@@ -103,7 +102,7 @@ impl Polygon {
         self.project(point) == Some(*point)
     }
 
-    /// Whether everything in `other` is in it.
+    /// Whether it contains all of `other`.
     pub fn contains(&self, other: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         if let ([mine], [others]) = (&*self.rings, &*other.rings) {
             return mine.ring.contains(&others.ring, cancel);
@@ -127,7 +126,7 @@ impl Polygon {
         Ok(if inside { Nesting::Contains } else { Nesting::Outside })
     }
 
-    /// Whether the insides have something in common.
+    /// Whether the interiors intersect.
     pub fn intersects(&self, other: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         if !self.has_holes() && !other.has_holes() {
             return any(self.rings(), |mine| any(other.rings(), |ring| mine.intersects(ring, cancel)));
@@ -149,17 +148,17 @@ impl Polygon {
         Ok(inside)
     }
 
-    /// Whether a piece of the line lies inside.
+    /// Whether part of the line lies inside.
     pub fn intersects_path(&self, path: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
         Ok(!self.is_empty() && self.has_piece(path, Side::Inside, cancel)?)
     }
 
-    /// Whether no piece of the line lies outside.
+    /// Whether no part of the line lies outside.
     pub fn contains_path(&self, path: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
         Ok(!self.has_piece(path, Side::Outside, cancel)?)
     }
 
-    /// Whether some piece of the line, longer than a point, lies on this side of the border.
+    /// Whether some part of the line, longer than a point, lies on this side of the border.
     fn has_piece(&self, path: &Path, side: Side, cancel: &Cancel) -> Result<bool, ShapeError> {
         let Some(first) = path.vertices().first() else { return Ok(false) };
         let mut wanted = self.contains_point(first) == (side == Side::Inside);
@@ -181,7 +180,7 @@ impl Polygon {
         Ok(false)
     }
 
-    /// Where the border meets the edge `ab`: how far along, and the point.
+    /// The points where the border meets the edge `ab`, each with its fraction of the edge's length.
     fn cuts(&self, a: &Point, b: &Point) -> Vec<(f64, Point)> {
         let mut cuts = Vec::new();
         for NestedRing { ring, is_hole } in &self.rings {
@@ -189,7 +188,7 @@ impl Polygon {
             for i in 0..ring.vertices().len() {
                 let (from, to) = (ring.vertex(i), ring.vertex(i + 1));
                 let crossing = crosser.crossing(to);
-                // The inside of the polygon is on the left of every edge.
+                // The interior of the polygon is to the left of every edge.
                 let (from, to) = if *is_hole { (to, from) } else { (from, to) };
                 match crossing {
                     Crossing::Apart => {}
@@ -234,7 +233,7 @@ fn shares_vertices(rings: &[Ring]) -> bool {
     rings.len() > 1 && !rings.iter().flat_map(Ring::vertices).all(|vertex| seen.insert(bits(vertex)))
 }
 
-/// Whether an edge belongs to two rings, whichever way it goes.
+/// Whether an edge belongs to two rings, in either direction.
 fn shares_edges(rings: &[Ring]) -> bool {
     let mut seen = HashSet::new();
     let ends = |(a, b): (Point, Point)| {
@@ -244,8 +243,8 @@ fn shares_edges(rings: &[Ring]) -> bool {
     rings.len() > 1 && !rings.iter().flat_map(Ring::edges).all(|edge| seen.insert(ends(edge)))
 }
 
-/// The rings of the area that is inside the first and outside the others, which meet in vertices:
-/// edges that go both ways cancel, the rest is walked along its leftmost turns.
+/// The rings of the area inside the first ring and outside the others, where they touch: edges in opposite
+/// directions cancel, and the rest is traversed by always turning left.
 fn reassembled(rings: Vec<Ring>, cancel: &Cancel) -> Result<Vec<Ring>, ShapeError> {
     let mut edges = EdgeSet::default();
     for (i, ring) in rings.into_iter().enumerate() {
@@ -264,16 +263,16 @@ fn reassembled(rings: Vec<Ring>, cancel: &Cancel) -> Result<Vec<Ring>, ShapeErro
     Ok(assembled)
 }
 
-/// Directed edges by where they begin.
+/// Directed edges by their start points.
 #[derive(Default)]
 struct EdgeSet {
     ends: HashMap<[u64; 3], Vec<Point>>,
-    /// Where edges begin, as they were added.
+    /// Start points of edges, in the order of their addition.
     starts: Vec<Point>,
 }
 
 impl EdgeSet {
-    /// Adds an edge, or takes away the one that goes the other way.
+    /// Adds an edge, or removes the opposite edge if there is one.
     fn add(&mut self, from: Point, to: Point) {
         if !self.remove(&to, &from) {
             self.starts.push(from);
@@ -288,8 +287,8 @@ impl EdgeSet {
         true
     }
 
-    /// A ring found by leaving `start`, whose edges are taken out; `None` when no edge leaves it.
-    /// Fails if an edge leads nowhere.
+    /// Removes and returns a ring through `start`; `None` if no edge leaves it. Fails at a vertex without an
+    /// outgoing edge.
     fn take_ring(&mut self, start: &Point, cancel: &Cancel) -> Result<Option<Vec<Point>>, ShapeError> {
         let Some(next) = self.ends.get(&bits(start)).and_then(|ends| ends.iter().min()) else {
             return Ok(None);

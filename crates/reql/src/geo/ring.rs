@@ -1,4 +1,4 @@
-//! A closed chain of edges, and the side of it that lies to the left.
+//! A closed chain of edges, whose interior is to its left.
 
 use std::collections::HashSet;
 use std::f64::consts::PI;
@@ -9,31 +9,31 @@ use super::sphere::Point;
 use super::turn::{Corners, Crosser, Crossing, Overlap, crossing, in_order, turn_angle};
 use crate::env::Cancel;
 
-/// A turn may be so much less than none for a ring around half of the sphere, in radians.
+/// A ring around a hemisphere has a turning sum of zero, up to this rounding error, in radians.
 const HALF_SPHERE_ERROR: f64 = 1e-14;
 
 /// A closed chain of at least three edges that do not cross, without the repeated first vertex.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     vertices: Vec<Point>,
-    /// Whether the fixed point that crossings are counted from lies inside.
+    /// Whether the fixed point from which crossings are counted is inside.
     has_origin: bool,
 }
 
-/// How one ring lies to another whose union with it does not cover the sphere.
+/// The relation of a ring to another whose union with it does not cover the sphere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nesting {
     /// Their edges cross.
     Crosses,
     /// The second lies inside the first.
     Contains,
-    /// Neither.
+    /// Neither contains the second nor crosses it.
     Outside,
 }
 
 impl Ring {
-    /// The ring through these points, with the smaller side inside whichever way they go around.
-    /// Fails if there are fewer than three, two are the same or edges cross.
+    /// The ring through these points, in either direction; the smaller side is its interior. Fails if there are
+    /// fewer than three points, two are equal, or edges cross.
     pub(super) fn new(vertices: Vec<Point>, cancel: &Cancel) -> Result<Self, ShapeError> {
         let ring = Ring::oriented(vertices);
         if !ring.is_simple(cancel)? {
@@ -42,11 +42,11 @@ impl Ring {
         Ok(ring.smaller_side())
     }
 
-    /// The ring as its points go around, unchecked.
+    /// The ring in the direction of its points, not validated.
     pub(super) fn oriented(vertices: Vec<Point>) -> Self {
         let mut ring = Ring { vertices, has_origin: false };
         if ring.vertices.len() >= 3 {
-            // The fixed point is outside unless that gives the wrong answer for a vertex.
+            // Assume that the fixed point is outside, and correct that if a vertex gives the wrong result.
             let (before, vertex, after) = (ring.vertex(0), ring.vertex(1), ring.vertex(2));
             let is_inside = in_order(&vertex.ortho(), before, after, vertex);
             ring.has_origin = is_inside != ring.contains_point(vertex);
@@ -54,12 +54,12 @@ impl Ring {
         ring
     }
 
-    /// The same edges with the smaller side inside.
+    /// The same edges with the smaller side as interior.
     pub(super) fn smaller_side(self) -> Self {
         if self.is_narrow() || self.turning() >= -HALF_SPHERE_ERROR { self } else { self.inverted() }
     }
 
-    /// The same edges with the other side inside.
+    /// The same edges with the other side as interior.
     pub(super) fn inverted(mut self) -> Self {
         self.vertices.reverse();
         self.has_origin = !self.has_origin;
@@ -71,7 +71,7 @@ impl Ring {
         &self.vertices
     }
 
-    /// Vertex `i`, counted around.
+    /// Vertex `i`, modulo the number of vertices.
     pub(super) fn vertex(&self, i: usize) -> &Point {
         &self.vertices[i % self.vertices.len()]
     }
@@ -100,8 +100,8 @@ impl Ring {
         Ok(!crosses)
     }
 
-    /// Whether the inside lies within fewer than 180 degrees of longitude, away from the poles: then
-    /// it is the smaller side, which the turns of a sliver cannot tell.
+    /// Whether the interior spans fewer than 180 degrees of longitude and is away from the poles. It is then the
+    /// smaller side, which the turning sum cannot tell for a sliver.
     fn is_narrow(&self) -> bool {
         let longitudes =
             self.vertices.iter().chain(self.vertices.first()).map(|vertex| vertex.y.atan2(vertex.x));
@@ -120,15 +120,15 @@ impl Ring {
         east - west < PI && !self.contains_point(&Point::new(0.0, 0.0, 1.0))
     }
 
-    /// The sum of the turns at all vertices: 2π less the area inside.
+    /// The sum of the turning angles at all vertices: 2π minus the area of the interior.
     fn turning(&self) -> f64 {
         let count = self.vertices.len();
         (0..count).map(|i| turn_angle(self.vertex(i), self.vertex(i + 1), self.vertex(i + 2))).sum()
     }
 
-    /// Whether the point lies inside. Of rings that share an edge, exactly one has each point of it.
+    /// Whether the point lies inside. Of two rings that share an edge, exactly one contains each point of it.
     pub(super) fn contains_point(&self, point: &Point) -> bool {
-        // Crossings are counted from here. S2 fixed it; any point would do.
+        // The point from which crossings are counted. S2 chose it; any point would do.
         let origin = Point::new(0.00457, 1.0, 0.0321).normalize();
         let mut crosser = Crosser::new(&origin, point, self.vertex(0));
         let passes = (1..=self.vertices.len()).filter(|i| crosser.passes(self.vertex(*i))).count();
@@ -139,7 +139,8 @@ impl Ring {
         self.vertices.contains(point)
     }
 
-    /// Looks at every corner that the rings have in common. Whether edges cross before it is done.
+    /// Compares every corner that the rings share. Returns whether edges cross, possibly before all corners were
+    /// compared.
     fn compare(
         &self,
         other: &Ring,
@@ -156,7 +157,7 @@ impl Ring {
                     crosses = true;
                     Search::Done
                 }
-                // Each vertex in common is looked at once, where both edges end in it.
+                // Each shared vertex is compared once, where both edges end in it.
                 Crossing::AtVertex if b == d => {
                     corner(Corners { at: b, a: (a, self.vertex(i + 2)), b: (c, other.vertex(j + 2)) })
                 }
@@ -166,7 +167,7 @@ impl Ring {
         Ok(crosses)
     }
 
-    /// Whether everything inside `other` is inside.
+    /// Whether the interior of `other` is inside.
     pub(super) fn contains(&self, other: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let first = other.vertex(0);
         if !self.contains_point(first) && !self.has_vertex(first) {
@@ -180,12 +181,12 @@ impl Ring {
         if crosses || !has_all {
             return Ok(false);
         }
-        // Two rings may have each other's edges inside and cover the sphere together.
+        // Each of two rings may contain the other's edges and both together cover the sphere.
         let mine = self.vertex(0);
         Ok(!other.contains_point(mine) || other.has_vertex(mine))
     }
 
-    /// Whether the insides have something in common.
+    /// Whether the interiors intersect.
     pub(super) fn intersects(&self, other: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let first = other.vertex(0);
         if self.contains_point(first) && !self.has_vertex(first) {
@@ -203,7 +204,7 @@ impl Ring {
         Ok(other.contains_point(mine) && !other.has_vertex(mine))
     }
 
-    /// Whether the other ring lies inside, crosses, or neither.
+    /// Whether the other ring lies inside, crosses this one, or neither.
     pub(super) fn nesting(&self, other: &Ring, cancel: &Cancel) -> Result<Nesting, ShapeError> {
         let (mut contains, mut contained, mut disjoint, mut partial) = (false, false, false, false);
         let crosses = self.compare(other, cancel, |corners| {
@@ -227,7 +228,7 @@ impl Ring {
         Ok(Nesting::Contains)
     }
 
-    /// Whether `other` lies inside, of two rings that do not cross and share no edge.
+    /// Whether `other` lies inside, for two rings that do not cross and share no edge.
     pub(super) fn has_nested(&self, other: &Ring) -> bool {
         let vertex = other.vertex(1);
         let Some(i) = self.vertices.iter().position(|mine| mine == vertex) else {
@@ -243,7 +244,7 @@ impl Ring {
     }
 }
 
-/// A point as something that can be looked up; both zeros are one.
+/// A hashable form of a point, the same for both zeros.
 pub(super) fn bits(point: &Point) -> [u64; 3] {
     [point.x, point.y, point.z].map(|number| (number + 0.0).to_bits())
 }

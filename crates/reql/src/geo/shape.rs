@@ -1,8 +1,8 @@
-//! From datums to shapes.
+//! Reads shapes from datums.
 //!
-//! A geometry value holds GeoJSON: a `type`, `coordinates` in degrees east and north, perhaps a null
-//! `crs`. What is stored was not checked when it was written as a literal object, so that everything
-//! that uses a shape reads it with all checks. Source: docs/reql-spec.md section 17.
+//! A geometry value contains GeoJSON: a `type`, `coordinates` in degrees east and north, and optionally a null
+//! `crs`. A stored geometry may have been written as a literal object without validation, so every use validates it
+//! completely. Source: docs/reql-spec.md section 17.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,12 +25,12 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The shape that a geometry is. Fails if the value is not a pseudotype, or not a valid shape.
+    /// The shape of a geometry. Fails if the value is not a geometry, or not a valid shape.
     pub fn of(value: &Datum, cancel: &Cancel) -> Result<Self, EvalError> {
         Shape::of_object(&members(value)?, cancel)
     }
 
-    /// The shape of an object with the members of a geometry; other members are not looked at.
+    /// The shape of an object with the members of a geometry; other members are ignored.
     pub fn of_object(object: &Object, cancel: &Cancel) -> Result<Self, EvalError> {
         let kind = kind(object)?;
         let coordinates = object.get("coordinates");
@@ -46,7 +46,7 @@ impl Shape {
         }
     }
 
-    /// The shape of an object, which may not name a reference system.
+    /// The shape of an object that may not name a reference system.
     pub fn validate(object: &Object, cancel: &Cancel) -> Result<Self, EvalError> {
         match object.get("crs") {
             None | Some(Datum::Null) => Shape::of_object(object, cancel),
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// The polygon that a geometry must be.
+    /// The polygon of a geometry; other shapes are an error.
     pub fn polygon(value: &Datum, cancel: &Cancel) -> Result<Polygon, EvalError> {
         let object = members(value)?;
         match kind(&object)? {
@@ -67,7 +67,7 @@ impl Shape {
         }
     }
 
-    /// The point that a geometry must be.
+    /// The point of a geometry; other shapes are an error.
     pub fn point(value: &Datum) -> Result<Point, EvalError> {
         let object = members(value)?;
         match kind(&object)? {
@@ -80,14 +80,14 @@ impl Shape {
         }
     }
 
-    /// Whether there is nothing in it: an area without rings.
+    /// Whether the shape has no points: an area without rings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Shape::Polygon(area) if area.is_empty())
     }
 
-    /// Whether the shapes have something in common. Areas have their border, except towards other
-    /// areas and lines that only touch it from outside.
+    /// Whether the shapes intersect. Areas include their border, except towards other areas and lines that touch it
+    /// only from outside.
     pub fn intersects(&self, other: &Shape, cancel: &Cancel) -> Result<bool, ShapeError> {
         match (self, other) {
             (Shape::Point(a), Shape::Point(b)) => Ok(a == b),
@@ -115,12 +115,12 @@ impl Shape {
     }
 }
 
-/// A geometry that many others are compared with: it is read once, when it is first needed.
+/// A geometry that many others are compared with: it is parsed once, on first use.
 #[derive(Clone, Debug)]
 pub struct LazyShape(Arc<(Datum, OnceLock<Shape>)>);
 
 impl LazyShape {
-    /// The shape of this value, which nobody has looked at yet.
+    /// The shape of this value, not parsed yet.
     #[must_use]
     pub fn new(value: Datum) -> LazyShape {
         LazyShape(Arc::new((value, OnceLock::new())))
@@ -132,7 +132,7 @@ impl LazyShape {
         &self.0.0
     }
 
-    /// The shape. Fails as [`Shape::of`] does.
+    /// The shape, parsed on first use. Fails as [`Shape::of`] does.
     pub fn get(&self, cancel: &Cancel) -> Result<&Shape, EvalError> {
         let (value, shape) = &*self.0;
         match shape.get() {
@@ -145,7 +145,7 @@ impl LazyShape {
     }
 }
 
-/// The members of a pseudotype.
+/// The members of a geometry.
 pub fn members(value: &Datum) -> Result<Object, EvalError> {
     match value {
         Datum::Geometry(shape) => Ok(shape.clone()),
@@ -163,7 +163,7 @@ pub fn kind(object: &Object) -> Result<String, EvalError> {
     }
 }
 
-/// The place that an argument stands for: a point, or a pair of numbers. Its range is not checked.
+/// The position that an argument gives: a point, or a pair of numbers. Its range is not checked.
 pub fn lon_lat_of(argument: &Datum) -> Result<LonLat, EvalError> {
     match argument {
         Datum::Geometry(shape) => match &*kind(shape)? {
@@ -181,12 +181,12 @@ pub fn lon_lat_of(argument: &Datum) -> Result<LonLat, EvalError> {
     }
 }
 
-/// The places of an array of positions, which are not checked further.
+/// The positions of an array, not validated further.
 pub fn positions(coordinates: &Datum) -> Result<Vec<LonLat>, EvalError> {
     array(coordinates)?.iter().map(place).collect()
 }
 
-/// The place of a GeoJSON position. Its range is not checked.
+/// The coordinates of a GeoJSON position. Their range is not checked.
 fn place(position: &Datum) -> Result<LonLat, EvalError> {
     let position = array(position)?;
     match &**position {

@@ -1,15 +1,15 @@
-//! Points of the unit sphere, and the measurements of edges between them.
+//! Points of the unit sphere, and measurements of the edges between them.
 //!
-//! An edge is the shorter arc of the great circle through two points. The formulas are those of S2
-//! as RethinkDB used it, operation for operation: whether a point lies *on* an edge is decided by
-//! comparing coordinates, so that another order of the same sums would give other answers.
+//! An edge is the shorter arc of the great circle through two points. The formulas are those of S2 as RethinkDB
+//! used it, operation for operation: whether a point lies *on* an edge is decided by comparing coordinates, so that
+//! sums in another order would give other results.
 
 use s2::r3::vector::Vector;
 
-/// A point of the sphere: a vector of length one.
+/// A point of the unit sphere: a vector of length one.
 pub type Point = Vector;
 
-/// A place in degrees.
+/// A position in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LonLat {
     /// Degrees east, from -180 to 180.
@@ -19,7 +19,7 @@ pub struct LonLat {
 }
 
 impl LonLat {
-    /// The point of the sphere at this place; 180° east is 180° west.
+    /// The point of the sphere at this position; 180° east becomes 180° west.
     #[must_use]
     pub fn to_point(self) -> Point {
         let lon = if self.lon == 180.0 { -180.0 } else { self.lon };
@@ -28,7 +28,7 @@ impl LonLat {
         Point::new(lon.cos() * radius, lon.sin() * radius, lat.sin())
     }
 
-    /// The place of a point.
+    /// The position of a point.
     #[must_use]
     pub fn of_point(point: &Point) -> Self {
         let lat = point.z.atan2((point.x * point.x + point.y * point.y).sqrt());
@@ -44,7 +44,7 @@ fn degrees(radians: f64) -> f64 {
     radians * (180.0 / std::f64::consts::PI)
 }
 
-/// A vector at a right angle to both points, accurate also for points that nearly coincide.
+/// A vector perpendicular to both points, accurate also for points that nearly coincide.
 pub(super) fn normal(a: &Point, b: &Point) -> Vector {
     let cross = (b + a).cross(&(b - a));
     if cross == Vector::default() { a.ortho() } else { cross }
@@ -55,7 +55,7 @@ pub(super) fn angle(a: &Vector, b: &Vector) -> f64 {
     a.cross(b).norm().atan2(a.dot(b))
 }
 
-/// Whether three vectors turn left, up to rounding.
+/// Whether three vectors turn left. Not exact: subject to rounding.
 fn turns_left(a: &Vector, b: &Vector, c: &Vector) -> bool {
     c.cross(a).dot(b) > 0.0
 }
@@ -81,7 +81,7 @@ pub(super) fn nearest_on_edge(x: &Point, a: &Point, b: &Point) -> Point {
     if (x - a).norm2() <= (x - b).norm2() { *a } else { *b }
 }
 
-/// How far along the edge `ab` the point `x` of it lies, from 0 to 1.
+/// The fraction, from 0 to 1, of the edge `ab` at which its point `x` lies.
 pub(super) fn fraction_along(x: &Point, a: &Point, b: &Point) -> f64 {
     let (from_a, from_b) = (angle(x, a), angle(x, b));
     from_a / (from_a + from_b)

@@ -1,7 +1,7 @@
-//! Which way three points turn, whether edges cross, and how corners lie in one another.
+//! Exact predicates: the orientation of three points, crossings of edges, and the relation of corners.
 //!
-//! Turns are decided exactly. Three points on one great circle are told apart as if each point had
-//! been moved by an infinitely small amount of its own, so that answers never contradict one another.
+//! Orientations are exact. Three points on one great circle are resolved as if each had been moved by its own
+//! infinitesimal amount, so that results never contradict one another.
 //!
 //! Source: Edelsbrunner and Mücke, "Simulation of Simplicity"; S2's predicates.
 
@@ -10,10 +10,10 @@ use s2::r3::vector::Vector;
 
 use super::sphere::{Point, angle, normal};
 
-/// A determinant farther from zero than this has the sign that was computed.
+/// A computed determinant farther from zero than this has the right sign.
 const DETERMINANT_ERROR: f64 = 1.6e-15;
 
-/// 1 if `abc` turns left, -1 if it turns right, 0 if and only if two of the points are the same.
+/// The orientation of `abc`: 1 for a left turn, -1 for a right turn, 0 if and only if two of the points are equal.
 pub(super) fn turn(a: &Point, b: &Point, c: &Point) -> i32 {
     turn_with(a, b, c, &a.cross(b))
 }
@@ -52,8 +52,8 @@ fn exact_turn(a: &Point, b: &Point, c: &Point) -> i32 {
     swaps * sign
 }
 
-/// The turn of three different points of one great circle, in ascending order: the first of the
-/// determinant's coefficients that is not zero, by falling size of the perturbation it belongs to.
+/// The orientation of three different points of one great circle, in ascending order: the sign of the first
+/// non-zero coefficient of the determinant, in descending order of the perturbations they belong to.
 fn perturbed_turn(a: &Point, b: &Point, c: &Point) -> i32 {
     let coefficients: [&dyn Fn() -> f64; 12] = [
         &|| minor((b.x, b.y), (c.x, c.y)),
@@ -72,7 +72,7 @@ fn perturbed_turn(a: &Point, b: &Point, c: &Point) -> i32 {
     coefficients.iter().map(|coefficient| sign(coefficient())).find(|sign| *sign != 0).unwrap_or(1)
 }
 
-/// `p.0 * q.1 - p.1 * q.0`, with the exact sign.
+/// `p.0 * q.1 - p.1 * q.0`, with an exact sign.
 fn minor(p: (f64, f64), q: (f64, f64)) -> f64 {
     let at = |(x, y)| Coord { x, y };
     orient2d(at(p), at(q), at((0.0, 0.0)))
@@ -82,36 +82,36 @@ fn sign(number: f64) -> i32 {
     i32::from(number > 0.0) - i32::from(number < 0.0)
 }
 
-/// Whether a sweep to the left around `o` that starts at `a` meets `b` no later than `c`.
+/// Whether a counterclockwise sweep around `o` that starts at `a` reaches `b` no later than `c`.
 pub(super) fn in_order(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
     let steps = [turn(b, o, a) >= 0, turn(c, o, b) >= 0, turn(a, o, c) > 0];
     steps.into_iter().filter(|step| *step).count() >= 2
 }
 
-/// How far the path `abc` turns at `b`, in radians; positive to the left.
+/// The turning angle of the path `abc` at `b`, in radians; positive to the left.
 pub(super) fn turn_angle(a: &Point, b: &Point, c: &Point) -> f64 {
     let angle = angle(&normal(b, a), &normal(c, b));
     if turn(a, b, c) > 0 { angle } else { -angle }
 }
 
-/// How two edges meet.
+/// The relation of two edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crossing {
-    /// They do not.
+    /// They do not meet.
     Apart,
-    /// They have an end in common.
+    /// They share an end point.
     AtVertex,
-    /// Inside of both.
+    /// They cross in the interior of both.
     Proper,
 }
 
-/// Tests one edge against the edges of a chain.
+/// Compares one edge with the edges of a chain.
 pub(super) struct Crosser {
     a: Point,
     b: Point,
     a_cross_b: Vector,
     c: Point,
-    /// The turn of `a`, `c`, `b`.
+    /// The orientation of `a`, `c`, `b`.
     acb: i32,
 }
 
@@ -122,7 +122,7 @@ impl Crosser {
         Crosser { a: *a, b: *b, a_cross_b, c: *c, acb: -turn_with(a, b, c, &a_cross_b) }
     }
 
-    /// How the edge meets the chain's edge from where it was to `d`.
+    /// The relation of the edge to the chain's next edge, which ends at `d`.
     pub(super) fn crossing(&mut self, d: &Point) -> Crossing {
         let bda = turn_with(&self.a, &self.b, d, &self.a_cross_b);
         let crossing = if bda == 0 || self.acb == 0 {
@@ -147,8 +147,8 @@ impl Crosser {
         }
     }
 
-    /// Whether the edge crosses to the other side of the chain at its edge to `d`; where only
-    /// ends meet, exactly one of the edges around the vertex counts.
+    /// Whether the edge crosses the chain at its next edge, which ends at `d`. Where only end points meet, exactly
+    /// one of the edges around the vertex counts.
     pub(super) fn passes(&mut self, d: &Point) -> bool {
         let c = self.c;
         match self.crossing(d) {
@@ -159,13 +159,13 @@ impl Crosser {
     }
 }
 
-/// How the edges `ab` and `cd` meet.
+/// The relation of the edges `ab` and `cd`.
 pub(super) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     Crosser::new(a, b, c).crossing(d)
 }
 
-/// Whether edges with an end in common count as crossing there: if `ab` comes after `cd` in a
-/// sweep around that end from a fixed direction.
+/// Whether edges that share an end point count as crossing there: if `ab` comes after `cd` in a sweep around that
+/// point from a fixed direction.
 pub(super) fn vertex_crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
     if a == b || c == d {
         return false;
@@ -182,7 +182,7 @@ pub(super) fn vertex_crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> boo
     b == d && in_order(&b.ortho(), c, a, b)
 }
 
-/// Where the edges `ab` and `cd`, which cross properly, do.
+/// The point where the edges `ab` and `cd`, which cross properly, intersect.
 pub(super) fn intersection(a: &Point, b: &Point, c: &Point, d: &Point) -> Point {
     let (ab, cd) = (normal(a, b).normalize(), normal(c, d).normalize());
     let mut x = normal(&ab, &cd).normalize();
@@ -192,7 +192,7 @@ pub(super) fn intersection(a: &Point, b: &Point, c: &Point, d: &Point) -> Point 
     if in_order(a, &x, b, &ab) && in_order(c, &x, d, &cd) {
         return x;
     }
-    // The circles are nearly one: the nearest end that lies on the other edge.
+    // The great circles are nearly the same: use the nearest end point that lies on the other edge.
     let ends = [
         (a, in_order(c, a, d, &cd)),
         (b, in_order(c, b, d, &cd)),
@@ -209,46 +209,46 @@ pub(super) fn intersection(a: &Point, b: &Point, c: &Point, d: &Point) -> Point 
     nearest.1
 }
 
-/// Two corners with the same vertex: the edges into it and out of it, of a ring `a` and a ring `b`,
-/// each with its inside on the left.
+/// Two corners at the same vertex: the incoming and outgoing edges of a ring `a` and a ring `b`, each with its
+/// interior to the left.
 pub(super) struct Corners<'a> {
     /// The vertex.
     pub(super) at: &'a Point,
-    /// Before and after it in `a`.
+    /// The vertices before and after it in `a`.
     pub(super) a: (&'a Point, &'a Point),
-    /// Before and after it in `b`.
+    /// The vertices before and after it in `b`.
     pub(super) b: (&'a Point, &'a Point),
 }
 
-/// How the corner of one ring lies to the corner of another.
+/// The relation of two corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overlap {
-    /// They are the same.
+    /// They are equal.
     Equal,
-    /// The first has the second inside it.
+    /// The first contains the second.
     Contains,
-    /// The second has the first inside it.
+    /// The second contains the first.
     Contained,
-    /// Each has something the other has not, and they have something in common.
+    /// They intersect, but neither contains the other.
     Partial,
-    /// They have nothing in common.
+    /// They do not intersect.
     Disjoint,
 }
 
 impl Corners<'_> {
-    /// Whether the corner of `a` has that of `b` in it.
+    /// Whether the corner of `a` contains that of `b`.
     pub(super) fn contains(&self) -> bool {
         let ((a0, a2), (b0, b2)) = (self.a, self.b);
         in_order(a2, b2, b0, self.at) && in_order(b0, a0, a2, self.at)
     }
 
-    /// Whether the corners have something in common.
+    /// Whether the corners intersect.
     pub(super) fn intersects(&self) -> bool {
         let ((a0, a2), (b0, b2)) = (self.a, self.b);
         !(in_order(a0, b2, b0, self.at) && in_order(b0, a2, a0, self.at))
     }
 
-    /// How they lie to each other.
+    /// The relation of the corners.
     pub(super) fn overlap(&self) -> Overlap {
         let ((a0, a2), (b0, b2)) = (self.a, self.b);
         if a0 == b0 && a2 == b2 {

@@ -1,7 +1,7 @@
 //! `add`, `sub`, `mul`, `div`, `mod`, `floor`, `ceil`, `round`.
 //!
-//! The first operand says what an operator means; operands are taken from left to right. What is wrong with one of
-//! them is wrong with the operator: it is what a backtrace leads to. Source: terms/arith.cc of RethinkDB.
+//! The type of the first operand determines the operation; operands are processed from left to right. An error in
+//! an operand belongs to the operator, where its backtrace ends. Source: terms/arith.cc of RethinkDB.
 
 use datum::{Array, Datum, Text, Time};
 
@@ -101,7 +101,7 @@ fn add_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, EvalError> {
 fn sub_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, EvalError> {
     match (&a, b) {
         (Datum::Time(a), Datum::Time(b)) => {
-            // Rounded like a time, so that the doubles do not show through.
+            // Rounded like a time, so that rounding errors of doubles do not show.
             let seconds = Time::new(a.epoch_seconds - b.epoch_seconds, 0).epoch_seconds;
             finite(seconds)
         }

@@ -7,26 +7,26 @@ use datum::{Array, Datum};
 use crate::EvalError;
 use crate::args::Args;
 
-/// `append`: the array with a value behind its last.
+/// `append`: the array with a value added at its end.
 pub fn append(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = std::slice::from_ref(args.datum(1)?);
     let items = args.plain_array(0)?;
     replace(args, items, items.len()..items.len(), value)
 }
 
-/// `prepend`: the array with a value before its first.
+/// `prepend`: the array with a value added at its start.
 pub fn prepend(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = std::slice::from_ref(args.datum(1)?);
     replace(args, args.plain_array(0)?, 0..0, value)
 }
 
-/// `insert_at`: the array with a value put in at a position; −1 is the end.
+/// `insert_at`: the array with a value inserted at a position; −1 is the end.
 pub fn insert_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (items, at) = gap(args)?;
     replace(args, items, at..at, std::slice::from_ref(args.datum(2)?))
 }
 
-/// `splice_at`: the array with the items of another put in at a position; −1 is the end.
+/// `splice_at`: the array with the items of another inserted at a position; −1 is the end.
 pub fn splice_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (items, at) = gap(args)?;
     replace(args, items, at..at, args.plain_array(2)?)
@@ -41,8 +41,8 @@ pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     replace(args, items, at..at + 1, value)
 }
 
-/// `delete_at`: the array without the item at a position, or without those from one position up
-/// to, but not including, another.
+/// `delete_at`: the array without the item at a position, or without the items from one position up to, but not
+/// including, another.
 pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let items = within_limit(args)?;
     if args.len() < 3 {
@@ -63,16 +63,16 @@ pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     replace(args, items, start..end, &[])
 }
 
-/// The array that is changed, which may not be over the limit even if the answer will not be.
-/// Source: terms/arr.cc of RethinkDB.
+/// The array to change, which may not exceed the array limit even if the result will not. Source: terms/arr.cc of
+/// RethinkDB.
 fn within_limit<'a>(args: &Args<'a>) -> Result<&'a Array, EvalError> {
     let items = args.plain_array(0)?;
     args.env.check_array(items.len())?;
     Ok(items)
 }
 
-/// The array, and the position between its items that argument 1 names. What is put in there is evaluated before the
-/// position is found to be behind the array. Source: terms/arr.cc of RethinkDB.
+/// The array, and the insertion position that argument 1 names. The inserted value is evaluated before a position
+/// beyond the array is an error. Source: terms/arr.cc of RethinkDB.
 fn gap<'a>(args: &Args<'a>) -> Result<(&'a Array, usize), EvalError> {
     let items = within_limit(args)?;
     let at = position(args, 1, items.len() + 1)?;
@@ -80,12 +80,12 @@ fn gap<'a>(args: &Args<'a>) -> Result<(&'a Array, usize), EvalError> {
     if at > items.len() { Err(beyond(at, items)) } else { Ok((items, at)) }
 }
 
-/// There is an item at the position that argument 1 names.
+/// Fails unless there is an item at the position that argument 1 names.
 fn within(at: usize, items: &Array) -> Result<(), EvalError> {
     if at >= items.len() { Err(beyond(at, items)) } else { Ok(()) }
 }
 
-/// Argument `i` as a position among `count`, counted from the end when negative.
+/// Argument `i` as a position among `count` items, counted from the end if negative.
 fn position(args: &Args<'_>, i: usize, count: usize) -> Result<usize, EvalError> {
     let index = args.plain_integer(i)?;
     let from_end = if index < 0 { index + count as i64 } else { index };
@@ -97,7 +97,7 @@ fn beyond(index: usize, items: &Array) -> EvalError {
     EvalError::non_existence(format!("Index `{index}` out of bounds for array of size: `{size}`."))
 }
 
-/// `items` with those of `range` replaced by `new`.
+/// `items` with the items in `range` replaced by `new`.
 fn replace(args: &Args<'_>, items: &Array, range: Range<usize>, new: &[Datum]) -> Result<Datum, EvalError> {
     let count = items.len() - range.len() + new.len();
     args.env.check_array(count)?;

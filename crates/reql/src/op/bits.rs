@@ -5,7 +5,7 @@ use datum::Datum;
 use crate::EvalError;
 use crate::args::{Args, finite};
 
-/// One past the largest integer the bitwise terms take: 2^53.
+/// One more than the largest integer that bitwise terms accept: 2^53.
 const INTEGER_END: i64 = 1 << 53;
 
 /// `bit_and`: the bits that all integers have.
@@ -38,7 +38,7 @@ pub fn bit_sal(args: &Args<'_>) -> Result<Datum, EvalError> {
     if places >= 4_096 {
         return finite(f64::INFINITY);
     }
-    // 2^1024 is infinite already, so a longer shift says nothing more.
+    // 2^1024 is infinite already, so a longer shift makes no difference.
     let power = 2_f64.powi(i32::try_from(places.min(1_024)).unwrap_or(1_024));
     finite(value as f64 * power)
 }

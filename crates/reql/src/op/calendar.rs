@@ -1,7 +1,6 @@
 //! The proleptic Gregorian calendar: dates to days since 1970-01-01 and back.
 //!
-//! Pure arithmetic under the time terms. The years a date may have, and the words for dates that
-//! are not, are those drivers see.
+//! Pure arithmetic below the time terms. The range of years and the error messages are RethinkDB's.
 
 use crate::EvalError;
 
@@ -39,7 +38,8 @@ impl Date {
         Ok(Date { year, month, day })
     }
 
-    /// Day `ordinal` (from 1) of `year`. Any year may have 366, as in RethinkDB: of most that is the first of the next.
+    /// Day `ordinal` (from 1) of `year`. Day 366 is accepted in every year, as in RethinkDB: in most years it is
+    /// the first day of the next.
     pub fn of_year(year: i64, ordinal: i64) -> Result<Date, EvalError> {
         check_year(year)?;
         if !(1..=366).contains(&ordinal) {
@@ -51,7 +51,7 @@ impl Date {
 
     /// The date that is `days` after 1970-01-01, unless its year is outside the calendar.
     pub fn from_days(days: i64) -> Result<Date, EvalError> {
-        // Keeps the arithmetic far from overflow; both ends are outside the calendar anyway.
+        // Avoids overflow; both limits are outside the calendar anyway.
         let date = from_days(days.clamp(-10_000_000, 10_000_000));
         check_year(date.year)?;
         Ok(date)
@@ -59,7 +59,7 @@ impl Date {
 
     /// Days since 1970-01-01.
     pub fn days(self) -> i64 {
-        // Years are counted from March, so that the day that comes and goes is the last.
+        // Counts years from March, so that a leap day is the last day of a year.
         let year = self.year - i64::from(self.month <= 2);
         let era = year.div_euclid(400);
         let year_of_era = year.rem_euclid(400);
@@ -69,7 +69,7 @@ impl Date {
         era * 146_097 + day_of_era - 719_468
     }
 
-    /// The day of its year, from 1.
+    /// The day of the year, from 1.
     pub fn ordinal(self) -> i64 {
         self.days() - Date { year: self.year, month: 1, day: 1 }.days() + 1
     }

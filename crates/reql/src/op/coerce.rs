@@ -1,4 +1,4 @@
-//! `coerce_to` and `binary`: a value as a value of another type.
+//! `coerce_to` and `binary`: convert a value to another type.
 
 use datum::{Array, Datum, ObjectBuilder, Text, pseudo};
 
@@ -7,7 +7,7 @@ use super::{json, object};
 use crate::EvalError;
 use crate::args::{Args, finite};
 
-/// Names a value can be coerced to, in capitals.
+/// Target types, in upper case.
 const TARGETS: [&str; 18] = [
     "DB",
     "TABLE",
@@ -29,14 +29,14 @@ const TARGETS: [&str; 18] = [
     "MINVAL",
 ];
 
-/// `coerce_to`: the value as a value of the named type.
+/// `coerce_to`: converts the value to the named type.
 pub fn coerce_to(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = args.datum(0)?;
     let target = target(args.string(1)?)?;
     coerce(value, target, args)
 }
 
-/// The name of a type, in capitals, if there is such a type.
+/// The name of a type in upper case. Fails if there is no such type.
 pub fn target(name: &str) -> Result<&'static str, EvalError> {
     let upper = name.to_ascii_uppercase();
     match TARGETS.iter().chain(&["MAXVAL"]).find(|target| **target == upper) {
@@ -49,7 +49,7 @@ fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum,
     let source = source_name(value);
     match (value, target) {
         _ if source == target => Ok(value.clone()),
-        // Every datum may stand where a sequence is wanted, whatever comes of it.
+        // Every datum is allowed where a sequence is expected; whether it can be read as one is checked there.
         (_, "DATUM" | "STREAM") => Ok(value.clone()),
         (_, "BOOL") => Ok(Datum::Bool(value.is_truthy())),
         (_, "STRING") => to_text(value).map(Datum::String),
@@ -64,7 +64,7 @@ fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum,
     }
 }
 
-/// The name messages give to the type of `value`: a pseudotype that is an object is one here.
+/// The type of `value` in messages. A pseudotype stored as an object counts as an object.
 fn source_name(value: &Datum) -> &'static str {
     match value {
         Datum::Binary(_) => "BINARY",
@@ -73,7 +73,7 @@ fn source_name(value: &Datum) -> &'static str {
     }
 }
 
-/// A value as a string: a string stays itself, a binary is read as UTF-8, all else is JSON.
+/// A value as a string: a string is unchanged, a binary is read as UTF-8, any other value becomes JSON.
 pub fn to_text(value: &Datum) -> Result<Text, EvalError> {
     match value {
         Datum::String(text) => Ok(text.clone()),
@@ -82,7 +82,7 @@ pub fn to_text(value: &Datum) -> Result<Text, EvalError> {
     }
 }
 
-/// Reads up to a NUL, where a text of C ends. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
+/// Reads up to a NUL, where a C string ends. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
 fn to_number(text: &str) -> Result<Datum, EvalError> {
     let text = text.split_once('\0').map_or(text, |(before, _)| before);
     match strtod(text) {
@@ -107,7 +107,7 @@ fn to_object(pairs: &Array) -> Result<Datum, EvalError> {
     object::made_of(members)
 }
 
-/// The parts of a pair; sequences of pairs other than arrays use it too.
+/// The parts of a pair; also used for pairs of sequences that are not arrays.
 pub fn key_and_value(pair: &Datum) -> Result<(&Text, &Datum), EvalError> {
     let Datum::Array(parts) = pair else { return Err(EvalError::type_error("ARRAY", pair)) };
     match &**parts {
@@ -127,7 +127,7 @@ fn to_pairs(value: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Array(members.iter().map(pair).collect()))
 }
 
-/// `binary`: the bytes of a string; a binary stays itself.
+/// `binary`: the bytes of a string; a binary is unchanged.
 pub fn binary(args: &Args<'_>) -> Result<Datum, EvalError> {
     match args.datum(0)? {
         Datum::Binary(bytes) => Ok(Datum::Binary(bytes.clone())),

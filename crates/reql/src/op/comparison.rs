@@ -41,8 +41,8 @@ pub fn not(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Bool(!args.datum(0)?.is_truthy()))
 }
 
-/// What a chain of comparisons answers if `left` and `right`, neighbours in it, decide that: what comes
-/// behind them is not evaluated. `None` if they do not, and for other terms.
+/// The result of a chain of comparisons if the neighbours `left` and `right` decide it: operands after them are not
+/// evaluated. `None` if they do not, and for other terms.
 #[must_use]
 pub fn decided(op: Op, left: &Datum, right: &Datum) -> Option<Datum> {
     let goes_on = match op {
@@ -56,7 +56,7 @@ pub fn decided(op: Op, left: &Datum, right: &Datum) -> Option<Datum> {
     (!goes_on).then_some(Datum::Bool(op == Op::Ne))
 }
 
-/// Whether `op` is such a chain.
+/// Whether `op` is a comparison.
 #[must_use]
 pub fn is_comparison(op: Op) -> bool {
     matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)

@@ -1,4 +1,4 @@
-//! Reading the digits that dates, times of day and zones are written in.
+//! Parses the digits of dates, times of day and zones.
 //!
 //! Source of the messages: `sanitize` in pseudo_time.cc of RethinkDB 2.4.
 
@@ -7,12 +7,12 @@ use crate::EvalError;
 /// Reads a text from left to right.
 pub(super) struct Digits<'t> {
     whole: &'t str,
-    /// What was not read yet.
+    /// The text that was not read yet.
     pub(super) rest: &'t str,
 }
 
 impl<'t> Digits<'t> {
-    /// All of `text` is still to be read.
+    /// A reader at the start of `text`.
     pub(super) fn of(text: &'t str) -> Self {
         Digits { whole: text, rest: text }
     }
@@ -21,7 +21,7 @@ impl<'t> Digits<'t> {
         self.rest.is_empty()
     }
 
-    /// Passes `c`, if it comes next.
+    /// Skips `c` if it is next.
     pub(super) fn skip(&mut self, c: char) -> bool {
         match self.rest.strip_prefix(c) {
             Some(rest) => {
@@ -32,7 +32,8 @@ impl<'t> Digits<'t> {
         }
     }
 
-    /// The number that the next `count` digits, at most four, are. A text that ends before them is called a zone, whatever it is of.
+    /// The number in the next `count` digits, at most four. If the text ends too early, the message calls it a time
+    /// zone, whatever it is.
     pub(super) fn number(&mut self, count: usize) -> Result<i16, EvalError> {
         let mut number = 0;
         for _ in 0..count {
@@ -54,7 +55,7 @@ impl<'t> Digits<'t> {
         Ok(number)
     }
 
-    /// What a point and all that follows add, if there is a point.
+    /// The value of a decimal point and all text after it, or 0 if there is no point.
     pub(super) fn fraction(&mut self) -> Result<f64, EvalError> {
         let point = self.rest;
         if !self.skip('.') {
@@ -63,11 +64,11 @@ impl<'t> Digits<'t> {
         while !self.at_end() {
             self.number(1)?;
         }
-        // A point alone adds nothing, and one with digits is always a number.
+        // A single point counts as 0; a point with digits always parses.
         Ok(point.parse().unwrap_or(0.0))
     }
 
-    /// Fails if something follows in the text, which is a `what`.
+    /// Fails if any text remains. `what` names the kind of text in the message.
     pub(super) fn end(&self, what: &str) -> Result<(), EvalError> {
         if self.at_end() {
             return Ok(());

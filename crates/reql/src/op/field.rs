@@ -1,4 +1,4 @@
-//! `get_field` and `bracket` on one item, and what every term over objects says of other values.
+//! `get_field` and `bracket` on one item, and the type errors of all terms over objects.
 
 use datum::{Datum, Object, Text};
 
@@ -25,13 +25,13 @@ pub fn bracket(args: &Args<'_>) -> Result<Datum, EvalError> {
     }
 }
 
-/// The field of `item`, which must be an object; `term` is who asks.
+/// The field of `item`, which must be an object; `term` names the caller in messages.
 pub fn field_of(item: &Datum, field: &Text, term: &'static str) -> Result<Datum, EvalError> {
     let object = object_of(item, term)?;
     object.get(field).ok_or_else(|| EvalError::no_attribute(field, object))
 }
 
-/// The object that `item` is; `term` is who needs one.
+/// `item` as an object; `term` names the caller in messages.
 pub fn object_of<'d>(item: &'d Datum, term: &'static str) -> Result<&'d Object, EvalError> {
     match item {
         Datum::Object(object) => Ok(object),

@@ -13,7 +13,7 @@ pub fn format(args: &Args<'_>) -> Result<Datum, EvalError> {
     fill(template, args).map(Datum::from)
 }
 
-/// The members are looked at only where the template asks for one.
+/// Reads only the members that the template uses.
 fn fill(template: &Text, args: &Args<'_>) -> Result<String, EvalError> {
     let mut filled = String::with_capacity(template.len());
     let mut rest: &str = template;
@@ -36,7 +36,7 @@ fn fill(template: &Text, args: &Args<'_>) -> Result<String, EvalError> {
     Ok(filled)
 }
 
-/// The name up to the closing brace, and what follows that.
+/// The name up to the closing brace, and the text after it.
 fn field_name(rest: &str) -> Result<(&str, &str), EvalError> {
     let message = match rest.find(['{', '}', ',', '\\']) {
         Some(at) => match rest.as_bytes()[at] {

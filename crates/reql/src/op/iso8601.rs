@@ -1,4 +1,4 @@
-//! ISO 8601: times read from text and written as text.
+//! ISO 8601: parses and prints times.
 
 use datum::Time;
 
@@ -7,9 +7,9 @@ use super::digits::Digits;
 use super::zone;
 use crate::EvalError;
 
-/// The time that `text` stands for. `default_zone` is used when the text names none.
+/// Parses the time in `text`. `default_zone` is used if the text has no zone.
 ///
-/// Source, for what is looked at in which order: `sanitize` in pseudo_time.cc of RethinkDB 2.4.
+/// Source, including the order of the checks: `sanitize` in pseudo_time.cc of RethinkDB 2.4.
 pub fn parse(text: &str, default_zone: Option<&str>) -> Result<Time, EvalError> {
     let (date, rest) = text.split_once('T').unwrap_or((text, "00"));
     let zone_at = ['-', '+', 'Z'].into_iter().find_map(|sign| rest.find(sign));
@@ -27,7 +27,7 @@ pub fn parse(text: &str, default_zone: Option<&str>) -> Result<Time, EvalError> 
     Ok(Time::new(days_s as f64 + clock_read.seconds(), zone))
 }
 
-/// The zone of a text that names none. Source: `sanitize_boost_tz` in pseudo_time.cc of RethinkDB 2.4.
+/// The zone to use for a text without one. Source: `sanitize_boost_tz` in pseudo_time.cc of RethinkDB 2.4.
 fn default_zone_of(text: &str) -> Result<i16, EvalError> {
     match text {
         "" | "UTC" => {
@@ -66,23 +66,23 @@ pub fn print(time: &Time) -> Result<String, EvalError> {
     ))
 }
 
-/// Milliseconds since 1970-01-01T00:00:00 as the clocks of the time's zone show it.
+/// Milliseconds since 1970-01-01T00:00:00 in the local time of the time's zone.
 pub fn local_ms(time: &Time) -> i64 {
-    // A time too far away for the cast is outside the calendar either way.
+    // A time too large for the cast is outside the calendar anyway.
     let utc_ms = (time.epoch_seconds * 1000.0).round() as i64;
     utc_ms.saturating_add(i64::from(time.offset_minutes) * 60_000)
 }
 
-/// A date as it is written.
+/// A parsed date.
 enum DateRead {
     MonthDay(i64, i64, i64),
     DayOfYear(i64, i64),
-    /// One of a week, which is not supported.
+    /// A week date, which is not supported.
     Week,
 }
 
 impl DateRead {
-    /// Days since the beginning of 1970.
+    /// Days since 1970-01-01.
     fn days(&self) -> Result<i64, EvalError> {
         match *self {
             DateRead::MonthDay(year, month, day) => Date::new(year, month, day).map(|date| date.days()),
@@ -96,7 +96,7 @@ impl DateRead {
     }
 }
 
-/// `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, `YYYY-DDD`, `YYYYDDD`, or a date of a week.
+/// Parses `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, `YYYY-DDD`, `YYYYDDD`, or a week date.
 fn read_date(text: &str) -> Result<DateRead, EvalError> {
     let mut digits = Digits::of(text);
     let year = i64::from(digits.number(4)?);
@@ -127,7 +127,7 @@ fn read_date(text: &str) -> Result<DateRead, EvalError> {
     Ok(date)
 }
 
-/// A time of day as it is written.
+/// A parsed time of day.
 struct ClockRead {
     hours: i64,
     minutes: i64,
@@ -135,14 +135,14 @@ struct ClockRead {
 }
 
 impl ClockRead {
-    /// Seconds since midnight. More than a clock shows is of a later minute, hour or day: nobody looks, in RethinkDB
-    /// neither.
+    /// Seconds since midnight. Values beyond the usual range carry over into the next minute, hour or day; like
+    /// RethinkDB, this does not check them.
     fn seconds(&self) -> f64 {
         (self.hours * 3_600 + self.minutes * 60) as f64 + self.seconds
     }
 }
 
-/// `hh`, `hh:mm`, `hh:mm:ss`, or without colons; seconds may have a fraction.
+/// Parses `hh`, `hh:mm`, `hh:mm:ss`, or the same without colons; seconds may have a fraction.
 fn read_clock(text: &str) -> Result<ClockRead, EvalError> {
     let mut digits = Digits::of(text);
     let mut clock = ClockRead { hours: digits.number(2)?.into(), minutes: 0, seconds: 0.0 };

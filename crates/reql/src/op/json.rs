@@ -1,4 +1,4 @@
-//! `json`, `to_json_string`: values out of JSON text and back.
+//! `json`, `to_json_string`: parse and print JSON.
 
 use std::cell::OnceCell;
 
@@ -9,10 +9,10 @@ use crate::args::{Args, TEXT_BYTES_MAX, check_text, text_too_long};
 use crate::deep;
 use crate::env::Env;
 
-/// Longest text that a message quotes whole, in bytes.
+/// Longest text that a message quotes completely, in bytes.
 const QUOTED_BYTES_MAX: usize = 40;
 
-/// `json`: the value that JSON text stands for.
+/// `json`: parses JSON text.
 pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
     let text = args.string(0)?;
     if text.contains('\0') {
@@ -34,14 +34,14 @@ pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
         }
         other => EvalError::logic(other.to_string()),
     })?;
-    // Items have commas between them: hardly any text must be looked at again.
+    // An array that exceeds the limit contains at least this many commas, which hardly any text does.
     if memchr::memchr_iter(b',', text.as_bytes()).count() >= args.env.array_limit {
         check_arrays(&value, args.env)?;
     }
     Ok(value)
 }
 
-/// Fails if an array in the value has more items than one may have. Source: datum.cc of RethinkDB.
+/// Fails if an array in the value exceeds the array limit. Source: datum.cc of RethinkDB.
 fn check_arrays(value: &Datum, env: &Env<'_>) -> Result<(), EvalError> {
     match value {
         Datum::Array(items) => {
@@ -60,8 +60,8 @@ pub fn to_json_string(args: &Args<'_>) -> Result<Datum, EvalError> {
     text_of(args.datum(0)?).map(Datum::from)
 }
 
-/// The compact JSON text of `value`, unless it holds a bound, which has none, or
-/// the text would be too long.
+/// The compact JSON text of `value`. Fails if the value contains `minval` or `maxval`, which have no JSON, or the
+/// text would be too long.
 pub fn text_of(value: &Datum) -> Result<String, EvalError> {
     if !value.json_may_fit(TEXT_BYTES_MAX) {
         return Err(text_too_long());

@@ -1,7 +1,7 @@
-//! `merge` and `literal`: laying one object over another.
+//! `merge` and `literal`: merge one object into another.
 //!
-//! Objects merge member by member, anything else on the right replaces, and a literal on the
-//! right replaces without merging, or removes. Writes use [`merge_datums`] too.
+//! Objects merge member by member, any other value on the right replaces, and a literal on the right replaces
+//! without merging, or removes. Writes use [`merge_datums`] too.
 
 use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
@@ -12,14 +12,13 @@ use crate::deep;
 use crate::env::Cancel;
 use crate::walk::Walk;
 
-/// `merge`: the object with others laid over it, from left to right. A function is called with
-/// what was merged so far.
+/// `merge`: merges objects from left to right. A function is called with the result so far.
 pub fn merge(args: &Args<'_>) -> Result<Datum, EvalError> {
     let first = args.datum(0)?;
     merge_item(first, args)
 }
 
-/// `item`, which must be an object, with the arguments after the first laid over it.
+/// Merges the arguments after the first into `item`, which must be an object.
 pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
     object_of(item, "merge")?;
     let mut merged = item.clone();
@@ -38,13 +37,13 @@ pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(merged)
 }
 
-/// `over` laid over the row `under`, as `update` does it.
+/// Merges `over` into the row `under`, as `update` does.
 pub fn merge_row(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
     check_layer(over)?;
     merge_outermost(under, over, Walk::of_thread())
 }
 
-/// A time or a shape may be a member of what is laid over something, but not all of it.
+/// Fails if the value to merge is itself a time or geometry. They are allowed as members of it.
 fn check_layer(layer: &Datum) -> Result<(), EvalError> {
     match layer {
         Datum::Time(_) | Datum::Geometry(_) => {
@@ -55,7 +54,7 @@ fn check_layer(layer: &Datum) -> Result<(), EvalError> {
     }
 }
 
-/// `literal`: in a merge, replaces what it is laid over by its value, or removes it.
+/// `literal`: in a merge, replaces the value it is merged into, or removes it.
 pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
     let mut members = ObjectBuilder::new();
     members.insert(Text::from_static(pseudo::KEY), Datum::from(pseudo::LITERAL));
@@ -69,9 +68,9 @@ pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Object(members.build()))
 }
 
-/// What the `$reql_type$` of members that were put together says they are.
+/// The value of merged members, according to their `$reql_type$`.
 pub(super) fn typed(members: Object) -> Result<Datum, EvalError> {
-    // A shape without what it needs misses something, and a null where something is needed too.
+    // A required member of a geometry that is missing or null is a NON_EXISTENCE error.
     let is_missing =
         |why: &str| why.ends_with("not found in geometry object.") || why.ends_with("found NULL.");
     pseudo::from_object(members).map_err(|why| match is_missing(&why) {
@@ -80,7 +79,7 @@ pub(super) fn typed(members: Object) -> Result<Datum, EvalError> {
     })
 }
 
-/// A literal where none may be.
+/// The error for a literal where none is allowed.
 #[must_use]
 pub fn stray_literal() -> EvalError {
     EvalError::logic(
@@ -89,9 +88,9 @@ pub fn stray_literal() -> EvalError {
     )
 }
 
-/// `over` laid over `under`. Times and shapes are objects here, as they are in RethinkDB: they merge
-/// member by member, and what comes out is checked. Bytes are none.
-/// Source: `default_merge_unchecked_stack` in datum.cc of RethinkDB 2.4.
+/// Merges `over` into `under`. Times and geometries count as objects here, as in RethinkDB: they merge member by
+/// member, and the result is validated. Binaries do not. Source: `default_merge_unchecked_stack` in datum.cc of
+/// RethinkDB 2.4.
 pub fn merge_datums(under: &Datum, over: &Datum, cancel: &Cancel) -> Result<Datum, EvalError> {
     merge_outermost(under, over, Walk::until(cancel))
 }
@@ -104,7 +103,7 @@ fn merge_outermost(under: &Datum, over: &Datum, walk: Walk<'_>) -> Result<Datum,
     }
 }
 
-/// Whether a value counts as an object: times and shapes do.
+/// Whether a value counts as an object: times and geometries do.
 pub(crate) fn has_members(value: &Datum) -> bool {
     matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
 }
@@ -115,7 +114,7 @@ fn merge_members(under: &Datum, over: &Datum, walk: Walk<'_>) -> Result<Datum, E
         (Datum::Object(under), Datum::Object(over)) => {
             merge_objects(&walk.read(under), &walk.read(over), walk).map(Datum::Object)
         }
-        // Nothing of the first is left.
+        // All members of the first are replaced.
         (Datum::Time(_), Datum::Time(_)) => Ok(over.clone()),
         _ => {
             let (Some(under), Some(over)) = (pseudo::to_object(under), pseudo::to_object(over)) else {
@@ -127,7 +126,7 @@ fn merge_members(under: &Datum, over: &Datum, walk: Walk<'_>) -> Result<Datum, E
 }
 
 fn merge_objects(under: &Object, over: &Object, walk: Walk<'_>) -> Result<Object, EvalError> {
-    // What stays is not looked at: a stored row is changed by copying its text.
+    // Unchanged members are not read: a stored row is changed by copying its text.
     let mut changes = Vec::with_capacity(over.len());
     for (field, layer) in over.iter() {
         let value = match &layer {
@@ -146,7 +145,7 @@ fn merge_objects(under: &Object, over: &Object, walk: Walk<'_>) -> Result<Object
     Ok(under.with_changes(changes))
 }
 
-/// What a literal stands for; `None` when it removes.
+/// The replacement in a literal; `None` if it removes.
 fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
     match literal.get(pseudo::LITERAL_VALUE) {
         Some(value) if pseudo::holds_literal(&value) => Err(stray_literal()),
@@ -154,8 +153,7 @@ fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
     }
 }
 
-/// `value` with every literal in it replaced by what it stands for; `None` when it is itself a
-/// literal that removes.
+/// `value` with every literal in it resolved; `None` if it is itself a literal that removes.
 fn without_literals(value: Datum, walk: Walk<'_>) -> Result<Option<Datum>, EvalError> {
     if !pseudo::holds_literal(&value) {
         return Ok(Some(value));

@@ -1,9 +1,9 @@
 //! The leaf terms: functions from evaluated arguments to a datum, one file per family.
 //!
-//! A leaf sees arguments that were already evaluated and counted. Terms that decide themselves
-//! what to evaluate (`branch`, `default`, `do`, …) are in `eval`; terms over sequences are in
-//! `sequence`, `transform` and `terminal`, which fall back to a leaf here when the first
-//! argument is not a sequence (`count` of a string, `pluck` of one object, …).
+//! A leaf receives arguments that are already evaluated and counted. Terms that control the evaluation of their
+//! arguments (`branch`, `default`, `do`, …) are in `eval`. Terms over sequences are in `sequence`, `transform` and
+//! `terminal`, which use a leaf from here if the first argument is not a sequence (`count` of a string, `pluck` of
+//! one object, …).
 
 mod arithmetic;
 mod array;
@@ -21,7 +21,6 @@ pub mod json;
 pub mod merge;
 mod object;
 pub mod pathspec;
-mod portions;
 pub mod project;
 mod random;
 mod re2;
@@ -31,6 +30,7 @@ mod split;
 pub mod string;
 mod strtod;
 mod time;
+mod time_parts;
 pub mod uuid;
 mod zone;
 
@@ -46,7 +46,7 @@ use crate::signature::Op;
 /// A leaf term.
 pub type Leaf = fn(&Args<'_>) -> Result<Datum, EvalError>;
 
-/// The leaf that evaluates `op`, if it is one.
+/// The function of `op`, if it is a leaf term.
 #[must_use]
 pub fn leaf(op: Op) -> Option<Leaf> {
     number_leaf(op)
@@ -148,16 +148,16 @@ fn time_leaf(op: Op) -> Option<Leaf> {
         Op::InTimezone => time::in_timezone,
         Op::During => time::during,
         Op::Timezone => time::timezone,
-        Op::Date => portions::date,
-        Op::TimeOfDay => portions::time_of_day,
-        Op::Year => portions::year,
-        Op::Month => portions::month,
-        Op::Day => portions::day,
-        Op::DayOfWeek => portions::day_of_week,
-        Op::DayOfYear => portions::day_of_year,
-        Op::Hours => portions::hours,
-        Op::Minutes => portions::minutes,
-        Op::Seconds => portions::seconds,
+        Op::Date => time_parts::date,
+        Op::TimeOfDay => time_parts::time_of_day,
+        Op::Year => time_parts::year,
+        Op::Month => time_parts::month,
+        Op::Day => time_parts::day,
+        Op::DayOfWeek => time_parts::day_of_week,
+        Op::DayOfYear => time_parts::day_of_year,
+        Op::Hours => time_parts::hours,
+        Op::Minutes => time_parts::minutes,
+        Op::Seconds => time_parts::seconds,
         _ => return None,
     })
 }

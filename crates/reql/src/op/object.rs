@@ -6,7 +6,7 @@ use super::merge::{stray_literal, typed};
 use crate::EvalError;
 use crate::args::Args;
 
-/// `object`: the object made of keys and values in turn.
+/// `object`: an object from alternating keys and values.
 pub fn object(args: &Args<'_>) -> Result<Datum, EvalError> {
     if !args.len().is_multiple_of(2) {
         let count = args.len();
@@ -30,8 +30,8 @@ pub fn object(args: &Args<'_>) -> Result<Datum, EvalError> {
     made_of(members)
 }
 
-/// The value of members that were put together while the query runs: an object, or what its
-/// `$reql_type$` says. A literal cannot be made so, not even to be merged; only its term and JSON make one.
+/// The value of members collected while the query runs: an object, or the pseudotype that its `$reql_type$` names.
+/// A literal is an error, even inside a merge; only the `literal` term and JSON make one.
 pub fn made_of(members: ObjectBuilder) -> Result<Datum, EvalError> {
     let object = members.build();
     if !object.contains_key(pseudo::KEY) {

@@ -1,7 +1,7 @@
-//! Which parts of an object `pluck`, `without`, `has_fields` and `with_fields` speak of.
+//! Path specs: select parts of an object for `pluck`, `without`, `has_fields` and `with_fields`.
 //!
-//! A string names a field, an array is the union of what it holds, and an object `{field: spec}`
-//! descends: `{field: true}` is the field itself. Source: docs/reql-spec.md section 3, "Pathspecs".
+//! A string names a field, an array is the union of its elements, and an object `{field: spec}` descends: `{field:
+//! true}` is the field itself. Source: docs/reql-spec.md section 3, "Pathspecs".
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::deep;
 use crate::env::Cancel;
 use crate::walk::Walk;
 
-/// Parts of an object. Cheap to clone.
+/// A selection of parts of an object. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PathSpec(Arc<Node>);
 
@@ -21,13 +21,13 @@ pub struct PathSpec(Arc<Node>);
 enum Node {
     /// One field.
     Field(Text),
-    /// Every part that one of these names.
+    /// Every part that one of these selects.
     Union(Vec<PathSpec>),
     /// Parts of the values of fields.
     Inside(Vec<(Text, PathSpec)>),
 }
 
-/// Whether a walk may pass from an array to its elements; it does so for one level at a time.
+/// Whether a walk may descend from an array into its elements, which it does for one level at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrays {
     Enter,
@@ -38,7 +38,7 @@ impl PathSpec {
     /// The union of the arguments from `first` on.
     pub fn of_args(args: &Args<'_>, first: usize) -> Result<PathSpec, EvalError> {
         let count = args.len().saturating_sub(first);
-        // They are an array before they are anything else. Source: terms/obj_or_seq.cc of RethinkDB.
+        // The array limit is checked before anything else. Source: terms/obj_or_seq.cc of RethinkDB.
         args.env.check_array(count)?;
         let mut specs = Vec::with_capacity(count);
         for i in first..args.len() {
@@ -53,7 +53,7 @@ impl PathSpec {
         }
     }
 
-    /// What `value` names.
+    /// The path spec in `value`.
     pub fn of(value: &Datum, cancel: &Cancel) -> Result<PathSpec, EvalError> {
         match value {
             Datum::String(field) => Ok(PathSpec::field(field.clone())),
@@ -74,7 +74,7 @@ impl PathSpec {
         }
     }
 
-    /// What [`PathSpec::of`] makes this of.
+    /// Inverse of [`PathSpec::of`].
     #[must_use]
     pub fn to_datum(&self) -> Datum {
         match &*self.0 {
@@ -98,7 +98,7 @@ impl PathSpec {
             };
             specs.push((field, spec));
         }
-        // `true` names the field itself, like a string beside the object.
+        // `true` selects the field itself, like a string beside the object.
         let (whole, inside): (Vec<_>, Vec<_>) = specs.into_iter().partition(|(_, s)| s.is_none());
         let inside = inside.into_iter().filter_map(|(field, spec)| Some((field, spec?))).collect();
         let inside = PathSpec(Arc::new(Node::Inside(inside)));
@@ -118,8 +118,8 @@ impl PathSpec {
         PathSpec(Arc::new(Node::Union(specs)))
     }
 
-    /// Only the parts of `object` that are named. Of two specs in a row that name parts of one field, the later
-    /// decides about it. Source: `project` in pathspec.cc of RethinkDB 2.4.
+    /// Keeps only the selected parts of `object`. Of two adjacent specs that select parts of the same field, the
+    /// later one wins. Source: `project` in pathspec.cc of RethinkDB 2.4.
     pub fn pluck(&self, object: &Object, cancel: &Cancel) -> Result<Object, EvalError> {
         self.pluck_at(object, Walk::until(cancel))
     }
@@ -130,7 +130,7 @@ impl PathSpec {
         Ok(kept.build())
     }
 
-    /// `object` without the parts that are named.
+    /// Removes the selected parts of `object`.
     pub fn without(&self, object: &Object, cancel: &Cancel) -> Result<Object, EvalError> {
         self.without_at(object, Walk::until(cancel))
     }
@@ -142,7 +142,7 @@ impl PathSpec {
         Ok(object.with_changes(changes))
     }
 
-    /// Whether `object` has every part that is named, and not as null.
+    /// Whether `object` has every selected part with a value other than null.
     pub fn is_in(&self, object: &Object, cancel: &Cancel) -> Result<bool, EvalError> {
         self.is_in_at(object, Walk::until(cancel))
     }
@@ -159,7 +159,7 @@ impl PathSpec {
                     Some(value @ (Datum::Time(_) | Datum::Geometry(_))) => {
                         pseudo::to_object(&value).map_or(Ok(false), |inner| spec.is_in_at(&inner, walk))
                     }
-                    // Something without fields has all of no fields.
+                    // A value without fields satisfies an empty selection.
                     Some(_) => Ok(spec.is_empty()),
                     None => Ok(false),
                 })
@@ -167,7 +167,7 @@ impl PathSpec {
         }
     }
 
-    /// Whether nothing is named.
+    /// Whether nothing is selected.
     fn is_empty(&self) -> bool {
         match &*self.0 {
             Node::Field(_) => false,
@@ -190,11 +190,11 @@ impl PathSpec {
                 for (field, spec) in members {
                     let Some(value) = object.get(field) else { continue };
                     let part = |inner: Option<&Object>| match (walk.deeper()?, inner) {
-                        // Each field is an object of its own at first: what says to be a time is none.
+                        // Each field is treated as a plain object first, even if it claims to be a time.
                         (walk, Some(inner)) => spec
                             .pluck_at(inner, walk)
                             .map(|part| Some(part).filter(|part| !part.contains_key(pseudo::KEY))),
-                        // Nobody looks for a field where nothing is named.
+                        // An empty selection does not look at fields.
                         (_, None) => Ok(spec.is_empty().then(Object::default)),
                     };
                     if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part))? {
@@ -206,7 +206,7 @@ impl PathSpec {
         Ok(())
     }
 
-    /// Adds what has to change in `object` to the changes that are known already.
+    /// Adds the changes that this spec requires in `object` to `changes`.
     fn remove_from(&self, object: &Object, changes: &mut Changes, walk: Walk<'_>) -> Result<(), EvalError> {
         match &*self.0 {
             Node::Field(field) => changes.push((field.clone(), None)),
@@ -237,14 +237,14 @@ impl PathSpec {
     }
 }
 
-/// What becomes of members of an object: a value, or nothing.
+/// New values of members of an object; `None` removes the member.
 type Changes = Vec<(Text, Option<Datum>)>;
 
-/// What is made of an object, or of a value without members; perhaps nothing.
+/// Computes a part of an object, or of a value without members; may return nothing.
 type Part<'a> = &'a dyn Fn(Option<&Object>) -> Result<Option<Object>, EvalError>;
 
-/// What `part` makes of a value, or of each item of an array: nothing if one of them has no members, or a time or a
-/// shape would lack something of one. `part` is asked about values without members, too.
+/// Applies `part` to a value, or to each item of an array. Returns nothing if an item has no members, or if a time
+/// or geometry would become invalid. `part` is called for values without members, too.
 fn part_of(value: &Datum, arrays: Arrays, part: Part<'_>) -> Result<Option<Datum>, EvalError> {
     match value {
         Datum::Object(object) => Ok(part(Some(object))?.map(Datum::Object)),
@@ -266,7 +266,7 @@ fn part_of(value: &Datum, arrays: Arrays, part: Part<'_>) -> Result<Option<Datum
     }
 }
 
-/// Whether all of `parts` hold. The first that does not is the last to be looked at.
+/// Whether all of `parts` satisfy `holds`. Stops at the first that does not.
 fn all<T>(parts: &[T], mut holds: impl FnMut(&T) -> Result<bool, EvalError>) -> Result<bool, EvalError> {
     for part in parts {
         if !holds(part)? {
@@ -287,8 +287,7 @@ impl Node {
     }
 }
 
-/// A spec may be tens of thousands of levels deep: its parts are dropped from a list, not by
-/// recursion.
+/// A spec may have tens of thousands of levels: its parts are dropped from a list, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut waiting = Vec::new();

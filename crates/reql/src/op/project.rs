@@ -1,6 +1,6 @@
 //! `pluck`, `without`, `has_fields`, `with_fields` on one item.
 //!
-//! Over a sequence they are applied to every item, with the same functions and the same words.
+//! Sequences apply the same functions to every item, with the same error messages.
 
 use datum::Datum;
 
@@ -16,7 +16,7 @@ pub fn pluck(args: &Args<'_>) -> Result<Datum, EvalError> {
     pluck_item(args.datum(0)?, &spec, args.env.cancel)
 }
 
-/// `without`: an object less the named parts.
+/// `without`: an object without the named parts.
 pub fn without(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
     without_item(args.datum(0)?, &spec, args.env.cancel)
@@ -28,8 +28,8 @@ pub fn has_fields(args: &Args<'_>) -> Result<Datum, EvalError> {
     item_has_fields(args.datum(0)?, &spec, args.env.cancel).map(Datum::Bool)
 }
 
-/// `with_fields`: the named parts of the objects of a sequence that have them all. It is
-/// `has_fields`, which answers true or false for one object, and then `pluck`.
+/// `with_fields`: the named parts of those objects of a sequence that have all of them. Equivalent to `has_fields`,
+/// which returns a boolean for one object, followed by `pluck`.
 pub fn with_fields(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
     let has_them = item_has_fields(args.datum(0)?, &spec, args.env.cancel)?;
@@ -41,7 +41,7 @@ pub fn pluck_item(item: &Datum, spec: &PathSpec, cancel: &Cancel) -> Result<Datu
     spec.pluck(object_of(item, "pluck")?, cancel).map(Datum::Object)
 }
 
-/// `item`, which must be an object, less the named parts.
+/// `item`, which must be an object, without the named parts.
 pub fn without_item(item: &Datum, spec: &PathSpec, cancel: &Cancel) -> Result<Datum, EvalError> {
     spec.without(object_of(item, "without")?, cancel).map(Datum::Object)
 }

@@ -10,21 +10,20 @@ use super::re2;
 use crate::EvalError;
 use crate::args::Args;
 
-/// Compiled expressions each thread remembers.
+/// Compiled expressions that each thread caches.
 const CACHED_MAX: usize = 32;
-/// How deep groups may nest.
+/// Deepest nesting of groups.
 const DEPTH_MAX: u32 = 1_000;
-/// The most memory one compiled expression may take.
+/// Most memory of one compiled expression.
 const COMPILED_BYTES_MAX: usize = 8 << 20;
 
 thread_local! {
-    /// The expressions used last, newest at the end: a query asks for one of them once per row.
-    /// Shared and not cloned, because every clone starts without working memory.
+    /// The most recently used expressions, newest last: a query uses the same expression once per row. They are
+    /// shared instead of cloned, because every clone starts without scratch memory.
     static COMPILED: RefCell<Vec<(Text, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// `match`: where the expression first matches in the string, with its groups, or null. Offsets
-/// count bytes.
+/// `match`: the position of the first match in the string, with its groups, or null. Offsets count bytes.
 pub fn matches(args: &Args<'_>) -> Result<Datum, EvalError> {
     let text = args.string(0)?;
     let expression = args.string(1)?;
@@ -60,7 +59,7 @@ fn place(text: &Text, found: Match<'_>) -> ObjectBuilder {
     place
 }
 
-/// The compiled expression, from this thread's memory if it is there.
+/// Compiles the expression, or takes it from this thread's cache.
 fn compiled(expression: &Text) -> Result<Rc<Regex>, EvalError> {
     let known = COMPILED.with_borrow_mut(|cache| {
         let position = cache.iter().rposition(|(known, _)| known == expression)?;

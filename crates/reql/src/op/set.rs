@@ -1,4 +1,4 @@
-//! The terms that treat an array as a set.
+//! Terms that treat an array as a set.
 
 use std::collections::HashSet;
 
@@ -34,13 +34,13 @@ pub fn set_difference(args: &Args<'_>) -> Result<Datum, EvalError> {
     distinct(items.iter(), &unwanted, args)
 }
 
-/// Both arrays; that both have values comes before what they are. Source: terms/arr.cc of RethinkDB.
+/// Both arrays. A missing value in either takes precedence over type errors. Source: terms/arr.cc of RethinkDB.
 fn both<'a>(args: &Args<'a>) -> Result<(&'a Array, &'a Array), EvalError> {
     args.datum(1)?;
     Ok((args.plain_array(0)?, args.plain_array(1)?))
 }
 
-/// Each item once, where it is seen first, unless it is unwanted.
+/// Each distinct item at its first position, except unwanted ones.
 fn distinct<'d>(
     items: impl Iterator<Item = &'d Datum>,
     unwanted: &HashSet<&'d Datum>,

@@ -1,4 +1,4 @@
-//! Cutting a string into pieces, the pure part of `split`.
+//! Splits a string into pieces: the pure part of `split`.
 
 use std::sync::LazyLock;
 
@@ -6,21 +6,21 @@ use regex::Regex;
 
 use crate::EvalError;
 
-/// Where a string is cut.
+/// How a string is split.
 #[derive(Clone, Copy, Debug)]
 pub enum Cut<'a> {
-    /// At runs of Unicode whitespace; there are no empty pieces.
+    /// At runs of Unicode whitespace, without empty pieces.
     Whitespace,
-    /// After every character, which keeps the combining marks that follow it.
+    /// After every character together with the combining marks that follow it.
     Characters,
     /// At every occurrence of this text, which is not empty.
     Separator(&'a str),
 }
 
-/// Hands every piece of `text` to `take`, in order.
+/// Calls `take` with every piece of `text`, in order.
 ///
-/// After `cuts_max` cuts what remains is the last piece. When cutting at whitespace that piece
-/// loses the whitespace before it but keeps what follows.
+/// After `cuts_max` splits the rest is the last piece. When splitting at whitespace, that piece loses its leading
+/// whitespace but keeps the whitespace after it.
 pub fn cut<'t>(
     text: &'t str,
     by: Cut<'_>,
@@ -41,7 +41,7 @@ fn at_separator<'t>(
     mut take: impl FnMut(&'t str) -> Result<(), EvalError>,
 ) -> Result<(), EvalError> {
     match (cuts_max, separator.as_bytes()) {
-        // Looking for one byte is the common case and the fast one.
+        // Searching for a single byte is the common case and the fastest.
         (None, &[byte]) if byte.is_ascii() => text.split(char::from(byte)).try_for_each(take),
         (None, _) => text.split(separator).try_for_each(take),
         (Some(cuts), _) => text.splitn(cuts + 1, separator).try_for_each(&mut take),

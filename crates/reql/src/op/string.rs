@@ -6,8 +6,7 @@ use super::split::{Cut, cut};
 use crate::EvalError;
 use crate::args::Args;
 
-/// `split`: the pieces of a string between separators, between runs of whitespace, or its
-/// characters.
+/// `split`: the pieces of a string between separators or between runs of whitespace, or its characters.
 pub fn split(args: &Args<'_>) -> Result<Datum, EvalError> {
     let text = args.string(0)?;
     let separator = match args.get(1) {
@@ -32,7 +31,7 @@ pub fn split(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Array(Array::from(pieces)))
 }
 
-/// How many separators may be used; `None` when any number.
+/// The maximum number of splits; `None` if unlimited.
 fn pieces_max(args: &Args<'_>) -> Result<Option<usize>, EvalError> {
     if args.len() < 3 {
         return Ok(None);

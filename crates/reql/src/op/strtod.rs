@@ -1,6 +1,6 @@
-//! Numbers as C's `strtod` reads them: decimal, hexadecimal, `inf`, `nan`.
+//! Parses numbers as C's `strtod` does: decimal, hexadecimal, `inf`, `nan`.
 
-/// The number that `text` is, leading whitespace aside; `None` when something else follows it.
+/// Parses `text`, which may have leading whitespace; `None` if other text follows the number.
 #[must_use]
 pub fn strtod(text: &str) -> Option<f64> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
@@ -26,7 +26,7 @@ fn magnitude_of(text: &str) -> Option<f64> {
 }
 
 fn decimal(text: &str) -> Option<f64> {
-    // The standard library reads the same numbers, and also words, which were dealt with.
+    // The standard library parses the same numbers, and some words, which were handled above.
     let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     if starts_as_number { text.parse().ok() } else { None }
 }
@@ -50,12 +50,12 @@ fn hexadecimal(text: &str) -> Option<f64> {
             bits = bits << 4 | digit;
             exponent -= if is_fraction { 4 } else { 0 };
         } else {
-            // Too small to matter, but a digit that is not zero decides which way a tie rounds.
+            // Digits below the precision matter only for rounding ties.
             bits |= u64::from(digit != 0);
             exponent += if is_fraction { 0 } else { 4 };
         }
     }
-    // In two steps, so that a power below the range of doubles does not lose the value too soon.
+    // Scales in two steps, so that a power below the range of doubles does not underflow too early.
     let half = exponent.clamp(-4_000, 4_000) / 2;
     let rest = exponent.clamp(-4_000, 4_000) - half;
     Some(bits as f64 * 2_f64.powi(half) * 2_f64.powi(rest))
@@ -66,7 +66,7 @@ fn binary_power(text: &str) -> Option<i32> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    // Longer ones are all beyond the range of doubles.
+    // Longer exponents are all beyond the range of doubles.
     let magnitude = digits.parse::<i32>().unwrap_or(100_000).min(100_000);
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }

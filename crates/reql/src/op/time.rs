@@ -7,7 +7,7 @@ use super::{iso8601, zone};
 use crate::EvalError;
 use crate::args::{Arg, Args};
 
-/// `iso8601`: the time that ISO 8601 text stands for.
+/// `iso8601`: parses the time in ISO 8601 text.
 pub fn from_iso8601(args: &Args<'_>) -> Result<Datum, EvalError> {
     let default_zone = args.optional_string("default_timezone")?;
     let text = args.string(0)?;
@@ -20,17 +20,17 @@ pub fn to_iso8601(args: &Args<'_>) -> Result<Datum, EvalError> {
     iso8601::print(of(args, 0)?).map(Datum::from)
 }
 
-/// `epoch_time`: the time that many seconds after the beginning of 1970, in UTC.
+/// `epoch_time`: the time this many seconds after the start of 1970, in UTC.
 pub fn epoch_time(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Time(Time::new(args.number(0)?, 0)))
 }
 
-/// `to_epoch_time`: the seconds between the beginning of 1970 and the time.
+/// `to_epoch_time`: the seconds from the start of 1970 to the time.
 pub fn to_epoch_time(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Number(of(args, 0)?.epoch_seconds))
 }
 
-/// `now`: when the query began, the same all through it.
+/// `now`: the start of the query, the same throughout it.
 pub fn now(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Time(args.env.now))
 }
@@ -49,13 +49,13 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
     let mut seconds = 0.0;
     if has_clock {
         let (hours, minutes) = (f64::from(args.narrow(3)?), f64::from(args.narrow(4)?));
-        // One negative part makes both of them so. Source: `to_tick_count` in Boost.
+        // One negative part makes the whole time of day negative. Source: `to_tick_count` in Boost.
         let sign = if hours < 0.0 || minutes < 0.0 { -1.0 } else { 1.0 };
         seconds = sign * (hours.abs() * 3_600.0 + minutes.abs() * 60.0) + args.number(5)?;
     }
     let last = args.len() - 1;
     let zone = args.string(last)?;
-    // The date is looked at before the zone. Source: `make_time` in pseudo_time.cc of RethinkDB 2.4.
+    // The date is checked before the zone. Source: `make_time` in pseudo_time.cc of RethinkDB 2.4.
     let date = Date::new(year, month, day)?;
     let zone = zone::parse(zone)?;
     zone::check(zone)?;
@@ -67,18 +67,19 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
 pub fn in_timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
     let time = of(args, 0)?;
     let zone = match args.plain_string(1)?.as_ref() {
-        // A time of that zone has no text.
+        // RethinkDB cannot print a time in this zone.
         text @ "-0000" => return Err(zone::not_valid(text)),
         text => zone::parse(text)?,
     };
     Ok(Datum::Time(Time::new(time.epoch_seconds, zone)))
 }
 
-/// `during`: whether the time is from the second to before the third.
+/// `during`: whether the time is between the second and the third argument.
 pub fn during(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (time, start, end) = (of(args, 0)?, of(args, 1)?, of(args, 2)?);
     let (time, start, end) = (time.epoch_seconds, start.epoch_seconds, end.epoch_seconds);
-    // A bound is looked at where it matters. Source: `during_term_t` in terms/time.cc of RethinkDB 2.4.
+    // The option of a bound is read only if the time equals the bound. Source: `during_term_t` in terms/time.cc of
+    // RethinkDB 2.4.
     let after_start = start < time || (start <= time && !is_open(args, "left_bound", false)?);
     let before_end = after_start && (time < end || (time <= end && !is_open(args, "right_bound", true)?));
     Ok(Datum::Bool(before_end))
@@ -97,7 +98,7 @@ fn is_open(args: &Args<'_>, bound: &'static str, default: bool) -> Result<bool, 
     }
 }
 
-/// `timezone`: the zone the time is shown in, as `±hh:mm`.
+/// `timezone`: the zone of the time, as `±hh:mm`.
 pub fn timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::String(Text::from(of(args, 0)?.offset_text())))
 }

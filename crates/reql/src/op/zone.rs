@@ -1,4 +1,4 @@
-//! Zone offsets as people write them: `Z`, `±hh`, `±hhmm`, `±hh:mm`.
+//! Zone offsets: `Z`, `±hh`, `±hhmm`, `±hh:mm`.
 
 use super::digits::Digits;
 use crate::EvalError;
@@ -33,12 +33,12 @@ pub fn parse(text: &str) -> Result<i16, EvalError> {
     Ok(sign * (hours * 60 + minutes))
 }
 
-/// There is no such offset.
+/// The error for an invalid offset.
 pub fn not_valid(text: &str) -> EvalError {
     EvalError::logic(format!("`{text}` is not a valid time offset."))
 }
 
-/// Fails for a zone that no clock is set to. It may be named ([`parse`]); what a clock shows there is not known.
+/// Fails for an offset that no zone has. [`parse`] accepts it, but local times in it cannot be computed.
 ///
 /// Source: `posix_time_zone` in Boost.
 pub fn check(minutes: i16) -> Result<(), EvalError> {

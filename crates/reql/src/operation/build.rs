@@ -195,7 +195,7 @@ fn order_by(args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
         return Err(order::needs_table());
     }
     if extras.orders.is_empty() && !extras.indexed {
-        return Err(order::by_nothing());
+        return Err(order::nothing_to_order_by());
     }
     Ok(Operation::OrderBy(extras.orders))
 }

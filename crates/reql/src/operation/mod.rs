@@ -17,7 +17,7 @@ use crate::pipeline::Pipeline;
 use crate::select::Predicate;
 use crate::signature::Op;
 use crate::stream::{self, ArrayItems, Emit, Fold, Items, Join, Joined, Offsets, Slice, Sliced, Stepped};
-use crate::terminal::{Partial, Taken, Terminal};
+use crate::terminal::{Counted, Partial, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Grouping, Value};
 
@@ -214,8 +214,8 @@ impl Operation {
                 {
                     let mut items = ArrayItems::new(items.clone());
                     match accumulate(steps, terminal, &mut items, env)? {
-                        (_, Taken::No) => continue,
-                        (partial, Taken::Yes) => terminal.finish(partial)?,
+                        (_, Counted::No) => continue,
+                        (partial, Counted::Yes) => terminal.finish(partial)?,
                     }
                 }
                 _ => self.apply(Value::Datum(value), env)?.into_datum()?,
@@ -309,14 +309,14 @@ impl Operation {
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     match single {
         Datum::Array(_) => Ok(()),
-        single if looks_first(op) || op == Op::Nth => Err(EvalError::not_a_sequence(single)),
+        single if checks_source_first(op) || op == Op::Nth => Err(EvalError::not_a_sequence(single)),
         single => transform::check_object(op, single).map_err(|error| error.at(0)),
     }
 }
 
 /// Whether a term looks at the sequence it is of before its other arguments.
 #[must_use]
-pub fn looks_first(op: Op) -> bool {
+pub fn checks_source_first(op: Op) -> bool {
     matches!(
         op,
         Op::Map
@@ -334,7 +334,7 @@ pub fn looks_first(op: Op) -> bool {
 /// Whether a term is of sequences alone, so that it asks for one whatever it is given.
 #[must_use]
 pub fn is_of_sequences(op: Op) -> bool {
-    looks_first(op)
+    checks_source_first(op)
         || matches!(
             op,
             Op::Filter
@@ -358,16 +358,16 @@ fn accumulate(
     terminal: &Terminal,
     items: &mut dyn Items,
     env: &Env<'_>,
-) -> Result<(Partial, Taken), EvalError> {
+) -> Result<(Partial, Counted), EvalError> {
     if items.is_infinite() {
         return Err(EvalError::infinite());
     }
-    let (mut partial, mut taken) = (terminal.start(), Taken::No);
+    let (mut partial, mut taken) = (terminal.start(), Counted::No);
     while let Some(item) = items.next(env)? {
         env.check_cancel()?;
         transform::run(steps, item, env, &mut |item| {
-            if terminal.add(&mut partial, item, env)? == Taken::Yes {
-                taken = Taken::Yes;
+            if terminal.add(&mut partial, item, env)? == Counted::Yes {
+                taken = Counted::Yes;
             }
             Ok(Flow::Continue)
         })?;
@@ -376,7 +376,7 @@ fn accumulate(
 }
 
 /// The groups of a value that is still to be grouped; anything else stays as it is.
-pub fn gathered(value: Value, env: &Env<'_>) -> Result<Value, EvalError> {
+pub fn collect_groups(value: Value, env: &Env<'_>) -> Result<Value, EvalError> {
     match value {
         Value::Grouping(grouping) => run_groups(*grouping, Vec::new(), Terminal::Collect, env),
         other => Ok(other),
@@ -461,13 +461,13 @@ fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datu
         if chosen.len() < count {
             chosen.push(item);
         } else if let Some(place) =
-            usize::try_from(env.chance.next_u64() % seen).ok().and_then(|place| chosen.get_mut(place))
+            usize::try_from(env.random.next_u64() % seen).ok().and_then(|place| chosen.get_mut(place))
         {
             *place = item;
         }
     }
     for end in (2..=chosen.len()).rev() {
-        let place = env.chance.next_u64() % end as u64;
+        let place = env.random.next_u64() % end as u64;
         chosen.swap(end - 1, usize::try_from(place).unwrap_or(0));
     }
     Ok(chosen)

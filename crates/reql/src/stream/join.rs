@@ -2,8 +2,8 @@
 
 use datum::{Array, Datum, ObjectBuilder, Text};
 
-use super::{Items, hold};
-use crate::closure::{Answered, Closure};
+use super::{Items, collect_unlimited};
+use crate::closure::{CallResult, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
 
@@ -56,9 +56,9 @@ impl Right {
         match self {
             Right::Kept(items) => Ok(items.clone()),
             Right::Anew(closure) => match closure.call_for_items(&[], env)? {
-                Answered::Datum(Datum::Array(items)) => Ok(items),
-                Answered::Datum(other) => Err(EvalError::not_a_sequence(&other)),
-                Answered::Items(mut items) => hold(&mut *items, env),
+                CallResult::Datum(Datum::Array(items)) => Ok(items),
+                CallResult::Datum(other) => Err(EvalError::not_a_sequence(&other)),
+                CallResult::Items(mut items) => collect_unlimited(&mut *items, env),
             },
         }
     }

@@ -30,7 +30,7 @@ pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError>
 }
 
 /// All items, to be read again and again; no array of the query's, so that only memory limits them.
-pub fn hold(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
+pub fn collect_unlimited(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
     gather(items, env, |_| Ok(()))
 }
 

@@ -7,7 +7,7 @@ mod over_objects;
 use datum::{Array, Datum, Text};
 
 use crate::args::{Arg, Args};
-use crate::closure::{Answered, Closure};
+use crate::closure::{CallResult, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::items::Items;
@@ -19,7 +19,7 @@ use crate::op::project::{item_has_fields, pluck_item, without_item};
 use crate::select::{Filter, Predicate};
 
 pub(crate) use over_objects::step_of;
-pub use over_objects::{Late, check_object, is_over_objects};
+pub use over_objects::{PerItem, check_object, is_over_objects};
 
 /// One step.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub enum Transform {
     /// `merge`; the first argument is a place for the item.
     Merge(Vec<Arg>),
     /// A term over objects whose arguments are evaluated for each item.
-    Late(Late),
+    PerItem(PerItem),
     /// `zip`: the right side of a join laid over the left.
     Zip,
 }
@@ -106,12 +106,12 @@ impl Transform {
             Transform::Map(closure) => one(closure.call(&[item], env)).map_err(|error| error.at(1)),
             Transform::ConcatMap(closure) => {
                 match closure.call_for_items(&[item], env).map_err(|error| error.at(1))? {
-                    Answered::Datum(Datum::Array(items)) => Ok(Emitted::Many(items)),
-                    Answered::Datum(other) => {
+                    CallResult::Datum(Datum::Array(items)) => Ok(Emitted::Many(items)),
+                    CallResult::Datum(other) => {
                         let error = EvalError::not_a_sequence(&other);
-                        Err(error.anchored(closure.func.way.as_ref()).at(1))
+                        Err(error.anchored(closure.func.path.as_ref()).at(1))
                     }
-                    Answered::Items(items) => Ok(Emitted::Stream(Part(items))),
+                    CallResult::Items(items) => Ok(Emitted::Stream(Part(items))),
                 }
             }
             Transform::Filter(filter) => {
@@ -140,9 +140,9 @@ impl Transform {
                     })
             }
             Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => one(self.item(&item, env)),
-            Transform::Late(late) => match late.for_item(&item, env) {
+            Transform::PerItem(term) => match term.for_item(&item, env) {
                 Ok(step) => step.step(item, env),
-                Err(error) if late.leaves_out() => unless_missing(Err(error)),
+                Err(error) if term.leaves_out() => unless_missing(Err(error)),
                 Err(error) => Err(error),
             },
             Transform::Zip => one(zip(&item, env)),
@@ -163,7 +163,7 @@ impl Transform {
                 pluck_item(&Datum::Bool(has_them), spec, env.cancel)
             }
             Transform::Merge(values) => merge_item(item, &Args::new(values, &[], env)),
-            Transform::Late(late) => late.for_item(item, env)?.item(item, env),
+            Transform::PerItem(term) => term.for_item(item, env)?.item(item, env),
             Transform::Map(_)
             | Transform::ConcatMap(_)
             | Transform::Filter(_)
@@ -182,7 +182,7 @@ impl Transform {
                 object_of(single, self.name()).map(drop)
             }
             Transform::Shape(test) => test.check(single),
-            Transform::Late(late) => check_object(late.op, single),
+            Transform::PerItem(term) => check_object(term.op, single),
             _ => Ok(()),
         };
         checked.map_err(|error| error.at(0))
@@ -195,7 +195,7 @@ impl Transform {
             Transform::HasFields(_) | Transform::WithFields(_) => Some("has_fields"),
             Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => Some(self.name()),
             Transform::Shape(test) => Some(test.relation().term()),
-            Transform::Late(late) => over_objects::name_of(late.op),
+            Transform::PerItem(term) => over_objects::name_of(term.op),
             _ => None,
         }
     }
@@ -215,7 +215,7 @@ impl Transform {
             Transform::WithFields(_) => "with_fields",
             Transform::Shape(_) => "intersects or includes",
             Transform::Merge(_) => "merge",
-            Transform::Late(_) => "a term over objects, its arguments for each item",
+            Transform::PerItem(_) => "a term over objects, its arguments for each item",
             Transform::Zip => "zip",
         }
     }
@@ -231,7 +231,7 @@ impl Transform {
             Transform::Merge(layers) => {
                 layers.iter().all(|arg| !matches!(arg, Arg::Func(closure) if !closed(closure)))
             }
-            Transform::Late(late) => late.args.iter().all(closed),
+            Transform::PerItem(term) => term.args.iter().all(closed),
             _ => true,
         }
     }

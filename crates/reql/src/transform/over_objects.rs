@@ -76,14 +76,14 @@ fn shape_test(op: Op, argument: &Datum) -> ShapeTest {
 
 /// Such a term whose arguments are evaluated for every item.
 #[derive(Clone, Debug)]
-pub struct Late {
+pub struct PerItem {
     /// The term.
     pub op: Op,
     /// Its arguments but for the first, as functions that look at nothing.
     pub args: Vec<Closure>,
 }
 
-impl Late {
+impl PerItem {
     /// The step that it is for this item.
     pub(super) fn for_item(&self, item: &Datum, env: &Env<'_>) -> Result<Transform, EvalError> {
         check_object(self.op, item)?;

@@ -28,7 +28,7 @@ pub enum QueryKind {
     Continue,
     /// Cancel the query with this token.
     Stop,
-    /// Answer when all earlier queries without reply are done.
+    /// ResultKind when all earlier queries without reply are done.
     NoreplyWait,
     /// Describe this server.
     ServerInfo,

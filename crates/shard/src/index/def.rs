@@ -7,7 +7,7 @@ use datum::key::secondary::{self, SecondaryKey};
 use datum::{Datum, Object, Time, cancel};
 use reql::geo::Shape;
 use reql::geo::cover::{CellNumber, kept_cells};
-use reql::{ARRAY_LIMIT_DEFAULT, Answer, Cancel, Closure, Env, Scope, SeededChance, StoredFunc};
+use reql::{ARRAY_LIMIT_DEFAULT, Cancel, Closure, Env, ResultKind, Scope, SeededRandom, StoredFunc};
 use storage::{IndexChange, IndexEntry, IndexId};
 
 /// How the value of an index function becomes keys.
@@ -68,7 +68,7 @@ pub struct IndexDefs {
 /// An index function sees nothing but the row: what it gives is what is taken out of the index later. So it is
 /// worked out to the end, whoever works on it.
 static NEVER_CANCELLED: Cancel = Cancel::never();
-static NO_CHANCE: SeededChance = SeededChance::new(0);
+static FIXED_RANDOM: SeededRandom = SeededRandom::new(0);
 
 impl IndexDef {
     /// The index of that function, which gets a row.
@@ -78,7 +78,7 @@ impl IndexDef {
     /// Never: a stored function has no variables but its own.
     #[must_use]
     pub fn new(id: IndexId, kind: IndexKind, function: &StoredFunc) -> IndexDef {
-        let function = reql::closure(function.func(), &Scope::empty(), Answer::Datum)
+        let function = reql::closure(function.func(), &Scope::empty(), ResultKind::Datum)
             .expect("invariant: a stored function captures nothing");
         IndexDef { id, kind, function }
     }
@@ -132,7 +132,7 @@ impl IndexDef {
             now: Time { epoch_seconds: 0.0, offset_minutes: 0 },
             array_limit: ARRAY_LIMIT_DEFAULT,
             cancel: &NEVER_CANCELLED,
-            chance: &NO_CHANCE,
+            random: &FIXED_RANDOM,
             globals: &[],
             open: None,
         };

@@ -1,19 +1,19 @@
-//! The distance between two places: the direction of the shortest way is found by Newton's method,
-//! from a start on the sphere or, for places nearly opposite, from the astroid of conjugate points.
+//! The distance between two points: finds the direction of the shortest path by Newton's method, starting on the
+//! sphere or, for nearly antipodal points, from the astroid of conjugate points.
 
 use std::f64::consts::PI;
 
 use super::series::{C1, C2, C3, scale_a1, scale_a2, scale_a3};
 use super::{DEGREE, Geodesic, LonLat, hypotenuse, normalize_angle, normalized, round_angle, tiny};
 
-/// Steps of Newton's method before only halving is tried.
+/// Steps of Newton's method before only bisection is used.
 const NEWTON_STEPS_MAX: usize = 20;
-/// Steps at all.
+/// Steps in total.
 const STEPS_MAX: usize = NEWTON_STEPS_MAX + 53 + 10;
 const TOL0: f64 = f64::EPSILON;
 
-/// Two places brought to a form with fewer cases: the first at least as far from the equator and not
-/// north of it, the second to its east.
+/// Two points in a form with fewer cases: the first is at least as far from the equator and not north of it, the
+/// second is to its east.
 struct Places {
     sbet1: f64,
     cbet1: f64,
@@ -25,10 +25,10 @@ struct Places {
     lam12: f64,
 }
 
-/// Where a way starts, as a direction, or its whole length if it is short.
+/// The starting direction, or the whole length of a short path.
 enum Start {
     Direction(f64, f64),
-    /// The angle of the way, and the radius it has.
+    /// The angle of the path, and the radius to use.
     Short(f64, f64),
 }
 
@@ -42,7 +42,7 @@ struct Arc {
 }
 
 impl Geodesic {
-    /// The metres between two places.
+    /// The distance between two points, in metres.
     #[must_use]
     pub fn distance_m(&self, from: LonLat, to: LonLat) -> f64 {
         let (lat1, lat2, lon12) = canonical(from, to);
@@ -53,7 +53,7 @@ impl Geodesic {
             let (ssig2, csig2) = (places.sbet2, places.cbet2);
             let arc = Arc { sig12: arc_angle(ssig1, csig1, ssig2, csig2), ssig1, csig1, ssig2, csig2 };
             let (length, reduced) = self.lengths(self.n, &arc, &places);
-            // A meridian is no shortest way between places nearly opposite.
+            // Between nearly antipodal points the meridian may not be the shortest path.
             if arc.sig12 < 1.0 || reduced >= 0.0 {
                 return length * self.b + 0.0;
             }
@@ -70,7 +70,7 @@ impl Geodesic {
     fn places(&self, lat1: f64, lat2: f64, lon12: f64) -> Places {
         let (sbet1, cbet1) = self.reduced(lat1);
         let (mut sbet2, mut cbet2) = self.reduced(lat2);
-        // Latitudes that are the same up to rounding are made the same.
+        // Latitudes that are equal up to rounding are made equal.
         if cbet1 < -sbet1 {
             if cbet2 == cbet1 {
                 sbet2 = if sbet2 < 0.0 { sbet1 } else { -sbet1 };
@@ -132,7 +132,7 @@ impl Geodesic {
         }
     }
 
-    /// The direction to start with towards a place nearly opposite.
+    /// The starting direction towards a nearly antipodal point.
     fn antipodal_start(&self, places: &Places, sbet12a: f64) -> (f64, f64) {
         let Places { sbet1, cbet1, cbet2, lam12, .. } = *places;
         let eps = Self::epsilon(sbet1 * sbet1 * self.ep2);
@@ -150,10 +150,10 @@ impl Geodesic {
         (cbet2 * somg12, sbet12a - cbet2 * sbet1 * (somg12 * somg12) / (1.0 - comg12))
     }
 
-    /// The length, for `b` = 1, of the way whose direction is found from this one.
+    /// The length, for `b` = 1, of the path found from this starting direction.
     fn length_from(&self, places: &Places, mut salp1: f64, mut calp1: f64) -> f64 {
         let tolb = TOL0 * TOL0.sqrt();
-        // Directions that are too far west and too far east.
+        // Directions too far west and too far east.
         let (mut west, mut east) = ((tiny(), 1.0), (tiny(), -1.0));
         let (mut is_near, mut is_bracketed) = (false, false);
         let mut step = 0;
@@ -191,7 +191,7 @@ impl Geodesic {
         self.lengths(eps, &arc, places).0
     }
 
-    /// Where a direction leads at the second place's latitude.
+    /// Follows a direction to the second point's latitude.
     fn aim(&self, places: &Places, salp1: f64, mut calp1: f64) -> Aim {
         let Places { sbet1, cbet1, sbet2, cbet2, .. } = *places;
         if sbet1 == 0.0 && calp1 == 0.0 {
@@ -222,7 +222,7 @@ impl Geodesic {
         Aim { lam12: omg12 + domg12, eps, calp2, arc: Arc { sig12, ssig1, csig1, ssig2, csig2 } }
     }
 
-    /// How the longitude of an aim changes with its direction.
+    /// The derivative of an aim's longitude with respect to its direction.
     fn slope(&self, places: &Places, aim: &Aim) -> f64 {
         if aim.calp2 == 0.0 {
             return -2.0 * self.f1 * places.dn1 / places.sbet1;
@@ -233,7 +233,7 @@ impl Geodesic {
 }
 
 struct Aim {
-    /// The longitude that is reached.
+    /// The longitude reached.
     lam12: f64,
     eps: f64,
     calp2: f64,
@@ -244,7 +244,7 @@ fn arc_angle(s1: f64, c1: f64, s2: f64, c2: f64) -> f64 {
     (c1 * s2 - s1 * c2).max(0.0).atan2(c1 * c2 + s1 * s2)
 }
 
-/// The latitudes, the farther one first and to the south, and the longitude between them.
+/// The latitudes, with the one farther from the equator first and in the south, and the longitude between them.
 fn canonical(from: LonLat, to: LonLat) -> (f64, f64, f64) {
     let lon12 = round_angle(difference(normalize_angle(from.lon), normalize_angle(to.lon))).abs();
     let (mut lat1, mut lat2) = (round_angle(from.lat), round_angle(to.lat));
@@ -257,7 +257,7 @@ fn canonical(from: LonLat, to: LonLat) -> (f64, f64, f64) {
     (lat1, lat2, lon12)
 }
 
-/// `y - x` in degrees, from more than -180 to 180, with what a sum of two numbers rounds off.
+/// `y - x` in degrees, from more than -180 to 180, including the rounding error of the sum.
 fn difference(x: f64, y: f64) -> f64 {
     let (u, v) = (-x, y);
     let sum = u + v;

@@ -1,10 +1,10 @@
-//! Shortest ways on an ellipsoid.
+//! Geodesics (shortest paths) on an ellipsoid.
 //!
-//! Karney's algorithms ("Algorithms for geodesics", J. Geodesy 87, 2013), with the order of
-//! operations of his C routines of 2013, Copyright (c) 2012-2013 Charles Karney, MIT licence (see
-//! `LICENSE` beside this file). RethinkDB measured with these, and its answers are compared digit by
-//! digit; newer versions, such as the crate geographiclib-rs that the tests compare with, differ in
-//! the last two digits. Only what is flattened, not elongated, and only lengths and ends of ways.
+//! Karney's algorithms ("Algorithms for geodesics", J. Geodesy 87, 2013), with the order of operations of his C
+//! routines of 2013, Copyright (c) 2012-2013 Charles Karney, MIT licence (see `LICENSE` beside this file).
+//! RethinkDB used these routines, and results are compared digit by digit; newer versions, such as the crate
+//! geographiclib-rs that the tests compare with, differ in the last two digits. Supports only oblate ellipsoids,
+//! and only lengths and end points of paths.
 
 mod inverse;
 mod series;
@@ -18,7 +18,7 @@ use series::{C1, C3, longitude_coefficients, scale_a3};
 /// A degree in radians.
 const DEGREE: f64 = PI / 180.0;
 
-/// A cosine too small to matter, which keeps quotients finite at the poles.
+/// A negligible cosine that keeps quotients finite at the poles.
 fn tiny() -> f64 {
     f64::MIN_POSITIVE.sqrt()
 }
@@ -38,7 +38,7 @@ pub struct Geodesic {
     ep2: f64,
     /// The third flattening.
     n: f64,
-    /// Ways of a smaller angle than this are measured as on a sphere.
+    /// Paths with a smaller angle are measured as on a sphere.
     short: f64,
     a3: [f64; 6],
     c3: [f64; 15],
@@ -69,7 +69,7 @@ impl Geodesic {
         k2 / (2.0 * (1.0 + (1.0 + k2).sqrt()) + k2)
     }
 
-    /// Where one gets from a place, so many metres in a direction in degrees east of north.
+    /// The end point of a path of this length and direction, in degrees east of north.
     #[must_use]
     pub fn end(&self, from: LonLat, azimuth: f64, distance_m: f64) -> LonLat {
         let azimuth = round_angle(normalize_angle(azimuth));
@@ -95,7 +95,7 @@ impl Geodesic {
         let mut sig12 = tau12 - (b12 - b11);
         let (mut ssig12, mut csig12) = (sig12.sin(), sig12.cos());
         if self.f > 0.01 {
-            // The reverted series is not accurate enough: one step of Newton's.
+            // The reverted series is not accurate enough: add one step of Newton's method.
             let ssig2 = ssig1 * csig12 + csig1 * ssig12;
             let csig2 = csig1 * csig12 - ssig1 * ssig12;
             let b12 = c1.sum(ssig2, csig2);
@@ -128,13 +128,13 @@ fn hypotenuse(x: f64, y: f64) -> f64 {
     (x * x + y * y).sqrt()
 }
 
-/// A sine and a cosine with the sum of squares 1.
+/// Scales a sine and a cosine so that the sum of their squares is 1.
 fn normalized(sine: f64, cosine: f64) -> (f64, f64) {
     let r = hypotenuse(sine, cosine);
     (sine / r, cosine / r)
 }
 
-/// An angle from -540 to less than 540 degrees as one from -180 to less than 180.
+/// Normalises an angle from -540 to less than 540 degrees to -180 to less than 180.
 fn normalize_angle(degrees: f64) -> f64 {
     if degrees >= 180.0 {
         degrees - 360.0
@@ -145,7 +145,7 @@ fn normalize_angle(degrees: f64) -> f64 {
     }
 }
 
-/// An angle without so small a difference from zero that it would underflow.
+/// Rounds an angle so that its difference from zero cannot underflow.
 fn round_angle(degrees: f64) -> f64 {
     const Z: f64 = 1.0 / 16.0;
     let y = degrees.abs();
@@ -157,7 +157,7 @@ fn round_angle(degrees: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Numbers from -1 to 1 that a seed repeats.
+    /// Random numbers from -1 to 1, determined by a seed.
     fn chances(seed: u64) -> impl Iterator<Item = f64> {
         let mut state = seed;
         std::iter::repeat_with(move || {

@@ -67,7 +67,7 @@ impl C1 {
     }
 }
 
-/// The series of distances, turned around.
+/// The reverted series of distances.
 pub(super) fn reverted(eps: f64, sine: f64, cosine: f64) -> f64 {
     let eps2 = eps * eps;
     let d = powers(eps);

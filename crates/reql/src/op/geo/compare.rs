@@ -1,4 +1,4 @@
-//! `intersects` and `includes`, of two shapes or as a filter of a sequence of shapes.
+//! `intersects` and `includes`, for two shapes or as a filter of a sequence of shapes.
 
 use datum::{Datum, pseudo};
 
@@ -6,17 +6,17 @@ use crate::env::Cancel;
 use crate::error::EvalError;
 use crate::geo::{self, LazyShape, Shape};
 
-/// What is asked of two shapes.
+/// A relation between two shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// `intersects`: whether they have something in common.
+    /// `intersects`: whether they share a point.
     Intersects,
-    /// `includes`: whether the second lies in the first, an area.
+    /// `includes`: whether the first, an area, contains the second.
     Includes,
 }
 
 impl Relation {
-    /// The term.
+    /// The name of the term.
     #[must_use]
     pub fn term(self) -> &'static str {
         match self {
@@ -26,22 +26,22 @@ impl Relation {
     }
 }
 
-/// A question about shapes with its second argument.
+/// A test for a relation with the second argument.
 #[derive(Clone, Debug)]
 pub struct ShapeTest {
     relation: Relation,
-    /// The second argument; one that is no shape is an error once there is a first.
+    /// The second argument. If it is not a shape, that is an error only once there is a first.
     other: LazyShape,
 }
 
 impl ShapeTest {
-    /// The question with this second argument.
+    /// The test with this second argument.
     #[must_use]
     pub fn new(relation: Relation, argument: &Datum) -> Self {
         ShapeTest { relation, other: LazyShape::new(argument.clone()) }
     }
 
-    /// What is asked.
+    /// The relation that is tested.
     #[must_use]
     pub fn relation(&self) -> Relation {
         self.relation
@@ -62,7 +62,7 @@ impl ShapeTest {
         }
     }
 
-    /// Whether it holds for `item`, which must be a shape.
+    /// Whether the relation holds for `item`, which must be a shape.
     pub fn holds(&self, item: &Datum, cancel: &Cancel) -> Result<bool, EvalError> {
         self.check(item)?;
         let other = || {

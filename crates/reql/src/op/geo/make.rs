@@ -1,4 +1,4 @@
-//! Terms that make shapes: from numbers, from GeoJSON, from other shapes.
+//! Terms that make shapes from numbers, GeoJSON or other shapes.
 
 use datum::{Array, Datum, Object, ObjectBuilder, Text, pseudo};
 
@@ -8,10 +8,10 @@ use crate::args::{Args, integer};
 use crate::env::Env;
 use crate::geo::{self, LonLat, Shape, ShapeError};
 
-/// Vertices of a circle unless told otherwise.
+/// Default number of vertices of a circle.
 const CIRCLE_VERTICES: usize = 32;
 
-/// `point`: the point so many degrees east and north.
+/// `point`: the point at a longitude and a latitude.
 pub fn point(args: &Args<'_>) -> Result<Datum, EvalError> {
     let place = LonLat { lon: args.number(0)?, lat: args.number(1)? };
     shape("Point", pair(place), args.env)
@@ -22,14 +22,14 @@ pub fn line(args: &Args<'_>) -> Result<Datum, EvalError> {
     shape("LineString", path(&places(args)?, args.env)?, args.env)
 }
 
-/// `polygon`: the area inside a line through points, which is closed if it is not.
+/// `polygon`: the area inside a line through points, which is closed if necessary.
 pub fn polygon(args: &Args<'_>) -> Result<Datum, EvalError> {
     filled(places(args)?, args.env)
 }
 
-/// `circle`: the area, or with `fill: false` the line, of the points at a distance from a centre.
+/// `circle`: the area around a centre within a distance, or with `fill: false` its outline.
 pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
-    // That both have values comes before all else. Source: terms/geo.cc of RethinkDB.
+    // A missing argument takes precedence over all other errors. Source: terms/geo.cc of RethinkDB.
     args.datum(1)?;
     let fill = args.flag("fill").unwrap_or(true);
     let vertices = vertices_of(args)?;
@@ -96,7 +96,7 @@ fn simple_polygon(args: &Args<'_>, i: usize) -> Result<Array, EvalError> {
     }
 }
 
-/// `geojson`: the shape that a GeoJSON object stands for. Its `bbox` is dropped.
+/// `geojson`: the shape of a GeoJSON object. Drops its `bbox`.
 pub fn geojson(args: &Args<'_>) -> Result<Datum, EvalError> {
     let object = match args.datum(0)? {
         Datum::Object(object) => object,
@@ -120,12 +120,12 @@ pub fn to_geojson(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Object(members.build()))
 }
 
-/// The places that all arguments stand for.
+/// The positions given by all arguments.
 fn places(args: &Args<'_>) -> Result<Vec<LonLat>, EvalError> {
     (0..args.len()).map(|i| geo::lon_lat_of(args.datum(i)?)).collect()
 }
 
-/// The area inside a ring of places, which is closed if it is not.
+/// The area inside a ring of positions, which is closed if necessary.
 fn filled(mut ring: Vec<LonLat>, env: &Env<'_>) -> Result<Datum, EvalError> {
     if ring.first() != ring.last() {
         ring.extend(ring.first().copied());
@@ -142,7 +142,7 @@ fn pair(place: LonLat) -> Datum {
     Datum::from(vec![Datum::Number(place.lon), Datum::Number(place.lat)])
 }
 
-/// The shape of this kind, if it is a valid one.
+/// A shape of this kind. Fails if it is not valid.
 fn shape(kind: &'static str, coordinates: Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
     let mut members = ObjectBuilder::new();
     members.insert(Text::from_static("coordinates"), coordinates);

@@ -1,4 +1,4 @@
-//! `distance`, and the options of all terms that measure.
+//! `distance`, and the options of all terms that measure distances.
 
 use datum::Datum;
 
@@ -10,7 +10,7 @@ const SYSTEM: &str = "geo_system";
 const MAX_DIST: &str = "max_dist";
 const MAX_RESULTS: &str = "max_results";
 
-/// `distance`: between two shapes of which one is a point.
+/// `distance`: the distance between two shapes, one of which is a point.
 pub fn distance(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (first, second) = (args.datum(0)?, args.datum(1)?);
     let ellipsoid = ellipsoid_of(args)?;
@@ -24,7 +24,7 @@ pub fn distance(args: &Args<'_>) -> Result<Datum, EvalError> {
     finite(unit.of_m(geo::distance(&point, &Shape::of(other, args.env.cancel)?, &ellipsoid)?))
 }
 
-/// The figure of the earth that the option `geo_system` asks for.
+/// The ellipsoid that the option `geo_system` selects.
 pub fn ellipsoid_of(args: &Args<'_>) -> Result<Ellipsoid, EvalError> {
     match args.optarg(SYSTEM) {
         None => Ok(Ellipsoid::WGS84),
@@ -56,7 +56,7 @@ pub fn ellipsoid_of(args: &Args<'_>) -> Result<Ellipsoid, EvalError> {
     }
 }
 
-/// The unit of length that the option `unit` asks for.
+/// The unit of length that the option `unit` selects.
 pub fn unit_of(args: &Args<'_>) -> Result<Unit, EvalError> {
     match args.optional_string("unit")? {
         None => Ok(Unit::Metre),
@@ -64,18 +64,18 @@ pub fn unit_of(args: &Args<'_>) -> Result<Unit, EvalError> {
     }
 }
 
-/// What `get_nearest` was asked for.
+/// The arguments of `get_nearest`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NearestOptions {
     /// Where distances are measured from.
     pub center: LonLat,
-    /// How far away a result may be, in metres.
+    /// Maximum distance of a result, in metres.
     pub max_dist_m: f64,
-    /// How many results there may be.
+    /// Maximum number of results.
     pub max_results: usize,
-    /// What distances are measured on.
+    /// The ellipsoid on which distances are measured.
     pub ellipsoid: Ellipsoid,
-    /// The unit of the distances in the answer.
+    /// The unit of the distances in the result.
     pub unit: Unit,
 }
 
@@ -87,7 +87,7 @@ impl NearestOptions {
         let unit = unit_of(args)?;
         let max_dist_m = match args.optional_number(MAX_DIST)? {
             None => 100_000.0,
-            // Far enough, whatever the unit.
+            // Beyond any distance on earth, in every unit.
             Some(distance) => unit.to_m(distance).min(f64::MAX),
         };
         if max_dist_m <= 0.0 {

@@ -1,6 +1,6 @@
-//! Terms over shapes: making them, converting them, measuring them, asking how they lie.
+//! Terms over shapes: making, converting, measuring and comparing them.
 //!
-//! What shapes are is in [`crate::geo`]; here are the arguments and the datums.
+//! Shapes themselves are in [`crate::geo`]; this module handles arguments and datums.
 
 mod compare;
 mod make;
@@ -12,7 +12,7 @@ pub use measure::{NearestOptions, ellipsoid_of, unit_of};
 use super::Leaf;
 use crate::signature::Op;
 
-/// The leaf that evaluates `op`, if it is a term over shapes.
+/// The leaf function of `op`, if it is a term over shapes.
 pub(super) fn leaf(op: Op) -> Option<Leaf> {
     Some(match op {
         Op::Geojson => make::geojson,

@@ -8,7 +8,7 @@ const NAMES: [&str; 14] = [
     "upper", "word", "xdigit",
 ];
 
-/// Writes the class at the start of `text` to `out`; answers how many bytes of `text` it took.
+/// Translates the class at the start of `text` and appends it to `out`. Returns its length in `text`.
 pub(super) fn translate(text: &str, out: &mut String) -> Result<usize, Fault> {
     out.push('[');
     let mut rest = &text[1..];
@@ -32,7 +32,7 @@ fn unclosed(class: &str) -> Fault {
     Fault::new("missing ]", class)
 }
 
-/// Writes one member of the class; answers what follows it.
+/// Translates one member of the class. Returns the text after it.
 fn item<'t>(class: &'t str, rest: &'t str, out: &mut String) -> Result<&'t str, Fault> {
     if let Some(end) = rest.strip_prefix("[:").and_then(|inside| inside.find(":]")) {
         let length = 2 + end + 2;
@@ -71,7 +71,7 @@ fn named(text: &str, out: &mut String) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One character, escaped or not, and what follows it.
+/// One character, escaped or not, and the text after it.
 fn member<'t>(class: &'t str, rest: &'t str) -> Result<(char, &'t str), Fault> {
     let Some(first) = rest.chars().next() else { return Err(unclosed(class)) };
     if first != '\\' {
@@ -79,7 +79,7 @@ fn member<'t>(class: &'t str, rest: &'t str) -> Result<(char, &'t str), Fault> {
     }
     match escape(rest)? {
         (Escape::Character(c), length) => Ok((c, &rest[length..])),
-        // A class cannot be the end of a range.
+        // A class cannot be an end point of a range.
         (Escape::Class(_), length) => Err(Fault::new("invalid escape sequence", &rest[..length])),
     }
 }

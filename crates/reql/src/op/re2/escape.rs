@@ -1,4 +1,4 @@
-//! Backslash escapes of RE2's dialect, and the faults every part of an expression can have.
+//! Backslash escapes of RE2's dialect, and the errors in an expression.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use super::names;
 /// Why RE2 refuses an expression.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// RE2's words for the kind of fault.
+    /// RE2's message for the kind of error.
     pub what: &'static str,
-    /// The part of the expression at fault; may be empty.
+    /// The invalid part of the expression; may be empty.
     pub portion: String,
 }
 
 impl Fault {
-    /// A fault in `portion`.
+    /// An error in `portion`.
     pub(super) fn new(what: &'static str, portion: &str) -> Self {
         Fault { what, portion: portion.to_owned() }
     }
 
-    /// The whole sentence.
+    /// The complete message.
     #[must_use]
     pub fn text(&self) -> String {
         if self.portion.is_empty() {
@@ -29,11 +29,11 @@ impl Fault {
     }
 }
 
-/// What an escape stands for.
+/// The meaning of an escape.
 pub(super) enum Escape {
     /// One character.
     Character(char),
-    /// A class, spelled for the `regex` crate; legal inside brackets too.
+    /// A class, written for the `regex` crate; legal inside brackets too.
     Class(String),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn escape(text: &str) -> Result<(Escape, usize), Fault> {
     Ok((Escape::Class(class.to_owned()), 2))
 }
 
-/// Writes one character so that it stands for itself, in brackets or outside.
+/// Writes one character so that it matches itself, inside or outside brackets.
 pub(super) fn push_literal(c: char, out: &mut String) {
     if c.is_ascii_alphanumeric() || !c.is_ascii() {
         out.push(c);
@@ -84,8 +84,8 @@ fn bad_escape(portion: &str) -> Fault {
     Fault::new("invalid escape sequence", portion)
 }
 
-/// Up to three octal digits. One digit that is not zero would refer back to a group, which
-/// linear time does not allow.
+/// Up to three octal digits. A single digit other than zero would be a backreference, which is not possible in
+/// linear time.
 fn octal(text: &str, first: char) -> Result<(char, usize), Fault> {
     let digits = text[1..].bytes().take(3).take_while(|b| (b'0'..=b'7').contains(b)).count();
     if first != '0' && digits == 1 {
@@ -95,7 +95,7 @@ fn octal(text: &str, first: char) -> Result<(char, usize), Fault> {
     Ok((char::from_u32(code).unwrap_or_default(), 1 + digits))
 }
 
-/// `\xhh` or `\x{h…}`. What is wrong is shown up to the character that makes it so.
+/// `\xhh` or `\x{h…}`. An error shows the text up to the offending character.
 fn hexadecimal(text: &str) -> Result<(char, usize), Fault> {
     if let Some(inside) = text[2..].strip_prefix('{') {
         return in_braces(text, inside);
@@ -110,7 +110,7 @@ fn hexadecimal(text: &str) -> Result<(char, usize), Fault> {
     }
 }
 
-/// The code of a character in hexadecimal digits, and a brace; `inside` is the end of `text`.
+/// A character code as hexadecimal digits and a closing brace; `inside` is the end of `text`.
 fn in_braces(text: &str, inside: &str) -> Result<(char, usize), Fault> {
     if inside.is_empty() {
         return Err(Fault::new("invalid UTF-8", ""));
@@ -132,7 +132,7 @@ fn in_braces(text: &str, inside: &str) -> Result<(char, usize), Fault> {
     Err(bad_escape(text))
 }
 
-/// `\pN`, `\p{Greek}`, `\p{^Greek}`, and with `P` for the others.
+/// `\pN`, `\p{Greek}`, `\p{^Greek}`, and with `P` for the complement.
 fn unicode_class(text: &str) -> Result<(Escape, usize), Fault> {
     let bad = |portion| Err(Fault::new("invalid character class range", portion));
     let (name, length) = match text[2..].chars().next() {

@@ -1,9 +1,9 @@
-//! RE2's dialect of regular expressions, rewritten for the `regex` crate.
+//! Translates regular expressions from RE2's dialect for the `regex` crate.
 //!
-//! Both engines run in linear time and agree on what an expression means; they differ in
-//! spelling. Here an expression is read as RE2 reads it: what RE2 refuses is refused with its
-//! words, and what the crate would read differently (`\d` beyond ASCII, `\Q…\E`, octal escapes,
-//! braces that are no repetition, set operators inside classes) is spelled out.
+//! Both engines run in linear time and agree on the meaning of expressions, but not on all of the syntax. The
+//! translator parses an expression as RE2 does: it rejects what RE2 rejects, with the same messages, and rewrites
+//! what the crate would read differently (`\d` beyond ASCII, `\Q…\E`, octal escapes, braces that are not a
+//! repetition, set operators inside classes).
 
 mod class;
 mod escape;
@@ -13,10 +13,10 @@ pub use escape::Fault;
 
 use escape::{Escape, escape, push_literal};
 
-/// The most often a part of an expression may be repeated.
+/// Most repetitions of a part of an expression.
 const REPEAT_MAX: u32 = 1_000;
 
-/// The same expression in the dialect of the `regex` crate.
+/// Translates an expression into the dialect of the `regex` crate.
 pub fn translate(expression: &str) -> Result<String, Fault> {
     let mut translator = Translator {
         whole: expression,
@@ -42,17 +42,17 @@ struct Translator<'e> {
     whole: &'e str,
     rest: &'e str,
     out: String,
-    /// Flags that were set just before this place. A repetition still means what is before them.
+    /// Flags set just before this position. A repetition after them applies to the operand before them.
     flags: String,
-    /// Of every group around this place, `copies_most` of what stood before it.
+    /// For each enclosing group, the `copies_most` of the text before it.
     groups: Vec<u32>,
-    /// How many copies of one thing repetitions have made of the operand just before this place.
+    /// Number of copies that repetitions make of the operand just before this position.
     copies: u32,
-    /// The same of any operand of the group so far.
+    /// The largest such number in the current group so far.
     copies_most: u32,
-    /// Whether there is something a repetition can repeat.
+    /// Whether there is an operand that a repetition can apply to.
     has_operand: bool,
-    /// Where the repetition just before this place begins.
+    /// The start of the repetition just before this position.
     last_repeat: Option<&'e str>,
 }
 
@@ -63,7 +63,7 @@ impl<'e> Translator<'e> {
         match (next, counted(self.rest)) {
             ('*' | '+' | '?', _) => return self.repeat(1, before),
             ('{', Some(counted)) => return self.repeat_counted(counted, before),
-            // It may be more flags.
+            // There may be more flags.
             ('(', _) if self.rest.starts_with("(?") => {}
             _ => self.write_flags(),
         }
@@ -108,7 +108,7 @@ impl<'e> Translator<'e> {
         self.has_operand = false;
     }
 
-    /// Moves `length` bytes over as they are.
+    /// Copies `length` bytes unchanged.
     fn take(&mut self, length: usize) {
         self.out.push_str(&self.rest[..length]);
         self.skip(length);
@@ -118,7 +118,7 @@ impl<'e> Translator<'e> {
         self.rest = &self.rest[length..];
     }
 
-    /// A repetition whose operator is `length` bytes, and which may be lazy.
+    /// A repetition whose operator has `length` bytes, and which may be lazy.
     fn repeat(&mut self, length: usize, before: Option<&'e str>) -> Result<(), Fault> {
         let start = self.rest;
         let lazy = self.rest[length..].starts_with('?');
@@ -145,7 +145,7 @@ impl<'e> Translator<'e> {
             return Err(Fault::new("invalid repetition size", operator));
         }
         done?;
-        // Repetitions inside repetitions count as if they were written out.
+        // Nested repetitions count as if they were written out.
         let times = counted.max.unwrap_or(counted.min).max(1);
         self.copies = self.copies.saturating_mul(times);
         self.copies_most = self.copies_most.max(self.copies);
@@ -177,14 +177,14 @@ impl<'e> Translator<'e> {
             return Err(bad(&self.rest[..=name_end]));
         }
         self.write_flags();
-        // Answers show groups by number alone, and the crate allows fewer names and each only once.
+        // Results number groups and ignore their names, and the crate allows fewer names and no duplicates.
         self.out.push('(');
         self.skip(name_end + 1);
         self.enter_group();
         Ok(())
     }
 
-    /// `(?flags)` or `(?flags:`; `special` is what follows the question mark.
+    /// `(?flags)` or `(?flags:`; `special` is the text after the question mark.
     fn flags(&mut self, special: &str) -> Result<(), Fault> {
         let mut negated = false;
         let mut flag_since_sign = false;
@@ -242,7 +242,7 @@ impl<'e> Translator<'e> {
             Some(b'B') => Some(r"(?-u:\B)"),
             Some(b'A') => Some(r"\A"),
             Some(b'z') => Some(r"\z"),
-            // One byte in RE2; text is never cut inside a character here.
+            // One byte in RE2; here a match never ends inside a character.
             Some(b'C') => Some("(?s:.)"),
             _ => None,
         };
@@ -272,7 +272,7 @@ struct Counted {
     length: usize,
 }
 
-/// The counted repetition at the start of `text`; braces around anything else are literal.
+/// The counted repetition at the start of `text`; other braces are literal.
 fn counted(text: &str) -> Option<Counted> {
     let (inside, _) = text.strip_prefix('{')?.split_once('}')?;
     let (min, max) = match inside.split_once(',') {
@@ -290,7 +290,7 @@ fn counted(text: &str) -> Option<Counted> {
 fn count(digits: &str) -> Option<u32> {
     let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     let leading_zero = digits.len() > 1 && digits.starts_with('0');
-    // More digits than fit are too many repetitions in any case.
+    // A number with too many digits certainly exceeds the limit.
     (plain && !leading_zero).then(|| digits.parse().unwrap_or(u32::MAX))
 }
 

@@ -1,6 +1,7 @@
-//! Names of Unicode's categories and scripts, of which RE2 knows fewer than the `regex` crate, each in one spelling.
+//! Names of Unicode categories and scripts. RE2 knows fewer than the `regex` crate, each in one spelling.
 
-/// The names that both spell and mean alike, sorted. Source: RE2 of 2015-11-01, which RethinkDB 2.4 is built with.
+/// Names with the same spelling and meaning in both, sorted. Source: RE2 of 2015-11-01, with which RethinkDB 2.4 is
+/// built.
 const NAMES: [&str; 136] = [
     "Arabic",
     "Armenian",
@@ -140,9 +141,9 @@ const NAMES: [&str; 136] = [
     "Zs",
 ];
 
-/// The class of this name, or of all other characters, in the dialect of the `regex` crate.
+/// The class of this name, or its complement, in the dialect of the `regex` crate.
 pub(super) fn class(name: &str, negated: bool) -> Option<String> {
-    // Halves of surrogate pairs are no characters, and those that nobody has assigned are not in RE2's `C`.
+    // Surrogates are not characters, and unassigned code points are not in RE2's `C`.
     let inside = match name {
         "Any" => r"\x{0}-\x{10FFFF}",
         "C" => r"\p{Cc}\p{Cf}\p{Co}",

@@ -1,4 +1,4 @@
-//! Expressions as RE2 reads them, and what it says of those that it refuses.
+//! Expressions that RE2 accepts, and its messages for those that it rejects.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
 use super::tape::{Node, Value};
-use crate::backtrace::{Frame, Way};
+use crate::backtrace::{Frame, TermPath};
 use crate::deep;
 use crate::env::ARRAY_LIMIT_DEFAULT;
 use crate::error::CompileError;
@@ -33,7 +33,7 @@ pub(super) struct Compiler<'s> {
 struct Step {
     frame: Frame,
     /// The way up to here, once a function below asked for it.
-    way: Option<Arc<Way>>,
+    path: Option<Arc<TermPath>>,
 }
 
 /// A function whose body is being compiled.
@@ -77,7 +77,7 @@ impl<'s> Compiler<'s> {
 
     /// The argument `frame` of the current node.
     fn below(&mut self, frame: Frame, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
-        self.steps.push(Step { frame, way: None });
+        self.steps.push(Step { frame, path: None });
         let term = self.term(value, place);
         match (term, self.steps.pop()) {
             (Err(error), Some(step)) => Err(error.at(step.frame)),
@@ -86,17 +86,17 @@ impl<'s> Compiler<'s> {
     }
 
     /// The way to the current node.
-    fn way(&mut self) -> Option<Arc<Way>> {
+    fn path(&mut self) -> Option<Arc<TermPath>> {
         if !self.places_functions {
             return None;
         }
-        let known = self.steps.iter().rposition(|step| step.way.is_some());
-        let mut way = known.and_then(|i| self.steps[i].way.clone());
+        let known = self.steps.iter().rposition(|step| step.path.is_some());
+        let mut path = known.and_then(|i| self.steps[i].path.clone());
         for step in &mut self.steps[known.map_or(0, |i| i + 1)..] {
-            way = Some(Arc::new(Way::new(way, step.frame.clone())));
-            step.way.clone_from(&way);
+            path = Some(Arc::new(TermPath::new(path, step.frame.clone())));
+            step.path.clone_from(&path);
         }
-        way
+        path
     }
 
     fn term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
@@ -252,12 +252,12 @@ impl<'s> Compiler<'s> {
         };
         self.funcs.push(OpenFunc { params: read_params(params)?, captures: Vec::new() });
         let below = Place { ordering: false, ..place };
-        let way = self.way();
+        let path = self.path();
         let body = self.below(Frame::from(1), body, below);
         let OpenFunc { params, captures } = self.funcs.pop().ok_or_else(not_found)?;
         let body = body?;
         let closed = !body.is_open();
-        Ok(Term::Func(Arc::new(FuncTerm { params, body, captures, closed, way })))
+        Ok(Term::Func(Arc::new(FuncTerm { params, body, captures, closed, path })))
     }
 
     fn var(&mut self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {

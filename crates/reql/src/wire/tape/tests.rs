@@ -90,7 +90,7 @@ fn random_edits_of_a_query_never_disagree_with_serde_json() {
     let alphabet = br#"[]{},:"\u0e19.-tnf "#;
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     println!("seed {state:#x}");
-    let mut chance = |bound: usize| {
+    let mut random = |bound: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -98,9 +98,9 @@ fn random_edits_of_a_query_never_disagree_with_serde_json() {
     };
     for _ in 0..20_000 {
         let mut bytes = query.as_bytes().to_vec();
-        for _ in 0..=chance(3) {
-            let at = chance(bytes.len());
-            bytes[at] = alphabet[chance(alphabet.len())];
+        for _ in 0..=random(3) {
+            let at = random(bytes.len());
+            bytes[at] = alphabet[random(alphabet.len())];
         }
         if let Ok(text) = std::str::from_utf8(&bytes) {
             check(text);

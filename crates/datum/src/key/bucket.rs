@@ -1,8 +1,8 @@
-//! Out of which of eight hands a row comes when nobody ordered rows: a hash of its key as RethinkDB writes it.
+//! Assigns each row to one of eight buckets by a hash of its key, as RethinkDB does.
 //!
-//! RethinkDB keeps the rows of a shard in eight trees and gives out of these in turns
-//! (docs/decisions/0042-unordered-rows-in-eight-buckets.md). Source: `hash_region_hasher`, `cpu_sharding_subspace` and
-//! `datum_t::print_primary` there.
+//! RethinkDB keeps the rows of a shard in eight B-trees and reads from them round robin, which determines the order
+//! of rows in unordered results. See docs/decisions/0042-unordered-rows-in-eight-buckets.md. Source:
+//! `hash_region_hasher`, `cpu_sharding_subspace` and `datum_t::print_primary` in RethinkDB.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use super::decode;
 use super::encode::{NUMBER, STRING, number_of};
 use crate::{Bytes, Datum, deep};
 
-/// How many hands there are.
-pub const HANDS: u8 = 8;
+/// The number of buckets.
+pub const BUCKETS: u8 = 8;
 
-/// The hand of the row with this key, below [`HANDS`]; 0 for bytes that are not a key.
+/// The bucket of the row with this key, below [`BUCKETS`]; 0 for bytes that are not a key.
 #[must_use]
-pub fn hand_of(key: &[u8]) -> u8 {
+pub fn bucket_of(key: &[u8]) -> u8 {
     let mut hash = Hash::new();
     match key.split_first() {
         Some((&STRING, text)) => {
@@ -33,7 +33,7 @@ pub fn hand_of(key: &[u8]) -> u8 {
     hash.hand()
 }
 
-/// RethinkDB's hash of a key, fed byte by byte.
+/// RethinkDB's hash of a key, computed byte by byte.
 struct Hash(u64);
 
 impl Hash {
@@ -48,7 +48,7 @@ impl Hash {
         }
     }
 
-    /// The highest three of the 63 bits that count.
+    /// The highest three of the 63 significant bits.
     fn hand(&self) -> u8 {
         ((self.0 >> 60) & 0b111) as u8
     }
@@ -61,7 +61,7 @@ impl Write for Hash {
     }
 }
 
-/// What each byte adds to the hash: its bits in the other direction below the highest bit, and some of them again
+/// Contribution of each byte to the hash: its bits in reverse order below the highest bit, and some of them again
 /// further down.
 static SPREAD: [u64; 256] = {
     let mut spread = [0; 256];
@@ -74,7 +74,7 @@ static SPREAD: [u64; 256] = {
     spread
 };
 
-/// A value as RethinkDB writes it in a primary key, where bytes are escaped and text is not.
+/// Writes a value as RethinkDB does in a primary key, where bytes are escaped and text is not.
 fn write_value(value: &Datum, hash: &mut Hash) {
     match value {
         Datum::Bool(truth) => hash.add(if *truth { b"Bt" } else { b"Bf" }),
@@ -100,7 +100,7 @@ fn write_value(value: &Datum, hash: &mut Hash) {
                 }
             });
         }
-        // Nothing else is in a key.
+        // Keys contain no other values.
         _ => {}
     }
 }
@@ -114,7 +114,7 @@ fn write_escaped(bytes: &[u8], hash: &mut Hash) {
     }
 }
 
-/// Digits whose order is that of the numbers, and the number as C's `%.20g` prints it.
+/// Writes digits that sort like the numbers, then the number as C's `%.20g` prints it.
 fn write_number(number: f64, hash: &mut Hash) {
     let bits = number.to_bits();
     let ordered = if number.is_sign_negative() { !bits } else { bits ^ (1 << 63) };
@@ -123,13 +123,13 @@ fn write_number(number: f64, hash: &mut Hash) {
     hash.add(b"N");
     hash.add(&digits);
     hash.add(b"#");
-    // Writing into a hash does not fail.
+    // Writing into a hash cannot fail.
     let _ = write_twenty_digits(number, hash);
 }
 
-/// Up to twenty digits, without zeros at the end.
+/// Writes up to twenty significant digits, without trailing zeros.
 fn write_twenty_digits(number: f64, out: &mut impl Write) -> std::fmt::Result {
-    /// Every whole number below it is a number of its own.
+    /// Below this limit every integer has a distinct double.
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     const DIGITS: i32 = 20;
     if number.trunc() == number && number.abs() < WHOLE_MAX {
@@ -146,7 +146,7 @@ fn write_twenty_digits(number: f64, out: &mut impl Write) -> std::fmt::Result {
     write!(out, "{}e{sign}{:02}", without_zeros(digits), exponent.abs())
 }
 
-/// A decimal without the zeros that end it.
+/// A decimal without trailing zeros.
 fn without_zeros(decimal: &str) -> &str {
     match decimal.contains('.') {
         true => decimal.trim_end_matches('0').trim_end_matches('.'),
@@ -156,18 +156,18 @@ fn without_zeros(decimal: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{HANDS, hand_of, write_twenty_digits};
+    use super::{BUCKETS, bucket_of, write_twenty_digits};
     use crate::{Bytes, Datum, PrimaryKey, Time, json};
 
     fn hand(value: impl Into<Datum>) -> u8 {
-        hand_of(PrimaryKey::encode(&value.into()).expect("a key").as_bytes())
+        bucket_of(PrimaryKey::encode(&value.into()).expect("a key").as_bytes())
     }
 
-    /// What RethinkDB's own suite expects of a fold over the rows 0 to 99: of every twentieth it tells the key
+    /// RethinkDB's own test suite expects these keys of a fold over the rows 0 to 99 that emits every twentieth key
     /// (`transform/fold.yaml`).
     #[test]
     fn rows_dealt_in_turns_come_as_its_suite_expects() {
-        let mut hands = vec![Vec::new(); usize::from(HANDS)];
+        let mut hands = vec![Vec::new(); usize::from(BUCKETS)];
         (0..100).for_each(|id| hands[usize::from(hand(f64::from(id)))].push(id));
         let shortest = hands.iter().map(Vec::len).min().expect("eight hands");
         let in_turns: Vec<i32> =
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// By an implementation of the rule in another language.
+    /// Expected values come from an implementation of the same rule in another language.
     #[test]
     fn each_kind_of_key_has_its_hand() {
         let hands = [
@@ -218,6 +218,6 @@ mod tests {
         }
         assert_eq!(hand(Datum::Time(Time::new(12.5, 60))), 6);
         assert_eq!(hand(Datum::Binary(Bytes::from_static(&[0, 1, 0xff]))), 1);
-        assert_eq!(hand_of(&[]), 0);
+        assert_eq!(bucket_of(&[]), 0);
     }
 }

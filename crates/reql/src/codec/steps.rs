@@ -2,7 +2,7 @@
 
 use datum::{Datum, Text};
 
-use super::{Garbled, Pack, Travel, Unpack};
+use super::{Codec, Packer, UnpackError, Unpacker};
 use crate::args::Arg;
 use crate::backtrace::Frame;
 use crate::closure::Closure;
@@ -14,13 +14,13 @@ use crate::op::pathspec::PathSpec;
 use crate::order::{Direction, Order};
 use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 use crate::signature;
-use crate::transform::{Late, Transform, is_over_objects};
+use crate::transform::{PerItem, Transform, is_over_objects};
 
 /// The terms that `Transform::Field` may stand for, in the order of their numbers.
 const FIELD_TERMS: [&str; 3] = ["get_field", "bracket", "distinct"];
 
-impl Travel for Transform {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Transform {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Transform::Map(closure) => tagged(0, closure, out),
             Transform::ConcatMap(closure) => tagged(1, closure, out),
@@ -38,7 +38,7 @@ impl Travel for Transform {
             Transform::WithFields(spec) => tagged(8, spec, out),
             Transform::Merge(layers) => tagged(9, layers, out),
             Transform::Zip => out.byte(10),
-            Transform::Late(Late { op, args }) => {
+            Transform::PerItem(PerItem { op, args }) => {
                 out.byte(13);
                 out.count(u64::from(signature::of(*op).id));
                 args.pack(out);
@@ -50,7 +50,7 @@ impl Travel for Transform {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Transform::Map(Closure::unpack(from)?),
             1 => Transform::ConcatMap(Closure::unpack(from)?),
@@ -59,7 +59,7 @@ impl Travel for Transform {
             4 => {
                 let name = Text::unpack(from)?;
                 let term = FIELD_TERMS.get(usize::from(from.byte()?)).copied();
-                Transform::Field { name, term: term.ok_or_else(|| from.garbled("a term's name"))? }
+                Transform::Field { name, term: term.ok_or_else(|| from.invalid("a term's name"))? }
             }
             5 => Transform::Pluck(PathSpec::unpack(from)?),
             6 => Transform::Without(PathSpec::unpack(from)?),
@@ -72,43 +72,43 @@ impl Travel for Transform {
             13 => {
                 let op = u32::try_from(from.count()?).ok().and_then(signature::by_id);
                 let op = op.filter(|op| is_over_objects(*op));
-                let op = op.ok_or_else(|| from.garbled("a term over objects"))?;
-                Transform::Late(Late { op, args: Vec::<Closure>::unpack(from)? })
+                let op = op.ok_or_else(|| from.invalid("a term over objects"))?;
+                Transform::PerItem(PerItem { op, args: Vec::<Closure>::unpack(from)? })
             }
-            _ => return Err(from.garbled("a step")),
+            _ => return Err(from.invalid("a step")),
         })
     }
 }
 
-impl Travel for PathSpec {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for PathSpec {
+    fn pack(&self, out: &mut Packer) {
         self.to_datum().pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        PathSpec::of(&Datum::unpack(from)?, &Cancel::never()).map_err(|_| from.garbled("a path"))
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
+        PathSpec::of(&Datum::unpack(from)?, &Cancel::never()).map_err(|_| from.invalid("a path"))
     }
 }
 
-impl Travel for Selector {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Selector {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Selector::Field(field) => tagged(0, field, out),
             Selector::Func(closure) => tagged(1, closure, out),
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => Datum::unpack(from).map(Selector::Field),
             1 => Closure::unpack(from).map(Selector::Func),
-            _ => Err(from.garbled("a selector")),
+            _ => Err(from.invalid("a selector")),
         }
     }
 }
 
-impl Travel for Predicate {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Predicate {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Predicate::Equals(value) => tagged(0, value, out),
             Predicate::Func(closure) => tagged(1, closure, out),
@@ -116,18 +116,18 @@ impl Travel for Predicate {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => Datum::unpack(from).map(Predicate::Equals),
             1 => Closure::unpack(from).map(Predicate::Func),
             2 => Filter::unpack(from).map(Predicate::Filter),
-            _ => Err(from.garbled("a predicate")),
+            _ => Err(from.invalid("a predicate")),
         }
     }
 }
 
-impl Travel for Filter {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Filter {
+    fn pack(&self, out: &mut Packer) {
         match &self.test {
             FilterTest::Value(value) => tagged(0, value, out),
             FilterTest::Truth(closure) => tagged(1, closure, out),
@@ -142,7 +142,7 @@ impl Travel for Filter {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let test = match from.byte()? {
             0 => FilterTest::Value(Datum::unpack(from)?),
             1 => FilterTest::Truth(Closure::unpack(from)?),
@@ -150,51 +150,51 @@ impl Travel for Filter {
             3 => match Datum::unpack(from)? {
                 // What a stranger says is ascending may not be.
                 Datum::Array(unwanted) => Filter::without(&unwanted).test,
-                _ => return Err(from.garbled("a filter")),
+                _ => return Err(from.invalid("a filter")),
             },
-            _ => return Err(from.garbled("a filter")),
+            _ => return Err(from.invalid("a filter")),
         };
         let on_missing = match from.byte()? {
             0 => OnMissing::Drop,
             1 => OnMissing::Keep,
             2 => OnMissing::Raise,
             3 => OnMissing::Fail(EvalError::unpack(from)?),
-            _ => return Err(from.garbled("what a filter does about missing things")),
+            _ => return Err(from.invalid("what a filter does about missing things")),
         };
         Ok(Filter { test, on_missing })
     }
 }
 
-impl Travel for Order {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Order {
+    fn pack(&self, out: &mut Packer) {
         self.selector.pack(out);
         (self.direction == Direction::Descending).pack(out);
-        out.list(self.way.iter());
+        out.list(self.path.iter());
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let selector = Selector::unpack(from)?;
         let direction = match bool::unpack(from)? {
             true => Direction::Descending,
             false => Direction::Ascending,
         };
-        Ok(Order { selector, direction, way: from.list(Frame::unpack)? })
+        Ok(Order { selector, direction, path: from.list(Frame::unpack)? })
     }
 }
 
-impl Travel for GroupBy {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for GroupBy {
+    fn pack(&self, out: &mut Packer) {
         self.selectors.pack(out);
         self.multi.pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(GroupBy { selectors: Vec::unpack(from)?, multi: bool::unpack(from)? })
     }
 }
 
 /// A number that says which of several forms follows, and the form.
-pub(super) fn tagged<T: Travel>(tag: u8, value: &T, out: &mut Pack) {
+pub(super) fn tagged<T: Codec>(tag: u8, value: &T, out: &mut Packer) {
     out.byte(tag);
     value.pack(out);
 }

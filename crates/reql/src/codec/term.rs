@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use datum::{Datum, Text};
 
-use super::error::led;
-use super::{Garbled, Pack, Travel, Unpack};
+use super::eval_error::extended;
+use super::{Codec, Packer, UnpackError, Unpacker};
 use crate::args::Arg;
-use crate::backtrace::{Frame, Way};
-use crate::closure::{Answer, Closure};
+use crate::backtrace::{Frame, TermPath};
+use crate::closure::{Closure, ResultKind};
 use crate::deep;
 use crate::eval;
 use crate::scope::Scope;
@@ -26,13 +26,18 @@ const FROM_ROOT: u8 = 1;
 const FROM_AROUND: u8 = 2;
 
 /// In the order of their numbers, which never change.
-const ANSWERS: [Answer; 5] =
-    [Answer::Datum, Answer::Literals, Answer::Sequence, Answer::Argument, Answer::Constant];
+const RESULT_KINDS: [ResultKind; 5] = [
+    ResultKind::Datum,
+    ResultKind::Literals,
+    ResultKind::Sequence,
+    ResultKind::Argument,
+    ResultKind::Constant,
+];
 
-impl Travel for Closure {
-    fn pack(&self, out: &mut Pack) {
-        let answer = ANSWERS.iter().position(|answer| *answer == self.answer).unwrap_or_default();
-        out.byte(answer as u8);
+impl Codec for Closure {
+    fn pack(&self, out: &mut Packer) {
+        let result = RESULT_KINDS.iter().position(|kind| *kind == self.result).unwrap_or_default();
+        out.byte(result as u8);
         out.count(self.captured.len() as u64);
         for (id, value) in self.captured.iter() {
             id.0.pack(out);
@@ -41,25 +46,25 @@ impl Travel for Closure {
         write_func(&self.func, None, out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        let answer = ANSWERS.get(usize::from(from.byte()?)).copied();
-        let answer = answer.ok_or_else(|| from.garbled("what a function answers"))?;
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
+        let result = RESULT_KINDS.get(usize::from(from.byte()?)).copied();
+        let result = result.ok_or_else(|| from.invalid("the kind of a function's result"))?;
         let captured: Vec<(VarId, Datum)> =
             from.list(|from| Ok((VarId(i64::unpack(from)?), Datum::unpack(from)?)))?;
         let around = captured.iter().map(|(id, _)| *id).collect();
         let mut reader =
-            Reader { from, funcs: vec![OpenFunc { way: None, params: around, captures: Vec::new() }] };
+            Reader { from, funcs: vec![OpenFunc { path: None, params: around, captures: Vec::new() }] };
         let func = reader.func()?;
         if !func.closed {
-            return Err(from.garbled("a closed function"));
+            return Err(from.invalid("a closed function"));
         }
-        eval::closure(&func, &Scope::of_call(&[], &[], &captured), answer)
-            .map_err(|_| from.garbled("a function's variables"))
+        eval::closure(&func, &Scope::of_call(&[], &[], &captured), result)
+            .map_err(|_| from.invalid("a function's variables"))
     }
 }
 
-impl Travel for Arg {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Arg {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Arg::Datum(datum) => {
                 out.byte(0);
@@ -72,24 +77,24 @@ impl Travel for Arg {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => Datum::unpack(from).map(Arg::Datum),
             1 => Closure::unpack(from).map(Arg::Func),
-            _ => Err(from.garbled("an argument")),
+            _ => Err(from.invalid("an argument")),
         }
     }
 }
 
 /// `around` is where the function around this one stands.
-fn write_func(func: &FuncTerm, around: Option<&Way>, out: &mut Pack) {
+fn write_func(func: &FuncTerm, around: Option<&TermPath>, out: &mut Packer) {
     out.count(func.params.len() as u64);
     func.params.iter().for_each(|id| id.0.pack(out));
-    write_way(func.way.as_ref(), around, out);
-    write_term(&func.body, func.way.as_deref(), out);
+    write_path(func.path.as_ref(), around, out);
+    write_term(&func.body, func.path.as_deref(), out);
 }
 
-fn write_term(term: &Term, around: Option<&Way>, out: &mut Pack) {
+fn write_term(term: &Term, around: Option<&TermPath>, out: &mut Packer) {
     deep::level(|| match term {
         Term::Datum(datum) => {
             out.byte(DATUM);
@@ -119,72 +124,72 @@ fn write_term(term: &Term, around: Option<&Way>, out: &mut Pack) {
 
 /// Only what leads from the function around it to this one, so that functions in functions do not
 /// take room in the square of their depth.
-fn write_way(way: Option<&Arc<Way>>, around: Option<&Way>, out: &mut Pack) {
-    let Some(way) = way else { return out.byte(NOWHERE) };
-    match around.and_then(|around| way.beyond(around)) {
+fn write_path(path: Option<&Arc<TermPath>>, around: Option<&TermPath>, out: &mut Packer) {
+    let Some(path) = path else { return out.byte(NOWHERE) };
+    match around.and_then(|around| path.beyond(around)) {
         Some(frames) => {
             out.byte(FROM_AROUND);
             out.list(frames.into_iter());
         }
         None => {
             out.byte(FROM_ROOT);
-            way.pack(out);
+            path.pack(out);
         }
     }
 }
 
 /// A function whose body is being read.
 struct OpenFunc {
-    way: Option<Arc<Way>>,
+    path: Option<Arc<TermPath>>,
     params: Vec<VarId>,
     captures: Vec<VarId>,
 }
 
 struct Reader<'a> {
-    from: &'a mut Unpack,
+    from: &'a mut Unpacker,
     /// The functions around the current term, outermost first.
     funcs: Vec<OpenFunc>,
 }
 
 impl Reader<'_> {
-    fn func(&mut self) -> Result<Arc<FuncTerm>, Garbled> {
+    fn func(&mut self) -> Result<Arc<FuncTerm>, UnpackError> {
         let params = self.from.list(|from| i64::unpack(from).map(VarId))?;
-        let way = self.way()?;
-        self.funcs.push(OpenFunc { way, params, captures: Vec::new() });
+        let path = self.path()?;
+        self.funcs.push(OpenFunc { path, params, captures: Vec::new() });
         let body = self.term();
-        let Some(OpenFunc { way, params, captures }) = self.funcs.pop() else {
-            return Err(self.from.garbled("a function"));
+        let Some(OpenFunc { path, params, captures }) = self.funcs.pop() else {
+            return Err(self.from.invalid("a function"));
         };
         let body = body?;
         let closed = !body.is_open();
-        Ok(Arc::new(FuncTerm { params, body, captures, closed, way }))
+        Ok(Arc::new(FuncTerm { params, body, captures, closed, path }))
     }
 
-    fn way(&mut self) -> Result<Option<Arc<Way>>, Garbled> {
-        let around = self.funcs.last().and_then(|func| func.way.clone());
+    fn path(&mut self) -> Result<Option<Arc<TermPath>>, UnpackError> {
+        let around = self.funcs.last().and_then(|func| func.path.clone());
         match self.from.byte()? {
             NOWHERE => Ok(None),
             FROM_ROOT => Arc::unpack(self.from).map(Some),
-            FROM_AROUND => Ok(led(around, self.from.list(Frame::unpack)?)),
-            _ => Err(self.from.garbled("where a function stands")),
+            FROM_AROUND => Ok(extended(around, self.from.list(Frame::unpack)?)),
+            _ => Err(self.from.invalid("where a function stands")),
         }
     }
 
-    fn term(&mut self) -> Result<Term, Garbled> {
+    fn term(&mut self) -> Result<Term, UnpackError> {
         deep::level(|| match self.from.byte()? {
             DATUM => Datum::unpack(self.from).map(Term::Datum),
             VAR => self.var(),
             FUNC => self.func().map(Term::Func),
             CALL => self.call(),
-            _ => Err(self.from.garbled("a term")),
+            _ => Err(self.from.invalid("a term")),
         })
     }
 
     /// A use of a variable: every function between here and its own captures it.
-    fn var(&mut self) -> Result<Term, Garbled> {
+    fn var(&mut self) -> Result<Term, UnpackError> {
         let id = VarId(i64::unpack(self.from)?);
         let owner = self.funcs.iter().rposition(|func| func.params.contains(&id));
-        let owner = owner.ok_or_else(|| self.from.garbled("a variable that is bound"))?;
+        let owner = owner.ok_or_else(|| self.from.invalid("a variable that is bound"))?;
         for func in &mut self.funcs[owner + 1..] {
             if !func.captures.contains(&id) {
                 func.captures.push(id);
@@ -193,7 +198,7 @@ impl Reader<'_> {
         Ok(Term::Var(id))
     }
 
-    fn call(&mut self) -> Result<Term, Garbled> {
+    fn call(&mut self) -> Result<Term, UnpackError> {
         let op = self.op()?;
         let count = self.from.size()?;
         let mut args = Vec::with_capacity(count.min(self.from.left()).min(64));
@@ -210,21 +215,21 @@ impl Reader<'_> {
         Ok(Term::Call(Box::new(call)))
     }
 
-    fn op(&mut self) -> Result<Op, Garbled> {
+    fn op(&mut self) -> Result<Op, UnpackError> {
         let id = u32::try_from(self.from.count()?).ok();
         match id.and_then(signature::by_id) {
             Some(Op::Datum | Op::Var | Op::ImplicitVar | Op::Func) | None => {
-                Err(self.from.garbled("the number of a term"))
+                Err(self.from.invalid("the number of a term"))
             }
             Some(op) => Ok(op),
         }
     }
 
     /// What the compilation of a query would have refused.
-    fn check(&self, call: &Call) -> Result<(), Garbled> {
+    fn check(&self, call: &Call) -> Result<(), UnpackError> {
         let signature = signature::of(call.op);
         if !call.traits.splices && !signature.arity.accepts(call.args.len()) {
-            return Err(self.from.garbled("a term's arguments"));
+            return Err(self.from.invalid("a term's arguments"));
         }
         let legal = match call.op {
             Op::MakeObj => {
@@ -234,6 +239,6 @@ impl Reader<'_> {
             }
             _ => call.optargs.iter().all(|(name, _)| signature.optargs.contains(&&**name)),
         };
-        if legal { Ok(()) } else { Err(self.from.garbled("a term's optional arguments")) }
+        if legal { Ok(()) } else { Err(self.from.invalid("a term's optional arguments")) }
     }
 }

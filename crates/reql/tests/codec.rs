@@ -11,37 +11,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datum::cancel::{self, CancelToken};
 use datum::{Bytes, Datum, Object, Text, Time, json, row};
 use rekindle_reql as reql;
-use reql::travel::{Pack, Travel, Unpack, Unpackable};
+use reql::codec::{Codec, PackError, Packer, Unpacker};
 use reql::wire::parse_term;
 use reql::{
-    Answer, Cancel, Closure, Emitted, Env, ErrorClass, EvalError, GroupBy, IndexOption, Operation, Pipeline,
-    Scope, SeededChance, Selector, Tally, Term, Terminal, Transform,
+    Cancel, Closure, Emitted, Env, ErrorClass, EvalError, GroupBy, IndexOption, Operation, Pipeline,
+    ResultKind, Scope, SeededRandom, Selector, Tally, Term, Terminal, Transform,
 };
 
-fn packed(value: &impl Travel) -> Bytes {
-    let mut out = Pack::default();
+fn packed(value: &impl Codec) -> Bytes {
+    let mut out = Packer::default();
     value.pack(&mut out);
     out.finish().unwrap()
 }
 
-fn unpacked<T: Travel>(bytes: &Bytes) -> T {
-    let mut from = Unpack::new(bytes.clone());
+fn unpacked<T: Codec>(bytes: &Bytes) -> T {
+    let mut from = Unpacker::new(bytes.clone());
     let value = T::unpack(&mut from).unwrap();
     from.end().unwrap();
     value
 }
 
-fn there<T: Travel>(value: &T) -> T {
+fn there<T: Codec>(value: &T) -> T {
     unpacked(&packed(value))
 }
 
 fn with_env<R>(work: impl FnOnce(&Env<'_>) -> R) -> R {
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let (cancel, random) = (Cancel::new(), SeededRandom::new(1));
     work(&Env {
         now: Time::new(1.5, 60),
         array_limit: 100,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     })
@@ -50,7 +50,7 @@ fn with_env<R>(work: impl FnOnce(&Env<'_>) -> R) -> R {
 fn closure(text: &str) -> Closure {
     let wire = syntax::to_wire(text).unwrap().to_string();
     let Term::Func(func) = parse_term(wire.as_bytes()).unwrap() else { panic!("{text} is no function") };
-    reql::closure(&func, &Scope::empty(), Answer::Datum).unwrap()
+    reql::closure(&func, &Scope::empty(), ResultKind::Datum).unwrap()
 }
 
 fn datums() -> Vec<Datum> {
@@ -103,7 +103,7 @@ fn a_stored_row_arrives_as_a_stored_row() {
     let mut bytes = packed(&stored).to_vec();
     let last = bytes.len() - 6;
     bytes[last] ^= 1;
-    assert!(Object::unpack(&mut Unpack::new(bytes.into())).is_err(), "its checksum is looked at");
+    assert!(Object::unpack(&mut Unpacker::new(bytes.into())).is_err(), "its checksum is looked at");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn captured_variables_travel_along() {
     let Term::Func(inner) = &outer.body else { panic!("a function in a function") };
     let values = [Datum::Number(40.0)];
     let scope = Scope::of_call(&outer.params, &values, &[]);
-    let found = there(&reql::closure(inner, &scope, Answer::Datum).unwrap());
+    let found = there(&reql::closure(inner, &scope, ResultKind::Datum).unwrap());
     let answer = with_env(|env| found.call(&[Datum::Number(2.0)], env));
     assert_eq!(answer.unwrap(), Datum::Number(42.0));
 }
@@ -149,7 +149,7 @@ fn captured_variables_travel_along() {
 #[test]
 fn functions_that_reach_for_tables_are_refused() {
     let open = closure("x => r.table(\"t\").get(x)");
-    assert!(Closure::unpack(&mut Unpack::new(packed(&open))).is_err());
+    assert!(Closure::unpack(&mut Unpacker::new(packed(&open))).is_err());
 }
 
 fn pipeline(terminal: Terminal) -> Pipeline {
@@ -248,12 +248,12 @@ fn over_two_objects(step: &Transform) -> Vec<String> {
 fn damaged_bytes_are_refused_or_read_but_never_a_panic() {
     let bytes = packed(&pipeline(Terminal::Reduce(closure("(x, y) => x.add(y)"))));
     for at in 0..bytes.len() {
-        assert!(Pipeline::unpack(&mut Unpack::new(bytes.slice(..at))).is_err(), "cut at {at}");
+        assert!(Pipeline::unpack(&mut Unpacker::new(bytes.slice(..at))).is_err(), "cut at {at}");
         for change in [1, 0x80, 0xff] {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= change;
             // What is still a pipeline is one that can be run.
-            if let Ok(found) = Pipeline::unpack(&mut Unpack::new(damaged.into())) {
+            if let Ok(found) = Pipeline::unpack(&mut Unpacker::new(damaged.into())) {
                 with_env(|env| {
                     let mut tally = found.start();
                     let _ = found.push(&mut tally, Datum::Number(5.0), env);
@@ -264,7 +264,7 @@ fn damaged_bytes_are_refused_or_read_but_never_a_panic() {
     }
     let bytes = packed(&tally(&pipeline(Terminal::Collect), 0, 20));
     for at in 0..bytes.len() {
-        assert!(Tally::unpack(&mut Unpack::new(bytes.slice(..at))).is_err(), "cut at {at}");
+        assert!(Tally::unpack(&mut Unpacker::new(bytes.slice(..at))).is_err(), "cut at {at}");
     }
 }
 
@@ -281,11 +281,11 @@ fn what_is_enormous_is_packed_to_a_limit() {
         let Term::Func(outer) = parse_term(outer.as_bytes()).unwrap() else { panic!("a function") };
         let Term::Call(call) = &outer.body else { panic!("a call") };
         let Term::Func(inner) = &call.args[0] else { panic!("a function in it") };
-        reql::closure(inner, &Scope::of_call(&outer.params, &[enormous()], &[]), Answer::Datum).unwrap()
+        reql::closure(inner, &Scope::of_call(&outer.params, &[enormous()], &[]), ResultKind::Datum).unwrap()
     };
     for value in [&closure as &dyn Packed, &enormous(), &vec![enormous(); 3]] {
         let fault = value.packed().unwrap_err();
-        assert!(matches!(fault, Unpackable::TooLarge));
+        assert!(matches!(fault, PackError::TooLarge));
         let error = fault.error("The functions of a test");
         let text = "The functions of a test are too large to be sent to another server (limit 255 MiB).";
         assert_eq!((error.class(), error.message().as_str()), (ErrorClass::ResourceLimit, text));
@@ -306,19 +306,19 @@ fn packing_ends_when_it_is_cancelled() {
     }
 
     let _cancel_scope = cancel::scope(Some(Arc::new(CancelledAfter(AtomicUsize::new(5)))));
-    let mut out = Pack::default();
+    let mut out = Packer::default();
     enormous().pack(&mut out);
     assert!(out.len() < 10 << 20, "{} bytes", out.len());
-    assert!(matches!(out.finish(), Err(Unpackable::Unwanted)));
+    assert!(matches!(out.finish(), Err(PackError::Cancelled)));
 }
 
 trait Packed {
-    fn packed(&self) -> Result<Bytes, Unpackable>;
+    fn packed(&self) -> Result<Bytes, PackError>;
 }
 
-impl<T: Travel> Packed for T {
-    fn packed(&self) -> Result<Bytes, Unpackable> {
-        let mut out = Pack::default();
+impl<T: Codec> Packed for T {
+    fn packed(&self) -> Result<Bytes, PackError> {
+        let mut out = Packer::default();
         self.pack(&mut out);
         out.finish()
     }

@@ -1,24 +1,24 @@
-//! Terms whose time is bounded by what they are given, and how large what they make can be.
+//! Terms whose time is bounded by the size of their arguments, and bounds on the size of their results.
 
 use crate::signature::Op;
 
-/// How large what a term makes can be.
+/// A bound on the size of a term's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Growth {
     /// A number, a bool, null or a time.
     Scalar,
-    /// So many times as large as its first argument.
+    /// At most this many times the size of the first argument.
     First(usize),
-    /// As large as the largest of its arguments.
+    /// At most the size of the largest argument.
     OneOf,
-    /// As large as all arguments; of scalars a scalar.
+    /// At most the size of all arguments together; a scalar if they are scalars.
     Number,
-    /// As large as all arguments.
+    /// At most the size of all arguments together.
     AllOf,
 }
 
 impl Growth {
-    /// How many times as large as its first argument.
+    /// The factor by which the result may exceed the first argument.
     pub fn factor(self) -> usize {
         match self {
             Growth::First(factor) => factor,
@@ -27,15 +27,16 @@ impl Growth {
     }
 }
 
-/// A quote of a string in a string takes two bytes, a control character six.
+/// A quotation mark takes two bytes in a JSON string, a control character six.
 const AS_TEXT: usize = 6;
-/// A character of a string as a string of its own.
+/// Size of a character as a string of its own.
 const SPLIT: usize = 4;
-/// A small letter whose capital is three.
+/// A lower-case letter may have an upper-case form of three characters.
 const OTHER_CASE: usize = 3;
 
-/// How large what `op` makes can be. `None` for terms that may take any time: those that make much of little
-/// (`range`, `fold`), those whose time is not that of a walk (relations of shapes, joins), and whatever was not thought of.
+/// The bound on the result of `op`. `None` for terms without a bound on their time: those that make much out of
+/// little (`range`, `fold`), those that do more than walk through their arguments (relations of geometries, joins),
+/// and all terms not listed.
 pub(super) fn growth(op: Op) -> Option<Growth> {
     use Op::*;
     Some(match op {
@@ -45,7 +46,7 @@ pub(super) fn growth(op: Op) -> Option<Growth> {
         }
         Add | Funcall => Growth::Number,
         Branch | Or | And | Default => Growth::OneOf,
-        // With arguments of its own kind each: see `Measure::call`.
+        // See `Measure::call` for the conditions on its arguments.
         Mul => Growth::Number,
         Format => Growth::First(AS_TEXT),
         CoerceTo | ToJsonString => Growth::First(AS_TEXT),

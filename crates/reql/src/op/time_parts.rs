@@ -1,5 +1,4 @@
-//! Parts of a time, in its own zone: date, time of day, year, …, seconds; and the names of days
-//! and months.
+//! Components of a time in its own zone: date, time of day, year, …, seconds; and the names of days and months.
 
 use datum::{Datum, Time};
 

@@ -1,37 +1,37 @@
-//! Why JSON text is not a value, in the words a user sees.
+//! Errors in JSON text, with the messages that users see.
 
 use crate::{Datum, Text};
 
-/// Why text is not a value.
+/// Why text could not be read as a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text is not JSON. `Display` is the sentence ReQL shows after
     /// `Failed to parse "…" as JSON: `.
     #[error("{}", fault.text())]
     Syntax {
-        /// What is wrong.
+        /// The syntax error.
         fault: Fault,
-        /// Byte position of the fault in the text.
+        /// Byte position of the error in the text.
         position: usize,
     },
-    /// An object has this key twice.
+    /// An object has the same key twice.
     #[error("Duplicate key {} in JSON.", Datum::String(.0.clone()).to_json_string())]
     DuplicateKey(Text),
-    /// A `$reql_type$` object that is not well made; the ReQL message.
+    /// A `$reql_type$` object is invalid. Carries the ReQL message.
     #[error("{0}")]
     BadPseudotype(String),
-    /// The text has a NUL byte in it.
+    /// The text contains a NUL byte.
     #[error("Encountered unescaped null byte in JSON string.")]
     NulByte,
-    /// Whoever wanted the value does so no more.
-    #[error("the value of the text is not wanted any more")]
-    Stopped,
+    /// The caller cancelled reading.
+    #[error("reading was cancelled")]
+    Cancelled,
     /// The text is not UTF-8 from this byte position on.
     #[error("text is not UTF-8 at position {0}")]
     NotUtf8(usize),
 }
 
-/// What is wrong with JSON text.
+/// A syntax error in JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is named and worded by its text")]
 pub enum Fault {

@@ -1,72 +1,72 @@
-//! How long a function can take, seen from its text alone: who serves many clients on one thread runs there
-//! only what is soon over, and leaves the rest to a thread of its own, where it can be told to stop.
+//! Bounds the cost of a function by static analysis of its text. A thread that serves many clients runs only cheap
+//! functions itself; all others go to a separate thread, where they can be cancelled.
 //!
-//! What is made of a row is measured in rows ([`Size`]): a sum of two fields is no larger than two rows, twice a
-//! field no larger than two, and what a variable stands for has the size of what it is bound to. The time that
-//! a term takes grows with what it is given and what it makes. Only the terms that [`growth`] lists are known to
-//! be so; every other may take any time.
+//! Sizes of values are measured in rows ([`Size`]): the sum of two fields is no larger than two rows, a field times
+//! two no larger than two, and a variable has the size of the value bound to it. The time of a term grows with its
+//! arguments and its result, but only for the terms that [`growth`] lists; any other term may take arbitrarily
+//! long.
 
 mod growth;
 
 use datum::Datum;
 
-use crate::effort::growth::{Growth, growth};
+use crate::cost::growth::{Growth, growth};
 use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term, VarId};
 
-/// How long a call of a function can take, least first.
+/// A bound on the time of one call of a function, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
-    /// No longer than it takes to look at its arguments and its text a few times.
+pub enum Cost {
+    /// At most a few walks through its arguments and its text.
     Brief,
-    /// No longer than it takes to look at them a few times for each part of them: functions that are called for
-    /// items, none within another, patterns that are looked for,
-    /// and shapes.
-    Walk,
-    /// Nobody knows.
-    Open,
+    /// At most a few such walks for each part of the arguments: functions called for each item (not nested),
+    /// patterns that are searched for, and geometries.
+    PerItem,
+    /// No known bound.
+    Unbounded,
 }
 
-/// A function of more terms is not brief, whatever they are.
+/// A function with more terms is not brief.
 const TERMS_MAX: usize = 500;
-/// Neither is one that makes and looks at more than so many times its row.
+/// A function that makes or reads more than this many times the size of its row is not brief.
 const ROWS_MAX: usize = 2000;
-/// Of what may be a sequence each item is looked at for no more fields or values.
+/// Most fields or values that a term may look up in each item of a possible sequence.
 const EACH_MAX: usize = 8;
-/// Bytes of the text that says which fields are meant, for each field at least.
+/// Minimum number of bytes, in the text that names the fields, for each field.
 const FIELD_BYTES: usize = 8;
 
-/// How long a call of `func` can take.
+/// Bounds the cost of a call of `func`.
 #[must_use]
-pub fn of_func(func: &FuncTerm) -> Effort {
+pub fn of_func(func: &FuncTerm) -> Cost {
     let mut measure = Measure {
         terms: TERMS_MAX,
         rows: ROWS_MAX,
         bound: func.params.iter().map(|id| (*id, Size::ROW)).collect(),
         in_loop: false,
-        effort: Effort::Brief,
+        cost: Cost::Brief,
     };
-    measure.term(&func.body).map_or(Effort::Open, |_| measure.effort)
+    measure.term(&func.body).map_or(Cost::Unbounded, |_| measure.cost)
 }
 
-/// How large a value can be.
+/// A bound on the size of a value.
 #[derive(Clone, Copy, Debug)]
 struct Size {
-    /// Rows, and texts of the query, that it is no larger than; none for a number, a bool, null or a time.
+    /// The number of rows, or of texts of the query, that the value does not exceed; 0 for a number, a bool, null
+    /// or a time.
     rows: usize,
     items: Items,
-    /// Whether it is certainly no sequence. Of a sequence, many terms do for each item what they do.
+    /// Whether the value is certainly not a sequence. Many terms over a sequence do their work for each item.
     is_single: bool,
 }
 
-/// How many items a sequence can have.
+/// A bound on the number of items of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Items {
-    /// As many as its size says.
+    /// No more than the size says.
     Few,
-    /// So many, each of which can be as large as the size says.
+    /// Like `Few`, but each item can be as large as the size says.
     Mapped,
-    /// For each item of such a sequence as many.
+    /// The product of the lengths of several such sequences.
     Many,
 }
 
@@ -79,7 +79,7 @@ impl Size {
         Size { rows: self.rows.saturating_mul(factor), ..self }
     }
 
-    /// At least a row: of something that is no scalar.
+    /// At least one row: the size of a value that is not a scalar.
     fn compound(self) -> Size {
         Size { rows: self.rows.max(1), ..self }
     }
@@ -97,17 +97,17 @@ impl Size {
     }
 }
 
-/// A walk through the text of a function. `None` where nobody knows how long something takes.
+/// A walk through the text of a function. Its methods return `None` if there is no bound.
 struct Measure {
-    /// Terms that may follow.
+    /// Remaining terms until the limit.
     terms: usize,
-    /// Rows that may be made or looked at.
+    /// Remaining rows until the limit.
     rows: usize,
-    /// Variables that the function, and those within it, are called with.
+    /// The variables of the function and of functions inside it, with the sizes of their values.
     bound: Vec<(VarId, Size)>,
-    /// Whether this is called for each item of something.
+    /// Whether the current term is evaluated for each item of a sequence.
     in_loop: bool,
-    effort: Effort,
+    cost: Cost,
 }
 
 impl Measure {
@@ -117,16 +117,16 @@ impl Measure {
             Term::Datum(Datum::Null | Datum::Bool(_) | Datum::Number(_) | Datum::Time(_)) => Size::SCALAR,
             Term::Datum(Datum::Array(_)) => Size::UNKNOWN,
             Term::Datum(_) => Size::ROW,
-            // What was captured is of any kind.
+            // A captured variable may have any value.
             Term::Var(id) => {
                 let bound = self.bound.iter().rfind(|(known, _)| known == id);
                 bound.map_or(Size::UNKNOWN, |(_, size)| *size)
             }
-            // It is not known who calls it.
+            // The function might be called in any way.
             Term::Func(_) => return None,
             Term::Call(call) => self.call(call)?,
         };
-        // For each item anew.
+        // Evaluated again for each item.
         if self.in_loop && size.items != Items::Few {
             return None;
         }
@@ -151,13 +151,13 @@ impl Measure {
                 let fields = template.bytes().filter(|byte| *byte == b'{').count();
                 return Some(self.term(members)?.times(growth.factor().saturating_mul(fields)).compound());
             }
-            (Op::Match, [_, Term::Datum(_)]) => self.effort = Effort::Walk,
+            (Op::Match, [_, Term::Datum(_)]) => self.cost = Cost::PerItem,
             (Op::Funcall | Op::Match | Op::Format, _) => return None,
             (_, args) if args.iter().any(|arg| matches!(arg, Term::Func(_))) => return self.looped(call),
-            // The fields of the pattern are looked for in each item.
-            (Op::Filter, _) => self.effort = Effort::Walk,
-            // Whether the sides of a shape meet is asked of its sides.
-            (Op::Geojson | Op::Line | Op::Polygon, _) => self.effort = Effort::Walk,
+            // Every item is searched for the fields of the pattern.
+            (Op::Filter, _) => self.cost = Cost::PerItem,
+            // Validation compares the edges of a geometry with one another.
+            (Op::Geojson | Op::Line | Op::Polygon, _) => self.cost = Cost::PerItem,
             _ => {}
         }
         let mut sizes = Vec::with_capacity(call.args.len());
@@ -169,7 +169,7 @@ impl Measure {
             Op::Pluck | Op::Without | Op::WithFields | Op::HasFields => {
                 self.fields(first, call.args.get(1..)?)?;
             }
-            // With each item of a sequence.
+            // The merge is done for each item of a sequence.
             Op::Merge if !first.is_single => return None,
             Op::OrderBy | Op::Contains if call.args.len() > 1 + EACH_MAX => return None,
             _ => {}
@@ -198,14 +198,14 @@ impl Measure {
         size
     }
 
-    /// An array times a number is so many times as large: at most one factor may be an array then, and the
-    /// others must be written out.
+    /// An array times a number is as many times as large. At most one factor may be an array, and the others must
+    /// be constants.
     fn product(&mut self, factors: &[Term]) -> Option<Size> {
         let (mut times, mut may_be_array, mut is_known) = (1_usize, None, true);
         for factor in factors {
             let size = self.term(factor)?;
             match factor {
-                // A number that is no integer multiplies no array.
+                // Only an integer can multiply an array.
                 Term::Datum(Datum::Number(n)) if n.fract() == 0.0 => {
                     times = times.saturating_mul(*n as usize)
                 }
@@ -221,7 +221,7 @@ impl Measure {
         }
     }
 
-    /// Fields that are looked for in an object, or in each of a sequence, each apart: they must be written out.
+    /// Fields that are looked up in an object, or in each object of a sequence. They must be constants.
     fn fields(&mut self, object: Size, fields: &[Term]) -> Option<()> {
         let mut count = 0_usize;
         for spec in fields {
@@ -242,7 +242,7 @@ impl Measure {
         if self.in_loop || !call.optargs.iter().all(|(_, term)| matches!(term, Term::Datum(_))) {
             return None;
         }
-        self.effort = Effort::Walk;
+        self.cost = Cost::PerItem;
         let of_items = |size: &Size| Size { items: Items::Few, is_single: false, ..*size };
         let mut sources = Vec::new();
         let mut made: Option<Size> = None;
@@ -271,7 +271,7 @@ impl Measure {
     }
 }
 
-/// Whether what a term makes of arguments of these sizes is certainly no sequence.
+/// Whether the result of a term with arguments of these sizes is certainly not a sequence.
 fn makes_single(op: Op, sizes: &[Size]) -> bool {
     match op {
         Op::MakeObj | Op::Object => true,
@@ -285,8 +285,8 @@ fn makes_single(op: Op, sizes: &[Size]) -> bool {
     }
 }
 
-/// What a term makes of sequences that functions made: if it may put them together, of how many items nobody
-/// keeps count.
+/// The size of a term's result over sequences that functions made. If the term may concatenate them, the number of
+/// items is unbounded.
 fn grown(op: Op, size: Size) -> Size {
     let keeps = matches!(op, Op::OrderBy | Op::Slice | Op::Limit | Op::Skip | Op::Distinct | Op::CoerceTo);
     let items = if keeps || size.items == Items::Few { size.items } else { Items::Many };

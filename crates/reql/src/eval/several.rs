@@ -1,4 +1,4 @@
-//! Terms over several sequences, and the one that makes a sequence of nothing.
+//! Terms over several sequences (`map`, `union`), and `range`.
 
 use std::ops::ControlFlow;
 
@@ -14,14 +14,14 @@ use crate::stream::{self, ArrayItems, Chained, Items, Merged, RangeItems, Zipped
 use crate::term::{Call, Term};
 use crate::value::{GroupedKind, Value};
 
-/// Several sequences, and whether what is made of them is an array.
+/// Several sequences, and whether their combination is an array.
 struct Sources {
     items: Vec<Box<dyn Items>>,
     all_arrays: bool,
 }
 
-/// The first arguments of `call`; what becomes of the groups when the first is grouped. Source: for `map`
-/// only `is_grouped_seq_op` in op.hpp of RethinkDB 2.4, where groups that are sequences are no values yet.
+/// The first arguments of `call` as sequences. If the first is grouped, the result for its groups instead. Source:
+/// for `map` only `is_grouped_seq_op` in op.hpp of RethinkDB 2.4; groups that are sequences are not values yet.
 fn sources(call: &Call, count: usize, place: Place<'_>) -> Result<ControlFlow<Value, Sources>, EvalError> {
     let mut sources = Sources { items: Vec::with_capacity(count), all_arrays: true };
     for (i, term) in call.args.iter().take(count).enumerate() {
@@ -49,7 +49,7 @@ fn is_stream(groups: &Value) -> bool {
     !matches!(groups, Value::Grouped(grouped) if grouped.kind == GroupedKind::Data)
 }
 
-/// An array if all sources were, else the stream itself.
+/// An array if all sources were arrays, otherwise the stream itself.
 fn shaped(mut items: Box<dyn Items>, all_arrays: bool, place: Place<'_>) -> Result<Value, EvalError> {
     if !all_arrays {
         return Ok(Value::Stream(items));
@@ -77,7 +77,7 @@ pub(super) fn map(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     shaped(Box::new(zipped), sources.all_arrays, place)
 }
 
-/// `union`: one sequence after the other, or merged by an order they have.
+/// `union`: sequences one after the other, or merged in a given order.
 pub(super) fn union(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let place = place.plain();
     let sources = match sources(call, call.args.len(), place)? {
@@ -91,7 +91,7 @@ pub(super) fn union(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     shaped(items, sources.all_arrays, place)
 }
 
-/// The order to merge by, if one was given: a field, a function, or an array of them.
+/// The order to merge by, if the query gives one: a field, a function, or an array of them.
 pub(super) fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Order>>, EvalError> {
     let Some(term) = call.optarg("interleave") else { return Ok(None) };
     let option = || Frame::from("interleave");

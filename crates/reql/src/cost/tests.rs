@@ -1,13 +1,13 @@
-//! What is brief, what walks, and what nobody knows.
+//! Functions that are brief, functions whose cost is per item, and functions without a bound.
 
 use super::*;
 use crate::wire;
 
 #[track_caller]
-fn takes(body: &str, effort: Effort) {
+fn takes(body: &str, cost: Cost) {
     let text = format!("[69,[[2,[1]],{body}]]");
     let Ok(Term::Func(func)) = wire::parse_term(text.as_bytes()) else { panic!("no function: {body}") };
-    assert_eq!(of_func(&func), effort, "{body}");
+    assert_eq!(of_func(&func), cost, "{body}");
 }
 
 const ROW: &str = "[10,[1]]";
@@ -20,8 +20,7 @@ fn function(param: u32, body: &str) -> String {
     format!("[69,[[2,[{param}]],{body}]]")
 }
 
-/// `body` once for each of `count`, from the inside to the outside, each in a function that is called with what
-/// is within.
+/// Nests `count` copies of `body`, each in a function that is called with the copy inside it.
 fn nested(count: u32, body: impl Fn(&str) -> String) -> String {
     (0..count).fold(ROW.to_owned(), |value, i| {
         let param = i + 2;
@@ -54,10 +53,10 @@ fn what_looks_at_a_row_is_brief() {
         format!("[149,[{n},\",\"]]"),
         format!("[64,[{},{n}]]", function(2, "[24,[[10,[2]],[10,[2]]]]")),
     ] {
-        takes(&body, Effort::Brief);
+        takes(&body, Cost::Brief);
     }
     let fields: Vec<String> = (0..80).map(|i| format!(r#""f{i}":[24,[{n},{i}]]"#)).collect();
-    takes(&format!("{{{}}}", fields.join(",")), Effort::Brief);
+    takes(&format!("{{{}}}", fields.join(",")), Cost::Brief);
 }
 
 #[test]
@@ -65,85 +64,85 @@ fn what_walks_over_an_array_of_the_row_says_so() {
     let tags = field("tags");
     let map = |array: &str, func: &str| format!("[38,[{array},{func}]]");
     let upper = function(2, "[142,[[10,[2]]]]");
-    takes(&map(&tags, &upper), Effort::Walk);
-    takes(&map(&map(&tags, &upper), &upper), Effort::Walk);
-    takes(&format!("[39,[{tags},{}]]", function(2, "[21,[[10,[2]],1]]")), Effort::Walk);
-    takes(&format!("[157,[{tags}]]"), Effort::Walk);
-    takes(&format!(r#"[97,[{tags},"^a"]]"#), Effort::Walk);
-    takes(&map(&tags, &function(2, &map("[10,[2]]", &function(3, "[10,[3]]")))), Effort::Open);
-    // For each item all items, again and again.
+    takes(&map(&tags, &upper), Cost::PerItem);
+    takes(&map(&map(&tags, &upper), &upper), Cost::PerItem);
+    takes(&format!("[39,[{tags},{}]]", function(2, "[21,[[10,[2]],1]]")), Cost::PerItem);
+    takes(&format!("[157,[{tags}]]"), Cost::PerItem);
+    takes(&format!(r#"[97,[{tags},"^a"]]"#), Cost::PerItem);
+    takes(&map(&tags, &function(2, &map("[10,[2]]", &function(3, "[10,[3]]")))), Cost::Unbounded);
+    // All items for each item, twice nested.
     let all = |array: &str| format!("[40,[{array},{}]]", function(2, &tags));
-    takes(&all(&tags), Effort::Walk);
-    takes(&all(&all(&tags)), Effort::Open);
+    takes(&all(&tags), Cost::PerItem);
+    takes(&all(&all(&tags)), Cost::Unbounded);
 }
 
 #[test]
 fn what_makes_much_of_little_has_no_bound() {
-    takes("[43,[[173,[1000000000000]]]]", Effort::Open);
+    takes("[43,[[173,[1000000000000]]]]", Cost::Unbounded);
     let many = format!("[24,[{}1]]", "1,".repeat(TERMS_MAX));
-    takes(&many, Effort::Open);
+    takes(&many, Cost::Unbounded);
 }
 
 #[test]
 fn what_multiplies_an_array_has_no_bound() {
     let n = field("n");
-    takes(&format!("[26,[[2,[{n}]],100000]]"), Effort::Open);
-    takes(&format!("[26,[{n},{n}]]"), Effort::Open);
-    takes(&format!("[26,[{n},[93,[{n},1]]]]"), Effort::Open);
-    takes(&format!("[26,[{n},[25,[{n},1]]]]"), Effort::Open);
-    takes("[26,[[2,[1]],[25,[1000,1]]]]", Effort::Open);
-    takes(&format!("[26,[[154,[{n}]]]]"), Effort::Open);
+    takes(&format!("[26,[[2,[{n}]],100000]]"), Cost::Unbounded);
+    takes(&format!("[26,[{n},{n}]]"), Cost::Unbounded);
+    takes(&format!("[26,[{n},[93,[{n},1]]]]"), Cost::Unbounded);
+    takes(&format!("[26,[{n},[25,[{n},1]]]]"), Cost::Unbounded);
+    takes("[26,[[2,[1]],[25,[1000,1]]]]", Cost::Unbounded);
+    takes(&format!("[26,[[154,[{n}]]]]"), Cost::Unbounded);
     // A hundred times a hundred times a hundred.
-    takes(&format!("[26,[[2,[[26,[[2,[[26,[{n},100]]]],100]]]],100]]"), Effort::Open);
+    takes(&format!("[26,[[2,[[26,[[2,[[26,[{n},100]]]],100]]]],100]]"), Cost::Unbounded);
 }
 
 #[test]
 fn what_doubles_what_a_variable_stands_for_has_no_bound() {
     let twice = |value: &str| format!("[24,[{value},{value}]]");
-    takes(&nested(3, twice), Effort::Brief);
-    takes(&nested(60, twice), Effort::Open);
-    takes(&nested(60, |value| format!("[2,[{value},{value}]]")), Effort::Open);
-    takes(&nested(60, |value| format!("[26,[[2,[{value}]],2]]")), Effort::Open);
-    takes(&nested(60, |value| format!("[172,[{value}]]")), Effort::Open);
-    // What begins with a number is text before long.
+    takes(&nested(3, twice), Cost::Brief);
+    takes(&nested(60, twice), Cost::Unbounded);
+    takes(&nested(60, |value| format!("[2,[{value},{value}]]")), Cost::Unbounded);
+    takes(&nested(60, |value| format!("[26,[[2,[{value}]],2]]")), Cost::Unbounded);
+    takes(&nested(60, |value| format!("[172,[{value}]]")), Cost::Unbounded);
+    // Starts with a number and is text after one call.
     let text = nested(60, twice).replace(ROW, r#"[51,[1,"string"]]"#);
-    takes(&text, Effort::Open);
-    takes(&nested(60, |value| format!("[24,[{value},1]]")), Effort::Brief);
+    takes(&text, Cost::Unbounded);
+    takes(&nested(60, |value| format!("[24,[{value},1]]")), Cost::Brief);
     let tags = field("tags");
     let doubled =
         (0..60).fold(tags, |array, _| format!("[38,[{array},{}]]", function(2, "[2,[[10,[2]],[10,[2]]]]")));
-    takes(&doubled, Effort::Open);
+    takes(&doubled, Cost::Unbounded);
 }
 
 #[test]
 fn what_looks_for_many_fields_has_no_bound() {
     let names: Vec<String> = (0..20_000).map(|i| format!(r#""{i}""#)).collect();
-    takes(&format!("[33,[{ROW},[2,[{}]]]]", names.join(",")), Effort::Open);
-    takes(&format!("[33,[{ROW},{}]]", field("names")), Effort::Open);
+    takes(&format!("[33,[{ROW},[2,[{}]]]]", names.join(",")), Cost::Unbounded);
+    takes(&format!("[33,[{ROW},{}]]", field("names")), Cost::Unbounded);
 }
 
 #[test]
 fn what_is_done_with_each_item_of_a_sequence_has_no_bound() {
     let tags = field("tags");
-    // As many rows as there are items.
-    takes(&format!("[35,[{tags},{ROW}]]"), Effort::Open);
-    takes(&format!("[35,[[2,[{ROW},{ROW}]],{{\"a\":{tags}}}]]"), Effort::Open);
-    takes(&format!("[35,[[92,[{ROW},{tags}]],{ROW}]]"), Effort::Open);
-    takes(&format!("[35,[[65,[true,{ROW},{tags}]],{ROW}]]"), Effort::Open);
+    // As many rows as items.
+    takes(&format!("[35,[{tags},{ROW}]]"), Cost::Unbounded);
+    takes(&format!("[35,[[2,[{ROW},{ROW}]],{{\"a\":{tags}}}]]"), Cost::Unbounded);
+    takes(&format!("[35,[[92,[{ROW},{tags}]],{ROW}]]"), Cost::Unbounded);
+    takes(&format!("[35,[[65,[true,{ROW},{tags}]],{ROW}]]"), Cost::Unbounded);
     let merged = function(2, &format!("[35,[[10,[2]],{ROW}]]"));
-    takes(&format!("[38,[{tags},{merged}]]"), Effort::Open);
-    takes(&format!("[64,[{merged},{tags}]]"), Effort::Open);
+    takes(&format!("[38,[{tags},{merged}]]"), Cost::Unbounded);
+    takes(&format!("[64,[{merged},{tags}]]"), Cost::Unbounded);
     let around = function(7, &function(1, &format!("[35,[[10,[7]],{ROW}]]")));
     let Ok(Term::Func(around)) = wire::parse_term(around.as_bytes()) else { panic!("no function") };
     let Term::Func(capturing) = &around.body else { panic!("no function in it") };
-    assert_eq!(of_func(capturing), Effort::Open, "what was captured may be a sequence");
-    // Sorted by so many fields.
+    assert_eq!(of_func(capturing), Cost::Unbounded, "what was captured may be a sequence");
+    // Sorts by 300 fields.
     let names: Vec<String> = (0..300).map(|i| format!(r#""f{i}""#)).collect();
     let names = names.join(",");
     for term in [41, 93, 33, 34, 96, 32] {
-        takes(&format!("[{term},[{tags},{names}]]"), Effort::Open);
-        takes(&format!("[{term},[{tags},\"a\",\"b\"]]"), Effort::Brief);
+        takes(&format!("[{term},[{tags},{names}]]"), Cost::Unbounded);
+        takes(&format!("[{term},[{tags},\"a\",\"b\"]]"), Cost::Brief);
     }
-    takes(&format!("[33,[{tags},[2,[{names}]]]]"), Effort::Open);
-    takes(&format!("[33,[{ROW},[2,[{names}]]]]"), Effort::Brief);
+    takes(&format!("[33,[{tags},[2,[{names}]]]]"), Cost::Unbounded);
+    takes(&format!("[33,[{ROW},[2,[{names}]]]]"), Cost::Brief);
 }

@@ -8,12 +8,12 @@ use crate::error::EvalError;
 /// Most bytes that are packed: with what a link puts around them they are a message that it takes.
 pub const BYTES_MAX: usize = 255 << 20;
 /// After so many bytes more it is asked whether somebody waits for them, and whether there is memory.
-const LOOK_BYTES: usize = 1 << 20;
+const CHECK_INTERVAL_BYTES: usize = 1 << 20;
 
 /// Bytes that are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read at byte {at}")]
-pub struct Garbled {
+pub struct UnpackError {
     /// What was to be read.
     pub what: &'static str,
     /// Where, counted from the start.
@@ -21,17 +21,17 @@ pub struct Garbled {
 }
 
 /// A value that can travel.
-pub trait Travel: Sized {
+pub trait Codec: Sized {
     /// Appends the value.
-    fn pack(&self, out: &mut Pack);
+    fn pack(&self, out: &mut Packer);
 
     /// Takes the value off the front. Fails when the bytes are no such value.
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled>;
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError>;
 }
 
 /// Why something was not packed to its end.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Unpackable {
+pub enum PackError {
     /// It has more bytes than [`BYTES_MAX`].
     #[error("it has more than {BYTES_MAX} bytes")]
     TooLarge,
@@ -39,49 +39,49 @@ pub enum Unpackable {
     #[error("there is no memory for it")]
     NoMemory(#[from] OverBudget),
     /// The query that this thread works for is cancelled.
-    #[error("nobody waits for it")]
-    Unwanted,
+    #[error("it was cancelled")]
+    Cancelled,
 }
 
-impl Unpackable {
+impl PackError {
     /// What a client is told of it; `what` is the subject of the sentence, in the plural.
     #[must_use]
     pub fn error(self, what: &str) -> EvalError {
         match self {
-            Unpackable::TooLarge => EvalError::resource(format!(
+            PackError::TooLarge => EvalError::resource(format!(
                 "{what} are too large to be sent to another server (limit {} MiB).",
                 BYTES_MAX >> 20
             )),
-            Unpackable::NoMemory(over) => EvalError::memory(over),
-            Unpackable::Unwanted => EvalError::cancelled(),
+            PackError::NoMemory(over) => EvalError::memory(over),
+            PackError::Cancelled => EvalError::cancelled(),
         }
     }
 }
 
 /// Bytes being written. Values share their parts, so that a small one may be enormous as bytes: what is too
-/// large, has no memory or is not wanted any more is not written any further, and [`Pack::finish`] says so.
-pub struct Pack {
+/// large, has no memory or is not wanted any more is not written any further, and [`Packer::finish`] says so.
+pub struct Packer {
     bytes: Vec<u8>,
     /// The number of bytes at which to look whether to go on.
-    look_at: usize,
-    fault: Option<Unpackable>,
+    check_at: usize,
+    fault: Option<PackError>,
 }
 
-impl Default for Pack {
-    fn default() -> Pack {
-        Pack::with_capacity(0)
+impl Default for Packer {
+    fn default() -> Packer {
+        Packer::with_capacity(0)
     }
 }
 
-impl Pack {
+impl Packer {
     /// Nothing written yet, room for `capacity` bytes.
     #[must_use]
-    pub fn with_capacity(capacity: usize) -> Pack {
-        Pack { bytes: Vec::with_capacity(capacity), look_at: LOOK_BYTES, fault: None }
+    pub fn with_capacity(capacity: usize) -> Packer {
+        Packer { bytes: Vec::with_capacity(capacity), check_at: CHECK_INTERVAL_BYTES, fault: None }
     }
 
     /// The bytes. Fails when not everything was written.
-    pub fn finish(self) -> Result<Bytes, Unpackable> {
+    pub fn finish(self) -> Result<Bytes, PackError> {
         match self.fault {
             None => Ok(Bytes::from(self.bytes)),
             Some(fault) => Err(fault),
@@ -136,7 +136,7 @@ impl Pack {
     }
 
     /// Several values with their number before them.
-    pub fn list<'a, T: Travel + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
+    pub fn list<'a, T: Codec + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
         self.count(items.len() as u64);
         for item in items {
             if self.is_over() {
@@ -150,29 +150,29 @@ impl Pack {
     #[inline]
     fn takes(&mut self, more: usize) -> bool {
         let len = self.bytes.len().saturating_add(more);
-        len <= self.look_at || self.looks_good(len)
+        len <= self.check_at || self.looks_good(len)
     }
 
-    /// [`Pack::takes`] as often as it is looked closely. From the first fault on it is asked each time.
+    /// [`Packer::takes`] as often as it is looked closely. From the first fault on it is asked each time.
     #[cold]
     fn looks_good(&mut self, len: usize) -> bool {
         if self.fault.is_none() {
             self.fault = self.check(len).err();
         }
-        self.look_at = if self.is_over() { 0 } else { len.saturating_add(LOOK_BYTES) };
+        self.check_at = if self.is_over() { 0 } else { len.saturating_add(CHECK_INTERVAL_BYTES) };
         !self.is_over()
     }
 
-    fn check(&self, len: usize) -> Result<(), Unpackable> {
+    fn check(&self, len: usize) -> Result<(), PackError> {
         if len > BYTES_MAX {
-            return Err(Unpackable::TooLarge);
+            return Err(PackError::TooLarge);
         }
         if cancel::current().is_some_and(|token| token.is_cancelled()) {
-            return Err(Unpackable::Unwanted);
+            return Err(PackError::Cancelled);
         }
         memory::check()?;
         let capacity = self.bytes.capacity();
-        if let (true, Some(account)) = (len + LOOK_BYTES > capacity, Account::current()) {
+        if let (true, Some(account)) = (len + CHECK_INTERVAL_BYTES > capacity, Account::current()) {
             // The bytes move to a place twice as large before this one is given back.
             account.check_room((2 * capacity).max(len) as u64)?;
         }
@@ -181,22 +181,22 @@ impl Pack {
 }
 
 /// Bytes being read. What is read shares their memory.
-pub struct Unpack {
+pub struct Unpacker {
     bytes: Bytes,
     at: usize,
 }
 
-impl Unpack {
+impl Unpacker {
     /// From the first byte on.
     #[must_use]
-    pub fn new(bytes: Bytes) -> Unpack {
-        Unpack { bytes, at: 0 }
+    pub fn new(bytes: Bytes) -> Unpacker {
+        Unpacker { bytes, at: 0 }
     }
 
     /// That `what` cannot be read here.
     #[must_use]
-    pub fn garbled(&self, what: &'static str) -> Garbled {
-        Garbled { what, at: self.at }
+    pub fn invalid(&self, what: &'static str) -> UnpackError {
+        UnpackError { what, at: self.at }
     }
 
     /// The number of bytes left.
@@ -206,21 +206,21 @@ impl Unpack {
     }
 
     /// Fails unless everything was read.
-    pub fn end(&self) -> Result<(), Garbled> {
-        if self.left() == 0 { Ok(()) } else { Err(self.garbled("the end")) }
+    pub fn end(&self) -> Result<(), UnpackError> {
+        if self.left() == 0 { Ok(()) } else { Err(self.invalid("the end")) }
     }
 
     /// One byte.
-    pub fn byte(&mut self) -> Result<u8, Garbled> {
-        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.garbled("a byte"))?;
+    pub fn byte(&mut self) -> Result<u8, UnpackError> {
+        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.invalid("a byte"))?;
         self.at += 1;
         Ok(byte)
     }
 
     /// `count` bytes.
-    pub fn raw(&mut self, count: usize) -> Result<Bytes, Garbled> {
+    pub fn raw(&mut self, count: usize) -> Result<Bytes, UnpackError> {
         if count > self.left() {
-            return Err(self.garbled("bytes"));
+            return Err(self.invalid("bytes"));
         }
         let bytes = self.bytes.slice(self.at..self.at + count);
         self.at += count;
@@ -228,38 +228,38 @@ impl Unpack {
     }
 
     /// Eight bytes, or as many as `N`.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Garbled> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
-        let found = found.ok_or_else(|| self.garbled("bytes"))?;
+        let found = found.ok_or_else(|| self.invalid("bytes"))?;
         self.at += N;
         Ok(found)
     }
 
-    /// What [`Pack::count`] wrote.
-    pub fn count(&mut self) -> Result<u64, Garbled> {
+    /// What [`Packer::count`] wrote.
+    pub fn count(&mut self) -> Result<u64, UnpackError> {
         let mut count = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
-                return Err(self.garbled("a number"));
+                return Err(self.invalid("a number"));
             }
             count |= bits << shift;
             if byte < 0x80 {
                 return Ok(count);
             }
         }
-        Err(self.garbled("a number"))
+        Err(self.invalid("a number"))
     }
 
     /// A number of things in memory.
-    pub fn size(&mut self) -> Result<usize, Garbled> {
+    pub fn size(&mut self) -> Result<usize, UnpackError> {
         let count = self.count()?;
-        usize::try_from(count).map_err(|_| self.garbled("a size"))
+        usize::try_from(count).map_err(|_| self.invalid("a size"))
     }
 
-    /// What [`Pack::bytes`] wrote.
-    pub fn bytes(&mut self) -> Result<Bytes, Garbled> {
+    /// What [`Packer::bytes`] wrote.
+    pub fn bytes(&mut self) -> Result<Bytes, UnpackError> {
         let count = self.size()?;
         self.raw(count)
     }
@@ -267,14 +267,14 @@ impl Unpack {
     /// As many values as the number before them says.
     pub fn list<T>(
         &mut self,
-        mut item: impl FnMut(&mut Unpack) -> Result<T, Garbled>,
-    ) -> Result<Vec<T>, Garbled> {
+        mut item: impl FnMut(&mut Unpacker) -> Result<T, UnpackError>,
+    ) -> Result<Vec<T>, UnpackError> {
         let count = self.size()?;
         // Each takes a byte at least, so that a false number does not take memory.
         let mut items = Vec::with_capacity(count.min(self.left()).min(1024));
         for _ in 0..count {
             if self.left() == 0 {
-                return Err(self.garbled("an item"));
+                return Err(self.invalid("an item"));
             }
             items.push(item(self)?);
         }
@@ -282,102 +282,102 @@ impl Unpack {
     }
 }
 
-impl Travel for u64 {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for u64 {
+    fn pack(&self, out: &mut Packer) {
         out.count(*self);
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         from.count()
     }
 }
 
-impl Travel for usize {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for usize {
+    fn pack(&self, out: &mut Packer) {
         out.count(*self as u64);
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         from.size()
     }
 }
 
 /// Signed numbers, small magnitudes in few bytes.
-impl Travel for i64 {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for i64 {
+    fn pack(&self, out: &mut Packer) {
         out.count(((self << 1) ^ (self >> 63)) as u64);
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let folded = from.count()?;
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 }
 
 /// All bits of it.
-impl Travel for f64 {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for f64 {
+    fn pack(&self, out: &mut Packer) {
         out.raw(&self.to_le_bytes());
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let number = f64::from_le_bytes(from.array()?);
-        if number.is_finite() { Ok(number) } else { Err(from.garbled("a finite number")) }
+        if number.is_finite() { Ok(number) } else { Err(from.invalid("a finite number")) }
     }
 }
 
-impl Travel for bool {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for bool {
+    fn pack(&self, out: &mut Packer) {
         out.byte(u8::from(*self));
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(from.garbled("a truth value")),
+            _ => Err(from.invalid("a truth value")),
         }
     }
 }
 
-impl Travel for Text {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Text {
+    fn pack(&self, out: &mut Packer) {
         out.bytes(self.as_bytes());
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        Text::try_from(from.bytes()?).map_err(|_| from.garbled("a text"))
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
+        Text::try_from(from.bytes()?).map_err(|_| from.invalid("a text"))
     }
 }
 
-impl Travel for Bytes {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Bytes {
+    fn pack(&self, out: &mut Packer) {
         out.bytes(self);
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         from.bytes()
     }
 }
 
-impl<T: Travel> Travel for Option<T> {
-    fn pack(&self, out: &mut Pack) {
+impl<T: Codec> Codec for Option<T> {
+    fn pack(&self, out: &mut Packer) {
         out.byte(u8::from(self.is_some()));
         self.iter().for_each(|value| value.pack(out));
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(if bool::unpack(from)? { Some(T::unpack(from)?) } else { None })
     }
 }
 
-impl<T: Travel> Travel for Vec<T> {
-    fn pack(&self, out: &mut Pack) {
+impl<T: Codec> Codec for Vec<T> {
+    fn pack(&self, out: &mut Packer) {
         out.list(self.iter());
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         from.list(T::unpack)
     }
 }
 
-impl<A: Travel, B: Travel> Travel for (A, B) {
-    fn pack(&self, out: &mut Pack) {
+impl<A: Codec, B: Codec> Codec for (A, B) {
+    fn pack(&self, out: &mut Packer) {
         self.0.pack(out);
         self.1.pack(out);
     }
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok((A::unpack(from)?, B::unpack(from)?))
     }
 }

@@ -2,7 +2,7 @@
 
 use datum::{Datum, Object, Text, Time, pseudo, row};
 
-use super::{Garbled, Pack, Travel, Unpack};
+use super::{Codec, Packer, UnpackError, Unpacker};
 use crate::deep;
 
 const NULL: u8 = 0;
@@ -22,8 +22,8 @@ const MAXVAL: u8 = 12;
 /// Most minutes a zone may be away from UTC: 24:59.
 const OFFSET_MINUTES_MAX: i64 = 24 * 60 + 59;
 
-impl Travel for Datum {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Datum {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Datum::Null => out.byte(NULL),
             Datum::Bool(false) => out.byte(FALSE),
@@ -58,7 +58,7 @@ impl Travel for Datum {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             NULL => Datum::Null,
             FALSE => Datum::Bool(false),
@@ -72,17 +72,17 @@ impl Travel for Datum {
             TIME => Datum::Time(Time::unpack(from)?),
             GEOMETRY => match pseudo::from_object(Object::unpack(from)?) {
                 Ok(shape @ Datum::Geometry(_)) => shape,
-                _ => return Err(from.garbled("a shape")),
+                _ => return Err(from.invalid("a shape")),
             },
             MINVAL => Datum::MinVal,
             MAXVAL => Datum::MaxVal,
-            _ => return Err(from.garbled("a datum")),
+            _ => return Err(from.invalid("a datum")),
         })
     }
 }
 
-impl Travel for Object {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Object {
+    fn pack(&self, out: &mut Packer) {
         if let Some(bytes) = row::stored(self) {
             out.byte(ROW);
             return bytes.pack(out);
@@ -100,37 +100,37 @@ impl Travel for Object {
         });
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             OBJECT => members(from),
             ROW => stored(from),
-            _ => Err(from.garbled("an object")),
+            _ => Err(from.invalid("an object")),
         }
     }
 }
 
-fn members(from: &mut Unpack) -> Result<Object, Garbled> {
+fn members(from: &mut Unpacker) -> Result<Object, UnpackError> {
     let members = deep::level(|| from.list(<(Text, Datum)>::unpack))?;
     let count = members.len();
     let object: Object = members.into_iter().collect();
-    if object.len() == count { Ok(object) } else { Err(from.garbled("an object of different keys")) }
+    if object.len() == count { Ok(object) } else { Err(from.invalid("an object of different keys")) }
 }
 
-fn stored(from: &mut Unpack) -> Result<Object, Garbled> {
+fn stored(from: &mut Unpacker) -> Result<Object, UnpackError> {
     let bytes = from.bytes()?;
-    row::decode(bytes).map_err(|_| from.garbled("a stored row"))
+    row::decode(bytes).map_err(|_| from.invalid("a stored row"))
 }
 
-impl Travel for Time {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Time {
+    fn pack(&self, out: &mut Packer) {
         self.epoch_seconds.pack(out);
         i64::from(self.offset_minutes).pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let (epoch_seconds, minutes) = (f64::unpack(from)?, i64::unpack(from)?);
         let offset_minutes = i16::try_from(minutes).ok().filter(|_| minutes.abs() <= OFFSET_MINUTES_MAX);
-        let offset_minutes = offset_minutes.ok_or_else(|| from.garbled("a zone"))?;
+        let offset_minutes = offset_minutes.ok_or_else(|| from.invalid("a zone"))?;
         Ok(Time { epoch_seconds, offset_minutes })
     }
 }

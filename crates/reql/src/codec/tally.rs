@@ -5,20 +5,20 @@ use std::collections::{BTreeSet, HashMap};
 use datum::Datum;
 
 use super::steps::tagged;
-use super::{Garbled, Pack, Travel, Unpack};
+use super::{Codec, Packer, UnpackError, Unpacker};
 use crate::closure::Closure;
 use crate::pipeline::{Pipeline, Tally};
 use crate::terminal::{Partial, Terminal};
 
-impl Travel for Pipeline {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Pipeline {
+    fn pack(&self, out: &mut Packer) {
         self.steps.pack(out);
         self.group.pack(out);
         self.grouped_steps.pack(out);
         self.terminal.pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(Pipeline {
             steps: Vec::unpack(from)?,
             group: Option::unpack(from)?,
@@ -28,8 +28,8 @@ impl Travel for Pipeline {
     }
 }
 
-impl Travel for Terminal {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Terminal {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Terminal::Collect => out.byte(0),
             Terminal::Count => out.byte(1),
@@ -46,7 +46,7 @@ impl Travel for Terminal {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Terminal::Collect,
             1 => Terminal::Count,
@@ -57,13 +57,13 @@ impl Travel for Terminal {
             6 => Terminal::Reduce(Closure::unpack(from)?),
             7 => Terminal::Distinct,
             8 => Terminal::Top { orders: Vec::unpack(from)?, most: from.size()? },
-            _ => return Err(from.garbled("a terminal")),
+            _ => return Err(from.invalid("a terminal")),
         })
     }
 }
 
-impl Travel for Partial {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Partial {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Partial::Items(items) => tagged(0, items, out),
             Partial::Count(count) => tagged(1, count, out),
@@ -83,7 +83,7 @@ impl Travel for Partial {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         Ok(match from.byte()? {
             0 => Partial::Items(Vec::unpack(from)?),
             1 => Partial::Count(from.count()?),
@@ -92,13 +92,13 @@ impl Travel for Partial {
             4 => Partial::Reduced(Option::unpack(from)?),
             5 => Partial::Set(from.list(Datum::unpack)?.into_iter().collect::<BTreeSet<_>>()),
             6 => Partial::Top(Vec::unpack(from)?),
-            _ => return Err(from.garbled("a partial result")),
+            _ => return Err(from.invalid("a partial result")),
         })
     }
 }
 
-impl Travel for Tally {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Tally {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Tally::Whole(partial) => tagged(0, partial, out),
             Tally::Groups { groups, gathered } => {
@@ -113,7 +113,7 @@ impl Travel for Tally {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => Partial::unpack(from).map(Tally::Whole),
             1 => {
@@ -121,7 +121,7 @@ impl Travel for Tally {
                 let groups: HashMap<_, _> = from.list(<(Datum, Partial)>::unpack)?.into_iter().collect();
                 Ok(Tally::Groups { groups, gathered })
             }
-            _ => Err(from.garbled("a tally")),
+            _ => Err(from.invalid("a tally")),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use datum::Text;
 
-use super::{Garbled, Pack, Travel, Unpack};
-use crate::backtrace::{Frame, Way};
+use super::{Codec, Packer, UnpackError, Unpacker};
+use crate::backtrace::{Frame, TermPath};
 use crate::error::{ErrorClass, EvalError};
 
 /// The classes in the order of their numbers, which never change.
@@ -20,8 +20,8 @@ const CLASSES: [ErrorClass; 8] = [
     ErrorClass::Permission,
 ];
 
-impl Travel for EvalError {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for EvalError {
+    fn pack(&self, out: &mut Packer) {
         let class = CLASSES.iter().position(|class| *class == self.class()).unwrap_or_default();
         out.byte(class as u8);
         self.is_empty_error().pack(out);
@@ -30,9 +30,9 @@ impl Travel for EvalError {
         self.backtrace().anchored().cloned().pack(out);
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         let class = CLASSES.get(usize::from(from.byte()?)).copied();
-        let class = class.ok_or_else(|| from.garbled("a class of errors"))?;
+        let class = class.ok_or_else(|| from.invalid("a class of errors"))?;
         let empty = bool::unpack(from)?;
         let text = Text::unpack(from)?.to_string();
         let error = if empty { EvalError::empty_error() } else { EvalError::new(class, text) };
@@ -41,24 +41,24 @@ impl Travel for EvalError {
     }
 }
 
-impl Travel for Arc<Way> {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Arc<TermPath> {
+    fn pack(&self, out: &mut Packer) {
         let frames: Vec<&Frame> = self.outwards().collect();
         out.list(frames.into_iter().rev());
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        led(None, from.list(Frame::unpack)?).ok_or_else(|| from.garbled("the way to a function"))
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
+        extended(None, from.list(Frame::unpack)?).ok_or_else(|| from.invalid("the path to a function"))
     }
 }
 
 /// The way that goes on from `outer` with these frames.
-pub(super) fn led(outer: Option<Arc<Way>>, frames: Vec<Frame>) -> Option<Arc<Way>> {
-    frames.into_iter().fold(outer, |outer, frame| Some(Arc::new(Way::new(outer, frame))))
+pub(super) fn extended(outer: Option<Arc<TermPath>>, frames: Vec<Frame>) -> Option<Arc<TermPath>> {
+    frames.into_iter().fold(outer, |outer, frame| Some(Arc::new(TermPath::new(outer, frame))))
 }
 
-impl Travel for Frame {
-    fn pack(&self, out: &mut Pack) {
+impl Codec for Frame {
+    fn pack(&self, out: &mut Packer) {
         match self {
             Frame::Argument(index) => {
                 out.byte(0);
@@ -71,14 +71,14 @@ impl Travel for Frame {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
         match from.byte()? {
             0 => {
                 let index = u32::try_from(from.count()?);
-                Ok(Frame::Argument(index.map_err(|_| from.garbled("an argument's number"))?))
+                Ok(Frame::Argument(index.map_err(|_| from.invalid("an argument's number"))?))
             }
             1 => Text::unpack(from).map(Frame::Optional),
-            _ => Err(from.garbled("a frame")),
+            _ => Err(from.invalid("a frame")),
         }
     }
 }

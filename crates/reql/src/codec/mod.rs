@@ -4,11 +4,11 @@
 //! Whatever comes in is checked as if a stranger had sent it: no bytes make it panic, and what is
 //! read back is as legal as what a client's query compiles to.
 
-mod error;
-mod pack;
+mod eval_error;
+mod packer;
 mod steps;
 mod tally;
 mod term;
 mod value;
 
-pub use pack::{BYTES_MAX, Garbled, Pack, Travel, Unpack, Unpackable};
+pub use packer::{BYTES_MAX, Codec, PackError, Packer, UnpackError, Unpacker};

@@ -1,4 +1,4 @@
-//! Functions become closures, and closures are run.
+//! Makes closures of functions, and runs them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use datum::Datum;
 
 use super::{Place, func_at, value_at};
 use crate::args::Arg;
-use crate::closure::{Answer, Answered, Closure, Run};
+use crate::closure::{CallResult, Closure, Evaluate, ResultKind};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::scope::Scope;
@@ -14,7 +14,11 @@ use crate::term::FuncTerm;
 use crate::value::Value;
 
 /// Captures the variables that `func` uses.
-pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {
+pub(super) fn close(
+    func: &Arc<FuncTerm>,
+    scope: &Scope<'_>,
+    result: ResultKind,
+) -> Result<Closure, EvalError> {
     let captured = func.captures.iter().map(|id| match scope.get(*id) {
         Some(value) => Ok((*id, value.clone())),
         None => Err(EvalError::internal("a captured variable is not bound")),
@@ -23,14 +27,14 @@ pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> 
         true => Arc::default(),
         false => captured.collect::<Result<_, _>>()?,
     };
-    let run = match answer {
-        Answer::Datum => Run::ToDatum(run_to_datum),
-        Answer::Literals => Run::ToDatum(run_to_literals),
-        Answer::Sequence => Run::ToSequence(run_to_sequence),
-        Answer::Argument => Run::ToDatum(run_argument),
-        Answer::Constant => Run::ToDatum(run_constant),
+    let run = match result {
+        ResultKind::Datum => Evaluate::ToDatum(run_to_datum),
+        ResultKind::Literals => Evaluate::ToDatum(run_to_literals),
+        ResultKind::Sequence => Evaluate::ToSequence(run_to_sequence),
+        ResultKind::Argument => Evaluate::ToDatum(run_argument),
+        ResultKind::Constant => Evaluate::ToDatum(run_constant),
     };
-    Ok(Closure::new(func.clone(), captured, answer, run))
+    Ok(Closure::new(func.clone(), captured, result, run))
 }
 
 fn run_to_datum(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
@@ -54,16 +58,16 @@ fn run_constant(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Da
     }
 }
 
-fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {
+fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<CallResult, EvalError> {
     match run(closure, values, env, false)? {
         Value::Stream(items) if items.is_infinite() => Err(EvalError::infinite().at(1)),
-        Value::Stream(items) => Ok(Answered::Items(items)),
-        Value::Datum(datum) => Ok(Answered::Datum(datum)),
+        Value::Stream(items) => Ok(CallResult::Items(items)),
+        Value::Datum(datum) => Ok(CallResult::Datum(datum)),
         other => Err(other.no_sequence().at(1)),
     }
 }
 
-/// The body is the second argument of FUNC, which errors point at.
+/// The body is argument 1 of FUNC, which backtraces name.
 fn run(closure: &Closure, values: &[Datum], env: &Env<'_>, literals: bool) -> Result<Value, EvalError> {
     let scope = Scope::of_call(&closure.func.params, values, &closure.captured);
     let place = Place { scope: &scope, env, literals };
