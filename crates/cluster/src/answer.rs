@@ -1,4 +1,4 @@
-//! What nodes answer to questions about the cluster: `docs/formats/cluster-question.md`.
+//! What nodes answer to questions about the cluster: `docs/formats/cluster-request.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Lsn, Members, PeerId, StallCause, Term};

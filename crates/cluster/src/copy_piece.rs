@@ -1,5 +1,5 @@
 //! Pieces of a copy as bytes: what is told of the rows that are there, and what comes of it.
-//! docs/formats/cluster-question.md.
+//! docs/formats/cluster-request.md.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::PrimaryKey;

@@ -1,4 +1,4 @@
-//! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-question.md.
+//! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};

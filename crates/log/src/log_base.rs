@@ -37,7 +37,7 @@ impl LogBase {
         self.ahead.last().map_or(self.at, |last| Lsn(last.index))
     }
 
-    /// Its bytes, for the way to the replica that is restored: docs/formats/cluster-question.md.
+    /// Its bytes, for the way to the replica that is restored: docs/formats/cluster-request.md.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.at.0, self.term.0].map(u64::to_le_bytes).concat();

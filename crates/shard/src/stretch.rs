@@ -15,7 +15,7 @@ pub struct Stretch {
     pub rows: u64,
     /// The bytes of their keys and their own.
     pub bytes: u64,
-    /// The SHA-256 of them: docs/formats/cluster-question.md.
+    /// The SHA-256 of them: docs/formats/cluster-request.md.
     pub digest: [u8; 32],
 }
 

@@ -1,5 +1,5 @@
 //! What tests begin with: servers that vote on the catalog, a table on some of them, and the kinds of questions that are
-//! meddled with (docs/formats/cluster-question.md).
+//! meddled with (docs/formats/cluster-request.md).
 
 #![allow(clippy::unwrap_used)]
 

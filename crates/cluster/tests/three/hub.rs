@@ -41,7 +41,7 @@ pub struct Hub {
 pub struct Passing {
     pub asked_by: ServerId,
     pub answered_by: ServerId,
-    /// The kind of the question (docs/formats/cluster-question.md); none of a query's.
+    /// The kind of the question (docs/formats/cluster-request.md); none of a query's.
     pub kind: Option<u8>,
     /// The group that it is about, where it is about one.
     pub group: Option<GroupId>,

@@ -17,7 +17,7 @@ use rekindle_cluster::{
 use crate::fixture::{END, RESET, create, divide, five, on, settled, table, three, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, missing, replicated, stored, wait_until, write, write_until_done};
 
-/// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
+/// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-request.md).
 pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
     let (mut question, members) = (BytesMut::new(), members.encode());
     question.put_slice(&[0, 4, RESET]);

@@ -150,7 +150,7 @@ fn who_was_replaced_gives_up_though_whoever_replaced_it_is_out_of_reach_and_lead
     write_until_done(&[&a, &b, &c], 0);
 }
 
-/// The kind of question for the newest terms of groups: docs/formats/cluster-question.md.
+/// The kind of question for the newest terms of groups: docs/formats/cluster-request.md.
 const TERMS: Option<u8> = Some(21);
 
 #[test]

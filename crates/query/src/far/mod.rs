@@ -1,6 +1,6 @@
 //! What a query asks of shards that other nodes hold.
 //!
-//! A question is bytes (docs/formats/question.md) that the other node carries out with the very
+//! A question is bytes (docs/formats/request.md) that the other node carries out with the very
 //! code that serves its own queries. A question never leads to another one, so nodes cannot wait for
 //! each other in a circle: a node that does not have what it is asked for says so, and whoever asked
 //! looks again.

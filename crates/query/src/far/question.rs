@@ -1,4 +1,4 @@
-//! Questions as bytes: docs/formats/question.md.
+//! Questions as bytes: docs/formats/request.md.
 
 use bytes::Bytes;
 use cluster::ServerId;
