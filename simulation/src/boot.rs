@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
 use cluster::{
-    CopySizes, Identity, JoinOptions, Node, NodeOptions, PENDING, Post, Reception, ServerId, Wire,
+    CopyChunking, Identity, Inbound, JoinOptions, Node, NodeOptions, PeerTransport, Post, ServerId,
+    UNASSIGNED_PEER,
 };
 use datum::{Object, Text};
 use engine::GatheringEngine;
@@ -53,7 +54,7 @@ pub struct Plan {
     /// Who is told of elections.
     pub elections: Elections,
     /// In what pieces rows are copied.
-    pub copy_sizes: CopySizes,
+    pub copy_sizes: CopyChunking,
     /// Whether it looks after its log: where disks are full, or hang.
     pub minds_log: bool,
 }
@@ -116,7 +117,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     let server = identity.as_ref().map_or_else(|| ServerId(uuid(&*random)), |identity| identity.server);
     let newcomer = identity.is_none().then_some(server);
     let reception =
-        Reception::new(post.clone(), log.clone(), files.clone(), dir.clone(), newcomer).map_err(text)?;
+        Inbound::new(post.clone(), log.clone(), files.clone(), dir.clone(), newcomer).map_err(text)?;
     let told = Arc::downgrade(slot);
     reception.when_removed(Box::new(move || {
         told.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
@@ -140,11 +141,11 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         clock: clock.clone(),
         random: random.clone(),
     });
-    post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
+    post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
     let party = links.party(reception.clone()).ok_or("the links are in use")?;
     slot.lock().links = Some((links, party));
     let cluster = match &identity {
-        Some(identity) if identity.joined == Some(PENDING) => Some(identity.cluster),
+        Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
         Some(_) => None,
         None => Some(loop {
             if let Some(cluster) = reception.await_cluster(PATIENCE) {

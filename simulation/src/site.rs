@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{AskError, Core, Node, Reply, Route, Serve, ServerId, TableHandle};
+use cluster::{Core, Node, Responder, Route, RpcError, RpcHandler, ServerId, TableHandle};
 use datum::Object;
 use io::task;
 use log::Refusal;
@@ -36,8 +36,8 @@ impl Site {
     }
 }
 
-impl Serve for Site {
-    fn serve(&self, _from: ServerId, question: Bytes, reply: Reply) {
+impl RpcHandler for Site {
+    fn serve(&self, _from: ServerId, question: Bytes, reply: Responder) {
         let Some(node) = self.0.upgrade() else { return };
         let work = move || {
             let answer = match decode(&question) {
@@ -82,8 +82,8 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
     };
     match route {
         None => Tried::Elsewhere(None),
-        Some(Route::Near(shard)) => carry_out(node, shard, op),
-        Some(Route::Far(server)) => {
+        Some(Route::Local(shard)) => carry_out(node, shard, op),
+        Some(Route::Remote(server)) => {
             let Some(wire) = node.query_wire() else { return Tried::Elsewhere(None) };
             let (sender, receiver) = task::channel();
             let answered = Box::new(move |answer| drop(sender.send(answer)));
@@ -93,8 +93,8 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
                     Some(done) => done,
                     None => Tried::Is(Outcome::Unknown("nonsense".to_owned())),
                 },
-                Ok(Err(AskError::NotConnected(_) | AskError::Refused { .. })) => Tried::Elsewhere(None),
-                Ok(Err(AskError::NoAnswer(_))) | Err(task::HungUp) => match op.kind {
+                Ok(Err(RpcError::NotConnected(_) | RpcError::Refused { .. })) => Tried::Elsewhere(None),
+                Ok(Err(RpcError::NoAnswer(_))) | Err(task::HungUp) => match op.kind {
                     Kind::Read(_) => Tried::Elsewhere(None),
                     _ => Tried::Is(Outcome::Unknown("no answer".to_owned())),
                 },

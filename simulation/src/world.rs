@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::LinkTimings;
-use cluster::{CopySizes, Core, StretchSizes, TableOptions};
+use cluster::{CopyChunking, Core, StretchSizes, TableOptions};
 use engine::memory::MemoryEngine;
 use io::sim::{Process, SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
@@ -144,7 +144,7 @@ impl World {
                 timings: LinkTimings { heartbeat_timeout: heartbeat, ..LinkTimings::default() },
                 log_bytes_max,
                 elections: elections.clone(),
-                copy_sizes: CopySizes::default(),
+                copy_sizes: CopyChunking::default(),
                 minds_log: false,
             };
             Machine::new(net.add_host(&address), plan)
@@ -207,7 +207,7 @@ impl World {
         // Of a few documents, copies take some pieces.
         let piece_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
-        let copy_sizes = CopySizes { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
+        let copy_sizes = CopyChunking { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
         let minds_log = self.climate.fills;
         self.workload.asks_leaders = minds_log;

@@ -12,7 +12,8 @@ use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
 use crate::{
-    AdminError, Catalog, Database, DbConfig, DbId, Grant, Lineage, Scope, TableConfig, TableHandle, WriteAcks,
+    AdminError, Catalog, Database, DbConfig, DbId, Grant, Scope, ShardHistory, TableConfig, TableHandle,
+    WriteAcks,
 };
 
 /// What a new table may be given.
@@ -181,7 +182,7 @@ impl Core {
                 indexes: TableIndexes::default(),
                 write_hook: None,
                 shards: self.founded(draft, crate::starts::even_starts(places.len()), &places),
-                lineage: Lineage::default(),
+                lineage: ShardHistory::default(),
             };
             draft.put(CatalogRow::Table(config.clone()));
             Ok(config)

@@ -1,4 +1,4 @@
-//! What nodes answer to questions about the cluster: `docs/formats/cluster-request.md`.
+//! What nodes answer to requests about the cluster: `docs/formats/cluster-request.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Lsn, Members, PeerId, StallCause, Term};
@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use crate::ServerId;
 #[cfg(doc)]
-use crate::question::Question;
+use crate::request::Request;
 use crate::wire_field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
 
-/// How the log of the server is that was told of one that does not get on: [`Question::Stalled`].
+/// How the log of the server is that was told of one that does not get on: [`Request::Stalled`].
 pub(crate) fn encode_cause(cause: Option<StallCause>) -> Bytes {
     let mut bytes = BytesMut::new();
     put_cause(&mut bytes, cause);
@@ -22,9 +22,9 @@ pub(crate) fn decode_cause(mut bytes: Bytes) -> Option<Option<StallCause>> {
     if bytes.is_empty() { Some(None) } else { take_cause(&mut bytes) }
 }
 
-/// What came of [`Question::Commit`].
+/// What came of [`Request::Commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CommitAnswer {
+pub(crate) enum CommitResponse {
     Done,
     Stale,
     NotLeader,
@@ -32,18 +32,18 @@ pub(crate) enum CommitAnswer {
     Doubt(String),
 }
 
-/// What came of [`Question::Join`].
+/// What came of [`Request::Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JoinAnswer {
+pub(crate) struct JoinResponse {
     /// The replica of the catalog on the new server.
     pub(crate) own: PeerId,
     /// Where the others are.
     pub(crate) places: Vec<(PeerId, ServerId)>,
 }
 
-/// What came of [`Question::CopyBegin`].
+/// What came of [`Request::CopyBegin`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CopyAnswer {
+pub(crate) struct CopyResponse {
     pub(crate) copy: u64,
     pub(crate) rows: u64,
     pub(crate) origin: Bytes,
@@ -51,33 +51,33 @@ pub(crate) struct CopyAnswer {
     pub(crate) builds: Vec<(IndexId, IndexBuild)>,
 }
 
-impl CommitAnswer {
+impl CommitResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let (kind, why) = match self {
-            CommitAnswer::Done => (0, ""),
-            CommitAnswer::Stale => (1, ""),
-            CommitAnswer::NotLeader => (2, ""),
-            CommitAnswer::Refused(why) => (3, why.as_str()),
-            CommitAnswer::Doubt(why) => (4, why.as_str()),
+            CommitResponse::Done => (0, ""),
+            CommitResponse::Stale => (1, ""),
+            CommitResponse::NotLeader => (2, ""),
+            CommitResponse::Refused(why) => (3, why.as_str()),
+            CommitResponse::Doubt(why) => (4, why.as_str()),
         };
         [&[kind], why.as_bytes()].concat().into()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<CommitAnswer> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CommitResponse> {
         let (kind, why) = bytes.split_first()?;
         let why = String::from_utf8_lossy(why).into_owned();
         Some(match kind {
-            0 => CommitAnswer::Done,
-            1 => CommitAnswer::Stale,
-            2 => CommitAnswer::NotLeader,
-            3 => CommitAnswer::Refused(why),
-            4 => CommitAnswer::Doubt(why),
+            0 => CommitResponse::Done,
+            1 => CommitResponse::Stale,
+            2 => CommitResponse::NotLeader,
+            3 => CommitResponse::Refused(why),
+            4 => CommitResponse::Doubt(why),
             _ => return None,
         })
     }
 }
 
-impl JoinAnswer {
+impl JoinResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u64_le(self.own.0);
@@ -88,7 +88,7 @@ impl JoinAnswer {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinAnswer> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinResponse> {
         let own = PeerId(take_u64(&mut bytes)?);
         let mut places = Vec::new();
         while !bytes.is_empty() {
@@ -99,11 +99,11 @@ impl JoinAnswer {
             let server = Uuid::from_slice(&bytes.split_to(16)).ok()?;
             places.push((peer, ServerId(server)));
         }
-        Some(JoinAnswer { own, places })
+        Some(JoinResponse { own, places })
     }
 }
 
-impl CopyAnswer {
+impl CopyResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u64_le(self.copy);
@@ -114,10 +114,10 @@ impl CopyAnswer {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyAnswer> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyResponse> {
         let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
         let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
-        Some(CopyAnswer { copy, rows, origin, progress, builds: take_builds(bytes)? })
+        Some(CopyResponse { copy, rows, origin, progress, builds: take_builds(bytes)? })
     }
 }
 
@@ -138,16 +138,16 @@ fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     Some(builds)
 }
 
-/// What came of [`Question::States`] for one group: who leads, when it is another; else how it is.
+/// What came of [`Request::States`] for one group: who leads, when it is another; else how it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StateAnswer {
+pub(crate) enum StateResponse {
     Elsewhere(Option<ServerId>),
     Led(GroupState),
 }
 
-/// What came of [`Question::SetMark`].
+/// What came of [`Request::SetMark`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MarkAnswer {
+pub(crate) struct MarkResponse {
     /// The group's members then.
     pub(crate) members: Members,
     /// Those that answer and have the mark durably in their logs, and the rows of before: they need only hear that it
@@ -155,7 +155,7 @@ pub(crate) struct MarkAnswer {
     pub(crate) holders: Vec<PeerId>,
 }
 
-impl MarkAnswer {
+impl MarkResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         put(&mut bytes, &self.members.encode());
@@ -163,11 +163,11 @@ impl MarkAnswer {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<MarkAnswer> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<MarkResponse> {
         let members = Members::decode(&take(&mut bytes)?)?;
         let (holders, rest) = bytes.as_chunks::<8>();
         let holders = holders.iter().map(|peer| PeerId(u64::from_le_bytes(*peer))).collect();
-        rest.is_empty().then_some(MarkAnswer { members, holders })
+        rest.is_empty().then_some(MarkResponse { members, holders })
     }
 }
 
@@ -184,17 +184,17 @@ pub(crate) struct GroupState {
     pub(crate) builds: Vec<(IndexId, IndexBuild)>,
 }
 
-impl StateAnswer {
+impl StateResponse {
     fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         match self {
-            StateAnswer::Elsewhere(leader) => {
+            StateResponse::Elsewhere(leader) => {
                 bytes.put_u8(0);
                 bytes.put_slice(
                     leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
                 );
             }
-            StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }) => {
+            StateResponse::Led(GroupState { ready, takes_writes, rows, builds }) => {
                 // Servers of before know only the first.
                 bytes.put_u8(if *takes_writes { 1 } else { 2 });
                 bytes.put_u32_le(ready.len() as u32);
@@ -206,10 +206,10 @@ impl StateAnswer {
         bytes.freeze()
     }
 
-    fn decode(mut bytes: Bytes) -> Option<StateAnswer> {
+    fn decode(mut bytes: Bytes) -> Option<StateResponse> {
         match take_u8(&mut bytes)? {
-            0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
-            0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
+            0 if bytes.is_empty() => Some(StateResponse::Elsewhere(None)),
+            0 => Some(StateResponse::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
             kind @ (1 | 2) => {
                 let takes_writes = kind == 1;
                 let mut ready = Vec::new();
@@ -217,32 +217,32 @@ impl StateAnswer {
                     ready.push(PeerId(take_u64(&mut bytes)?));
                 }
                 let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
-                Some(StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }))
+                Some(StateResponse::Led(GroupState { ready, takes_writes, rows, builds }))
             }
             _ => None,
         }
     }
 }
 
-/// What came of [`Question::States`], one for each group.
-pub(crate) fn encode_states(states: &[StateAnswer]) -> Bytes {
+/// What came of [`Request::States`], one for each group.
+pub(crate) fn encode_states(states: &[StateResponse]) -> Bytes {
     let mut bytes = BytesMut::new();
     states.iter().for_each(|state| put(&mut bytes, &state.encode()));
     bytes.freeze()
 }
 
 /// Reads what [`encode_states`] wrote.
-pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateAnswer>> {
+pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateResponse>> {
     let mut states = Vec::new();
     while !bytes.is_empty() {
-        states.push(StateAnswer::decode(take(&mut bytes)?)?);
+        states.push(StateResponse::decode(take(&mut bytes)?)?);
     }
     Some(states)
 }
 
-/// What came of [`Question::End`].
+/// What came of [`Request::End`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndAnswer {
+pub(crate) struct EndResponse {
     pub(crate) own: PeerId,
     pub(crate) last_term: Term,
     pub(crate) last: Lsn,
@@ -250,45 +250,45 @@ pub(crate) struct EndAnswer {
     pub(crate) members: Members,
 }
 
-impl EndAnswer {
+impl EndResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat();
         bytes.extend_from_slice(&self.members.encode());
         bytes.into()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndAnswer> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndResponse> {
         let mut word = || take_u64(&mut bytes);
         let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
-        Some(EndAnswer { own, last_term, last, members: Members::decode(&bytes)? })
+        Some(EndResponse { own, last_term, last, members: Members::decode(&bytes)? })
     }
 }
 
-/// What came of [`Question::Ends`]: none of a group whose rows are not there.
-pub(crate) fn encode_ends(ends: &[Option<EndAnswer>]) -> Bytes {
+/// What came of [`Request::Ends`]: none of a group whose rows are not there.
+pub(crate) fn encode_ends(ends: &[Option<EndResponse>]) -> Bytes {
     let mut bytes = BytesMut::new();
     for end in ends {
-        put(&mut bytes, &end.as_ref().map(EndAnswer::encode).unwrap_or_default());
+        put(&mut bytes, &end.as_ref().map(EndResponse::encode).unwrap_or_default());
     }
     bytes.freeze()
 }
 
 /// Reads what [`encode_ends`] wrote.
-pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndAnswer>>> {
+pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndResponse>>> {
     let mut ends = Vec::new();
     while !bytes.is_empty() {
         let end = take(&mut bytes)?;
-        ends.push(if end.is_empty() { None } else { Some(EndAnswer::decode(end)?) });
+        ends.push(if end.is_empty() { None } else { Some(EndResponse::decode(end)?) });
     }
     Some(ends)
 }
 
-/// What came of [`Question::Version`], or of [`Question::Mark`].
+/// What came of [`Request::Version`], or of [`Request::Mark`].
 pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
     take_u64(&mut bytes)
 }
 
-/// What came of [`Question::Sees`].
+/// What came of [`Request::Sees`].
 pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
     servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
 }
@@ -299,7 +299,7 @@ pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
     rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
 }
 
-/// What came of [`Question::Begun`].
+/// What came of [`Request::Begun`].
 pub(crate) fn encode_begun(groups: &[GroupId]) -> Bytes {
     groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
 }
@@ -310,7 +310,7 @@ pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
     rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
 }
 
-/// What came of [`Question::Terms`], one for each group; zero where none is known.
+/// What came of [`Request::Terms`], one for each group; zero where none is known.
 pub(crate) fn encode_terms(terms: &[Term]) -> Bytes {
     terms.iter().flat_map(|term| term.0.to_le_bytes()).collect()
 }
@@ -328,27 +328,27 @@ mod tests {
     #[test]
     fn what_came_of_a_mark_reads_back_and_nothing_else_does() {
         let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], ..Members::default() };
-        let answer = MarkAnswer { members, holders: vec![PeerId(2)] };
+        let answer = MarkResponse { members, holders: vec![PeerId(2)] };
         let bytes = answer.encode();
-        assert_eq!(MarkAnswer::decode(bytes.clone()), Some(answer));
+        assert_eq!(MarkResponse::decode(bytes.clone()), Some(answer));
         for len in (0..bytes.len()).filter(|len| *len != bytes.len() - 8) {
-            assert_eq!(MarkAnswer::decode(bytes.slice(..len)), None, "{len}");
+            assert_eq!(MarkResponse::decode(bytes.slice(..len)), None, "{len}");
         }
     }
 
     #[test]
     fn answers_read_back() {
-        let join = JoinAnswer { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
-        assert_eq!(JoinAnswer::decode(join.encode()), Some(join));
+        let join = JoinResponse { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
+        assert_eq!(JoinResponse::decode(join.encode()), Some(join));
         let (origin, progress) = (Bytes::from_static(b"o"), Bytes::from_static(b"p"));
         let builds = vec![(IndexId(1), IndexBuild::Ready)];
-        let copy = CopyAnswer { copy: 1, rows: 2, origin, progress, builds };
-        assert_eq!(CopyAnswer::decode(copy.encode()), Some(copy));
+        let copy = CopyResponse { copy: 1, rows: 2, origin, progress, builds };
+        assert_eq!(CopyResponse::decode(copy.encode()), Some(copy));
         let states = vec![
-            StateAnswer::Elsewhere(None),
-            StateAnswer::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
-            StateAnswer::Led(GroupState::default()),
-            StateAnswer::Led(GroupState {
+            StateResponse::Elsewhere(None),
+            StateResponse::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
+            StateResponse::Led(GroupState::default()),
+            StateResponse::Led(GroupState {
                 ready: vec![PeerId(3), PeerId(4)],
                 takes_writes: true,
                 rows: 5,
@@ -365,13 +365,13 @@ mod tests {
         assert_eq!(decode_terms(&encode_terms(&terms)), Some(terms.clone()));
         assert_eq!(decode_terms(&encode_terms(&terms).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
-        let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
-        assert_eq!(EndAnswer::decode(end.encode()), Some(end.clone()));
+        let end = EndResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
+        assert_eq!(EndResponse::decode(end.encode()), Some(end.clone()));
         let ends = vec![None, Some(end), None];
         let bytes = encode_ends(&ends);
         assert_eq!(decode_ends(bytes.clone()), Some(ends));
         assert_eq!(decode_ends(bytes.slice(..bytes.len() - 1)), None);
-        let doubt = CommitAnswer::Doubt("why".to_owned());
-        assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));
+        let doubt = CommitResponse::Doubt("why".to_owned());
+        assert_eq!(CommitResponse::decode(&doubt.encode()), Some(doubt));
     }
 }

@@ -9,11 +9,11 @@ use io::task;
 use log::{Durability, GroupId, Interruption, Refusal};
 use shard::{Decision, WriteError, WriteRefusal};
 
-use crate::answer::CommitAnswer;
+use crate::answer::CommitResponse;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::question::Question;
-use crate::{AdminError, AskError, Catalog, ServerId};
+use crate::request::Request;
+use crate::{AdminError, Catalog, RpcError, ServerId};
 
 /// How long a change looks for the leader of the catalog, and how long one attempt may take there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -160,10 +160,10 @@ impl Core {
         if version == before {
             return;
         }
-        let shows = Question::Shows { version }.encode();
-        let questions = self.sees().into_iter().map(|server| (server, shows.clone())).collect();
+        let shows = Request::Shows { version }.encode();
+        let requests = self.sees().into_iter().map(|server| (server, shows.clone())).collect();
         // Who does not answer is hung or cut off, and learns of it when it is not.
-        self.ask_all(questions, SHOWN_PATIENCE);
+        self.ask_all(requests, SHOWN_PATIENCE);
     }
 
     /// As [`Core::administer`], for whoever holds `changing`.
@@ -222,41 +222,41 @@ impl Core {
     ) -> Result<(), Attempt> {
         if self.catalog_shard.is_leader() {
             return match self.commit_here(base, rows) {
-                CommitAnswer::Done => Ok(()),
-                CommitAnswer::Stale => Err(Attempt::Stale),
-                CommitAnswer::NotLeader => Err(Attempt::Elsewhere),
-                CommitAnswer::Refused(why) => Err(Attempt::Failed(AdminError::Refused(why))),
-                CommitAnswer::Doubt(why) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+                CommitResponse::Done => Ok(()),
+                CommitResponse::Stale => Err(Attempt::Stale),
+                CommitResponse::NotLeader => Err(Attempt::Elsewhere),
+                CommitResponse::Refused(why) => Err(Attempt::Failed(AdminError::Refused(why))),
+                CommitResponse::Doubt(why) => Err(Attempt::Failed(AdminError::InDoubt(why))),
             };
         }
         let lead = self.post.lead(crate::node::CATALOG_GROUP);
         let known = || lead.leader().filter(|leader| *leader != self.identity.server);
         let leader = if lead.is_heard() { known() } else { self.find_catalog_leader() };
         let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
-        let question = Question::Commit { base, rows: rows.to_vec() }.encode();
-        match self.ask(leader, question, patience) {
-            Ok(answer) => match CommitAnswer::decode(&answer) {
-                Some(CommitAnswer::Done) => Ok(()),
-                Some(CommitAnswer::Stale) => Err(Attempt::Stale),
-                Some(CommitAnswer::NotLeader) => Err(Attempt::Elsewhere),
-                Some(CommitAnswer::Refused(why)) => Err(Attempt::Failed(AdminError::Refused(why))),
-                Some(CommitAnswer::Doubt(why)) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+        let request = Request::Commit { base, rows: rows.to_vec() }.encode();
+        match self.ask(leader, request, patience) {
+            Ok(answer) => match CommitResponse::decode(&answer) {
+                Some(CommitResponse::Done) => Ok(()),
+                Some(CommitResponse::Stale) => Err(Attempt::Stale),
+                Some(CommitResponse::NotLeader) => Err(Attempt::Elsewhere),
+                Some(CommitResponse::Refused(why)) => Err(Attempt::Failed(AdminError::Refused(why))),
+                Some(CommitResponse::Doubt(why)) => Err(Attempt::Failed(AdminError::InDoubt(why))),
                 None => Err(Attempt::Failed(AdminError::InDoubt("the answer makes no sense".to_owned()))),
             },
-            Err(AskError::NoAnswer(_)) => Err(Attempt::Failed(AdminError::InDoubt(
+            Err(RpcError::NoAnswer(_)) => Err(Attempt::Failed(AdminError::InDoubt(
                 "the leader of the catalog did not answer".to_owned(),
             ))),
-            Err(AskError::NotConnected(_) | AskError::Refused { .. }) => Err(Attempt::Elsewhere),
+            Err(RpcError::NotConnected(_) | RpcError::Refused { .. }) => Err(Attempt::Elsewhere),
         }
     }
 
     /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits for the disk. Refuses
     /// rows that it could not read, whoever sends them.
-    pub(crate) fn commit_here(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> CommitAnswer {
+    pub(crate) fn commit_here(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> CommitResponse {
         let unreadable =
             rows.iter().filter_map(|(_, row)| CatalogRow::from_object(row.as_ref()?).err()).next();
         if let Some(error) = unreadable {
-            return CommitAnswer::Refused(error.to_string());
+            return CommitResponse::Refused(error.to_string());
         }
         let version = CatalogRow::Version(base + 1);
         let keys: Vec<PrimaryKey> =
@@ -279,17 +279,17 @@ impl Core {
         };
         let written = self.catalog_shard.write_many(&keys, Durability::Hard, decide);
         match written.and_then(|(_, ticket)| ticket.wait()) {
-            Ok(_) if fits => CommitAnswer::Done,
-            Ok(_) => CommitAnswer::Stale,
+            Ok(_) if fits => CommitResponse::Done,
+            Ok(_) => CommitResponse::Stale,
             Err(WriteError::Definite { cause: WriteRefusal::Log(Refusal::NotLeader { .. }) }) => {
-                CommitAnswer::NotLeader
+                CommitResponse::NotLeader
             }
-            Err(WriteError::Definite { cause: WriteRefusal::Dependency }) => CommitAnswer::Stale,
-            Err(WriteError::Definite { cause }) => CommitAnswer::Refused(cause.to_string()),
+            Err(WriteError::Definite { cause: WriteRefusal::Dependency }) => CommitResponse::Stale,
+            Err(WriteError::Definite { cause }) => CommitResponse::Refused(cause.to_string()),
             Err(WriteError::Indeterminate { cause: Interruption::Disk(why) | Interruption::Apply(why) }) => {
-                CommitAnswer::Doubt(why)
+                CommitResponse::Doubt(why)
             }
-            Err(WriteError::Indeterminate { cause }) => CommitAnswer::Doubt(cause.to_string()),
+            Err(WriteError::Indeterminate { cause }) => CommitResponse::Doubt(cause.to_string()),
         }
     }
 
@@ -297,35 +297,31 @@ impl Core {
     pub(crate) fn ask(
         &self,
         server: ServerId,
-        question: Bytes,
+        request: Bytes,
         patience: Duration,
-    ) -> Result<Bytes, AskError> {
-        let Some(wire) = self.post.wire() else { return Err(AskError::NotConnected(server)) };
+    ) -> Result<Bytes, RpcError> {
+        let Some(wire) = self.post.wire() else { return Err(RpcError::NotConnected(server)) };
         let (sender, receiver) = task::channel();
         let answered = Box::new(move |answer| drop(sender.send(answer)));
-        wire.ask(server, question, patience, answered);
-        receiver.recv().unwrap_or(Err(AskError::NoAnswer(server)))
+        wire.ask(server, request, patience, answered);
+        receiver.recv().unwrap_or(Err(RpcError::NoAnswer(server)))
     }
 
-    /// Asks other servers, all at the same time, and waits for the answers, in the order of the questions; none of
+    /// Asks other servers, all at the same time, and waits for the answers, in the order of the requests; none of
     /// who does not answer within `patience`.
-    pub(crate) fn ask_all(
-        &self,
-        questions: Vec<(ServerId, Bytes)>,
-        patience: Duration,
-    ) -> Vec<Option<Bytes>> {
-        let mut answers = vec![None; questions.len()];
+    pub(crate) fn ask_all(&self, requests: Vec<(ServerId, Bytes)>, patience: Duration) -> Vec<Option<Bytes>> {
+        let mut answers = vec![None; requests.len()];
         let Some(wire) = self.post.wire() else { return answers };
         let (sender, receiver) = task::channel();
-        for (nth, (server, question)) in questions.into_iter().enumerate() {
+        for (nth, (server, request)) in requests.into_iter().enumerate() {
             let sender = sender.clone();
             // Whoever asked waits until every sender is gone.
             let answered = Box::new(move |answer| drop(sender.send((nth, answer))));
-            wire.ask(server, question, patience, answered);
+            wire.ask(server, request, patience, answered);
         }
         drop(sender);
         while let Ok((nth, answer)) = receiver.recv() {
-            let answer: Result<Bytes, AskError> = answer;
+            let answer: Result<Bytes, RpcError> = answer;
             answers[nth] = answer.ok();
         }
         answers

@@ -157,12 +157,12 @@ pub struct TableConfig {
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
     /// How it came by them.
-    pub lineage: Lineage,
+    pub lineage: ShardHistory,
 }
 
 /// What a table keeps of its shards before the present ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lineage {
+pub struct ShardHistory {
     /// How often the table got other shards, or an attempt at that was given up.
     pub epoch: u64,
     /// The groups before, while somebody waits for what they have.

@@ -14,9 +14,9 @@ use crate::ServerId;
 /// The copies that this node gives, and the groups it is getting.
 #[derive(Default)]
 pub(crate) struct Copies {
-    pub(crate) sizes: Mutex<CopySizes>,
+    pub(crate) sizes: Mutex<CopyChunking>,
     pub(crate) given: Mutex<HashMap<u64, Given>>,
-    pub(crate) getting: Mutex<HashMap<GroupId, Getting>>,
+    pub(crate) getting: Mutex<HashMap<GroupId, CopyProgress>>,
     /// When the last copy of a group was complete here.
     pub(crate) got: Mutex<HashMap<GroupId, Instant>>,
     pub(crate) pace: Mutex<Pace>,
@@ -52,17 +52,17 @@ impl Pace {
 
 /// In what pieces copies come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopySizes {
+pub struct CopyChunking {
     /// Bytes of rows in one answer.
     pub piece_bytes: usize,
     /// Into what stretches rows are divided that are there already.
     pub stretches: StretchSizes,
 }
 
-impl Default for CopySizes {
-    fn default() -> CopySizes {
-        // What is there is told in one question as far as about two answers go.
-        CopySizes { piece_bytes: 1 << 20, stretches: StretchSizes { bytes: 64 << 10, count: 32 } }
+impl Default for CopyChunking {
+    fn default() -> CopyChunking {
+        // What is there is told in one request as far as about two answers go.
+        CopyChunking { piece_bytes: 1 << 20, stretches: StretchSizes { bytes: 64 << 10, count: 32 } }
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Given {
 
 /// How far a copy has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Getting {
+pub struct CopyProgress {
     /// Where the rows come from; nobody at first.
     pub source: Option<ServerId>,
     /// When it began.

@@ -13,13 +13,13 @@ use io::task;
 use log::{GroupId, GroupStatus, LogBase, Lsn, PeerId};
 use shard::{CopyEnd, Difference, Restoration, RestoreError, Shard, Stretch};
 
-use crate::answer::CopyAnswer;
-use crate::copies::{CopySizes, Getting, Given, cost};
+use crate::answer::CopyResponse;
+use crate::copies::{CopyChunking, CopyProgress, Given, cost};
 use crate::copy_piece::decode_difference;
 use crate::hosted::Gate;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::Question;
-use crate::{AskError, ServerId};
+use crate::request::Request;
+use crate::{RpcError, ServerId};
 
 /// A copy that nobody asked for during this time is forgotten.
 const COPY_LIFE: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ enum CopyError {
     #[error("nobody who leads the group was found")]
     Nobody,
     #[error(transparent)]
-    Ask(#[from] AskError),
+    RpcClient(#[from] RpcError),
     #[error("the replica that it was for is not here any more")]
     Discarded,
     #[error("the answer makes no sense")]
@@ -55,7 +55,7 @@ enum CopyError {
 impl CopyError {
     /// Whether that is so for a while whenever replicas move: the other side is not there yet, or not any more.
     fn is_usual(&self) -> bool {
-        matches!(self, CopyError::Nobody | CopyError::Ask(_) | CopyError::Discarded)
+        matches!(self, CopyError::Nobody | CopyError::RpcClient(_) | CopyError::Discarded)
     }
 }
 
@@ -82,12 +82,12 @@ impl Failures {
 impl Core {
     /// The groups whose rows are being copied to this node.
     #[must_use]
-    pub fn copies_under_way(&self) -> Vec<(GroupId, Getting)> {
+    pub fn copies_under_way(&self) -> Vec<(GroupId, CopyProgress)> {
         self.copies.getting.lock().iter().map(|(group, getting)| (*group, *getting)).collect()
     }
 
     /// From now on copies come here in pieces of those sizes: for tests, which have few rows.
-    pub fn set_copy_sizes(&self, sizes: CopySizes) {
+    pub fn set_copy_sizes(&self, sizes: CopyChunking) {
         *self.copies.sizes.lock() = sizes;
     }
 
@@ -96,13 +96,13 @@ impl Core {
     pub(crate) fn offer_copy(&self, group: GroupId, to: PeerId) {
         let Ok(GroupStatus { start, .. }) = self.log.group_status(group) else { return };
         if let (Some(server), Some(wire)) = (self.post.server_of(to), self.post.wire()) {
-            wire.ask(server, Question::CopyWanted { group, start }.encode(), PATIENCE, Box::new(|_| {}));
+            wire.ask(server, Request::CopyWanted { group, start }.encode(), PATIENCE, Box::new(|_| {}));
         }
     }
 
     /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows. The log says
     /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
-    pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyAnswer, String> {
+    pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyResponse, String> {
         let (shard, gate) = self.replica_and_gate(group).ok_or("the group is not here")?;
         let standing = shard.standing();
         let snapshot = {
@@ -122,7 +122,7 @@ impl Core {
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
         let copy = self.random.next_u64();
         self.copies.given.lock().insert(copy, Given { snapshot, used: task::now() });
-        Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
+        Ok(CopyResponse { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
 
     /// The rows of a copy after `after`, for one who has those of `stretches` there.
@@ -174,7 +174,7 @@ impl Core {
         if self.replica_and_gate(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
             return;
         }
-        let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
+        let begun = CopyProgress { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
         match self.copies.getting.lock().entry(group) {
             // It is under way, and told as far as it is.
             Entry::Occupied(_) => return,
@@ -278,8 +278,8 @@ impl Core {
             restoration.stretches(sizes)?
         };
         let after = restoration.after().cloned();
-        let question = Question::CopyNext { copy, after, stretches: stretches.clone() }.encode();
-        let answer = self.ask_patiently(group, source, &question)?;
+        let request = Request::CopyNext { copy, after, stretches: stretches.clone() }.encode();
+        let answer = self.ask_patiently(group, source, &request)?;
         let sent = answer.len() as u64;
         let piece = decode_difference(answer).ok_or(CopyError::Nonsense)?;
         #[cfg(feature = "mutants")]
@@ -297,14 +297,14 @@ impl Core {
 
     /// Asks for a piece of a copy; a link that is cut meanwhile is waited for, since the source keeps the
     /// copy and pieces can be asked for again. Not if another leads by now, who can go on with it.
-    fn ask_patiently(&self, group: GroupId, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
+    fn ask_patiently(&self, group: GroupId, source: ServerId, request: &Bytes) -> Result<Bytes, RpcError> {
         let cut_off = task::now() + CUT_OFF;
         let lead = self.post.lead(group);
         let goes_on = || !self.stopping.load(Ordering::Acquire) && task::now() < cut_off;
         let waits = || goes_on() && lead.leader().is_none_or(|leader| leader == source);
         loop {
-            match self.ask(source, question.clone(), PATIENCE) {
-                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if waits() => {
+            match self.ask(source, request.clone(), PATIENCE) {
+                Err(RpcError::NoAnswer(_) | RpcError::NotConnected(_)) if waits() => {
                     task::sleep(PAUSE);
                 }
                 answer => return answer,
@@ -313,15 +313,15 @@ impl Core {
     }
 
     /// Whoever leads the group and keeps a copy of it for us.
-    fn find_source(&self, group: GroupId) -> Result<(ServerId, CopyAnswer), CopyError> {
+    fn find_source(&self, group: GroupId) -> Result<(ServerId, CopyResponse), CopyError> {
         let leader = self.post.lead(group).leader();
         let mut failed = CopyError::Nobody;
         for server in leader.into_iter().chain(self.post.servers()) {
             if server == self.identity.server || !self.is_connected(server) {
                 continue;
             }
-            let answer = self.ask(server, Question::CopyBegin { group }.encode(), PATIENCE);
-            match answer.map(CopyAnswer::decode) {
+            let answer = self.ask(server, Request::CopyBegin { group }.encode(), PATIENCE);
+            match answer.map(CopyResponse::decode) {
                 Ok(Some(answer)) => return Ok((server, answer)),
                 Ok(None) => failed = CopyError::Nonsense,
                 Err(error) => failed = error.into(),
@@ -338,7 +338,7 @@ impl Core {
         task::lock(&self.hosted).get(&group).map(|open| (Arc::clone(&open.shard), Arc::clone(&open.gate)))
     }
 
-    fn note(&self, group: GroupId, change: impl FnOnce(&mut Getting)) {
+    fn note(&self, group: GroupId, change: impl FnOnce(&mut CopyProgress)) {
         if let Some(getting) = self.copies.getting.lock().get_mut(&group) {
             change(getting);
         }
@@ -385,7 +385,7 @@ mod tests {
         let mut is_said =
             |error: CopyError, secs| failures.are_worth_saying(&error, begun + Duration::from_secs(secs));
         let refused =
-            || AskError::Refused { server: fixture::server(2), why: "the rows here are void".to_owned() };
+            || RpcError::Refused { server: fixture::server(2), why: "the rows here are void".to_owned() };
         assert!(!is_said(refused().into(), 0));
         assert!(!is_said(CopyError::Nobody, 59));
         assert!(is_said(refused().into(), 60));

@@ -9,16 +9,16 @@ use crate::wire_field::{put, take, take_u64};
 /// begin where an old one did: then nobody need bring the rows of two old ones together for it.
 const SLACK: f64 = 0.2;
 
-/// What came of [`crate::question::Question::Cuts`].
+/// What came of [`crate::request::Request::Cuts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CutsAnswer {
+pub(crate) struct CutsResponse {
     /// How many rows the shard has.
     pub(crate) rows: u64,
     /// The first keys of all parts but the first, which have about as many rows each.
     pub(crate) keys: Vec<Bytes>,
 }
 
-impl CutsAnswer {
+impl CutsResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u64_le(self.rows);
@@ -26,12 +26,12 @@ impl CutsAnswer {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<CutsAnswer> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<CutsResponse> {
         let (rows, mut keys) = (take_u64(&mut bytes)?, Vec::new());
         while !bytes.is_empty() {
             keys.push(take(&mut bytes)?);
         }
-        Some(CutsAnswer { rows, keys })
+        Some(CutsResponse { rows, keys })
     }
 }
 
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn an_answer_reads_back() {
         let keys = vec![Bytes::from_static(b"k"), Bytes::from_static(b"key")];
-        let answer = CutsAnswer { rows: 7, keys };
+        let answer = CutsResponse { rows: 7, keys };
         let bytes = answer.encode();
-        assert_eq!(CutsAnswer::decode(bytes.slice(..bytes.len() - 1)), None);
-        assert_eq!(CutsAnswer::decode(bytes), Some(answer));
+        assert_eq!(CutsResponse::decode(bytes.slice(..bytes.len() - 1)), None);
+        assert_eq!(CutsResponse::decode(bytes), Some(answer));
     }
 
     #[test]

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use log::{GroupId, GroupStatus, PeerId};
 
-use crate::answer::{EndAnswer, decode_ends};
+use crate::answer::{EndResponse, decode_ends};
 use crate::most_complete::everyone;
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{ReplicaConfig, ServerId, ShardConfig};
 
-/// One question is about so many groups at most: it is answered in one turn of a log.
+/// One request is about so many groups at most: it is answered in one turn of a log.
 const GROUPS_MAX: usize = 4096;
 
 /// What servers said of their replicas that have rows.
 #[derive(Default)]
 pub(crate) struct Ends {
-    said: BTreeMap<GroupId, Vec<(ServerId, EndAnswer)>>,
+    said: BTreeMap<GroupId, Vec<(ServerId, EndResponse)>>,
     /// Those that were asked and did not answer.
     pub(crate) silent: BTreeSet<ServerId>,
 }
 
 impl Ends {
     /// What was said of a shard's replicas by those who have them.
-    pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndAnswer)> {
+    pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndResponse)> {
         let said = |replica: &ReplicaConfig| {
             Some((*replica, self.of(shard.group, replica.server, replica.peer)?.clone()))
         };
@@ -33,13 +33,13 @@ impl Ends {
     }
 
     /// What a server said of that replica, if it has it.
-    pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&EndAnswer> {
+    pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&EndResponse> {
         let ends = self.said.get(&group).map_or(&[][..], Vec::as_slice);
         ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
     }
 
     /// Keeps what a server said of those groups.
-    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>) {
+    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndResponse>>) {
         for (group, end) in groups.iter().zip(said) {
             self.said.entry(*group).or_default().extend(end.map(|end| (server, end)));
         }
@@ -80,10 +80,10 @@ impl Core {
             .iter()
             .flat_map(|(server, groups)| groups.chunks(GROUPS_MAX).map(|some| (*server, some)))
             .collect();
-        let question = |(server, groups): &(ServerId, &[GroupId])| {
-            (*server, Question::Ends { groups: groups.to_vec() }.encode())
+        let request = |(server, groups): &(ServerId, &[GroupId])| {
+            (*server, Request::Ends { groups: groups.to_vec() }.encode())
         };
-        let answers = self.ask_all(parts.iter().map(question).collect(), patience);
+        let answers = self.ask_all(parts.iter().map(request).collect(), patience);
         let mut ends = Ends::default();
         for ((server, groups), answer) in parts.into_iter().zip(answers) {
             match answer.and_then(decode_ends).filter(|ends| ends.len() == groups.len()) {
@@ -98,16 +98,16 @@ impl Core {
     }
 
     /// How far the log of this node's replica reaches, if it has rows.
-    pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
+    pub(crate) fn end_here(&self, group: GroupId) -> Option<EndResponse> {
         self.ends_here(&[group]).pop().flatten()
     }
 
     /// The same of all these groups.
-    pub(crate) fn ends_here(&self, groups: &[GroupId]) -> Vec<Option<EndAnswer>> {
+    pub(crate) fn ends_here(&self, groups: &[GroupId]) -> Vec<Option<EndResponse>> {
         let end = |status: Option<GroupStatus>| {
             let GroupStatus { own, last_term, last, members, .. } =
                 status.filter(|status| !status.needs_rows)?;
-            Some(EndAnswer { own, last_term, last, members })
+            Some(EndResponse { own, last_term, last, members })
         };
         if self.takes_no_turn() {
             return vec![None; groups.len()];

@@ -16,19 +16,19 @@ pub struct IndexName {
 
 /// Who is left of a shard without its only voting replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum RepairNeeded {
     /// Replicas that do not vote, and may have rows.
-    Others,
+    Rollback,
     /// Nobody.
-    Nobody,
+    Erase,
 }
 
-impl Rest {
+impl RepairNeeded {
     /// The mode of an emergency repair to begin with: where others have no rows it says so itself.
     fn mode(self) -> &'static str {
         match self {
-            Rest::Others => "unsafe_rollback",
-            Rest::Nobody => "unsafe_rollback_or_erase",
+            RepairNeeded::Rollback => "unsafe_rollback",
+            RepairNeeded::Erase => "unsafe_rollback_or_erase",
         }
     }
 }
@@ -214,7 +214,7 @@ pub enum AdminError {
         /// The database's name and the table's, with a point between.
         table: String,
         /// Who is left.
-        rest: Rest,
+        rest: RepairNeeded,
     },
     /// Shards would be left without a majority, and rows be lost with the server.
     #[error(
@@ -239,7 +239,7 @@ pub enum AdminError {
     /// The catalog has changed, and the log of this node, which does not get on, has not heard how.
     #[error(
         "The configuration of the cluster has changed, and the server that was asked does not know how, because its log \
-         does not get on (`current_issues` says why); nothing was changed. Ask another server."
+         does not get on (`current_issues` says why); nothing was changed. RpcClient another server."
     )]
     Outdated,
     /// The catalog has lost its majority.

@@ -5,7 +5,7 @@ use log::{GroupId, GroupStatus, Lsn, Members, PeerId, PeerStatus, Role, Term};
 use uuid::Uuid;
 
 use crate::step::Wanted;
-use crate::{DbId, Lineage, ReplicaConfig, ServerId, ShardConfig, TableConfig, TableIndexes, WriteAcks};
+use crate::{DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, WriteAcks};
 
 /// The server of that number.
 pub(crate) fn server(n: u64) -> ServerId {
@@ -43,7 +43,7 @@ pub(crate) fn table(shards: Vec<ShardConfig>) -> TableConfig {
         indexes: TableIndexes::default(),
         write_hook: None,
         shards,
-        lineage: Lineage::default(),
+        lineage: ShardHistory::default(),
     }
 }
 

@@ -9,8 +9,8 @@ use log::{GroupId, GroupStatus, LogError, Members, PeerId};
 
 use crate::given_up::GivenUp;
 use crate::node::Core;
-use crate::question::Question;
-use crate::{AdminError, AskError, ReplicaConfig, ServerId, words};
+use crate::request::Request;
+use crate::{AdminError, ReplicaConfig, RpcError, ServerId, words};
 
 /// How long a replica may take to go on alone: it applies all of its log.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,13 +110,13 @@ impl Core {
         let failed = |why: &str| {
             AdminError::Refused(format!("{} did not take part: {why}", self.server_in_words(server)))
         };
-        let question = Question::ResetMembers { group, members: members.encode().into() };
-        match self.ask(server, question.encode(), PATIENCE) {
+        let request = Request::ResetMembers { group, members: members.encode().into() };
+        match self.ask(server, request.encode(), PATIENCE) {
             Ok(bytes) => {
                 forced.note();
                 Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its answer makes no sense"))
             }
-            Err(AskError::Refused { why, .. }) => {
+            Err(RpcError::Refused { why, .. }) => {
                 // A disk that fails refuses as well, and may have kept them all the same.
                 let end = self.end_on(server, group);
                 if end.is_none_or(|end| end.members.voters == members.voters) {
@@ -124,8 +124,8 @@ impl Core {
                 }
                 Ok(Err(why))
             }
-            Err(error @ AskError::NotConnected(_)) => Err(failed(&error.to_string())),
-            Err(error @ AskError::NoAnswer(_)) => {
+            Err(error @ RpcError::NotConnected(_)) => Err(failed(&error.to_string())),
+            Err(error @ RpcError::NoAnswer(_)) => {
                 // It may have done it.
                 forced.note();
                 Err(failed(&error.to_string()))

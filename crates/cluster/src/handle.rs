@@ -32,9 +32,9 @@ const WITHOUT_ROWS: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy)]
 pub enum Route<'a> {
     /// A replica in this process.
-    Near(&'a Arc<Shard>),
+    Local(&'a Arc<Shard>),
     /// A replica on another server; ask it.
-    Far(ServerId),
+    Remote(ServerId),
 }
 
 /// A shard of a table: where its replicas are and which of them leads.
@@ -49,12 +49,12 @@ struct Place {
     leaving: Vec<ReplicaConfig>,
     own: ServerId,
     near: Option<Arc<Shard>>,
-    lead: Arc<Lead>,
+    lead: Arc<KnownLeader>,
     reader: Option<ServerId>,
 }
 
 /// Who leads one group, as far as this node knows: shared by every handle of the group.
-pub struct Lead {
+pub struct KnownLeader {
     known: Mutex<Known>,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
@@ -122,10 +122,10 @@ impl Known {
     }
 }
 
-impl Lead {
+impl KnownLeader {
     /// Nobody is known to lead yet.
-    pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
+    pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> KnownLeader {
+        KnownLeader { known: Mutex::new(Known::nobody(task::now())), is_deaf }
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
@@ -175,7 +175,7 @@ impl ShardHandle {
         table: TableId,
         range: KeyRange,
         near: Option<Arc<Shard>>,
-        lead: Arc<Lead>,
+        lead: Arc<KnownLeader>,
     ) -> ShardHandle {
         let (group, replicas, leaving) = (shard.group, shard.replicas.clone(), shard.leaving.clone());
         ShardHandle(Arc::new(Place { table, group, range, replicas, leaving, own, near, lead, reader }))
@@ -233,7 +233,7 @@ impl ShardHandle {
 
     /// Who leads, shared by all versions of this handle.
     #[must_use]
-    pub fn lead(&self) -> &Arc<Lead> {
+    pub fn lead(&self) -> &Arc<KnownLeader> {
         &self.0.lead
     }
 
@@ -242,9 +242,9 @@ impl ShardHandle {
     #[must_use]
     pub fn leader(&self) -> Option<Route<'_>> {
         match self.near() {
-            Some(near) if near.is_leader() => Some(Route::Near(near)),
+            Some(near) if near.is_leader() => Some(Route::Local(near)),
             // A near replica that does not lead was named by old news.
-            _ => self.0.lead.leader().filter(|leader| *leader != self.0.own).map(Route::Far),
+            _ => self.0.lead.leader().filter(|leader| *leader != self.0.own).map(Route::Remote),
         }
     }
 
@@ -254,7 +254,7 @@ impl ShardHandle {
     pub fn reader(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         match self.0.reader {
             Some(reader) if self.0.near.is_none() && is_connected(reader) && self.0.lead.has_rows(reader) => {
-                Some(Route::Far(reader))
+                Some(Route::Remote(reader))
             }
             _ => self.nearest(is_connected),
         }
@@ -270,19 +270,19 @@ impl ShardHandle {
     #[must_use]
     pub fn nearest(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         if let Some(near) = self.near().filter(|near| !near.is_void()) {
-            return Some(Route::Near(near));
+            return Some(Route::Local(near));
         }
         let leader = self.0.lead.leader();
         let mut servers = leader.into_iter().chain(self.0.replicas.iter().map(|replica| replica.server));
-        servers.find(|server| *server != self.0.own && is_connected(*server)).map(Route::Far)
+        servers.find(|server| *server != self.0.own && is_connected(*server)).map(Route::Remote)
     }
 
     /// The server of [`ShardHandle::leader`].
     #[must_use]
     pub fn leading_server(&self) -> Option<ServerId> {
         self.leader().map(|route| match route {
-            Route::Near(_) => self.0.own,
-            Route::Far(server) => server,
+            Route::Local(_) => self.0.own,
+            Route::Remote(server) => server,
         })
     }
 
@@ -306,7 +306,7 @@ mod tests {
 
     fn asked(route: Option<Route<'_>>) -> Option<ServerId> {
         match route {
-            Some(Route::Far(server)) => Some(server),
+            Some(Route::Remote(server)) => Some(server),
             _ => None,
         }
     }
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn nobody_but_its_own_replica_tells_a_server_that_it_leads() {
-        let lead = Arc::new(Lead::new(Arc::default()));
+        let lead = Arc::new(KnownLeader::new(Arc::default()));
         lead.hear(Some(server(1)));
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let config = shard(3, b"", &[1, 9]);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn whoever_has_no_rows_is_not_read_from_for_a_while() {
-        let lead = Arc::new(Lead::new(Arc::default()));
+        let lead = Arc::new(KnownLeader::new(Arc::default()));
         lead.hear(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());

@@ -63,7 +63,7 @@ impl Core {
         Ok(handles)
     }
 
-    fn note_leader(&self, lead: &crate::Lead, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
+    fn note_leader(&self, lead: &crate::KnownLeader, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
         if near.is_some_and(|near| near.is_leader()) {
             return lead.hear(Some(self.identity.server));
         }

@@ -10,7 +10,7 @@ use io::task::{self, Thread};
 use log::GroupId;
 use shard::{IndexBuild, IndexBuilder, IndexId, Shard};
 
-use crate::news::News;
+use crate::news::Notifier;
 use crate::node::Core;
 use crate::{Catalog, Node};
 
@@ -22,7 +22,7 @@ pub struct IndexWork {
 
 /// What a step of all builds found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worked {
+pub enum BuildStep {
     /// Rows to look at; and whether others write to the same shards.
     Rows {
         /// Whether others do.
@@ -44,8 +44,8 @@ impl IndexWork {
     }
 
     /// One step for every shard that has something to build: some hundred rows of each, fewer beside other writers.
-    pub fn step(&mut self) -> Worked {
-        let Some(node) = self.node.upgrade() else { return Worked::NodeGone };
+    pub fn step(&mut self) -> BuildStep {
+        let Some(node) = self.node.upgrade() else { return BuildStep::NodeGone };
         let catalog = node.catalog();
         let tables = catalog.tables().into_iter();
         let near = tables.flat_map(|table| table.shards()).filter_map(|shard| shard.near());
@@ -65,13 +65,13 @@ impl IndexWork {
         }
         note_builds(&node, &catalog, &unbuilt);
         if unbuilt.is_empty() {
-            return Worked::Nothing;
+            return BuildStep::Nothing;
         }
         node.index_news.tell();
         if stuck {
-            return Worked::Stuck;
+            return BuildStep::Stuck;
         }
-        Worked::Rows { in_company: self.builders.values().any(IndexBuilder::is_in_company) }
+        BuildStep::Rows { in_company: self.builders.values().any(IndexBuilder::is_in_company) }
     }
 }
 
@@ -107,7 +107,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// A thread that builds the indexes of a node until this is dropped.
 pub struct IndexThread {
     stopped: Arc<AtomicBool>,
-    news: Arc<News>,
+    news: Arc<Notifier>,
     thread: Option<Thread>,
 }
 
@@ -121,12 +121,12 @@ impl IndexThread {
             while !own_stopped.load(Ordering::Acquire) {
                 let (seen, begun) = (own_news.seen(), task::now());
                 match work.step() {
-                    Worked::NodeGone => return,
-                    Worked::Nothing => own_news.wait(seen, PATIENCE),
-                    Worked::Stuck => task::sleep(PAUSE_STUCK),
+                    BuildStep::NodeGone => return,
+                    BuildStep::Nothing => own_news.wait(seen, PATIENCE),
+                    BuildStep::Stuck => task::sleep(PAUSE_STUCK),
                     // While others write they get more than half of the time.
-                    Worked::Rows { in_company: true } => task::sleep((task::now() - begun).min(PAUSE_MAX)),
-                    Worked::Rows { in_company: false } => {}
+                    BuildStep::Rows { in_company: true } => task::sleep((task::now() - begun).min(PAUSE_MAX)),
+                    BuildStep::Rows { in_company: false } => {}
                 }
             }
         };

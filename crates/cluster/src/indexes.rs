@@ -63,7 +63,7 @@ fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexPro
 /// Nobody is known to lead a shard at the moment, so nobody knows how far its indexes are.
 #[derive(Debug, thiserror::Error)]
 #[error("a shard has no leader")]
-pub struct ShardUnled {
+pub struct NoLeader {
     /// Its rows.
     pub range: KeyRange,
 }
@@ -96,12 +96,12 @@ impl Core {
         &self,
         table: &TableHandle,
         indexes: &[IndexId],
-    ) -> Result<Vec<IndexProgress>, ShardUnled> {
+    ) -> Result<Vec<IndexProgress>, NoLeader> {
         let shards: Vec<&ShardHandle> = table.shards().iter().collect();
         let asked = self.ask_leaders(&shards);
         let mut led = Vec::with_capacity(shards.len());
         for (shard, state) in shards.iter().zip(asked) {
-            led.push(state.ok_or_else(|| ShardUnled { range: shard.range().clone() })?);
+            led.push(state.ok_or_else(|| NoLeader { range: shard.range().clone() })?);
         }
         let build = |(_, state): &Led, index: IndexId| {
             // A leader that has not heard of it yet has looked at nothing.

@@ -9,9 +9,9 @@ use datum::Text;
 use io::{Files, task};
 use uuid::Uuid;
 
-use crate::post::{Post, Wire};
+use crate::post::{PeerTransport, Post};
 use crate::serve::{join_answer, join_question};
-use crate::{AskError, Identity, OpenError, PeerId, ReplicaConfig, ServerConfig, ServerId};
+use crate::{Identity, OpenError, PeerId, ReplicaConfig, RpcError, ServerConfig, ServerId};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(300);
@@ -96,12 +96,12 @@ impl Waiting {
 }
 
 fn ask(
-    wire: &dyn Wire,
+    wire: &dyn PeerTransport,
     member: ServerId,
     options: &JoinOptions,
     waiting: &mut Waiting,
-) -> Result<bytes::Bytes, AskError> {
-    let question = join_question(ServerConfig {
+) -> Result<bytes::Bytes, RpcError> {
+    let request = join_question(ServerConfig {
         id: options.server,
         name: options.name.clone(),
         tags: options.tags.clone(),
@@ -112,13 +112,13 @@ fn ask(
         is_proxy: options.is_proxy,
     });
     let (sender, receiver) = task::channel();
-    wire.ask(member, question, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));
+    wire.ask(member, request, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));
     loop {
         let until = task::now() + WORD;
         match receiver.recv_timeout(WORD) {
             Some(answer) => return answer,
             // Whoever was to answer is gone.
-            None if task::now() < until => return Err(AskError::NoAnswer(member)),
+            None if task::now() < until => return Err(RpcError::NoAnswer(member)),
             None => waiting.say(),
         }
     }

@@ -16,7 +16,7 @@ use crate::answer::decode_word;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::post::Event;
-use crate::question::Question;
+use crate::request::Request;
 use crate::tend::Settled;
 use crate::{
     AdminError, Catalog, DbConfig, DbId, OpenError, ReplicaConfig, ServerConfig, TableConfig, TableHandle,
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The same while shards are on their way from old groups to new ones.
 const LOOK_SOON: Duration = Duration::from_millis(40);
 
-/// Pause between two questions who leads the catalog.
+/// Pause between two requests who leads the catalog.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
@@ -171,7 +171,7 @@ impl Core {
         loop {
             let lead = self.post.lead(CATALOG_GROUP).leader();
             let other = lead.filter(|leader| *leader != self.identity.server);
-            let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), patience).ok());
+            let asked = other.and_then(|leader| self.ask(leader, Request::Version.encode(), patience).ok());
             if let Some(version) = self.version_led_here().or(asked.and_then(decode_word)) {
                 return version > before && self.await_version(version, patience);
             }

@@ -1,5 +1,5 @@
 //! Asks who leads shards and how their replicas are: each server once about all of its shards, so that
-//! the state of a thousand tables is a few questions, not thousands.
+//! the state of a thousand tables is a few requests, not thousands.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use log::GroupId;
 use storage::TableId;
 
 use crate::admin::table_by_id;
-use crate::answer::{GroupState, StateAnswer, decode_states};
+use crate::answer::{GroupState, StateResponse, decode_states};
 use crate::majority::MajorityPatience;
 use crate::node::Core;
 use crate::post::Post;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{AdminError, ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
@@ -24,7 +24,7 @@ const OTHER_PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often another is asked because the first was not the leader.
 const HOPS: usize = 3;
-/// One question is about so many shards at most: it is answered in one turn of a log.
+/// One request is about so many shards at most: it is answered in one turn of a log.
 const SHARDS_MAX: usize = 4096;
 
 /// The server that leads a shard, and what it knows.
@@ -40,13 +40,13 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// What `server` says, if it says anything.
-    fn heard(&mut self, server: ServerId, state: Option<StateAnswer>, post: &Post) {
+    fn heard(&mut self, server: ServerId, state: Option<StateResponse>, post: &Post) {
         match state {
-            Some(StateAnswer::Led(state)) => {
+            Some(StateResponse::Led(state)) => {
                 post.found_leader(self.handle, Some(server));
                 self.led = Some((server, state));
             }
-            Some(StateAnswer::Elsewhere(leader)) => {
+            Some(StateResponse::Elsewhere(leader)) => {
                 // It leads a group that is sealed. Whoever seals it asks again, and may have asked another until now.
                 if leader == Some(server) {
                     post.found_leader(self.handle, leader);
@@ -89,8 +89,8 @@ impl Core {
         let own = self.identity.server;
         let groups: Vec<GroupId> = handles.iter().map(|handle| handle.group()).collect();
         let here = self.states_here(&groups).into_iter().map(|here| match here {
-            StateAnswer::Led(state) => Some((own, state)),
-            StateAnswer::Elsewhere(_) => None,
+            StateResponse::Led(state) => Some((own, state)),
+            StateResponse::Elsewhere(_) => None,
         });
         let mut searches: Vec<Search<'_>> = handles
             .iter()
@@ -134,7 +134,7 @@ impl Core {
                 let (server, places, sender) = (*server, places.to_vec(), sender.clone());
                 // Whoever asked waits until every sender is gone.
                 let answered = Box::new(move |answer| drop(sender.send((server, places, answer))));
-                wire.ask(server, Question::States { groups }.encode(), patience, answered);
+                wire.ask(server, Request::States { groups }.encode(), patience, answered);
             }
         }
         drop(sender);

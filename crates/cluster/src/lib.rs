@@ -53,13 +53,13 @@ mod pending;
 mod placement;
 mod plan;
 mod post;
-mod question;
 mod reach;
 mod readers;
 mod rebalance;
 mod removal;
 mod repair;
 mod replaced;
+mod request;
 mod resigning;
 mod router;
 mod sealing;
@@ -78,29 +78,29 @@ mod words;
 
 pub use added::Added;
 pub use admin::{ShardsWanted, TableChange, TableOptions};
-pub use ask::{Answered, Ask, AskError, Reply, Serve};
+pub use ask::{OnResponse, Responder, RpcClient, RpcError, RpcHandler};
 pub use catalog::{Catalog, Database};
 pub use catalog_replica::CatalogReplica;
 pub use config::{
-    DbConfig, DbId, GroupId, Lineage, PeerId, ReplicaConfig, SealedShard, ServerConfig, ServerId,
-    ShardConfig, TableConfig, WriteAcks, durability_name,
+    DbConfig, DbId, GroupId, PeerId, ReplicaConfig, SealedShard, ServerConfig, ServerId, ShardConfig,
+    ShardHistory, TableConfig, WriteAcks, durability_name,
 };
-pub use copies::{CopySizes, Getting};
-pub use error::{AdminError, IndexName, OpenError, Rest};
-pub use handle::{Lead, Route, ShardHandle};
+pub use copies::{CopyChunking, CopyProgress};
+pub use error::{AdminError, IndexName, OpenError, RepairNeeded};
+pub use handle::{KnownLeader, Route, ShardHandle};
 pub use identity::Identity;
 pub use index_config::{IndexConfig, TableIndexes};
-pub use index_work::{IndexThread, IndexWork, Worked};
-pub use indexes::{IndexProgress, Overwrite, ShardUnled};
+pub use index_work::{BuildStep, IndexThread, IndexWork};
+pub use indexes::{IndexProgress, NoLeader, Overwrite};
 pub use join::{JoinOptions, join};
-pub use network::{PENDING, Reception};
-pub use news::News;
+pub use network::{Inbound, UNASSIGNED_PEER};
+pub use news::Notifier;
 pub use node::{CatalogWatcher, Core, Node, NodeOptions};
 pub use placement::{Load, PlacementError, ShardPlaces, Wanted, load, place, places_of};
-pub use post::{Post, Wire};
+pub use post::{PeerTransport, Post};
 pub use repair::{RepairMode, RepairScope, Repaired};
 pub use router::TableHandle;
-pub use serve::Desk;
+pub use serve::RpcServer;
 pub use shard::StretchSizes;
-pub use state::{CatalogTrouble, Readiness, ReplicaState, ShardState, readiness};
+pub use state::{CatalogOutage, Readiness, ReplicaState, ShardState, readiness};
 pub use users::{Grant, PasswordChange, Permissions, Scope, User};

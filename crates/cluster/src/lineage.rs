@@ -58,7 +58,7 @@ mod tests {
     use log::{GroupId, PeerId};
 
     use super::*;
-    use crate::Lineage;
+    use crate::ShardHistory;
     use crate::catalog_row::CatalogRow;
     use crate::fixture::{server, shard, table};
 
@@ -67,7 +67,7 @@ mod tests {
         let mut table = table(vec![shard(9, b"", &[1, 2])]);
         let old =
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
-        table.lineage = Lineage { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
+        table.lineage = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
         let mut after = table.clone();
         after.settle();
         assert_eq!(after, table, "both found the shard");
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
         after.lineage.waiting.clear();
         after.settle();
-        assert_eq!(after.lineage, Lineage { epoch: 1, ..Lineage::default() });
+        assert_eq!(after.lineage, ShardHistory { epoch: 1, ..ShardHistory::default() });
     }
 
     #[test]

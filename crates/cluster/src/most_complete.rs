@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use log::{GroupId, Members};
 
-use crate::answer::EndAnswer;
+use crate::answer::EndResponse;
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{ReplicaConfig, ServerId, ShardConfig};
 
 /// How long a replica may take to say how far its log reaches.
@@ -25,8 +25,8 @@ pub(crate) struct MostComplete {
 
 impl MostComplete {
     /// Of those that said so. Where several reach as far, the first that votes: it is the one that the table is to have.
-    pub(crate) fn of(ends: Vec<(ReplicaConfig, EndAnswer)>) -> Option<MostComplete> {
-        let reach = |end: &EndAnswer| (end.last_term, end.last, end.members.voters.contains(&end.own));
+    pub(crate) fn of(ends: Vec<(ReplicaConfig, EndResponse)>) -> Option<MostComplete> {
+        let reach = |end: &EndResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
         let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
         let (replica, end) = ends.iter().find(|(_, end)| reach(end) == farthest)?;
         let members = end.members.clone();
@@ -50,12 +50,12 @@ impl Core {
     ) -> Option<MostComplete> {
         let (own, replicas) = (self.identity.server, replicas.collect::<Vec<_>>());
         let far = replicas.iter().map(|replica| replica.server).filter(|server| *server != own);
-        let questions = far.map(|server| (server, Question::End { group }.encode())).collect();
-        let mut answers = self.ask_all(questions, patience).into_iter();
+        let requests = far.map(|server| (server, Request::End { group }.encode())).collect();
+        let mut answers = self.ask_all(requests, patience).into_iter();
         let end = |replica: &'a ReplicaConfig| {
             let end = match replica.server == own {
                 true => self.end_here(group),
-                false => answers.next()?.and_then(EndAnswer::decode),
+                false => answers.next()?.and_then(EndResponse::decode),
             };
             end.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
         };
@@ -63,11 +63,11 @@ impl Core {
     }
 
     /// How far the log of a group reaches on a server; none if that has no rows of it, or does not say.
-    pub(crate) fn end_on(&self, server: ServerId, group: GroupId) -> Option<EndAnswer> {
+    pub(crate) fn end_on(&self, server: ServerId, group: GroupId) -> Option<EndResponse> {
         if server == self.identity.server {
             return self.end_here(group);
         }
-        self.ask(server, Question::End { group }.encode(), PATIENCE).ok().and_then(EndAnswer::decode)
+        self.ask(server, Request::End { group }.encode(), PATIENCE).ok().and_then(EndResponse::decode)
     }
 }
 

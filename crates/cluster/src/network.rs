@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::link::{Book, Links, PeerInfo, Receiver};
-use crate::post::{Post, Wire};
-use crate::{Desk, Identity, Node, PeerId, Reply, Serve, ServerId};
+use crate::post::{PeerTransport, Post};
+use crate::{Identity, Node, PeerId, Responder, RpcHandler, RpcServer, ServerId};
 
-impl Wire for Links {
+impl PeerTransport for Links {
     fn mail(&self, to: ServerId, letters: Vec<Message>) {
         Links::mail(self, to, letters);
     }
@@ -36,10 +36,10 @@ impl Wire for Links {
 }
 
 /// What the links of a node hand to it.
-pub struct Reception {
+pub struct Inbound {
     post: Arc<Post>,
     log: Arc<dyn Log>,
-    desk: OnceLock<Desk>,
+    desk: OnceLock<RpcServer>,
     files: Arc<dyn Files>,
     dir: PathBuf,
     newcomer: Option<ServerId>,
@@ -58,7 +58,7 @@ struct Met {
     members: BTreeSet<ServerId>,
 }
 
-impl Reception {
+impl Inbound {
     /// The reception of a node whose data directory is `dir`. `newcomer` is the server's id when it
     /// has never been in a cluster and wants into one.
     ///
@@ -69,11 +69,11 @@ impl Reception {
         files: Arc<dyn Files>,
         dir: PathBuf,
         newcomer: Option<ServerId>,
-    ) -> std::io::Result<Arc<Reception>> {
+    ) -> std::io::Result<Arc<Inbound>> {
         let (desk, met, changed) = (OnceLock::new(), Mutex::default(), Condvar::new());
         let books = keep_books(files.clone(), dir.clone())?;
         let (removal, was_removed) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Arc::new(Reception {
+        Ok(Arc::new(Inbound {
             post,
             log,
             desk,
@@ -103,7 +103,7 @@ impl Reception {
         self.was_removed.load(Ordering::Acquire)
     }
 
-    /// From now on questions are answered by `node`.
+    /// From now on requests are answered by `node`.
     pub fn open(&self, node: &Node) {
         drop(self.desk.set(node.desk()));
     }
@@ -130,10 +130,10 @@ impl Reception {
     }
 }
 
-impl Serve for Reception {
-    fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
+impl RpcHandler for Inbound {
+    fn serve(&self, from: ServerId, request: Bytes, reply: Responder) {
         match self.desk.get() {
-            Some(desk) => desk.serve(from, question, reply),
+            Some(desk) => desk.serve(from, request, reply),
             None => reply(Err("this server is still starting".to_owned())),
         }
     }
@@ -143,7 +143,7 @@ impl Serve for Reception {
     }
 }
 
-impl Receiver for Reception {
+impl Receiver for Inbound {
     fn letters(&self, from: ServerId, letters: Vec<Message>) {
         self.post.arrived(from, letters, &*self.log);
     }
@@ -180,7 +180,7 @@ impl Receiver for Reception {
             Some(_) => return Ok(()),
             None => {}
         }
-        let identity = Identity { server, cluster, joined: Some(PENDING) };
+        let identity = Identity { server, cluster, joined: Some(UNASSIGNED_PEER) };
         identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
         met.cluster = Some(cluster);
         self.changed.notify_all();
@@ -213,7 +213,7 @@ impl Receiver for Reception {
 }
 
 /// Stands for the replica of a server that was let into a cluster and does not know its own yet.
-pub const PENDING: PeerId = PeerId(0);
+pub const UNASSIGNED_PEER: PeerId = PeerId(0);
 
 /// A thread that writes the address book: the disk must not keep the links waiting.
 fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<String>> {

@@ -1,4 +1,4 @@
-//! News for threads that wait for them: of indexes, and since when those are being built; of how
+//! Notifier for threads that wait for them: of indexes, and since when those are being built; of how
 //! replicas are.
 
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use storage::TableId;
 
 /// Counts news, so that nobody sleeps through any.
 #[derive(Default)]
-pub struct News {
+pub struct Notifier {
     count: Mutex<u64>,
     came: Condvar,
     begun: Mutex<HashMap<(TableId, IndexId), Nanos>>,
 }
 
-impl News {
-    /// The news so far, to be given to [`News::wait`] after looking at the state they are about.
+impl Notifier {
+    /// The news so far, to be given to [`Notifier::wait`] after looking at the state they are about.
     #[must_use]
     pub fn seen(&self) -> u64 {
         *self.count.lock()

@@ -22,11 +22,11 @@ use uuid::Uuid;
 use crate::catalog_replica::CatalogReplica;
 use crate::copies::Copies;
 use crate::hosted::{Gate, Hosted};
-use crate::news::News;
+use crate::news::Notifier;
 use crate::pending::Pending;
 use crate::post::{Event, Post};
 use crate::stalls::Stalls;
-use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
+use crate::{AdminError, Catalog, Identity, OpenError, RpcHandler, ServerId};
 
 pub(crate) use crate::catalog_replica::{CATALOG_GROUP, CATALOG_TABLE};
 
@@ -101,9 +101,9 @@ pub struct Core {
     pub(crate) stalls: Arc<Stalls>,
     /// How long servers have to come back before a repair gives them up, if that was set.
     pub(crate) return_patience: Mutex<Option<Duration>>,
-    pub(crate) queries: OnceLock<Arc<dyn Serve>>,
+    pub(crate) queries: OnceLock<Arc<dyn RpcHandler>>,
     pub(crate) stopping: AtomicBool,
-    pub(crate) index_news: Arc<News>,
+    pub(crate) index_news: Arc<Notifier>,
     pub(crate) watcher: OnceLock<CatalogWatcher>,
 }
 
@@ -319,7 +319,7 @@ impl Core {
         &self.replicas
     }
 
-    /// Whether questions reach `server` now; a node always reaches itself.
+    /// Whether requests reach `server` now; a node always reaches itself.
     #[must_use]
     pub fn is_connected(&self, server: ServerId) -> bool {
         server == self.identity.server || self.post.wire().is_some_and(|wire| wire.is_connected(server))

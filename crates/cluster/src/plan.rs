@@ -9,14 +9,14 @@ use log::{GroupId, Members};
 use storage::TableId;
 
 use crate::admin::table_by_id;
-use crate::answer::{GroupState, MarkAnswer};
+use crate::answer::{GroupState, MarkResponse};
 use crate::catalog_row::CatalogRow;
-use crate::cuts::{Cut, CutsAnswer, even_cuts};
+use crate::cuts::{Cut, CutsResponse, even_cuts};
 use crate::layout::{Layout, feeders};
 use crate::majority::MajorityPatience;
 use crate::node::Core;
 use crate::placement::ShardPlaces;
-use crate::question::Question;
+use crate::request::Request;
 use crate::starts::even_starts;
 use crate::{
     AdminError, ReplicaConfig, ServerId, ShardConfig, ShardHandle, TableChange, TableConfig, TableHandle,
@@ -243,17 +243,17 @@ impl Core {
         Some(even_cuts(&cuts, shards).unwrap_or_else(|| even_starts(shards)))
     }
 
-    fn cuts_of(&self, shard: &ShardHandle, parts: u64) -> Option<CutsAnswer> {
+    fn cuts_of(&self, shard: &ShardHandle, parts: u64) -> Option<CutsResponse> {
         let group = shard.group();
         if shard.near().is_some_and(|near| near.is_leader()) {
             return self.cuts_here(group, parts).ok();
         }
         let leader = shard.lead().leader().filter(|leader| *leader != self.identity.server)?;
-        CutsAnswer::decode(self.ask(leader, Question::Cuts { group, parts }.encode(), PATIENCE).ok()?)
+        CutsResponse::decode(self.ask(leader, Request::Cuts { group, parts }.encode(), PATIENCE).ok()?)
     }
 
     /// Where a shard that is led from here may be cut into about so many parts.
-    pub(crate) fn cuts_here(&self, group: GroupId, parts: u64) -> Result<CutsAnswer, String> {
+    pub(crate) fn cuts_here(&self, group: GroupId, parts: u64) -> Result<CutsResponse, String> {
         let shard =
             self.shard_of(group).filter(|shard| shard.is_leader()).ok_or("it is not led from here")?;
         let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, 8 * crate::starts::SHARDS_MAX);
@@ -270,7 +270,7 @@ impl Core {
             }
             datum::KeyBound::Unbounded => None,
         };
-        Ok(CutsAnswer { rows, keys: pieces.iter().skip(1).filter_map(start).collect() })
+        Ok(CutsResponse { rows, keys: pieces.iter().skip(1).filter_map(start).collect() })
     }
 }
 
@@ -290,7 +290,7 @@ impl Plan {
     }
 
     /// Whether each new shard has a founder that holds the seals of all groups that it needs.
-    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkAnswer]) -> bool {
+    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkResponse]) -> bool {
         let holds = |feeder: usize, server: ServerId| {
             let replica = config.shards[feeder].replica_on(server);
             replica.is_some_and(|replica| sealed[feeder].holders.contains(&replica.peer))
@@ -331,10 +331,10 @@ mod tests {
     use super::*;
     use crate::fixture::{peer, server, shard, table};
 
-    fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkAnswer {
+    fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkResponse {
         let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
         let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
-        MarkAnswer { members, holders: peers(holders) }
+        MarkResponse { members, holders: peers(holders) }
     }
 
     fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {

@@ -13,12 +13,12 @@ use log::{GroupId, GroupObserver, Log, Lsn, Message, PeerId, Role, Term, Transpo
 use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
-use crate::handle::Lead;
-use crate::news::News;
-use crate::{Ask, ServerId, ShardHandle};
+use crate::handle::KnownLeader;
+use crate::news::Notifier;
+use crate::{RpcClient, ServerId, ShardHandle};
 
-/// Carries questions and letters to other servers.
-pub trait Wire: Ask {
+/// Carries requests and letters to other servers.
+pub trait PeerTransport: RpcClient {
     /// Sends letters to replicas on `to`. They may be lost.
     fn mail(&self, to: ServerId, letters: Vec<Message>);
 
@@ -87,15 +87,15 @@ impl Offices {
 /// Letters in and out, and news of groups.
 pub struct Post {
     replicas: Arc<Replicas>,
-    wire: OnceLock<Arc<dyn Wire>>,
+    wire: OnceLock<Arc<dyn PeerTransport>>,
     own: OnceLock<ServerId>,
     servers: RwLock<BTreeMap<PeerId, ServerId>>,
-    leads: RwLock<HashMap<GroupId, Arc<Lead>>>,
+    leads: RwLock<HashMap<GroupId, Arc<KnownLeader>>>,
     offices: Mutex<Offices>,
     is_deaf: Arc<AtomicBool>,
     events: Mutex<Vec<Event>>,
     rung: Condvar,
-    news: Arc<News>,
+    news: Arc<Notifier>,
 }
 
 impl Post {
@@ -116,21 +116,21 @@ impl Post {
         })
     }
 
-    /// Sets what carries letters and questions to other servers. Only the first one counts, and only before the node is opened:
+    /// Sets what carries letters and requests to other servers. Only the first one counts, and only before the node is opened:
     /// what the catalog says of servers is told once.
-    pub fn connect(&self, wire: Arc<dyn Wire>) {
+    pub fn connect(&self, wire: Arc<dyn PeerTransport>) {
         drop(self.wire.set(wire));
     }
 
-    /// What carries questions to other servers; `None` on a node that is alone.
+    /// What carries requests to other servers; `None` on a node that is alone.
     #[must_use]
-    pub fn wire(&self) -> Option<&Arc<dyn Wire>> {
+    pub fn wire(&self) -> Option<&Arc<dyn PeerTransport>> {
         self.wire.get()
     }
 
     /// Told of whatever may change how replicas are: who leads, who is connected, the catalog, copies.
     #[must_use]
-    pub fn news(&self) -> &Arc<News> {
+    pub fn news(&self) -> &Arc<Notifier> {
         &self.news
     }
 
@@ -181,12 +181,15 @@ impl Post {
     }
 
     /// Who leads the group, for all who want to know.
-    pub(crate) fn lead(&self, group: GroupId) -> Arc<Lead> {
+    pub(crate) fn lead(&self, group: GroupId) -> Arc<KnownLeader> {
         if let Some(lead) = self.leads.read().get(&group) {
             return Arc::clone(lead);
         }
         Arc::clone(
-            self.leads.write().entry(group).or_insert_with(|| Arc::new(Lead::new(self.is_deaf.clone()))),
+            self.leads
+                .write()
+                .entry(group)
+                .or_insert_with(|| Arc::new(KnownLeader::new(self.is_deaf.clone()))),
         )
     }
 

@@ -1,6 +1,6 @@
 //! Of which server a node reads shards that it has no replica of, where any replica will do.
 //!
-//! Each node asks few servers, those that ask it where it has the choice, so that few links carry all questions and
+//! Each node asks few servers, those that ask it where it has the choice, so that few links carry all requests and
 //! answers, and all replicas are read about as much. For that a node works out what those before it choose, too, in an
 //! order that chance gives to the servers of a table and that is the same everywhere.
 

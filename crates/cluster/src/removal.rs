@@ -16,7 +16,9 @@ use crate::node::Core;
 use crate::reach::{Reach, reaches};
 use crate::servers::fill_voters;
 use crate::step::has_majority;
-use crate::{AdminError, Catalog, ReplicaConfig, Rest, ServerId, ShardConfig, TableConfig, TableHandle};
+use crate::{
+    AdminError, Catalog, RepairNeeded, ReplicaConfig, ServerId, ShardConfig, TableConfig, TableHandle,
+};
 
 /// How long servers may take to say how far their logs reach, and how long that is true enough.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -211,15 +213,15 @@ fn in_words(tables: &[&TableHandle]) -> String {
 
 impl TableConfig {
     /// Removes the replicas on a server. Fails if a shard has no other that can lead, and says who is left then.
-    fn remove_server(&mut self, gone: ServerId, ends: &Ends) -> Result<(), Rest> {
+    fn remove_server(&mut self, gone: ServerId, ends: &Ends) -> Result<(), RepairNeeded> {
         let mut outcome = Ok(());
         for shard in &mut self.shards {
             // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
             let group = shard.group;
             let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(group, replica, ends);
-            if !shard.remove_server(gone, votes_with_rows) && outcome != Err(Rest::Others) {
+            if !shard.remove_server(gone, votes_with_rows) && outcome != Err(RepairNeeded::Rollback) {
                 let is_nobody = everyone(shard).next().is_none();
-                outcome = Err(if is_nobody { Rest::Nobody } else { Rest::Others });
+                outcome = Err(if is_nobody { RepairNeeded::Erase } else { RepairNeeded::Rollback });
             }
         }
         outcome
@@ -295,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::Added;
-    use crate::answer::EndAnswer;
+    use crate::answer::EndResponse;
     use crate::fixture::{self, peer, server, shard, table};
 
     /// A shard on 1 and 2, where 2 has no vote, one is added on 3, and 4 is on its way out.
@@ -348,10 +350,11 @@ mod tests {
         // The group has moved from the last two to the first two, and one of those who went has not heard of it.
         let mut moved = shard(3, b"", &[1, 2, 3, 4]);
         moved.leaving = moved.replicas.split_off(2);
-        let end = EndAnswer { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
+        let end =
+            EndResponse { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
         let mut ends = Ends::default();
         for n in [3, 4] {
-            ends.note(server(n), &[GroupId(3)], vec![Some(EndAnswer { own: peer(3, n), ..end.clone() })]);
+            ends.note(server(n), &[GroupId(3)], vec![Some(EndResponse { own: peer(3, n), ..end.clone() })]);
         }
         let mut config = table(vec![moved.clone()]);
         config.spare(&[server(1), server(2)], &ends);

@@ -20,7 +20,7 @@ use crate::forced::Forced;
 use crate::given_up::GivenUp;
 use crate::most_complete::{MostComplete, PATIENCE, SHORT_PATIENCE, everyone};
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{
     AdminError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces, TableConfig,
     TableHandle, words,
@@ -290,7 +290,7 @@ impl Core {
         if server == self.identity.server {
             return self.shard_of(group).map(|shard| shard.mark());
         }
-        let answer = self.ask(server, Question::Mark { group }.encode(), patience).ok()?;
+        let answer = self.ask(server, Request::Mark { group }.encode(), patience).ok()?;
         decode_word(answer).map(SealMark::of_number)
     }
 

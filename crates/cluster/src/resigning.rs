@@ -15,9 +15,9 @@ use log::{GroupId, Stall, StallCause, Term};
 
 use crate::answer;
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::stalls::Look;
-use crate::{AskError, ServerId};
+use crate::{RpcError, ServerId};
 
 /// How long the others may take to hear of it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -72,26 +72,26 @@ impl Core {
         let Some(wire) = self.post.wire() else { return };
         for server in self.sees() {
             let (stalls, post) = (Arc::clone(&self.stalls), Arc::clone(&self.post));
-            let answered = move |answer: Result<Bytes, AskError>| {
+            let answered = move |answer: Result<Bytes, RpcError>| {
                 if let Some(theirs) = answer.ok().and_then(answer::decode_cause) {
                     let give_up = |well: &_| post.resign(&post.with_majority_on(well));
                     stalls.answered(server, theirs, give_up);
                 }
             };
-            wire.ask(server, Question::Stalled { cause }.encode(), PATIENCE, Box::new(answered));
+            wire.ask(server, Request::Stalled { cause }.encode(), PATIENCE, Box::new(answered));
             let led = self.post.led_with(server);
             if cause.is_none() || led.is_empty() {
                 continue;
             }
             let (stalls, post, clock) =
                 (Arc::clone(&self.stalls), Arc::clone(&self.post), Arc::clone(self.clock()));
-            let question = Question::Terms { groups: led.clone() }.encode();
-            let answered = move |answer: Result<Bytes, AskError>| {
+            let request = Request::Terms { groups: led.clone() }.encode();
+            let answered = move |answer: Result<Bytes, RpcError>| {
                 let there = answer.ok().and_then(|bytes| answer::decode_terms(&bytes)).unwrap_or_default();
                 let Verdict { confirmed, lost } = compare(&led, &there, &post.terms(&led));
                 stalls.confirmed(server, confirmed, clock.now(), || post.resign(&lost));
             };
-            wire.ask(server, question, PATIENCE, Box::new(answered));
+            wire.ask(server, request, PATIENCE, Box::new(answered));
         }
     }
 

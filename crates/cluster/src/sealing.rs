@@ -13,12 +13,12 @@ use shard::{SealMark, WriteTicket};
 use storage::TableId;
 
 use crate::admin::table_by_id;
-use crate::answer::MarkAnswer;
+use crate::answer::MarkResponse;
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::node::Core;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{AdminError, ReplicaConfig, SealedShard, ServerId, ShardHandle, TableConfig, TableHandle};
 
 /// How long the seals may take together.
@@ -49,7 +49,7 @@ impl Core {
             self.take_away_held(id, &plan.added);
             return Err(AdminError::NotTogether);
         }
-        let enough = |marked: &[MarkAnswer]| plan.can_begin(&handle.config, marked);
+        let enough = |marked: &[MarkResponse]| plan.can_begin(&handle.config, marked);
         let sealed = self.set_marks(handle, SealMark::sealed(plan.epoch), task::now() + SEALING, enough);
         match sealed {
             Ok(marked) => {
@@ -71,10 +71,10 @@ impl Core {
         handle: &TableHandle,
         mark: SealMark,
         deadline: Instant,
-        enough: impl Fn(&[MarkAnswer]) -> bool,
-    ) -> Result<Vec<MarkAnswer>, AdminError> {
+        enough: impl Fn(&[MarkResponse]) -> bool,
+    ) -> Result<Vec<MarkResponse>, AdminError> {
         let shards = handle.shards();
-        let mut marked: Vec<Option<MarkAnswer>> = vec![None; shards.len()];
+        let mut marked: Vec<Option<MarkResponse>> = vec![None; shards.len()];
         // Whoever has the mark of a group is asked again: as its leader nobody finds it any more.
         let mut leaders: Vec<Option<ServerId>> = vec![None; shards.len()];
         loop {
@@ -89,7 +89,7 @@ impl Core {
                 marked[at] = answer;
             }
             if marked.iter().all(Option::is_some) {
-                let all: Vec<MarkAnswer> = marked.iter().flatten().cloned().collect();
+                let all: Vec<MarkResponse> = marked.iter().flatten().cloned().collect();
                 if enough(&all) {
                     return Ok(all);
                 }
@@ -122,7 +122,7 @@ impl Core {
         open: &[usize],
         leaders: &[Option<ServerId>],
         mark: SealMark,
-    ) -> Vec<(usize, Option<MarkAnswer>)> {
+    ) -> Vec<(usize, Option<MarkResponse>)> {
         let is_here = |at: &usize| leaders[*at] == Some(self.identity.server);
         let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_here);
         let tickets: Vec<_> =
@@ -131,10 +131,10 @@ impl Core {
         for at in elsewhere {
             let Some(wire) = self.post.wire() else { continue };
             let Some(leader) = leaders[at] else { continue };
-            let question = Question::SetMark { group: shards[at].group(), mark: mark.number() }.encode();
+            let request = Request::SetMark { group: shards[at].group(), mark: mark.number() }.encode();
             let sender = sender.clone();
             let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
-            wire.ask(leader, question, PATIENCE, told);
+            wire.ask(leader, request, PATIENCE, told);
         }
         drop(sender);
         let mut told = Vec::with_capacity(open.len());
@@ -142,13 +142,13 @@ impl Core {
             told.push((at, ticket.and_then(|ticket| self.marked(shards[at].group(), mark, ticket)).ok()));
         }
         while let Ok((at, answer)) = answers.recv() {
-            told.push((at, answer.and_then(MarkAnswer::decode)));
+            told.push((at, answer.and_then(MarkResponse::decode)));
         }
         told
     }
 
     /// Sets the mark of a group that is led from here; what its replicas are then.
-    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealMark) -> Result<MarkAnswer, String> {
+    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealMark) -> Result<MarkResponse, String> {
         self.marked(group, mark, self.propose_mark(group, mark)?)
     }
 
@@ -172,7 +172,7 @@ impl Core {
         group: GroupId,
         mark: SealMark,
         ticket: Option<WriteTicket>,
-    ) -> Result<MarkAnswer, String> {
+    ) -> Result<MarkResponse, String> {
         let set = ticket.map_or(Ok(()), |ticket| ticket.wait().map(drop));
         let shard = self.shard_of(group).ok_or("the group is not here")?;
         if let Err(error) = set {
@@ -194,7 +194,7 @@ impl Core {
         let has_it = |peer: &&PeerStatus| peer.active && !peer.needs_rows && peer.matched >= status.applied;
         let others = status.peers.iter().filter(has_it).map(|peer| peer.peer);
         let own = Some(status.own).filter(|_| status.durable >= status.applied);
-        Ok(MarkAnswer { holders: own.into_iter().chain(others).collect(), members: status.members })
+        Ok(MarkResponse { holders: own.into_iter().chain(others).collect(), members: status.members })
     }
 
     /// Puts the new shards into `config`. Whoever has all rows of one founds it together with the others who

@@ -8,44 +8,47 @@ use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 
 use crate::answer::{
-    JoinAnswer, StateAnswer, encode_begun, encode_ends, encode_servers, encode_states, encode_terms,
+    JoinResponse, StateResponse, encode_begun, encode_ends, encode_servers, encode_states, encode_terms,
 };
 use crate::catalog_row::CatalogRow;
 use crate::change::SHOWN_PATIENCE;
 use crate::copy_piece::encode_difference;
 use crate::node::{CATALOG_GROUP, Core, Node};
 use crate::post::{Event, Post};
-use crate::question::{FOR_CLUSTER, FOR_QUERIES, Question};
+use crate::request::{FOR_CLUSTER, FOR_QUERIES, Request};
 use crate::servers::VOTERS_MAX;
-use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
+use crate::{
+    AdminError, OnResponse, OpenError, ReplicaConfig, Responder, RpcClient, RpcHandler, ServerConfig,
+    ServerId,
+};
 
-/// Answers questions for a node, for as long as it lives.
-pub struct Desk(Weak<Core>);
+/// Answers requests for a node, for as long as it lives.
+pub struct RpcServer(Weak<Core>);
 
 impl Node {
-    /// Who answers the questions of other servers.
+    /// Who answers the requests of other servers.
     #[must_use]
-    pub fn desk(&self) -> Desk {
-        Desk(Arc::downgrade(self.core()))
+    pub fn desk(&self) -> RpcServer {
+        RpcServer(Arc::downgrade(self.core()))
     }
 }
 
 impl Core {
-    /// Sets who answers the questions of other servers' queries. Only the first one counts.
-    pub fn answer_queries(&self, queries: Arc<dyn Serve>) {
+    /// Sets who answers the requests of other servers' queries. Only the first one counts.
+    pub fn answer_queries(&self, queries: Arc<dyn RpcHandler>) {
         drop(self.queries.set(queries));
     }
 
-    /// Takes questions to the queries of other servers; `None` on a node that is alone.
+    /// Takes requests to the queries of other servers; `None` on a node that is alone.
     #[must_use]
-    pub fn query_wire(&self) -> Option<Arc<dyn Ask>> {
+    pub fn query_wire(&self) -> Option<Arc<dyn RpcClient>> {
         self.post.wire()?;
         Some(Arc::new(QueryWire(Arc::clone(&self.post))))
     }
 
     /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone
     /// before the change is made is not let in: it would be missed until somebody deletes its row.
-    fn let_in(&self, object: &datum::Object) -> Result<JoinAnswer, AdminError> {
+    fn let_in(&self, object: &datum::Object) -> Result<JoinResponse, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
         let CatalogRow::Server(wanted) = row? else {
             return Err(AdminError::Refused("that is no server".to_owned()));
@@ -73,7 +76,7 @@ impl Core {
             Ok(fresh)
         })?;
         let places = self.catalog().servers().iter().map(|s| (s.catalog.peer, s.id)).collect();
-        Ok(JoinAnswer { own, places })
+        Ok(JoinResponse { own, places })
     }
 
     /// Whether the group is led from here, as far as the log has said. Who does not lead can say so at once:
@@ -82,91 +85,91 @@ impl Core {
         self.post.known_leader(group) == Some(self.identity.server)
     }
 
-    fn answer(&self, from: ServerId, question: Question) -> Result<Bytes, String> {
-        match question {
-            Question::Commit { base, rows } => Ok(self.commit_here(base, &rows).encode()),
-            Question::Join { server } => {
+    fn answer(&self, from: ServerId, request: Request) -> Result<Bytes, String> {
+        match request {
+            Request::Commit { base, rows } => Ok(self.commit_here(base, &rows).encode()),
+            Request::Join { server } => {
                 self.let_in(&server).map(|answer| answer.encode()).map_err(|error| error.to_string())
             }
-            Question::States { groups } => Ok(encode_states(&self.states_here(&groups))),
-            Question::HandOver { group, to } => {
+            Request::States { groups } => Ok(encode_states(&self.states_here(&groups))),
+            Request::HandOver { group, to } => {
                 self.log.transfer(group, to);
                 Ok(Bytes::new())
             }
-            Question::End { group } => {
+            Request::End { group } => {
                 let end = self.end_here(group).ok_or("no replica here has rows of the group")?;
                 // Servers of before ask this where others ask for `Begun`.
                 self.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }
-            Question::Ends { groups } => Ok(encode_ends(&self.ends_here(&groups))),
-            Question::Begun { groups } => {
+            Request::Ends { groups } => Ok(encode_ends(&self.ends_here(&groups))),
+            Request::Begun { groups } => {
                 let begun = self.begun_here(&groups).map_err(|error| error.to_string())?;
                 Ok(encode_begun(&begun))
             }
-            Question::Mark { group } => {
+            Request::Mark { group } => {
                 let mark = self.shard_of(group).ok_or("the group is not here")?.mark();
                 Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
             }
-            Question::ResetMembers { group, members } => {
+            Request::ResetMembers { group, members } => {
                 let members = Members::decode(&members).ok_or("the members make no sense")?;
                 Ok(self.reset_members_here(from, group, members)?.encode().into())
             }
-            Question::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
-            Question::SetMark { group, mark } => {
+            Request::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
+            Request::SetMark { group, mark } => {
                 if group == CATALOG_GROUP || mark > shard::SealMark::NUMBER_MAX {
                     return Err(format!("group {group} gets no mark {mark}"));
                 }
                 Ok(self.set_mark_here(group, shard::SealMark::of_number(mark))?.encode())
             }
-            Question::Sees => Ok(encode_servers(&self.sees())),
-            Question::Version => {
+            Request::Sees => Ok(encode_servers(&self.sees())),
+            Request::Version => {
                 let version = self.version_led_here().ok_or("this server does not lead the catalog")?;
                 Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
             }
-            Question::CopyWanted { group, start } => {
+            Request::CopyWanted { group, start } => {
                 self.post.tell(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
-            Question::Stalled { cause } => Ok(self.heard_of_stall(from, cause)),
-            Question::Terms { groups } => Ok(encode_terms(&self.post.terms(&groups))),
-            Question::Shows { version } => {
+            Request::Stalled { cause } => Ok(self.heard_of_stall(from, cause)),
+            Request::Terms { groups } => Ok(encode_terms(&self.post.terms(&groups))),
+            Request::Shows { version } => {
                 self.await_version(version, SHOWN_PATIENCE);
                 Ok(Bytes::new())
             }
-            Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
-            Question::CopyNext { copy, after, stretches } => {
+            Request::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
+            Request::CopyNext { copy, after, stretches } => {
                 self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))
             }
         }
     }
 }
 
-impl Serve for Desk {
-    fn serve(&self, from: ServerId, mut question: Bytes, reply: Reply) {
+impl RpcHandler for RpcServer {
+    fn serve(&self, from: ServerId, mut request: Bytes, reply: Responder) {
         let Some(core) = self.0.upgrade() else { return };
-        let first = if question.is_empty() { None } else { Some(question.split_to(1)[0]) };
+        let first = if request.is_empty() { None } else { Some(request.split_to(1)[0]) };
         match first {
             Some(FOR_QUERIES) => match core.queries.get() {
-                Some(queries) => queries.serve(from, question, reply),
+                Some(queries) => queries.serve(from, request, reply),
                 None => reply(Err("this server does not answer queries yet".to_owned())),
             },
-            Some(FOR_CLUSTER) => match Question::decode(question) {
-                Some(Question::States { groups }) if !groups.iter().any(|group| core.may_lead(*group)) => {
-                    let leader = |group: &GroupId| StateAnswer::Elsewhere(core.post.known_leader(*group));
+            Some(FOR_CLUSTER) => match Request::decode(request) {
+                Some(Request::States { groups }) if !groups.iter().any(|group| core.may_lead(*group)) => {
+                    let leader = |group: &GroupId| StateResponse::Elsewhere(core.post.known_leader(*group));
                     reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
                 }
                 // The disk must not keep this waiting.
-                Some(question @ (Question::Stalled { .. } | Question::Terms { .. })) => {
-                    reply(core.answer(from, question))
+                Some(request @ (Request::Stalled { .. } | Request::Terms { .. })) => {
+                    reply(core.answer(from, request))
                 }
-                Some(question) if question.needs_the_log() && core.takes_no_turn() => {
+                Some(request) if request.needs_the_log() && core.takes_no_turn() => {
                     reply(Err("the log of this server does not get on".to_owned()));
                 }
-                Some(question) => answer_aside(core, from, question, reply),
-                None => reply(Err("the question makes no sense".to_owned())),
+                Some(request) => answer_aside(core, from, request, reply),
+                None => reply(Err("the request makes no sense".to_owned())),
             },
-            _ => reply(Err("the question is for nobody here".to_owned())),
+            _ => reply(Err("the request is for nobody here".to_owned())),
         }
     }
 
@@ -176,29 +179,29 @@ impl Serve for Desk {
     }
 }
 
-/// Answers on a thread of its own: these questions are rare, and wait for the disk.
-fn answer_aside(core: Arc<Core>, from: ServerId, question: Question, reply: Reply) {
-    let work = move || reply(core.answer(from, question));
+/// Answers on a thread of its own: these requests are rare, and wait for the disk.
+fn answer_aside(core: Arc<Core>, from: ServerId, request: Request, reply: Responder) {
+    let work = move || reply(core.answer(from, request));
     if let Err(error) = io::task::spawn("cluster", work) {
         tracing::error!("no thread to answer a server: {error}");
     }
 }
 
-/// Marks questions as those of queries.
+/// Marks requests as those of queries.
 struct QueryWire(Arc<Post>);
 
-impl Ask for QueryWire {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+impl RpcClient for QueryWire {
+    fn ask(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
         match self.0.wire() {
-            Some(wire) => wire.ask(server, marked(&question), patience, answered),
-            None => answered(Err(crate::AskError::NotConnected(server))),
+            Some(wire) => wire.ask(server, marked(&request), patience, answered),
+            None => answered(Err(crate::RpcError::NotConnected(server))),
         }
     }
 
-    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+    fn call_buffered(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
         match self.0.wire() {
-            Some(wire) => wire.ask_aside(server, marked(&question), patience, answered),
-            None => answered(Err(crate::AskError::NotConnected(server))),
+            Some(wire) => wire.call_buffered(server, marked(&request), patience, answered),
+            None => answered(Err(crate::RpcError::NotConnected(server))),
         }
     }
 
@@ -211,19 +214,19 @@ impl Ask for QueryWire {
     }
 }
 
-fn marked(question: &[u8]) -> Bytes {
-    let mut marked = BytesMut::with_capacity(1 + question.len());
+fn marked(request: &[u8]) -> Bytes {
+    let mut marked = BytesMut::with_capacity(1 + request.len());
     marked.put_u8(FOR_QUERIES);
-    marked.put_slice(question);
+    marked.put_slice(request);
     marked.freeze()
 }
 
 /// The row with which a new server asks to be let in.
 pub(crate) fn join_question(server: ServerConfig) -> Bytes {
-    Question::Join { server: CatalogRow::Server(server).to_object() }.encode()
+    Request::Join { server: CatalogRow::Server(server).to_object() }.encode()
 }
 
 /// What the answer to that says.
-pub(crate) fn join_answer(bytes: Bytes) -> Result<JoinAnswer, OpenError> {
-    JoinAnswer::decode(bytes).ok_or_else(|| OpenError::Join("the answer makes no sense".to_owned()))
+pub(crate) fn join_answer(bytes: Bytes) -> Result<JoinResponse, OpenError> {
+    JoinResponse::decode(bytes).ok_or_else(|| OpenError::Join("the answer makes no sense".to_owned()))
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::answer::decode_servers;
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::{AdminError, Catalog, ServerId, words};
 
 /// How long a server may take to say whom it sees.
@@ -104,13 +104,13 @@ impl Core {
         self.sights_and(None).0
     }
 
-    /// The same, and what those servers answer to another question, which is asked at the same time.
-    pub(crate) fn sights_and(&self, question: Option<Bytes>) -> (Sights, Vec<(ServerId, Option<Bytes>)>) {
+    /// The same, and what those servers answer to another request, which is asked at the same time.
+    pub(crate) fn sights_and(&self, request: Option<Bytes>) -> (Sights, Vec<(ServerId, Option<Bytes>)>) {
         let (own, others) = (self.identity.server, self.sees());
-        let kinds = [Some(Question::Sees.encode()), question];
-        let to_all = |question: Bytes| others.iter().map(move |server| (*server, question.clone()));
-        let questions = kinds.into_iter().flatten().flat_map(to_all).collect();
-        let mut answers = self.ask_all(questions, PATIENCE);
+        let kinds = [Some(Request::Sees.encode()), request];
+        let to_all = |request: Bytes| others.iter().map(move |server| (*server, request.clone()));
+        let requests = kinds.into_iter().flatten().flat_map(to_all).collect();
+        let mut answers = self.ask_all(requests, PATIENCE);
         let also = answers.split_off(others.len());
         let also = others.iter().copied().zip(also).collect();
         let said = others.iter().zip(answers).filter_map(|(server, answer)| {

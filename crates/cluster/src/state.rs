@@ -7,12 +7,12 @@ use bytes::Bytes;
 use log::{GroupId, GroupStatus, PeerId, Role, StallCause};
 use shard::{IndexDef, Shard};
 
-use crate::answer::{GroupState, StateAnswer, decode_states};
+use crate::answer::{GroupState, StateResponse, decode_states};
 use crate::leaders::Led;
-use crate::news::News;
+use crate::news::Notifier;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::Question;
 use crate::reach::{Reach, reaches};
+use crate::request::Request;
 use crate::{Route, ServerId, ShardConfig, ShardHandle, TableHandle};
 
 /// How long a server may take to say whether it leads and how its replicas are, when a query waits for that.
@@ -65,7 +65,7 @@ pub struct ShardState {
 
 /// The catalog without a leader, as far as this node knows: nothing of it can be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CatalogTrouble {
+pub struct CatalogOutage {
     /// How many servers vote on changes of it.
     pub voters: usize,
     /// Those of them that are not connected.
@@ -141,7 +141,7 @@ impl Core {
 
     /// Why the catalog cannot be changed from here, if that is so. Asks the servers that are connected where it seems so.
     #[must_use]
-    pub fn catalog_trouble(&self) -> Option<CatalogTrouble> {
+    pub fn catalog_trouble(&self) -> Option<CatalogOutage> {
         // Who leads knows whether a majority answers.
         if self.catalog_shard.is_leader() {
             return None;
@@ -157,8 +157,8 @@ impl Core {
         if is_well {
             return None;
         }
-        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
-        let (sights, states) = self.sights_and(Some(question));
+        let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
+        let (sights, states) = self.sights_and(Some(request));
         let leader = match self.catalog_leader(states) {
             Some(leader) if self.is_connected(leader) => return None,
             leader => leader.filter(|leader| sights.is_seen(*leader)),
@@ -166,15 +166,15 @@ impl Core {
         let is_lost = leader.is_none()
             && !self.catalog_has_majority(&catalog)
             && sights.refuse_hidden(&catalog).is_ok();
-        Some(CatalogTrouble { voters: voters.len(), gone, leader, is_lost })
+        Some(CatalogOutage { voters: voters.len(), gone, leader, is_lost })
     }
 
     /// Asks the servers that are connected who leads the catalog: for one whose own log does not hear it.
     pub(crate) fn find_catalog_leader(&self) -> Option<ServerId> {
         let servers = self.sees();
-        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
-        let questions = servers.iter().map(|server| (*server, question.clone())).collect();
-        let answers = self.ask_all(questions, LEADER_PATIENCE);
+        let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
+        let requests = servers.iter().map(|server| (*server, request.clone())).collect();
+        let answers = self.ask_all(requests, LEADER_PATIENCE);
         let leader = self.catalog_leader(servers.into_iter().zip(answers).collect());
         let leader = leader.filter(|leader| self.is_connected(*leader));
         self.post.found_leader_of(CATALOG_GROUP, leader);
@@ -188,10 +188,10 @@ impl Core {
             Some((server, state))
         });
         let (led, elsewhere): (Vec<_>, Vec<_>) =
-            states.partition(|(_, state)| matches!(state, StateAnswer::Led(_)));
+            states.partition(|(_, state)| matches!(state, StateResponse::Led(_)));
         let said = elsewhere.into_iter().filter_map(|(_, state)| match state {
-            StateAnswer::Elsewhere(leader) => leader.filter(|leader| !self.is_connected(*leader)),
-            StateAnswer::Led(_) => None,
+            StateResponse::Elsewhere(leader) => leader.filter(|leader| !self.is_connected(*leader)),
+            StateResponse::Led(_) => None,
         });
         led.into_iter().map(|(server, _)| server).chain(said).next()
     }
@@ -200,7 +200,7 @@ impl Core {
     /// changes. Takes a few round trips, and `LEADER_PATIENCE` for each at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
         let is_far =
-            |handle: &&ShardHandle| !handle.hears() && !matches!(handle.leader(), Some(Route::Near(_)));
+            |handle: &&ShardHandle| !handle.hears() && !matches!(handle.leader(), Some(Route::Local(_)));
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.lead().leader()).collect();
         let led = self.ask_leaders_for(&far, LEADER_PATIENCE);
@@ -219,7 +219,7 @@ impl Core {
 
     /// Told of whatever may change what [`Core::table_state`] says, as far as this node hears of it.
     #[must_use]
-    pub fn state_news(&self) -> &News {
+    pub fn state_news(&self) -> &Notifier {
         self.post.news()
     }
 
@@ -248,7 +248,7 @@ impl Core {
     }
 
     /// What this node knows of the replicas of each of these groups. Takes one turn of the log, unless that hangs.
-    pub(crate) fn states_here(&self, groups: &[GroupId]) -> Vec<StateAnswer> {
+    pub(crate) fn states_here(&self, groups: &[GroupId]) -> Vec<StateResponse> {
         let shard = |group: &GroupId| {
             let shard = self.shard_of(*group)?;
             let leads = shard.is_leader();
@@ -267,7 +267,7 @@ impl Core {
         };
         let mut statuses = statuses.unwrap_or_default().into_iter();
         let state = |(group, shard): (&GroupId, Option<(Arc<Shard>, bool)>)| {
-            let Some((shard, leads)) = shard else { return StateAnswer::Elsewhere(None) };
+            let Some((shard, leads)) = shard else { return StateResponse::Elsewhere(None) };
             let status = if leads { statuses.next().flatten() } else { None };
             let state = match stall {
                 // Of who follows nothing is known.
@@ -277,11 +277,11 @@ impl Core {
                 _ => status.and_then(|status| group_state(&shard, &status, syncs)),
             };
             match state {
-                Some(state) => StateAnswer::Led(GroupState {
+                Some(state) => StateResponse::Led(GroupState {
                     takes_writes: state.takes_writes && stall.is_none(),
                     ..state
                 }),
-                None => StateAnswer::Elsewhere(self.post.lead(*group).leader()),
+                None => StateResponse::Elsewhere(self.post.lead(*group).leader()),
             }
         };
         groups.iter().zip(shards).map(state).collect()

@@ -18,7 +18,7 @@ use crate::admin::table_by_id;
 use crate::answer::decode_begun;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::question::Question;
+use crate::request::Request;
 use crate::router::shard_range;
 use crate::{AdminError, Catalog, SealedShard, ServerId, ShardConfig, ShardHandle, TableConfig};
 
@@ -339,7 +339,7 @@ impl Core {
         for (server, groups) in places {
             let sender = sender.clone();
             let told = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
-            wire.ask(server, Question::Begun { groups }.encode(), PATIENCE, told);
+            wire.ask(server, Request::Begun { groups }.encode(), PATIENCE, told);
         }
         drop(sender);
         let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();

@@ -18,7 +18,7 @@ use crate::answer::decode_word;
 use crate::answering::{Answers, WaitedFor};
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::Question;
+use crate::request::Request;
 use crate::sealing::put_next_epoch;
 use crate::step::{Step, Wanted, next_step};
 use crate::words;
@@ -335,7 +335,7 @@ impl Core {
     pub(crate) fn is_newest(&self, version: u64) -> bool {
         let leader = self.post.lead(CATALOG_GROUP).leader();
         let other = leader.filter(|leader| *leader != self.identity.server);
-        let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), STEP).ok());
+        let asked = other.and_then(|leader| self.ask(leader, Request::Version.encode(), STEP).ok());
         self.version_led_here().or(asked.and_then(decode_word)) == Some(version)
     }
 

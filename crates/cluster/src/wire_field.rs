@@ -1,4 +1,4 @@
-//! Fields of questions and answers as bytes: docs/formats/cluster-request.md.
+//! Fields of requests and answers as bytes: docs/formats/cluster-request.md.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use log::StallCause;

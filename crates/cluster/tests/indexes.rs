@@ -12,7 +12,8 @@ use engine::{Batch, Direction, Space};
 use log::Durability;
 use machine::Machine;
 use rekindle_cluster::{
-    IndexProgress, IndexWork, Node, Overwrite, ShardsWanted, TableChange, TableHandle, TableOptions, Worked,
+    BuildStep, IndexProgress, IndexWork, Node, Overwrite, ShardsWanted, TableChange, TableHandle,
+    TableOptions,
 };
 use reql::StoredFunc;
 use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, RowOrder};
@@ -56,7 +57,7 @@ fn create(node: &Node, name: &'static str) {
 
 fn build(node: &Arc<Node>) {
     let mut work = IndexWork::new(node);
-    while work.step() != Worked::Nothing {}
+    while work.step() != BuildStep::Nothing {}
 }
 
 fn progress(node: &Node, name: &str) -> IndexProgress {

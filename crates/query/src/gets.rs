@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{AskError, ServerId};
+use cluster::{RpcError, ServerId};
 use datum::{Datum, PrimaryKey};
 use parking_lot::Mutex;
 use storage::TableId;
@@ -37,7 +37,7 @@ pub(crate) type RowSlot = OneShot<Result<Datum, NoRow>>;
 #[derive(Debug)]
 pub(crate) enum NoRow {
     /// There was no answer.
-    Lost(AskError),
+    Lost(RpcError),
     /// There was none for all of them, perhaps because of one: it is to be asked for alone.
     AskAlone,
 }
@@ -107,7 +107,7 @@ impl Batch {
         let wanted = keys.len();
         match (manner.question)(table, mode, keys) {
             Ok(question) => {
-                let told = move |answer: Result<Bytes, AskError>| {
+                let told = move |answer: Result<Bytes, RpcError>| {
                     let rows = |answer| (manner.rows)(answer).ok().filter(|rows| rows.len() == wanted);
                     tell(slots, answer.map(rows));
                 };
@@ -120,7 +120,7 @@ impl Batch {
 }
 
 /// Tells each what came of the question: its row, or that it is to ask alone.
-fn tell(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, AskError>) {
+fn tell(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, RpcError>) {
     for (place, slot) in slots {
         slot.tell(match &answer {
             Ok(rows) => rows.as_ref().and_then(|rows| rows.get(place)).cloned().ok_or(NoRow::AskAlone),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, ServerId};
 use datum::KeyRange;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reql::{Cancel, EvalError};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The links of this node to the others, once there are any.
 pub struct Links {
-    ask: OnceLock<Arc<dyn Ask>>,
+    ask: OnceLock<Arc<dyn RpcClient>>,
     /// Where the shard of a range is asked, for tests of the way between nodes.
     elsewhere: OnceLock<Elsewhere>,
     next: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) type Written = Result<Bytes, EvalError>;
 #[derive(Debug)]
 pub(crate) enum Unanswered {
     /// The links have none.
-    Lost(AskError),
+    Lost(RpcError),
     /// It was not asked.
     Unasked(EvalError),
 }
@@ -60,10 +60,10 @@ impl From<Unanswered> for Trouble {
     fn from(unanswered: Unanswered) -> Trouble {
         match unanswered {
             Unanswered::Unasked(error) => Trouble::Unasked(error),
-            Unanswered::Lost(AskError::NotConnected(_)) => Trouble::NotConnected,
-            Unanswered::Lost(AskError::NoAnswer(_)) => Trouble::NoAnswer,
+            Unanswered::Lost(RpcError::NotConnected(_)) => Trouble::NotConnected,
+            Unanswered::Lost(RpcError::NoAnswer(_)) => Trouble::NoAnswer,
             // Nothing was done: a server that is still starting refuses everything.
-            Unanswered::Lost(AskError::Refused { .. }) => Trouble::NotConnected,
+            Unanswered::Lost(RpcError::Refused { .. }) => Trouble::NotConnected,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Links {
     }
 
     /// From now on asks through `ask`. The first call counts.
-    pub fn set(&self, ask: Arc<dyn Ask>) {
+    pub fn set(&self, ask: Arc<dyn RpcClient>) {
         // A second set of links would be a fault of the caller, who keeps the first.
         let _ = self.ask.set(ask);
     }
@@ -110,9 +110,9 @@ impl Links {
     }
 
     /// [`Links::ask`] for whoever sees to it that [`Links::turn`] is called.
-    pub(crate) fn ask_aside(&self, server: ServerId, question: Written, patience: Duration) -> Arc<Slot> {
+    pub(crate) fn call_buffered(&self, server: ServerId, question: Written, patience: Duration) -> Arc<Slot> {
         self.answered_into_slot(server, question, |ask, question, answered| {
-            ask.ask_aside(server, question, patience, answered);
+            ask.call_buffered(server, question, patience, answered);
         })
     }
 
@@ -120,7 +120,7 @@ impl Links {
         &self,
         server: ServerId,
         question: Written,
-        ask: impl FnOnce(&dyn Ask, Bytes, Answered),
+        ask: impl FnOnce(&dyn RpcClient, Bytes, OnResponse),
     ) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         let tell = slot.clone();
@@ -128,7 +128,7 @@ impl Links {
             (Some(links), Ok(question)) => {
                 ask(&**links, question, Box::new(move |answer| tell.tell(answer.map_err(Unanswered::Lost))));
             }
-            (None, Ok(_)) => slot.tell(Err(Unanswered::Lost(AskError::NotConnected(server)))),
+            (None, Ok(_)) => slot.tell(Err(Unanswered::Lost(RpcError::NotConnected(server)))),
             (_, Err(error)) => slot.tell(Err(Unanswered::Unasked(error))),
         }
         slot
@@ -140,11 +140,11 @@ impl Links {
         server: ServerId,
         question: Bytes,
         patience: Duration,
-        answered: Answered,
+        answered: OnResponse,
     ) {
         match self.ask.get() {
-            Some(ask) => ask.ask_aside(server, question, patience, answered),
-            None => answered(Err(AskError::NotConnected(server))),
+            Some(ask) => ask.call_buffered(server, question, patience, answered),
+            None => answered(Err(RpcError::NotConnected(server))),
         }
     }
 

@@ -169,7 +169,7 @@ impl Service {
     }
 
     /// Sees to it that what queries about one row have begun is carried out, once for as many as there are at
-    /// the moment: questions leave for other nodes ([`cluster::Ask::turn`]), writes come to the log ([`log::Log::drive`]).
+    /// the moment: questions leave for other nodes ([`cluster::RpcClient::turn`]), writes come to the log ([`log::Log::drive`]).
     /// May be held up by the disk now and then.
     pub fn turn(&self) {
         self.turn_links();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use cluster::{AskError, Node, Route, ServerId, ShardHandle};
+use cluster::{Node, Route, RpcError, ServerId, ShardHandle};
 use parking_lot::Mutex;
 
 use crate::links::{Links, SHORT, Slot, Unanswered, Written};
@@ -129,7 +129,7 @@ impl Watches {
                 searched = Some(Instant::now());
             }
             let over = late.iter().filter(|late| self.is_passed_over(late));
-            over.for_each(|late| late.slot.give_up(Err(Unanswered::Lost(AskError::NoAnswer(late.server)))));
+            over.for_each(|late| late.slot.give_up(Err(Unanswered::Lost(RpcError::NoAnswer(late.server)))));
         }
     }
 
@@ -180,8 +180,8 @@ impl Watches {
             Wants::AnyReplica => shard.nearest(|other| other != *server && self.answers(other)),
         };
         let is_another = match another {
-            Some(Route::Near(_)) => true,
-            Some(Route::Far(other)) => other != *server,
+            Some(Route::Local(_)) => true,
+            Some(Route::Remote(other)) => other != *server,
             None => false,
         };
         is_another || {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use datum::{Datum, KeyBound, KeyRange};
 use parking_lot::Mutex;
 use rekindle_query::{Answer, Client, QuestionDesk, Session};
@@ -52,12 +52,12 @@ struct Tricky {
     tricks: Tricks,
 }
 
-impl Ask for Tricky {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Tricky {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         if self.tricks.is_lost(question[1]) {
-            return answered(Err(AskError::NoAnswer(server)));
+            return answered(Err(RpcError::NoAnswer(server)));
         }
-        let refused = move |why| AskError::Refused { server, why };
+        let refused = move |why| RpcError::Refused { server, why };
         self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 

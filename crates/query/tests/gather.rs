@@ -10,7 +10,7 @@ mod syntax;
 
 use std::sync::Arc;
 
-use cluster::Serve;
+use cluster::RpcHandler;
 use datum::Datum;
 use rekindle_query::{Answer, QueryError};
 use reql::Cancel;

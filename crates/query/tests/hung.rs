@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use rekindle_query::QuestionDesk;
 use serde_json::Map;
 use support::{ASKER, House, Outcome};
@@ -52,17 +52,17 @@ impl Other {
     }
 }
 
-impl Ask for Other {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+impl RpcClient for Other {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         let (desk, delay) = (self.desk.clone(), self.delay(&question));
         std::thread::spawn(move || match delay {
             None => {
                 std::thread::sleep(patience.min(HEARTBEAT));
-                answered(Err(AskError::NoAnswer(server)));
+                answered(Err(RpcError::NoAnswer(server)));
             }
             Some(delay) => {
                 std::thread::sleep(delay);
-                let refused = move |why| AskError::Refused { server, why };
+                let refused = move |why| RpcError::Refused { server, why };
                 desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
             }
         });

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcHandler, ServerId};
 use rekindle_query::{Answer, QuestionDesk};
 use reql::Cancel;
 use serde_json::Map;
@@ -41,8 +41,8 @@ struct Overtaking {
     late: Sender<(Bytes, Bytes)>,
 }
 
-impl Ask for Overtaking {
-    fn ask(&self, _server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Overtaking {
+    fn ask(&self, _server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let kind = question[1];
         if matches!(kind, GATHER | OPEN) {
             *self.held.lock().unwrap() = Some(question);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use rekindle_query::{QueryError, QuestionDesk};
 use reql::{ErrorClass, EvalError};
 use serde_json::Map;
@@ -30,13 +30,13 @@ const UNAVAILABLE: &str = "Cannot perform write: primary replica for shard [\"\"
 /// Nobody leads the shard of rows that say `lost`; those that say `kept` are written.
 struct Partly(QuestionDesk);
 
-impl Ask for Partly {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Partly {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let says = |word: &str| question.windows(word.len()).any(|bytes| bytes == word.as_bytes());
         if question[1] == WRITE && says("lost") {
             return answered(Ok(Bytes::from_static(if says("kept") { PARTLY } else { MOVED })));
         }
-        let refused = move |why| AskError::Refused { server, why };
+        let refused = move |why| RpcError::Refused { server, why };
         self.0.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 

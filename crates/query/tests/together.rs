@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use parking_lot::Mutex;
 use rekindle_query::{FarPoint, PointAnswer, QuestionDesk};
 use serde_json::Map;
@@ -22,7 +22,7 @@ use support::{ASKER, House, block_on, query};
 const GET: u8 = 1;
 
 /// What is answered to a question for rows before anybody looks at it.
-type Trick = fn(&Bytes) -> Option<Result<Bytes, AskError>>;
+type Trick = fn(&Bytes) -> Option<Result<Bytes, RpcError>>;
 
 /// Counts the questions for rows.
 struct Counting {
@@ -31,15 +31,15 @@ struct Counting {
     trick: Trick,
 }
 
-impl Ask for Counting {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Counting {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         if question[1] == GET {
             *self.asked.lock() += 1;
             if let Some(answer) = (self.trick)(&question) {
                 return answered(answer);
             }
         }
-        let refused = move |why| AskError::Refused { server, why };
+        let refused = move |why| RpcError::Refused { server, why };
         self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
@@ -145,6 +145,6 @@ fn what_cannot_be_answered_together_is_asked_alone() {
 #[test]
 fn a_question_that_is_lost_is_asked_again_for_each() {
     let (house, asked) =
-        house(|question| is_for_many(question).then_some(Err(AskError::NoAnswer(support::ANSWERER))));
+        house(|question| is_for_many(question).then_some(Err(RpcError::NoAnswer(support::ANSWERER))));
     assert_eq!(read(&house, &asked, 10), 1 + 10);
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use datum::Datum;
 use parking_lot::Mutex;
 use rekindle_query::{PointAnswer, QuestionDesk};
@@ -35,8 +35,8 @@ struct Moving {
     moves: Mutex<BTreeMap<&'static str, usize>>,
 }
 
-impl Ask for Moving {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Moving {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let is_about = |name: &str| question.windows(name.len()).any(|bytes| bytes == name.as_bytes());
         for (name, left) in self.moves.lock().iter_mut() {
             if is_about(name) && *left > 0 {
@@ -44,7 +44,7 @@ impl Ask for Moving {
                 return answered(Ok(Bytes::from_static(MOVED)));
             }
         }
-        let refused = move |why| AskError::Refused { server, why };
+        let refused = move |why| RpcError::Refused { server, why };
         self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
@@ -56,9 +56,9 @@ impl Ask for Moving {
 /// Whoever leads is gone.
 struct Gone;
 
-impl Ask for Gone {
-    fn ask(&self, server: ServerId, _question: Bytes, _patience: Duration, answered: Answered) {
-        answered(Err(AskError::NotConnected(server)));
+impl RpcClient for Gone {
+    fn ask(&self, server: ServerId, _question: Bytes, _patience: Duration, answered: OnResponse) {
+        answered(Err(RpcError::NotConnected(server)));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {

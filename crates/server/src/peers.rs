@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::io::real::{Borrowed, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
 use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
-use cluster::{Identity, JoinOptions, OpenError, PENDING, Post, Reception, ServerId, Wire};
+use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, Post, ServerId, UNASSIGNED_PEER};
 use datum::Text;
 use log::Log;
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub struct Surroundings<'a> {
 /// Links that run.
 pub struct Peers {
     /// What hands over what arrives.
-    pub reception: Arc<Reception>,
+    pub reception: Arc<Inbound>,
     /// The links.
     pub links: Links,
     thread: NetworkThread,
@@ -83,7 +83,7 @@ impl Peers {
         };
         let server = identity.as_ref().map_or_else(|| ServerId(around.uuid()), |identity| identity.server);
         let newcomer = identity.is_none().then_some(server);
-        let reception = Reception::new(
+        let reception = Inbound::new(
             around.post.clone(),
             around.log.clone(),
             around.files.clone(),
@@ -91,7 +91,7 @@ impl Peers {
             newcomer,
         )?;
         let links = Links::new(around.options(server, identity.as_ref().map(|known| known.cluster))?);
-        around.post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
+        around.post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
         let tls = around.config.peers.tls.as_ref().map(load_tls).transpose()?;
         if newcomer.is_some() {
             links.set_may_found(around.may_found());
@@ -103,7 +103,7 @@ impl Peers {
             NetworkThread::start("links", party, links.bell(), listeners, tls, around.clock.clone())?;
         let links = Peers { reception, links, thread };
         let cluster = match &identity {
-            Some(identity) if identity.joined == Some(PENDING) => Some(identity.cluster),
+            Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
             Some(_) => None,
             None => links.await_cluster(around),
         };

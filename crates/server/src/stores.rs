@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::{CatalogReplica, Identity, Node, NodeOptions, PENDING, Post};
+use cluster::{CatalogReplica, Identity, Node, NodeOptions, Post, UNASSIGNED_PEER};
 use datum::Text;
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{Engine, GatheringEngine};
@@ -144,7 +144,9 @@ impl Stores {
         machine: &Machine,
     ) -> Result<Option<CatalogReplica>, StartError> {
         let known = Identity::load(&*machine.files, directory.path())?;
-        let Some(identity) = known.filter(|known| known.joined != Some(PENDING)) else { return Ok(None) };
+        let Some(identity) = known.filter(|known| known.joined != Some(UNASSIGNED_PEER)) else {
+            return Ok(None);
+        };
         let catalog = CatalogReplica::open(&identity, &self.replicas, &self.log, &self.post)?;
         if let Some(has_password) = catalog.admin_has_password()? {
             password::check_exposure(config, has_password)?;

@@ -15,8 +15,8 @@ use crate::config::durability_name;
 use crate::index_config::TableIndexes;
 use crate::users::User;
 use crate::{
-    Added, DbConfig, DbId, Grant, Lineage, OpenError, PeerId, Permissions, ReplicaConfig, Scope, SealedShard,
-    ServerConfig, ServerId, ShardConfig, TableConfig, WriteAcks,
+    Added, DbConfig, DbId, Grant, OpenError, PeerId, Permissions, ReplicaConfig, Scope, SealedShard,
+    ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, WriteAcks,
 };
 
 /// Space for names that are hashed into row keys, so that a long name cannot exceed a key.
@@ -240,7 +240,7 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
     })
 }
 
-fn lineage_to(lineage: &Lineage) -> Datum {
+fn lineage_to(lineage: &ShardHistory) -> Datum {
     let old = |old: &SealedShard| {
         fields_to([
             ("group", number(old.group.0)),
@@ -257,9 +257,9 @@ fn lineage_to(lineage: &Lineage) -> Datum {
     ])
 }
 
-fn lineage_from(row: &Fields<'_>) -> Result<Lineage, OpenError> {
+fn lineage_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
     // Tables of earlier versions have none.
-    let Some(Datum::Object(lineage)) = row.0.get("lineage") else { return Ok(Lineage::default()) };
+    let Some(Datum::Object(lineage)) = row.0.get("lineage") else { return Ok(ShardHistory::default()) };
     let fields = Fields(&lineage);
     let sealed = fields.array("sealed")?.iter().map(|old| sealed_from(row, old)).collect::<Result<_, _>>()?;
     let server = |id: &Datum| match id {
@@ -267,7 +267,7 @@ fn lineage_from(row: &Fields<'_>) -> Result<Lineage, OpenError> {
         other => Err(row.wrong(format!("{} is no server", other.to_json_string()))),
     };
     let waiting = fields.array("waiting")?.iter().map(server).collect::<Result<_, _>>()?;
-    Ok(Lineage { epoch: epoch(row, &fields)?, sealed, waiting })
+    Ok(ShardHistory { epoch: epoch(row, &fields)?, sealed, waiting })
 }
 
 fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> {

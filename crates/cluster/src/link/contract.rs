@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::book::Book;
 use super::letter::Letter;
 use super::outbox::QueueLimits;
-use crate::{Serve, ServerId};
+use crate::{RpcHandler, ServerId};
 
 /// What a server says of itself when a link opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub struct PeerInfo {
 
 /// What links hand over. All calls come from the one thread of the links and must not wait; what
 /// happens to one server comes in the order in which it happened.
-pub trait Receiver: Serve {
+pub trait Receiver: RpcHandler {
     /// Letters for replicas of this node.
     fn letters(&self, from: ServerId, letters: Vec<Letter>);
 
-    /// A link has opened: questions and letters can be sent. A server that comes back, or was started
+    /// A link has opened: requests and letters can be sent. A server that comes back, or was started
     /// again (another incarnation), is first `silent` and then connected once more.
     fn connected(&self, info: &PeerInfo);
 

@@ -89,7 +89,7 @@ pub(super) enum Kind {
     Farewell = 3,
     Heartbeat = 4,
     Letters = 5,
-    Question = 6,
+    Request = 6,
     Answer = 7,
     Refusal = 8,
     Lost = 9,
@@ -100,20 +100,19 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn of(byte: u8) -> Result<Kind, Damage> {
         use Kind::*;
-        let all = [
-            Consent, Welcome, Farewell, Heartbeat, Letters, Question, Answer, Refusal, Lost, Book, Withdrawn,
-        ];
+        let all =
+            [Consent, Welcome, Farewell, Heartbeat, Letters, Request, Answer, Refusal, Lost, Book, Withdrawn];
         all.into_iter().find(|kind| *kind as u8 == byte).ok_or(Damage::Kind(byte))
     }
 
     /// Whether it is for those who use the link, and leaves the link as it is.
     pub(super) fn is_talk(self) -> bool {
-        matches!(self, Kind::Letters | Kind::Question | Kind::Answer | Kind::Refusal | Kind::Lost)
+        matches!(self, Kind::Letters | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Lost)
     }
 
     /// Whether messages of this kind may come in parts.
     pub(super) fn may_be_long(self) -> bool {
-        matches!(self, Kind::Letters | Kind::Question | Kind::Answer | Kind::Refusal | Kind::Book)
+        matches!(self, Kind::Letters | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Book)
     }
 }
 

@@ -15,7 +15,7 @@ use super::contract::{LinkOptions, LinkTimings, MayFound, PeerInfo, Receiver};
 use super::letter::Letter;
 use super::machine::{Beginning, Command, Effect, Machine, Note};
 use super::stats::PeerStats;
-use crate::{Answered, Ask, AskError, Reply, ServerId};
+use crate::{OnResponse, Responder, RpcClient, RpcError, ServerId};
 
 /// The handle to all links of a node. Its calls hand something over and return; clones are the same.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ struct Shared {
     bell: Arc<Bell>,
     /// `None` once the party is gone.
     inbox: Mutex<Option<Vec<Command>>>,
-    /// Whether questions may lie in the inbox for which nobody has rung.
+    /// Whether requests may lie in the inbox for which nobody has rung.
     lies_aside: AtomicBool,
     linked: ArcSwap<BTreeMap<ServerId, Linked>>,
     /// The figures of every server that was ever linked.
@@ -114,7 +114,7 @@ impl Links {
         self.0.hand_in(Command::MayFound(may_found));
     }
 
-    /// Ends every link, telling the others; questions under way are answered with an error.
+    /// Ends every link, telling the others; requests under way are answered with an error.
     pub fn close(&self) {
         self.0.hand_in(Command::Close);
     }
@@ -139,13 +139,13 @@ impl Links {
     }
 }
 
-impl Ask for Links {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
-        self.0.hand_in(Command::Ask { to: server, question, patience, answered });
+impl RpcClient for Links {
+    fn ask(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
+        self.0.hand_in(Command::RpcClient { to: server, request, patience, answered });
     }
 
-    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
-        if self.0.lay_in(Command::Ask { to: server, question, patience, answered }) {
+    fn call_buffered(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
+        if self.0.lay_in(Command::RpcClient { to: server, request, patience, answered }) {
             self.0.lies_aside.store(true, Ordering::Release);
         }
     }
@@ -168,15 +168,15 @@ impl Shared {
         }
     }
 
-    /// Puts it where the party takes it from when it is stepped; false if there is no party any more, and a question has
+    /// Puts it where the party takes it from when it is stepped; false if there is no party any more, and a request has
     /// been answered.
     fn lay_in(&self, command: Command) -> bool {
         if let Some(inbox) = &mut *self.inbox.lock() {
             inbox.push(command);
             return true;
         }
-        if let Command::Ask { to, answered, .. } = command {
-            answered(Err(AskError::NotConnected(to)));
+        if let Command::RpcClient { to, answered, .. } = command {
+            answered(Err(RpcError::NotConnected(to)));
         }
         false
     }
@@ -210,7 +210,7 @@ pub struct LinkParty {
 
 impl Party for LinkParty {
     fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        // Most questions are answered when they are told: such answers leave with what is sent anyway.
+        // Most requests are answered when they are told: such answers leave with what is sent anyway.
         for _ in 0..ROUNDS_MAX {
             self.take_wanted();
             let LinkParty { machine, receiver, wanted, effects, .. } = self;
@@ -241,8 +241,8 @@ impl LinkParty {
     fn tell(&self, effect: Effect) {
         match effect {
             Effect::Letters(from, letters) => self.receiver.letters(from, letters),
-            Effect::Question { from, link, number, question } => {
-                self.receiver.serve(from, question, self.reply(from, link, number));
+            Effect::Request { from, link, number, request } => {
+                self.receiver.serve(from, request, self.reply(from, link, number));
             }
             Effect::Answer(answered, result) => answered(result),
             Effect::Connected(info, stats) => {
@@ -279,7 +279,7 @@ impl LinkParty {
         });
     }
 
-    fn reply(&self, to: ServerId, link: ConnectionId, number: u64) -> Reply {
+    fn reply(&self, to: ServerId, link: ConnectionId, number: u64) -> Responder {
         let mut due = DueReply { shared: self.shared.clone(), to, link, number, is_given: false };
         Box::new(move |result| due.give(result))
     }
@@ -311,14 +311,14 @@ impl DueReply {
     fn give(&mut self, result: Result<Bytes, String>) {
         self.is_given = true;
         let DueReply { to, link, number, .. } = *self;
-        self.shared.hand_in(Command::Reply { to, link, number, result });
+        self.shared.hand_in(Command::Responder { to, link, number, result });
     }
 }
 
 impl Drop for DueReply {
     fn drop(&mut self) {
         if !self.is_given {
-            self.give(Err("nobody answers this question".to_owned()));
+            self.give(Err("nobody answers this request".to_owned()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The links between nodes: one connection for each pair of servers, and everything that goes over it.
 //!
-//! [`Links`] is the handle: it asks questions ([`crate::Ask`]), sends letters of the log, and says who is
+//! [`Links`] is the handle: it asks requests ([`crate::RpcClient`]), sends letters of the log, and says who is
 //! there. [`LinkParty`] is what a network drives, real or simulated. What arrives goes to a
 //! [`Receiver`]. The bytes are described in docs/formats/link.md. Knows nothing of what is asked or
 //! written.

@@ -66,7 +66,7 @@ pub(super) struct Batch {
     pub(super) len: usize,
     pub(super) frames: usize,
     /// Questions all of which is in this batch, or was in earlier ones.
-    pub(super) questions: Vec<u64>,
+    pub(super) requests: Vec<u64>,
     pub(super) letters: usize,
 }
 
@@ -127,8 +127,8 @@ impl Outbox {
         Put::Waits
     }
 
-    /// A question.
-    pub(super) fn question(&mut self, number: u64, body: Bytes) -> Put {
+    /// A request.
+    pub(super) fn request(&mut self, number: u64, body: Bytes) -> Put {
         if body.len() as u64 > MESSAGE_BYTES_MAX {
             return Put::TooLong;
         }
@@ -136,7 +136,7 @@ impl Outbox {
             return Put::Full;
         }
         self.questions_bytes += body.len();
-        self.push(Kind::Question, number, body);
+        self.push(Kind::Request, number, body);
         Put::Waits
     }
 
@@ -154,13 +154,13 @@ impl Outbox {
         self.push(kind, number, body);
     }
 
-    /// Takes back questions that have not left as a whole; those are the result.
+    /// Takes back requests that have not left as a whole; those are the result.
     pub(super) fn withdraw(&mut self, numbers: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut withdrawn = BTreeSet::new();
         let mut begun = Vec::new();
         let questions_bytes = &mut self.questions_bytes;
         self.messages.retain(|message| {
-            if message.kind != Kind::Question || !numbers.contains(&message.number) {
+            if message.kind != Kind::Request || !numbers.contains(&message.number) {
                 return true;
             }
             *questions_bytes -= message.body.len();
@@ -257,9 +257,9 @@ impl Outbox {
             return;
         }
         match message.kind {
-            Kind::Question => {
+            Kind::Request => {
                 self.questions_bytes -= total;
-                batch.questions.push(message.number);
+                batch.requests.push(message.number);
             }
             Kind::Letters => {
                 self.letters_bytes -= total;
@@ -335,12 +335,12 @@ mod tests {
         let mut outbox = Outbox::new(QueueLimits::default());
         outbox.answer(Kind::Answer, 1, Bytes::from(vec![1; 10 << 20]));
         assert_eq!(frames(&outbox.take(1)).len(), 1);
-        outbox.question(2, Bytes::from_static(b"short"));
+        outbox.request(2, Bytes::from_static(b"short"));
         outbox.letter(letter(100));
         outbox.control(Kind::Heartbeat, 0, 0);
         let kinds: Vec<Kind> = frames(&outbox.take(200_000)).iter().map(|frame| frame.kind).collect();
-        let first = [Kind::Heartbeat, Kind::Letters, Kind::Answer, Kind::Question];
-        assert_eq!(kinds[..4], first, "one part of the answer stands before the question");
+        let first = [Kind::Heartbeat, Kind::Letters, Kind::Answer, Kind::Request];
+        assert_eq!(kinds[..4], first, "one part of the answer stands before the request");
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         for len in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES, 1_000_003] {
             let mut outbox = Outbox::new(QueueLimits::default());
             let body: Bytes = (0..len).map(|i| (i % 251) as u8).collect();
-            outbox.question(7, body.clone());
+            outbox.request(7, body.clone());
             let mut assembly = Assembly::default();
             let mut whole = Vec::new();
             while !outbox.is_empty() {
@@ -369,8 +369,8 @@ mod tests {
         let mut outbox = Outbox::new(limits);
         assert_eq!(outbox.letter(letter(200_000)), Put::Waits, "one is always taken");
         assert_eq!(outbox.letter(letter(1)), Put::Full);
-        assert_eq!(outbox.question(1, Bytes::from(vec![0; 600])), Put::Waits);
-        assert_eq!(outbox.question(2, Bytes::from(vec![0; 600])), Put::Full);
+        assert_eq!(outbox.request(1, Bytes::from(vec![0; 600])), Put::Waits);
+        assert_eq!(outbox.request(2, Bytes::from(vec![0; 600])), Put::Full);
         outbox.answer(Kind::Answer, 3, Bytes::from(vec![0; 600]));
         outbox.answer(Kind::Answer, 4, Bytes::from(vec![0; 600]));
         let sent = frames(&outbox.take(1 << 20));
@@ -383,10 +383,10 @@ mod tests {
     #[test]
     fn a_question_can_be_taken_back_until_its_last_part_has_left() {
         let mut outbox = Outbox::new(QueueLimits::default());
-        outbox.question(1, Bytes::from(vec![0; 200_000]));
-        outbox.question(2, Bytes::from_static(b"short"));
+        outbox.request(1, Bytes::from(vec![0; 200_000]));
+        outbox.request(2, Bytes::from_static(b"short"));
         let batch = outbox.take(70_000);
-        assert_eq!(batch.questions, [2], "the short one has left, of the long one a part");
+        assert_eq!(batch.requests, [2], "the short one has left, of the long one a part");
         assert_eq!(outbox.withdraw(&BTreeSet::from([1, 2])), BTreeSet::from([1]));
         let sent = frames(&outbox.take(1 << 20));
         assert_eq!(

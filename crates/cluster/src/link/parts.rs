@@ -71,9 +71,9 @@ impl Assembly {
         Ok(self.remove(kind, number).map(|body| Message { kind, flags, number, body: Bytes::from(body) }))
     }
 
-    /// The rest of this question will not come.
+    /// The rest of this request will not come.
     pub(super) fn withdraw(&mut self, number: u64) {
-        self.remove(Kind::Question, number);
+        self.remove(Kind::Request, number);
     }
 
     fn remove(&mut self, kind: Kind, number: u64) -> Option<Vec<u8>> {

@@ -12,7 +12,7 @@ use io::real::{NetworkThread, RealClock, RealRandom, Tls};
 use rekindle_cluster::link::{
     Book, Letter, LinkOptions, LinkTimings, Links, Me, PeerId, PeerInfo, QueueLimits, Receiver,
 };
-use rekindle_cluster::{Ask, AskError, GroupId, Reply, Serve, ServerId};
+use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
 
 /// Longer than anything here takes; a test that waits so long has failed.
@@ -46,9 +46,9 @@ impl Hall {
     }
 }
 
-impl Serve for Hall {
+impl RpcHandler for Hall {
     /// The question is how long an answer is wanted.
-    fn serve(&self, _from: ServerId, question: Bytes, reply: Reply) {
+    fn serve(&self, _from: ServerId, question: Bytes, reply: Responder) {
         let wanted = std::str::from_utf8(&question).ok().and_then(|text| text.parse().ok());
         reply(wanted.map(|len: usize| Bytes::from(vec![7; len])).ok_or("not a number".to_owned()));
     }
@@ -144,7 +144,7 @@ fn node(wish: Wish<'_>) -> Node {
 }
 
 impl Node {
-    fn ask(&self, whom: &Node, question: &str) -> Result<Bytes, AskError> {
+    fn ask(&self, whom: &Node, question: &str) -> Result<Bytes, RpcError> {
         let (sender, receiver) = channel();
         let answered = Box::new(move |result| drop(sender.send(result)));
         self.links.ask(whom.server, Bytes::from(question.to_owned()), LONG, answered);
@@ -167,7 +167,7 @@ fn talk(one: &Node, other: &Node) {
     one.meets(other);
     assert_eq!(one.ask(other, "5").unwrap(), vec![7; 5]);
     assert_eq!(other.ask(one, "300000").unwrap().len(), 300_000);
-    assert!(matches!(one.ask(other, "x"), Err(AskError::Refused { why, .. }) if why == "not a number"));
+    assert!(matches!(one.ask(other, "x"), Err(RpcError::Refused { why, .. }) if why == "not a number"));
     let body = Bytes::from(vec![9; 200_000]);
     let letter = Letter { group: GroupId(1), from: PeerId(2), to: PeerId(3), body };
     one.links.mail(other.server, vec![letter.clone()]);
@@ -194,7 +194,7 @@ fn what_is_asked_aside_leaves_with_the_turn() {
     for _ in 0..3 {
         let sender = sender.clone();
         let answered = Box::new(move |result| drop(sender.send(result)));
-        first.links.ask_aside(second.server, Bytes::from("7"), LONG, answered);
+        first.links.call_buffered(second.server, Bytes::from("7"), LONG, answered);
     }
     first.links.turn();
     for _ in 0..3 {
@@ -206,23 +206,23 @@ fn what_is_asked_aside_leaves_with_the_turn() {
 fn the_bell_is_rung_once_for_what_was_asked_aside() {
     let (links, nobody) = (links(&wish(1), 1), ServerId(Uuid::from_u128(2)));
     let (sender, receiver) = channel();
-    let ask_aside = || {
+    let call_buffered = || {
         let sender = sender.clone();
-        links.ask_aside(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
+        links.call_buffered(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
     };
     let bell = links.bell();
     links.turn();
-    ask_aside();
-    ask_aside();
+    call_buffered();
+    call_buffered();
     assert!(!bell.was_rung(), "rung before the turn");
     links.turn();
     assert!(bell.was_rung());
     links.turn();
     assert!(!bell.was_rung(), "nothing lies aside any more");
     drop(links.party(Arc::new(Hall::default())));
-    ask_aside();
+    call_buffered();
     for _ in 0..3 {
-        assert!(matches!(receiver.try_recv().unwrap(), Err(AskError::NotConnected(_))));
+        assert!(matches!(receiver.try_recv().unwrap(), Err(RpcError::NotConnected(_))));
     }
     links.turn();
     assert!(!bell.was_rung(), "there is no party any more");
@@ -249,8 +249,8 @@ fn whom_the_authority_has_not_signed_stays_outside() {
     let friend = node(Wish { tls: friend, join: &[&first.address], ..wish(5) });
     friend.meets(&first);
     for stranger in [&unsigned, &distrusting, &plain] {
-        assert!(matches!(first.ask(stranger, "1"), Err(AskError::NotConnected(_))));
-        assert!(matches!(stranger.ask(&first, "1"), Err(AskError::NotConnected(_))));
+        assert!(matches!(first.ask(stranger, "1"), Err(RpcError::NotConnected(_))));
+        assert!(matches!(stranger.ask(&first, "1"), Err(RpcError::NotConnected(_))));
     }
 }
 
@@ -275,7 +275,7 @@ fn a_long_answer_keeps_nobody_waiting() {
     let (sender, receiver) = channel();
     let ask = |question: &'static str| {
         let sender = sender.clone();
-        let answered = Box::new(move |result: Result<Bytes, AskError>| {
+        let answered = Box::new(move |result: Result<Bytes, RpcError>| {
             drop(sender.send((question, result.map(|answer| answer.len()))));
         });
         first.links.ask(second.server, Bytes::from_static(question.as_bytes()), LONG, answered);
@@ -298,9 +298,9 @@ fn a_server_that_stops_is_missed_at_once() {
     drop(second);
     first.hall.wait_for("silence", |state| !state.connected.contains(&gone));
     let (sender, receiver) = channel();
-    let answered = Box::new(move |result: Result<Bytes, AskError>| drop(sender.send(result)));
+    let answered = Box::new(move |result: Result<Bytes, RpcError>| drop(sender.send(result)));
     first.links.ask(gone, Bytes::from_static(b"1"), LONG, answered);
-    assert!(matches!(receiver.recv_timeout(LONG).unwrap(), Err(AskError::NotConnected(_))));
+    assert!(matches!(receiver.recv_timeout(LONG).unwrap(), Err(RpcError::NotConnected(_))));
 }
 
 /// Processor time, in hundredths of a second, of the threads of this process called `name`.

@@ -10,7 +10,7 @@ use io::{Clock, Happening, Nanos, Party, Random};
 use rekindle_cluster::link::{
     Book, Letter, LinkOptions, LinkParty, LinkTimings, Links, Me, PeerId, PeerInfo, QueueLimits, Receiver,
 };
-use rekindle_cluster::{Ask, AskError, GroupId, Reply, Serve, ServerId};
+use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
 
 pub const CLUSTER: Uuid = Uuid::from_u128(0xc1u128);
@@ -60,7 +60,7 @@ pub fn answer_to(question: &[u8], len: usize) -> Vec<u8> {
 }
 
 /// Receives for one node.
-pub struct Desk {
+pub struct RpcServer {
     pub server: ServerId,
     random: SimRandom,
     ledger: Arc<Mutex<Ledger>>,
@@ -72,13 +72,13 @@ pub struct DeskState {
     pub cluster: Option<Uuid>,
     pub heard: BTreeMap<ServerId, bool>,
     pub incarnations: BTreeMap<ServerId, u64>,
-    pub later: Vec<(Bytes, Reply)>,
+    pub later: Vec<(Bytes, Responder)>,
     pub book: String,
     pub was_removed: bool,
 }
 
-impl Serve for Desk {
-    fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
+impl RpcHandler for RpcServer {
+    fn serve(&self, from: ServerId, question: Bytes, reply: Responder) {
         let number = number_of(&question);
         assert_eq!(question, filling(number, question.len()), "question {number} was changed");
         {
@@ -94,8 +94,8 @@ impl Serve for Desk {
     }
 }
 
-impl Desk {
-    pub fn answer(&self, question: &[u8], reply: Reply) {
+impl RpcServer {
+    pub fn answer(&self, question: &[u8], reply: Responder) {
         let number = number_of(question);
         let is_new = self.ledger.lock().unwrap().carried_out.insert(number);
         assert!(is_new, "question {number} was carried out twice");
@@ -104,7 +104,7 @@ impl Desk {
     }
 }
 
-impl Receiver for Desk {
+impl Receiver for RpcServer {
     fn letters(&self, from: ServerId, letters: Vec<Letter>) {
         let mut ledger = self.ledger.lock().unwrap();
         for letter in letters {
@@ -154,7 +154,7 @@ impl Receiver for Desk {
 pub struct Node {
     pub host: Host,
     pub links: Links,
-    pub desk: Arc<Desk>,
+    pub desk: Arc<RpcServer>,
     party: Option<LinkParty>,
     wake_at: Nanos,
     happened: Vec<Happening>,
@@ -207,7 +207,7 @@ impl World {
         };
         let book =
             if state.book.is_empty() { Book::default() } else { Book::parse(state.book.as_bytes()).unwrap() };
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(RpcServer {
             server: me.server,
             random: self.random.clone(),
             ledger: self.ledger.clone(),
@@ -258,7 +258,7 @@ impl World {
         };
         let ledger = self.ledger.clone();
         let to = server(to);
-        let answered = move |result: Result<Bytes, AskError>| {
+        let answered = move |result: Result<Bytes, RpcError>| {
             let mut ledger = ledger.lock().unwrap();
             assert!(ledger.open.remove(&number), "question {number} was answered twice");
             let kind = match result {
@@ -268,16 +268,16 @@ impl World {
                     ledger.answered += 1;
                     6
                 }
-                Err(AskError::NotConnected(who)) => {
+                Err(RpcError::NotConnected(who)) => {
                     assert_eq!(who, to);
                     ledger.not_connected.insert(number);
                     7
                 }
-                Err(AskError::NoAnswer(_)) => {
+                Err(RpcError::NoAnswer(_)) => {
                     ledger.no_answer += 1;
                     8
                 }
-                Err(AskError::Refused { .. }) => {
+                Err(RpcError::Refused { .. }) => {
                     ledger.refused.insert(number);
                     9
                 }
@@ -287,7 +287,7 @@ impl World {
         let question = Bytes::from(filling(number, len));
         let links = &self.nodes[from].links;
         if self.random.one_in(3) {
-            links.ask_aside(to, question, patience, Box::new(answered));
+            links.call_buffered(to, question, patience, Box::new(answered));
             links.turn();
         } else {
             links.ask(to, question, patience, Box::new(answered));

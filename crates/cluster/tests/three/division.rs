@@ -117,7 +117,7 @@ fn a_seal_of_somebody_who_stopped_is_given_up() {
     (0..20).for_each(|n| write_until_done(&all, n));
     let led = || {
         all.iter().find_map(|node| match table(node).shards()[0].leader() {
-            Some(Route::Near(near)) => Some(Arc::clone(near)),
+            Some(Route::Local(near)) => Some(Arc::clone(near)),
             _ => None,
         })
     };
@@ -273,7 +273,7 @@ fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
     (0..20).for_each(|n| write_until_done(&all, n));
     let leader = || {
         all.iter().find_map(|node| match table(node).shards()[0].leader() {
-            Some(Route::Near(near)) => Some(Arc::clone(near)),
+            Some(Route::Local(near)) => Some(Arc::clone(near)),
             _ => None,
         })
     };

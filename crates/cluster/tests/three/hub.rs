@@ -17,8 +17,9 @@ use log::file::{FileLog, FileLogOptions, StoreOptions};
 use log::{Durability, GroupId, Log, LogError, Message};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve,
-    ServerId, ShardsWanted, TableChange, TableConfig, Wanted, Wire, join, readiness,
+    AdminError, Identity, JoinOptions, Node, NodeOptions, OnResponse, PeerTransport, Post, Route, RpcClient,
+    RpcError, RpcHandler, RpcServer, ServerId, ShardsWanted, TableChange, TableConfig, Wanted, join,
+    readiness,
 };
 use shard::{Decision, Replicas, WriteError};
 use storage::TableId;
@@ -132,7 +133,7 @@ impl Hub {
 pub struct End {
     pub post: Arc<Post>,
     pub log: Arc<dyn Log>,
-    pub desk: RwLock<Option<Desk>>,
+    pub desk: RwLock<Option<RpcServer>>,
     // The heartbeats its links were told.
     pub heard: Mutex<Vec<Duration>>,
 }
@@ -153,9 +154,9 @@ impl Line {
     }
 }
 
-impl Ask for Line {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
-        let Some(end) = self.to(server) else { return answered(Err(AskError::NotConnected(server))) };
+impl RpcClient for Line {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
+        let Some(end) = self.to(server) else { return answered(Err(RpcError::NotConnected(server))) };
         let (own, hub) = (self.own, Arc::clone(&self.hub));
         let kind = question.get(2).copied().filter(|_| question[0] == 0);
         let group = question.get(3..11).map(|bytes| GroupId(u64::from_le_bytes(bytes.try_into().unwrap())));
@@ -170,16 +171,16 @@ impl Ask for Line {
             let reply = match reply {
                 Ok(Ok(None)) => {
                     std::thread::sleep(patience);
-                    return answered(Err(AskError::NoAnswer(server)));
+                    return answered(Err(RpcError::NoAnswer(server)));
                 }
                 Ok(Ok(Some(bytes))) => Ok(Ok(bytes)),
                 Ok(Err(why)) => Ok(Err(why)),
                 Err(gone) => Err(gone),
             };
             answered(match reply {
-                Ok(Ok(reply)) if !hub.passes(own, reply.len()) => Err(AskError::NoAnswer(server)),
-                Ok(reply) => reply.map_err(|why| AskError::Refused { server, why }),
-                Err(_) => Err(AskError::NoAnswer(server)),
+                Ok(Ok(reply)) if !hub.passes(own, reply.len()) => Err(RpcError::NoAnswer(server)),
+                Ok(reply) => reply.map_err(|why| RpcError::Refused { server, why }),
+                Err(_) => Err(RpcError::NoAnswer(server)),
             });
         });
     }
@@ -189,7 +190,7 @@ impl Ask for Line {
     }
 }
 
-impl Wire for Line {
+impl PeerTransport for Line {
     fn mail(&self, to: ServerId, mut letters: Vec<Message>) {
         let deaf = self.hub.deaf.lock().clone();
         letters.retain(|letter| !deaf.contains(&(to, letter.group)));
@@ -379,7 +380,7 @@ fn put(nodes: &[&Running], key: &PrimaryKey, object: &Object) -> bool {
         let catalog = node.node.catalog();
         let Some(table) = catalog.table("test", "t") else { continue };
         let handle = table.shard(key);
-        if let Some(Route::Near(shard)) = handle.leader() {
+        if let Some(Route::Local(shard)) = handle.leader() {
             let put = vec![(key.clone(), Decision::Put(object.clone()))];
             match shard.write_rows(put, Durability::Hard).wait() {
                 Ok(_) => return true,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::Text;
 use log::GroupId;
-use rekindle_cluster::{IndexWork, TableChange, TableOptions, Worked};
+use rekindle_cluster::{BuildStep, IndexWork, TableChange, TableOptions};
 use reql::StoredFunc;
 use shard::{Bounds, IndexBuild, IndexId, IndexKind, IndexQuery, RowOrder, Shard};
 
@@ -34,7 +34,7 @@ fn index(node: &Running, name: &str) -> Option<IndexId> {
 /// Builds what there is to build where a node leads.
 fn build(node: &Running) {
     let mut work = IndexWork::new(&node.node);
-    while work.step() != Worked::Nothing {}
+    while work.step() != BuildStep::Nothing {}
 }
 
 /// The rows that a node finds by an index.

@@ -7,7 +7,7 @@ use datum::KeyRange;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    ReplicaState, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
+    ReplicaState, RpcHandler, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
 };
 
 use crate::fixture::three;
@@ -211,8 +211,8 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
 #[derive(Default)]
 struct Farewells(Mutex<Vec<ServerId>>);
 
-impl Serve for Farewells {
-    fn serve(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Reply) {
+impl RpcHandler for Farewells {
+    fn serve(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Responder) {
         reply(Err("nothing is answered here".to_owned()));
     }
 

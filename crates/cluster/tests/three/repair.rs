@@ -10,7 +10,7 @@ use io::Files;
 use io::sim::{Fault, SimFiles};
 use log::{GroupId, Members};
 use rekindle_cluster::{
-    AdminError, RepairMode, RepairScope, Serve, ServerId, ShardConfig, ShardPlaces, ShardsWanted,
+    AdminError, RepairMode, RepairScope, RpcHandler, ServerId, ShardConfig, ShardPlaces, ShardsWanted,
     TableChange, TableOptions,
 };
 

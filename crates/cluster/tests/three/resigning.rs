@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use io::Files;
 use io::sim::{Fault, Hang, SimFiles};
 use log::{Durability, GroupId, Role, StallCause, Term};
-use rekindle_cluster::{Ask, Route, ShardHandle, TableOptions};
+use rekindle_cluster::{Route, RpcClient, ShardHandle, TableOptions};
 use shard::{Decision, WriteTicket};
 
 use crate::fixture::{ENDS, create, on};
@@ -78,7 +78,7 @@ fn an_office_is_not_taken_back_while_the_log_has_heard_nothing() {
     write_until_done(&[&a, &b, &c], 0);
     wait_until("the first hears who leads", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_none() && matches!(handle(&a, "t").leader(), Some(Route::Far(_)))
+        a.node.own_stall().is_none() && matches!(handle(&a, "t").leader(), Some(Route::Remote(_)))
             || leads(&a, "t")
     });
     for node in [&a, &b, &c] {
@@ -203,7 +203,7 @@ fn a_log_that_has_stopped_gives_up_all_that_others_can_lead_for_good() {
     for_a_while(&[&a, &b, &c], Duration::from_secs(3), || is_stopped() && !leads(&a, "idle"));
     let there = handle(&a, "idle");
     a.node.find_leaders(&[&there]);
-    assert!(matches!(there.leader(), Some(Route::Far(_))));
+    assert!(matches!(there.leader(), Some(Route::Remote(_))));
 }
 
 /// Three whose disks can be filled, each alone.
@@ -257,7 +257,7 @@ fn what_two_hold_is_read_through_either_while_the_disk_of_the_leader_is_full() {
         look(&[&a, &b, &c]);
         let there = handle(&b, "t");
         b.node.find_leaders(&[&there]);
-        matches!(there.leader(), Some(Route::Far(server)) if server == a.server())
+        matches!(there.leader(), Some(Route::Remote(server)) if server == a.server())
     });
     files.fill(false);
     drop(late.wait());

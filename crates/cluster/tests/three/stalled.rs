@@ -68,7 +68,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     a.wait_ready("t");
     write_until_done(&nodes, 0);
     let handle = |node: &Running| node.node.catalog().table("test", "t").unwrap().shards()[0].clone();
-    wait_until("a leads", || matches!(handle(&a).leader(), Some(Route::Near(_))));
+    wait_until("a leads", || matches!(handle(&a).leader(), Some(Route::Local(_))));
 
     files.fill(true);
     // It waits until there is space.
@@ -87,11 +87,11 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     });
     write_until_done(&[&b, &c], 2);
     let there = handle(&a);
-    assert!(!matches!(there.leader(), Some(Route::Near(_))), "what a holds is old");
+    assert!(!matches!(there.leader(), Some(Route::Local(_))), "what a holds is old");
     assert!(!there.hears(), "its log hears nothing");
     wait_until("others say who leads", || {
         a.node.find_leaders(&[&there]);
-        matches!(there.leader(), Some(Route::Far(_)))
+        matches!(there.leader(), Some(Route::Remote(_)))
     });
     // The catalog was led there, too.
     b.node.create_db("meanwhile").unwrap();
@@ -122,7 +122,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     // It is the primary replica.
     wait_until("the shard is handed back to a", || {
         look(&nodes);
-        matches!(handle(&a).leader(), Some(Route::Near(_)))
+        matches!(handle(&a).leader(), Some(Route::Local(_)))
     });
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::{Reply, ServerId};
+use cluster::{Responder, ServerId};
 use datum::cancel;
 use io::memory::{Account, Owner};
 use reql::codec::Codec;
@@ -78,7 +78,7 @@ impl Inner {
 
     /// Reads on in a cursor that is kept here. It is taken at once, so that whoever closes it right behind this
     /// question finds it being read.
-    pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Reply) {
+    pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Responder) {
         let Some(cursor) = self.service.cursors.take(key) else {
             return reply(Ok(Outcome::<()>::Moved(None).to_bytes(|(), _| ())));
         };

@@ -12,7 +12,7 @@ mod writes;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::{Reply, Serve, ServerId};
+use cluster::{Responder, RpcHandler, ServerId};
 use datum::{KeyRange, Text, cancel};
 use io::memory::Account;
 use reql::codec::Codec;
@@ -50,8 +50,8 @@ impl QuestionDesk {
     }
 }
 
-impl Serve for QuestionDesk {
-    fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
+impl RpcHandler for QuestionDesk {
+    fn serve(&self, from: ServerId, question: Bytes, reply: Responder) {
         let inner = self.0.clone();
         if question.len() > INLINE_BYTES {
             let entered = inner.entered(from, Question::number_of(&question));
@@ -69,14 +69,20 @@ impl Serve for QuestionDesk {
 }
 
 impl Inner {
-    fn read(self: Arc<Self>, from: ServerId, question: Bytes, entered: Option<Entered>, reply: Reply) {
+    fn read(self: Arc<Self>, from: ServerId, question: Bytes, entered: Option<Entered>, reply: Responder) {
         match Question::from_bytes(question) {
             Ok(question) => self.answer(from, question, entered, reply),
             Err(invalid) => reply(Err(invalid.to_string())),
         }
     }
 
-    fn answer(self: Arc<Self>, from: ServerId, question: Question, entered: Option<Entered>, reply: Reply) {
+    fn answer(
+        self: Arc<Self>,
+        from: ServerId,
+        question: Question,
+        entered: Option<Entered>,
+        reply: Responder,
+    ) {
         match question {
             // To confirm who leads may take a while.
             Question::Get { table, mode, keys }

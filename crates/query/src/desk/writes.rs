@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cluster::Reply;
+use cluster::Responder;
 use datum::{KeyRange, Object};
 use reql::codec::Codec;
 use reql::{Cancel, Env, SeededRandom};
@@ -33,7 +33,7 @@ impl Inner {
     }
 
     /// A write of one row: proposed here, answered by whoever hears of its outcome.
-    pub(super) fn write_one(&self, write: &WriteQuestion, reply: Reply) {
+    pub(super) fn write_one(&self, write: &WriteQuestion, reply: Responder) {
         let not_here = |leader| Outcome::<()>::Moved(leader).to_bytes(|(), _| ());
         let (table, Some(key)) = (self.table(write.table, ReadMode::Single), write.keys.first()) else {
             return reply(Ok(not_here(None)));

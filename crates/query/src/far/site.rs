@@ -33,8 +33,8 @@ pub(crate) enum Site<'a> {
 impl<'a> From<Route<'a>> for Site<'a> {
     fn from(route: Route<'a>) -> Site<'a> {
         match route {
-            Route::Near(near) => Site::Near(near),
-            Route::Far(server) => Site::Far(server),
+            Route::Local(near) => Site::Near(near),
+            Route::Remote(server) => Site::Far(server),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cluster::{AskError, ServerId, ShardHandle};
+use cluster::{RpcError, ServerId, ShardHandle};
 use datum::{Datum, PrimaryKey, Text};
 use reql::codec::Codec;
 use reql::wire::{Query, parse_shared_query};
@@ -184,7 +184,7 @@ impl Again {
 
     /// Whether there was no answer only because the first try of a read is a short one.
     fn was_short(&self, server: ServerId, answer: &Result<Bytes, Unanswered>) -> bool {
-        matches!(answer, Err(Unanswered::Lost(AskError::NoAnswer(_) | AskError::NotConnected(_))))
+        matches!(answer, Err(Unanswered::Lost(RpcError::NoAnswer(_) | RpcError::NotConnected(_))))
             && self.tries.asking != Asking::Again
             && self.mode.and_then(wanted_by).is_some()
             && self.session.service.links().is_connected(server)
@@ -275,7 +275,7 @@ impl FarPoint {
         }
         let patience = if wants.is_some() && asking == Asking::Alone { FIRST } else { SHORT };
         let question = question_for(errand.table, errand.mode, vec![key]);
-        let slot = service.links().ask_aside(server, question, patience);
+        let slot = service.links().call_buffered(server, question, patience);
         if let (Some(wants), Asking::Again) = (wants, asking) {
             watch(service, &slot, server, &again.shard, wants);
         }
@@ -291,7 +291,7 @@ impl FarPoint {
         result: Option<WriteResult>,
     ) -> FarPoint {
         let service = &again.session.service;
-        let slot = service.links().ask_aside(server, question.to_bytes(), SHORT);
+        let slot = service.links().call_buffered(server, question.to_bytes(), SHORT);
         watch(service, &slot, server, &again.shard, Wants::Leader);
         FarPoint { state: State::Asked(server, slot, result), again }
     }

@@ -1,6 +1,6 @@
 //! Replicas that are getting their rows, as rows of `rethinkdb.jobs`: told by the server that gets them.
 
-use cluster::{Catalog, Getting, GroupId, TableHandle};
+use cluster::{Catalog, CopyProgress, GroupId, TableHandle};
 use datum::{Datum, Object, Text};
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ fn row(
     cx: &Cx,
     catalog: &Catalog,
     group: GroupId,
-    getting: Getting,
+    getting: CopyProgress,
     identifiers: Identifiers,
 ) -> Option<Object> {
     let is_of =
@@ -57,7 +57,7 @@ fn row(
 
 /// The share of the rows that has arrived, 0 to 1.
 #[allow(clippy::cast_precision_loss, reason = "a share need not be exact")]
-fn progress(getting: &Getting) -> f64 {
+fn progress(getting: &CopyProgress) -> f64 {
     match getting.rows_total {
         0 => 0.0,
         total => (getting.rows as f64 / total as f64).min(1.0),

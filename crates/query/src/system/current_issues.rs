@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{
-    Catalog, CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness,
+    Catalog, CatalogOutage, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness,
 };
 use datum::{Datum, Object, Text, Time};
 use io::{Nanos, task};
@@ -199,7 +199,7 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
 }
 
 /// The catalog while nothing of it can be changed.
-fn catalog_issue(cx: &Cx, trouble: &CatalogTrouble, identifiers: Identifiers) -> Issue {
+fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> Issue {
     let catalog = cx.catalog();
     let named = |as_what| {
         let mut servers: Vec<Text> =

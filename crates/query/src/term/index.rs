@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use cluster::{IndexConfig, IndexProgress, Overwrite, ShardUnled};
+use cluster::{IndexConfig, IndexProgress, NoLeader, Overwrite};
 use datum::{Bytes, Datum, Object, Text};
 use reql::purity::{self, Determinism};
 use reql::{EvalError, StoredFunc};
@@ -197,7 +197,7 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
                 let rows = indexes.iter().zip(progress).map(|(index, progress)| status(index, progress));
                 return Ok((rows.collect::<Vec<Datum>>().into(), all_ready));
             }
-            Err(ShardUnled { range }) => {
+            Err(NoLeader { range }) => {
                 patience.spend(began.elapsed());
                 if !patience.wait(cx, stored, &range)? {
                     return Err(unreadable(&range, ReadMode::Single));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Node, NodeOptions, Post, Serve, ServerId};
+use cluster::{Node, NodeOptions, OnResponse, Post, RpcClient, RpcError, RpcHandler, ServerId};
 use datum::{Datum, KeyRange, Object, Text, json as datum_json};
 use engine::memory::MemoryEngine;
 use io::memory::Budget;
@@ -48,17 +48,17 @@ pub const ANSWERER: ServerId = ServerId(uuid::Uuid::from_u128(2));
 /// The second byte of a question that writes.
 const WRITE: u8 = 2;
 
-impl Ask for Straight {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+impl RpcClient for Straight {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         assert_eq!(server, ANSWERER);
         if let Some(random) = &self.losses {
             match random.next_u64() % 8 {
-                0 => return answered(Err(AskError::NotConnected(server))),
-                1 if question[1] != WRITE => return answered(Err(AskError::NoAnswer(server))),
+                0 => return answered(Err(RpcError::NotConnected(server))),
+                1 if question[1] != WRITE => return answered(Err(RpcError::NoAnswer(server))),
                 _ => {}
             }
         }
-        let refused = move |why| AskError::Refused { server, why };
+        let refused = move |why| RpcError::Refused { server, why };
         self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
@@ -69,16 +69,16 @@ impl Ask for Straight {
 
 /// A way on which what was asked aside leaves with the turn and not before.
 struct InTurns {
-    way: Arc<dyn Ask>,
-    aside: Mutex<Vec<(ServerId, Bytes, Duration, Answered)>>,
+    way: Arc<dyn RpcClient>,
+    aside: Mutex<Vec<(ServerId, Bytes, Duration, OnResponse)>>,
 }
 
-impl Ask for InTurns {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+impl RpcClient for InTurns {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         self.way.ask(server, question, patience, answered);
     }
 
-    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+    fn call_buffered(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         self.aside.lock().unwrap().push((server, question, patience, answered));
     }
 
@@ -147,14 +147,14 @@ impl House {
     }
 
     /// The same; questions go to the other one as `way` takes them there.
-    pub fn asking(way: impl FnOnce(QuestionDesk) -> Arc<dyn Ask>) -> House {
+    pub fn asking(way: impl FnOnce(QuestionDesk) -> Arc<dyn RpcClient>) -> House {
         House::asking_for(|_| true, way)
     }
 
     /// The same for shards of which that is so; the others are at hand.
     pub fn asking_for(
         is_far: impl Fn(&KeyRange) -> bool + Send + Sync + 'static,
-        way: impl FnOnce(QuestionDesk) -> Arc<dyn Ask>,
+        way: impl FnOnce(QuestionDesk) -> Arc<dyn RpcClient>,
     ) -> House {
         let House { service: other, node, indexes, .. } = House::new();
         let desk = QuestionDesk::new(other);

@@ -13,7 +13,7 @@ use crate::link::hello::Hello;
 use crate::link::letter;
 use crate::link::parts::Message;
 use crate::link::stats::PeerStats;
-use crate::{AskError, ServerId};
+use crate::{RpcError, ServerId};
 
 impl Machine {
     pub(super) fn arrived(&mut self, id: ConnectionId, bytes: Bytes, may_adopt: MayAdopt<'_>) {
@@ -148,16 +148,16 @@ impl Peer {
                 PeerStats::add(&self.stats.letters_in, letters.len());
                 effects.push(Effect::Letters(server, letters));
             }
-            Kind::Question => {
+            Kind::Request => {
                 PeerStats::add(&self.stats.questions_in, 1);
-                effects.push(Effect::Question { from: server, link, number, question: body });
+                effects.push(Effect::Request { from: server, link, number, request: body });
             }
             Kind::Answer => self.settle(number, Ok(body), effects),
             Kind::Refusal => {
                 let why = String::from_utf8_lossy(&body).into_owned();
-                self.settle(number, Err(AskError::Refused { server, why }), effects);
+                self.settle(number, Err(RpcError::Refused { server, why }), effects);
             }
-            Kind::Lost => self.settle(number, Err(AskError::NoAnswer(server)), effects),
+            Kind::Lost => self.settle(number, Err(RpcError::NoAnswer(server)), effects),
             // None of these is talk (`Kind::is_talk`).
             Kind::Consent | Kind::Welcome | Kind::Farewell => return Err(Damage::OutOfTurn),
             Kind::Heartbeat | Kind::Book | Kind::Withdrawn => return Err(Damage::OutOfTurn),

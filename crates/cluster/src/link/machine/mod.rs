@@ -6,8 +6,8 @@ mod fault;
 mod founding;
 mod handshake;
 mod peer;
-mod questions;
 mod refusals;
+mod requests;
 mod session;
 mod talk;
 
@@ -26,7 +26,7 @@ use super::letter::Letter;
 use super::outbox::QueueLimits;
 use super::said::Said;
 use super::stats::PeerStats;
-use crate::{Answered, AskError, ServerId};
+use crate::{OnResponse, RpcError, ServerId};
 use fault::Fault;
 use founding::Founding;
 use peer::Peer;
@@ -37,18 +37,18 @@ const SESSIONS_MAX: usize = 4096;
 
 /// What users of links want.
 pub(super) enum Command {
-    Ask {
+    RpcClient {
         to: ServerId,
-        question: Bytes,
+        request: Bytes,
         patience: Duration,
-        answered: Answered,
+        answered: OnResponse,
     },
     Mail {
         to: ServerId,
         letters: Vec<Letter>,
     },
-    /// To a question that `to` asked on `link`.
-    Reply {
+    /// To a request that `to` asked on `link`.
+    Responder {
         to: ServerId,
         link: ConnectionId,
         number: u64,
@@ -67,13 +67,13 @@ pub(super) enum Command {
 /// What the machine tells.
 pub(super) enum Effect {
     Letters(ServerId, Vec<Letter>),
-    Question {
+    Request {
         from: ServerId,
         link: ConnectionId,
         number: u64,
-        question: Bytes,
+        request: Bytes,
     },
-    Answer(Answered, Result<Bytes, AskError>),
+    Answer(OnResponse, Result<Bytes, RpcError>),
     Connected(Arc<PeerInfo>, Arc<PeerStats>),
     Silent(ServerId),
     Back(ServerId),
@@ -242,9 +242,11 @@ impl Machine {
 
     fn wanted(&mut self, command: Command) {
         match command {
-            Command::Ask { to, question, patience, answered } => self.ask(to, question, patience, answered),
+            Command::RpcClient { to, request, patience, answered } => {
+                self.ask(to, request, patience, answered)
+            }
             Command::Mail { to, letters } => self.mail(to, letters),
-            Command::Reply { to, link, number, result } => self.reply(to, link, number, result),
+            Command::Responder { to, link, number, result } => self.reply(to, link, number, result),
             Command::Join(address) => {
                 self.dialer.join(&address, self.now);
                 self.tick_by(self.now);
@@ -368,7 +370,7 @@ impl Machine {
         format!("\"{known}\" {server}")
     }
 
-    /// Ends every link and answers every question.
+    /// Ends every link and answers every request.
     fn close(&mut self) {
         self.is_closed = true;
         let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use io::{ConnectionId, Nanos};
 
 use super::Effect;
-use super::questions::Questions;
+use super::requests::Questions;
 use crate::link::hello::Hello;
 use crate::link::outbox::{Outbox, QueueLimits};
 use crate::link::stats::PeerStats;
-use crate::{AskError, ServerId};
+use crate::{RpcError, ServerId};
 
 /// Incarnations that are remembered after they were replaced.
 const REPLACED_MAX: usize = 16;
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     /// The highest welcome of this incarnation.
     pub(super) welcome: u64,
     pub(super) outbox: Outbox,
-    pub(super) questions: Questions,
+    pub(super) requests: Questions,
     /// It was told that the server is silent.
     pub(super) is_silent: bool,
     /// The server says that it hears nothing from here.
@@ -65,7 +65,7 @@ impl Peer {
             link: None,
             welcome: 0,
             outbox: Outbox::new(limits),
-            questions: Questions::default(),
+            requests: Questions::default(),
             is_silent: true,
             is_deaf: false,
             told_deaf: false,
@@ -125,9 +125,9 @@ impl Peer {
         true
     }
 
-    /// A question is answered, or never will be. One whose time is up has been answered already.
-    pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, AskError>, effects: &mut Vec<Effect>) {
-        let Some(pending) = self.questions.settle(number) else { return };
+    /// A request is answered, or never will be. One whose time is up has been answered already.
+    pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, RpcError>, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.requests.settle(number) else { return };
         if result.is_err() {
             PeerStats::add(&self.stats.questions_failed, 1);
         }

@@ -1,4 +1,4 @@
-//! What is said to a server over an open link: letters, questions, answers, heartbeats; and the end of a link.
+//! What is said to a server over an open link: letters, requests, answers, heartbeats; and the end of a link.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::link::frame::{Kind, flag};
 use crate::link::letter::Letter;
 use crate::link::outbox::Put;
 use crate::link::stats::PeerStats;
-use crate::{Answered, AskError, ServerId};
+use crate::{OnResponse, RpcError, ServerId};
 
 /// Bytes of one link that are with the network at a time. What waits behind them waits here, where
 /// something short can still overtake something long.
@@ -21,23 +21,23 @@ const GIVEN_BYTES_MAX: usize = 256 << 10;
 
 impl Machine {
     /// Asks, or says at once why not.
-    pub(super) fn ask(&mut self, to: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+    pub(super) fn ask(&mut self, to: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
         let deadline = self.now.after(patience);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.link.is_some());
         let Some(peer) = peer else {
-            self.effects.push(Effect::Answer(answered, Err(AskError::NotConnected(to))));
+            self.effects.push(Effect::Answer(answered, Err(RpcError::NotConnected(to))));
             return;
         };
-        let refused = match peer.outbox.question(peer.questions.number_next(), question) {
+        let refused = match peer.outbox.request(peer.requests.number_next(), request) {
             Put::Waits => {
                 PeerStats::add(&peer.stats.questions_out, 1);
-                peer.questions.add(answered, deadline);
+                peer.requests.add(answered, deadline);
                 peer.will_send(to, &mut self.unsent);
                 self.tick_by(deadline);
                 return;
             }
-            Put::Full => AskError::NotConnected(to),
-            Put::TooLong => AskError::Refused { server: to, why: "the question is too long".to_owned() },
+            Put::Full => RpcError::NotConnected(to),
+            Put::TooLong => RpcError::Refused { server: to, why: "the request is too long".to_owned() },
         };
         PeerStats::add(&peer.stats.questions_failed, 1);
         self.effects.push(Effect::Answer(answered, Err(refused)));
@@ -47,19 +47,19 @@ impl Machine {
         let now = self.now;
         let mut next_at: Option<Nanos> = None;
         for (server, peer) in &mut self.peers {
-            let late = peer.questions.late(now);
+            let late = peer.requests.late(now);
             if !late.is_empty() {
                 let withdrawn = peer.outbox.withdraw(&late);
                 peer.will_send(*server, &mut self.unsent);
                 for number in late {
                     let error = match withdrawn.contains(&number) {
-                        true => AskError::NotConnected(*server),
-                        false => AskError::NoAnswer(*server),
+                        true => RpcError::NotConnected(*server),
+                        false => RpcError::NoAnswer(*server),
                     };
                     peer.settle(number, Err(error), &mut self.effects);
                 }
             }
-            next_at = [next_at, peer.questions.late_at()].into_iter().flatten().min();
+            next_at = [next_at, peer.requests.late_at()].into_iter().flatten().min();
         }
         if let Some(at) = next_at {
             self.tick_by(at);
@@ -80,7 +80,7 @@ impl Machine {
         peer.will_send(to, &mut self.unsent);
     }
 
-    /// Answers a question that `to` asked on `link`.
+    /// Answers a request that `to` asked on `link`.
     pub(super) fn reply(
         &mut self,
         to: ServerId,
@@ -108,8 +108,8 @@ impl Machine {
             return;
         }
         let batch = peer.outbox.take(GIVEN_BYTES_MAX - peer.given_bytes);
-        for number in &batch.questions {
-            peer.questions.has_left(*number);
+        for number in &batch.requests {
+            peer.requests.has_left(*number);
         }
         peer.given_bytes += batch.len;
         peer.spoke_at = now;
@@ -176,14 +176,14 @@ impl Machine {
         peer.outbox.clear();
         peer.stats.queue_bytes.store(0, Relaxed);
         peer.stats.is_connected.store(0, Relaxed);
-        let pending = peer.questions.take_all();
+        let pending = peer.requests.take_all();
         PeerStats::add(&peer.stats.questions_failed, pending.len());
         let (name, was_silent) = (peer.name.clone(), std::mem::replace(&mut peer.is_silent, true));
         for pending in pending {
             // The last part of it never left: nobody can have carried it out.
             let error = match pending.has_left {
-                true => AskError::NoAnswer(server),
-                false => AskError::NotConnected(server),
+                true => RpcError::NoAnswer(server),
+                false => RpcError::NotConnected(server),
             };
             self.effects.push(Effect::Answer(pending.answered, Err(error)));
         }

@@ -72,7 +72,7 @@ fn told_after(machine: &mut Machine, mut happened: Vec<Happening>, mut wanted: V
     machine.step(now, &mut happened, &mut wanted, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
         Effect::Letters(_, letters) => Some(format!("letter {}", letters[0].to.0)),
-        Effect::Question { number, .. } => Some(format!("question {number}")),
+        Effect::Request { number, .. } => Some(format!("request {number}")),
         Effect::Connected(..) => Some("connected".to_owned()),
         Effect::Unlinked(_) => Some("unlinked".to_owned()),
         _ => None,
@@ -155,8 +155,8 @@ fn talk_that_comes_with_the_welcome_is_told_after_the_link() {
     let next = second_connection(&mut one, &mut other);
     let welcome = frame_of(Kind::Welcome, 1, &[]);
     assert_eq!(
-        told(&mut one, next, &[welcome, letter(7), frame_of(Kind::Question, 8, b"?"), letter(9)]),
-        ["unlinked", "connected", "letter 7", "question 8", "letter 9"]
+        told(&mut one, next, &[welcome, letter(7), frame_of(Kind::Request, 8, b"?"), letter(9)]),
+        ["unlinked", "connected", "letter 7", "request 8", "letter 9"]
     );
 }
 
@@ -164,7 +164,7 @@ fn talk_that_comes_with_the_welcome_is_told_after_the_link() {
 fn talk_before_there_is_a_link_ends_the_connection() {
     let (mut one, _, link) = linked();
     let hello = crate::link::stream::sample_hello("n2");
-    for (number, talk) in [vec![], letter(1), frame_of(Kind::Question, 1, b"?")].into_iter().enumerate() {
+    for (number, talk) in [vec![], letter(1), frame_of(Kind::Request, 1, b"?")].into_iter().enumerate() {
         let early = ConnectionId::accepted(100 + number as u64);
         let (now, is_talk, mut effects) = (one.now, !talk.is_empty(), Vec::new());
         let mut happened = vec![Happening::Accepted(early, from("n2:1"))];
@@ -178,7 +178,7 @@ fn talk_before_there_is_a_link_ends_the_connection() {
 #[test]
 fn an_answer_to_a_question_of_an_earlier_link_is_not_sent() {
     let (mut one, other, link) = linked();
-    let reply = |link| vec![Command::Reply { to: other, link, number: 1, result: Ok(Bytes::new()) }];
+    let reply = |link| vec![Command::Responder { to: other, link, number: 1, result: Ok(Bytes::new()) }];
     for (asked_on, is_sent) in [(ConnectionId::dialed(1000), false), (link, true)] {
         let (mut orders, mut effects) = (Vec::new(), Vec::new());
         one.orders(&mut Vec::new());

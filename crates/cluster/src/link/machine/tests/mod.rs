@@ -372,9 +372,9 @@ fn what_waits_for_a_server_after_several_steps_leaves_together() {
     bench.run(A_WHILE);
     let machine = &mut bench.machines[0];
     let to = *machine.peers.keys().next().unwrap();
-    for question in [b"one", b"two"] {
-        let (question, answered): (_, crate::Answered) = (Bytes::from_static(question), Box::new(|_| ()));
-        let mut wanted = vec![Command::Ask { to, question, patience: A_WHILE, answered }];
+    for request in [b"one", b"two"] {
+        let (request, answered): (_, crate::OnResponse) = (Bytes::from_static(request), Box::new(|_| ()));
+        let mut wanted = vec![Command::RpcClient { to, request, patience: A_WHILE, answered }];
         machine.step(bench.now, &mut Vec::new(), &mut wanted, &|_, _| Ok(()), &mut Vec::new());
     }
     let mut orders = Vec::new();

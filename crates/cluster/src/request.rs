@@ -8,16 +8,16 @@ use shard::Stretch;
 use crate::copy_piece::{put_stretches, take_stretches};
 use crate::wire_field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
 
-/// The first byte of a question: whose it is.
+/// The first byte of a request: whose it is.
 pub(crate) const FOR_CLUSTER: u8 = 0;
-/// The same, for the questions of queries.
+/// The same, for the requests of queries.
 pub(crate) const FOR_QUERIES: u8 = 1;
 
 const VERSION: u8 = 4;
 
-/// A question about the cluster.
+/// A request about the cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Question {
+pub(crate) enum Request {
     /// To the leader of the catalog: write these rows if its version is `base`.
     Commit { base: u64, rows: Vec<(PrimaryKey, Option<Object>)> },
     /// Let this server in; the row says who it is.
@@ -53,35 +53,35 @@ pub(crate) enum Question {
     SetMark { group: GroupId, mark: u64 },
     /// My log does not get on, and why; or it does again.
     Stalled { cause: Option<StallCause> },
-    /// Do you show this version of the catalog, or a later one? Answered once it is so, or not soon.
+    /// Do you show this version of the catalog, or a later one? OnResponse once it is so, or not soon.
     Shows { version: u64 },
     /// What is the newest term that you know in each of these groups?
     Terms { groups: Vec<GroupId> },
 }
 
-impl Question {
+impl Request {
     /// Whether nobody answers it without a turn of the log.
     pub(crate) fn needs_the_log(&self) -> bool {
         match self {
-            Question::Commit { .. }
-            | Question::Join { .. }
-            | Question::CopyBegin { .. }
-            | Question::End { .. }
-            | Question::Ends { .. }
-            | Question::Begun { .. }
-            | Question::ResetMembers { .. }
-            | Question::SetMark { .. } => true,
-            Question::States { .. }
-            | Question::HandOver { .. }
-            | Question::Mark { .. }
-            | Question::Sees
-            | Question::Version
-            | Question::CopyWanted { .. }
-            | Question::CopyNext { .. }
-            | Question::Cuts { .. }
-            | Question::Stalled { .. }
-            | Question::Shows { .. }
-            | Question::Terms { .. } => false,
+            Request::Commit { .. }
+            | Request::Join { .. }
+            | Request::CopyBegin { .. }
+            | Request::End { .. }
+            | Request::Ends { .. }
+            | Request::Begun { .. }
+            | Request::ResetMembers { .. }
+            | Request::SetMark { .. } => true,
+            Request::States { .. }
+            | Request::HandOver { .. }
+            | Request::Mark { .. }
+            | Request::Sees
+            | Request::Version
+            | Request::CopyWanted { .. }
+            | Request::CopyNext { .. }
+            | Request::Cuts { .. }
+            | Request::Stalled { .. }
+            | Request::Shows { .. }
+            | Request::Terms { .. } => false,
         }
     }
 
@@ -90,7 +90,7 @@ impl Question {
         bytes.put_u8(FOR_CLUSTER);
         bytes.put_u8(VERSION);
         match self {
-            Question::Commit { base, rows } => {
+            Request::Commit { base, rows } => {
                 bytes.put_u8(1);
                 bytes.put_u64_le(*base);
                 bytes.put_u32_le(rows.len() as u32);
@@ -102,34 +102,34 @@ impl Question {
                     }
                 }
             }
-            Question::Join { server } => {
+            Request::Join { server } => {
                 bytes.put_u8(2);
                 put(&mut bytes, &row::encode(server));
             }
-            Question::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
-            Question::CopyWanted { group, start } => put_words(&mut bytes, 12, [group.0, start.0]),
-            Question::States { groups } => put_groups(&mut bytes, 15, groups),
-            Question::Begun { groups } => put_groups(&mut bytes, 16, groups),
-            Question::Ends { groups } => put_groups(&mut bytes, 18, groups),
-            Question::Terms { groups } => put_groups(&mut bytes, 21, groups),
-            Question::End { group } => put_words(&mut bytes, 7, [group.0]),
-            Question::Mark { group } => put_words(&mut bytes, 17, [group.0]),
-            Question::ResetMembers { group, members } => {
+            Request::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
+            Request::CopyWanted { group, start } => put_words(&mut bytes, 12, [group.0, start.0]),
+            Request::States { groups } => put_groups(&mut bytes, 15, groups),
+            Request::Begun { groups } => put_groups(&mut bytes, 16, groups),
+            Request::Ends { groups } => put_groups(&mut bytes, 18, groups),
+            Request::Terms { groups } => put_groups(&mut bytes, 21, groups),
+            Request::End { group } => put_words(&mut bytes, 7, [group.0]),
+            Request::Mark { group } => put_words(&mut bytes, 17, [group.0]),
+            Request::ResetMembers { group, members } => {
                 bytes.put_u8(8);
                 bytes.put_u64_le(group.0);
                 put(&mut bytes, members);
             }
-            Question::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
-            Question::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
-            Question::Stalled { cause } => {
+            Request::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
+            Request::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
+            Request::Stalled { cause } => {
                 bytes.put_u8(19);
                 put_cause(&mut bytes, *cause);
             }
-            Question::Shows { version } => put_words(&mut bytes, 20, [*version]),
-            Question::Version => bytes.put_u8(9),
-            Question::Sees => bytes.put_u8(10),
-            Question::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
-            Question::CopyNext { copy, after, stretches } => {
+            Request::Shows { version } => put_words(&mut bytes, 20, [*version]),
+            Request::Version => bytes.put_u8(9),
+            Request::Sees => bytes.put_u8(10),
+            Request::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
+            Request::CopyNext { copy, after, stretches } => {
                 bytes.put_u8(4);
                 bytes.put_u64_le(*copy);
                 bytes.put_u8(u8::from(after.is_some()));
@@ -140,12 +140,12 @@ impl Question {
         bytes.freeze()
     }
 
-    /// Reads what [`Question::encode`] wrote, without its first byte.
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<Question> {
+    /// Reads what [`Request::encode`] wrote, without its first byte.
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<Request> {
         if take_u8(&mut bytes)? != VERSION {
             return None;
         }
-        let question = match take_u8(&mut bytes)? {
+        let request = match take_u8(&mut bytes)? {
             1 => {
                 let base = take_u64(&mut bytes)?;
                 let count = take_u32(&mut bytes)?;
@@ -156,40 +156,39 @@ impl Question {
                     let object = if stored.is_empty() { None } else { Some(row::decode(stored).ok()?) };
                     rows.push((key, object));
                 }
-                Question::Commit { base, rows }
+                Request::Commit { base, rows }
             }
-            2 => Question::Join { server: row::decode(take(&mut bytes)?).ok()? },
-            3 => Question::CopyBegin { group: GroupId(take_u64(&mut bytes)?) },
+            2 => Request::Join { server: row::decode(take(&mut bytes)?).ok()? },
+            3 => Request::CopyBegin { group: GroupId(take_u64(&mut bytes)?) },
             4 => {
                 let copy = take_u64(&mut bytes)?;
                 let has_after = take_u8(&mut bytes)? == 1;
                 let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
-                Question::CopyNext { copy, after, stretches: take_stretches(&mut bytes)? }
+                Request::CopyNext { copy, after, stretches: take_stretches(&mut bytes)? }
             }
-            7 => Question::End { group: GroupId(take_u64(&mut bytes)?) },
-            8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
-            9 => Question::Version,
-            10 => Question::Sees,
-            13 => Question::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
-            14 => Question::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
+            7 => Request::End { group: GroupId(take_u64(&mut bytes)?) },
+            8 => Request::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
+            9 => Request::Version,
+            10 => Request::Sees,
+            13 => Request::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
+            14 => Request::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
             12 => {
                 let (group, start) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
-                Question::CopyWanted { group: GroupId(group), start: Lsn(start) }
+                Request::CopyWanted { group: GroupId(group), start: Lsn(start) }
             }
-            15 => Question::States { groups: take_groups(&mut bytes)? },
-            17 => Question::Mark { group: GroupId(take_u64(&mut bytes)?) },
-            16 => Question::Begun { groups: take_groups(&mut bytes)? },
-            18 => Question::Ends { groups: take_groups(&mut bytes)? },
-            5 => Question::HandOver {
-                group: GroupId(take_u64(&mut bytes)?),
-                to: PeerId(take_u64(&mut bytes)?),
-            },
-            19 => Question::Stalled { cause: take_cause(&mut bytes)? },
-            20 => Question::Shows { version: take_u64(&mut bytes)? },
-            21 => Question::Terms { groups: take_groups(&mut bytes)? },
+            15 => Request::States { groups: take_groups(&mut bytes)? },
+            17 => Request::Mark { group: GroupId(take_u64(&mut bytes)?) },
+            16 => Request::Begun { groups: take_groups(&mut bytes)? },
+            18 => Request::Ends { groups: take_groups(&mut bytes)? },
+            5 => {
+                Request::HandOver { group: GroupId(take_u64(&mut bytes)?), to: PeerId(take_u64(&mut bytes)?) }
+            }
+            19 => Request::Stalled { cause: take_cause(&mut bytes)? },
+            20 => Request::Shows { version: take_u64(&mut bytes)? },
+            21 => Request::Terms { groups: take_groups(&mut bytes)? },
             _ => return None,
         };
-        bytes.is_empty().then_some(question)
+        bytes.is_empty().then_some(request)
     }
 }
 
@@ -214,49 +213,49 @@ mod tests {
     use super::*;
     use datum::Text;
 
-    fn questions() -> Vec<Question> {
+    fn requests() -> Vec<Request> {
         let object: Object = [(Text::from_static("a"), 1.into())].into_iter().collect();
         let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
         vec![
-            Question::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
-            Question::Join { server: object },
-            Question::CopyBegin { group: GroupId(3) },
-            Question::CopyNext { copy: 9, after: Some(key("k")), stretches: Vec::new() },
-            Question::CopyNext {
+            Request::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
+            Request::Join { server: object },
+            Request::CopyBegin { group: GroupId(3) },
+            Request::CopyNext { copy: 9, after: Some(key("k")), stretches: Vec::new() },
+            Request::CopyNext {
                 copy: 9,
                 after: None,
                 stretches: vec![Stretch { last: key("l"), rows: 1, bytes: 4, digest: [5; 32] }],
             },
-            Question::HandOver { group: GroupId(3), to: PeerId(4) },
-            Question::States { groups: vec![GroupId(3), GroupId(4)] },
-            Question::States { groups: Vec::new() },
-            Question::Begun { groups: vec![GroupId(3), GroupId(4)] },
-            Question::End { group: GroupId(3) },
-            Question::Ends { groups: vec![GroupId(3), GroupId(4)] },
-            Question::Mark { group: GroupId(3) },
-            Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
-            Question::Version,
-            Question::Sees,
-            Question::CopyWanted { group: GroupId(3), start: Lsn(9) },
-            Question::Cuts { group: GroupId(3), parts: 4 },
-            Question::SetMark { group: GroupId(3), mark: 5 },
-            Question::Stalled { cause: None },
-            Question::Stalled { cause: Some(StallCause::Slow) },
-            Question::Stalled { cause: Some(StallCause::Stopped) },
-            Question::Shows { version: 6 },
-            Question::Terms { groups: vec![GroupId(3), GroupId(4)] },
+            Request::HandOver { group: GroupId(3), to: PeerId(4) },
+            Request::States { groups: vec![GroupId(3), GroupId(4)] },
+            Request::States { groups: Vec::new() },
+            Request::Begun { groups: vec![GroupId(3), GroupId(4)] },
+            Request::End { group: GroupId(3) },
+            Request::Ends { groups: vec![GroupId(3), GroupId(4)] },
+            Request::Mark { group: GroupId(3) },
+            Request::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
+            Request::Version,
+            Request::Sees,
+            Request::CopyWanted { group: GroupId(3), start: Lsn(9) },
+            Request::Cuts { group: GroupId(3), parts: 4 },
+            Request::SetMark { group: GroupId(3), mark: 5 },
+            Request::Stalled { cause: None },
+            Request::Stalled { cause: Some(StallCause::Slow) },
+            Request::Stalled { cause: Some(StallCause::Stopped) },
+            Request::Shows { version: 6 },
+            Request::Terms { groups: vec![GroupId(3), GroupId(4)] },
         ]
     }
 
     #[test]
     fn a_question_reads_back_and_no_part_of_one_does() {
-        for question in questions() {
-            let bytes = question.encode();
-            assert_eq!(Question::decode(bytes.slice(1..)), Some(question.clone()));
-            let ends_with_stretches = matches!(&question, Question::CopyNext { .. });
+        for request in requests() {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(bytes.slice(1..)), Some(request.clone()));
+            let ends_with_stretches = matches!(&request, Request::CopyNext { .. });
             for len in 1..bytes.len() {
-                let cut = Question::decode(bytes.slice(1..len));
-                assert!(cut.is_none() || ends_with_stretches && cut != Some(question.clone()));
+                let cut = Request::decode(bytes.slice(1..len));
+                assert!(cut.is_none() || ends_with_stretches && cut != Some(request.clone()));
             }
         }
     }

@@ -4,26 +4,26 @@ use std::collections::{BTreeSet, VecDeque};
 
 use io::Nanos;
 
-use crate::Answered;
+use crate::OnResponse;
 
-/// Fewer places of settled questions than this are not worth tidying up.
+/// Fewer places of settled requests than this are not worth tidying up.
 const SETTLED_MIN: usize = 64;
 
-/// A question that waits for its answer.
+/// A request that waits for its answer.
 pub(super) struct Pending {
-    pub(super) answered: Answered,
+    pub(super) answered: OnResponse,
     pub(super) deadline: Nanos,
     /// Whether all of it was handed to the network: from then on it may have been carried out.
     pub(super) has_left: bool,
 }
 
 /// What was asked of one server and is not settled. Numbers only grow, also from one link to the next, and most answers
-/// come in about the order of the questions, so that this is a queue in which few places are empty.
+/// come in about the order of the requests, so that this is a queue in which few places are empty.
 pub(super) struct Questions {
     places: VecDeque<(u64, Option<Pending>)>,
     number_next: u64,
     settled: usize,
-    /// No deadline is earlier; the question that had this one may be settled.
+    /// No deadline is earlier; the request that had this one may be settled.
     earliest: Nanos,
 }
 
@@ -42,14 +42,14 @@ impl Questions {
     }
 
     /// Adds one, which has the next number.
-    pub(super) fn add(&mut self, answered: Answered, deadline: Nanos) {
+    pub(super) fn add(&mut self, answered: OnResponse, deadline: Nanos) {
         self.earliest = self.earliest.min(deadline);
         let pending = Pending { answered, deadline, has_left: false };
         self.places.push_back((self.number_next, Some(pending)));
         self.number_next += 1;
     }
 
-    /// The question is over, one way or the other; `None` if it was before.
+    /// The request is over, one way or the other; `None` if it was before.
     pub(super) fn settle(&mut self, number: u64) -> Option<Pending> {
         let place = self.place(number)?;
         let pending = self.places[place].1.take()?;
@@ -118,71 +118,71 @@ impl Questions {
 mod tests {
     use super::*;
 
-    fn add(questions: &mut Questions, deadline: u64) {
-        questions.add(Box::new(|_| ()), Nanos(deadline));
+    fn add(requests: &mut Questions, deadline: u64) {
+        requests.add(Box::new(|_| ()), Nanos(deadline));
     }
 
     #[test]
     fn each_is_settled_once_in_any_order() {
-        let mut questions = Questions::default();
+        let mut requests = Questions::default();
         for number in 1..=100 {
-            add(&mut questions, 1000 + number);
+            add(&mut requests, 1000 + number);
         }
         for number in (1..=100).rev() {
-            assert!(questions.settle(number).is_some_and(|pending| pending.deadline == Nanos(1000 + number)));
-            assert!(questions.settle(number).is_none());
+            assert!(requests.settle(number).is_some_and(|pending| pending.deadline == Nanos(1000 + number)));
+            assert!(requests.settle(number).is_none());
         }
-        assert!(questions.take_all().is_empty());
-        assert_eq!(questions.late_at(), None);
+        assert!(requests.take_all().is_empty());
+        assert_eq!(requests.late_at(), None);
     }
 
     #[test]
     fn those_that_are_left_when_places_were_tidied_up_are_found() {
-        let mut questions = Questions::default();
+        let mut requests = Questions::default();
         for number in 1..=300 {
-            add(&mut questions, number);
+            add(&mut requests, number);
         }
         let (left, settled): (Vec<u64>, Vec<u64>) = (1..=300).partition(|number| number % 3 == 0);
         for number in settled.into_iter().chain(left) {
-            let pending = questions.settle(number).map(|pending| pending.deadline);
+            let pending = requests.settle(number).map(|pending| pending.deadline);
             assert_eq!(pending, Some(Nanos(number)), "{number}");
         }
     }
 
     #[test]
     fn numbers_grow_from_one_link_to_the_next() {
-        let mut questions = Questions::default();
-        add(&mut questions, 10);
-        assert_eq!(questions.take_all().len(), 1);
-        add(&mut questions, 20);
-        assert!(questions.settle(1).is_none(), "the answer to a question of the link before");
-        assert!(questions.settle(2).is_some_and(|pending| pending.deadline == Nanos(20)));
+        let mut requests = Questions::default();
+        add(&mut requests, 10);
+        assert_eq!(requests.take_all().len(), 1);
+        add(&mut requests, 20);
+        assert!(requests.settle(1).is_none(), "the answer to a request of the link before");
+        assert!(requests.settle(2).is_some_and(|pending| pending.deadline == Nanos(20)));
     }
 
     #[test]
     fn one_that_waits_for_long_keeps_no_room_of_others() {
-        let mut questions = Questions::default();
-        add(&mut questions, u64::MAX - 1);
+        let mut requests = Questions::default();
+        add(&mut requests, u64::MAX - 1);
         for number in 2..10_000 {
-            add(&mut questions, 5);
-            assert!(questions.settle(number).is_some_and(|pending| pending.deadline == Nanos(5)), "{number}");
-            assert!(questions.places.len() <= 2 * SETTLED_MIN, "{} places", questions.places.len());
+            add(&mut requests, 5);
+            assert!(requests.settle(number).is_some_and(|pending| pending.deadline == Nanos(5)), "{number}");
+            assert!(requests.places.len() <= 2 * SETTLED_MIN, "{} places", requests.places.len());
         }
-        questions.has_left(1);
-        let left = questions.take_all();
+        requests.has_left(1);
+        let left = requests.take_all();
         assert!(left.len() == 1 && left[0].has_left);
     }
 
     #[test]
     fn those_are_late_whose_time_is_up() {
-        let mut questions = Questions::default();
+        let mut requests = Questions::default();
         for deadline in [30, 10, 20, 10] {
-            add(&mut questions, deadline);
+            add(&mut requests, deadline);
         }
-        assert!(questions.settle(4).is_some());
-        assert!(questions.late(Nanos(9)).is_empty());
-        assert_eq!(questions.late_at(), Some(Nanos(10)));
-        assert_eq!(questions.late(Nanos(20)), BTreeSet::from([2, 3]));
-        assert_eq!(questions.late_at(), Some(Nanos(30)));
+        assert!(requests.settle(4).is_some());
+        assert!(requests.late(Nanos(9)).is_empty());
+        assert_eq!(requests.late_at(), Some(Nanos(10)));
+        assert_eq!(requests.late(Nanos(20)), BTreeSet::from([2, 3]));
+        assert_eq!(requests.late_at(), Some(Nanos(30)));
     }
 }
