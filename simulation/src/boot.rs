@@ -10,7 +10,7 @@ use cluster::{
     UNASSIGNED_PEER,
 };
 use datum::{Object, Text};
-use engine::GatheringEngine;
+use engine::BufferedEngine;
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimRandom};
 use io::{Clock, Files, Random, task};
@@ -89,7 +89,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     files.create_dir_all(&dir).map_err(text)?;
     files.sync_dir(Path::new("")).map_err(text)?;
     // Without a thread: what it gathers leaves when there is too much, before a snapshot and before a flush.
-    let engine = GatheringEngine::new(Arc::new(plan.engine.clone()), GATHERED_BYTES_MAX);
+    let engine = BufferedEngine::new(Arc::new(plan.engine.clone()), GATHERED_BYTES_MAX);
     let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
     let post = Post::new(replicas.clone());
     let (elections, machine) = (plan.elections.clone(), plan.number);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::{Core, GroupId, Node, TableHandle, readiness};
 use datum::KeyRange;
 use io::sim::{Host, Weather};
-use storage::{Direction, Part, Table};
+use storage::{Direction, ShardRange, Table};
 
 use crate::client::Client;
 use crate::history::{Document, Kind, Mode, Outcome, field};
@@ -127,7 +127,7 @@ impl World {
                         }
                         continue;
                     };
-                    if !is_placed || near.is_void() {
+                    if !is_placed || near.is_recovering() {
                         return Some(format!("node {nth} has a replica of {name}/{at} it should not have"));
                     }
                     let rows = match rows(near) {
@@ -336,7 +336,7 @@ fn no_strangers(node: &Node, table: &TableHandle) -> Result<(), String> {
         if handle.replicas().iter().any(|replica| replica.server == own) {
             continue;
         }
-        let part = Part { range: handle.range().clone(), group: handle.group() };
+        let part = ShardRange { range: handle.range().clone(), group: handle.group() };
         let rows = Table::new(node.replicas().store().clone(), table.config.id);
         let snapshot = rows.snapshot(part).map_err(|error| error.to_string())?;
         let mut scan = snapshot.scan(handle.range(), Direction::Ascending).to_the_end();

@@ -114,7 +114,7 @@ fn here(node: &Core, op: &Op) -> Tried {
     let Some(table) = catalog.table("test", &op.document.table) else { return Tried::Elsewhere(None) };
     let handle = table.shard(&op.document.key());
     match (handle.near(), op.kind) {
-        (Some(near), Kind::Read(Mode::Outdated)) if !near.is_void() => carry_out(node, near, op),
+        (Some(near), Kind::Read(Mode::Outdated)) if !near.is_recovering() => carry_out(node, near, op),
         (Some(near), _) if near.is_leader() => carry_out(node, near, op),
         _ => Tried::Elsewhere(handle.lead().leader()),
     }

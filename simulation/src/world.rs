@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::LinkTimings;
-use cluster::{CopyChunking, Core, StretchSizes, TableOptions};
+use cluster::{CopyChunking, CopyRangeSizes, Core, TableOptions};
 use engine::memory::MemoryEngine;
 use io::sim::{Process, SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
@@ -207,7 +207,7 @@ impl World {
         // Of a few documents, copies take some pieces.
         let piece_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
-        let copy_sizes = CopyChunking { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
+        let copy_sizes = CopyChunking { piece_bytes, copy_ranges: CopyRangeSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
         let minds_log = self.climate.fills;
         self.workload.asks_leaders = minds_log;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use io::Nanos;
 use log::GroupId;
 use parking_lot::Mutex;
-use shard::StretchSizes;
+use shard::CopyRangeSizes;
 use storage::TableSnapshot;
 
 use crate::ServerId;
@@ -56,13 +56,13 @@ pub struct CopyChunking {
     /// Bytes of rows in one answer.
     pub piece_bytes: usize,
     /// Into what stretches rows are divided that are there already.
-    pub stretches: StretchSizes,
+    pub copy_ranges: CopyRangeSizes,
 }
 
 impl Default for CopyChunking {
     fn default() -> CopyChunking {
         // What is there is told in one request as far as about two answers go.
-        CopyChunking { piece_bytes: 1 << 20, stretches: StretchSizes { bytes: 64 << 10, count: 32 } }
+        CopyChunking { piece_bytes: 1 << 20, copy_ranges: CopyRangeSizes { bytes: 64 << 10, count: 32 } }
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::task;
 use log::{GroupId, GroupStatus, LogBase, Lsn, PeerId};
-use shard::{CopyEnd, Difference, Restoration, RestoreError, Shard, Stretch};
+use shard::{CopyEnd, CopyRange, Difference, Restoration, RestoreError, Shard};
 
 use crate::answer::CopyResponse;
 use crate::copies::{CopyChunking, CopyProgress, Given, cost};
@@ -104,13 +104,13 @@ impl Core {
     /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
     pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyResponse, String> {
         let (shard, gate) = self.replica_and_gate(group).ok_or("the group is not here")?;
-        let standing = shard.standing();
+        let generation = shard.rows_generation();
         let snapshot = {
             // What comes after a sealed shard writes to its range, but not before this gate is shut.
             let _inside = gate.enter().ok_or("the rows here belong to others by now")?;
             shard.snapshot().map_err(|error| error.to_string())?
         };
-        if !shard.stands(standing) {
+        if !shard.is_current(generation) {
             return Err("the rows here are void".to_owned());
         }
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
@@ -125,12 +125,12 @@ impl Core {
         Ok(CopyResponse { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
 
-    /// The rows of a copy after `after`, for one who has those of `stretches` there.
+    /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
     pub(crate) fn give_rows(
         &self,
         copy: u64,
         after: Option<&PrimaryKey>,
-        stretches: &[Stretch],
+        copy_ranges: &[CopyRange],
     ) -> Result<Difference, String> {
         let snapshot = {
             let mut given = self.copies.given.lock();
@@ -139,7 +139,7 @@ impl Core {
             given.snapshot.clone()
         };
         let piece_bytes = self.copies.sizes.lock().piece_bytes;
-        let piece = Difference::with(&snapshot, after, stretches, piece_bytes);
+        let piece = Difference::with(&snapshot, after, copy_ranges, piece_bytes);
         if piece.as_ref().is_ok_and(|piece| piece.reach.is_none()) {
             self.copies.given.lock().remove(&copy);
         }
@@ -229,7 +229,7 @@ impl Core {
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
-            self.replicas.make_void(group);
+            self.replicas.mark_recovering(group);
             if group == CATALOG_GROUP {
                 // It is small, and shown at the next start as it is: rows of two catalogs would be none.
                 shard.clear(&KeyRange::all())?;
@@ -272,13 +272,13 @@ impl Core {
         restoration: &mut Restoration<'_>,
         gate: &Gate,
     ) -> Result<Duration, CopyError> {
-        let sizes = self.copies.sizes.lock().stretches;
-        let stretches = {
+        let sizes = self.copies.sizes.lock().copy_ranges;
+        let copy_ranges = {
             let _inside = gate.enter().ok_or(CopyError::Discarded)?;
-            restoration.stretches(sizes)?
+            restoration.copy_ranges(sizes)?
         };
         let after = restoration.after().cloned();
-        let request = Request::CopyNext { copy, after, stretches: stretches.clone() }.encode();
+        let request = Request::CopyNext { copy, after, copy_ranges: copy_ranges.clone() }.encode();
         let answer = self.ask_patiently(group, source, &request)?;
         let sent = answer.len() as u64;
         let piece = decode_difference(answer).ok_or(CopyError::Nonsense)?;
@@ -287,10 +287,10 @@ impl Core {
             true if piece.rows.len() > 1 => Difference { rows: piece.rows[1..].to_vec(), ..piece },
             _ => piece,
         };
-        let compared = stretches.iter().take(piece.same).map(|stretch| stretch.bytes).sum();
+        let compared = copy_ranges.iter().take(piece.same).map(|copy_range| copy_range.bytes).sum();
         let wait = self.copies.pace.lock().take(cost(sent, compared), self.clock().now());
         let _inside = gate.enter().ok_or(CopyError::Discarded)?;
-        restoration.take(&stretches, piece)?;
+        restoration.take(&copy_ranges, piece)?;
         self.note(group, |getting| getting.rows = restoration.rows());
         Ok(wait)
     }

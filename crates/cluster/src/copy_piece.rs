@@ -3,24 +3,24 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::PrimaryKey;
-use shard::{Difference, Stretch};
+use shard::{CopyRange, Difference};
 
 use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
 
 const DIGEST_BYTES: usize = 32;
 
-pub(crate) fn put_stretches(bytes: &mut BytesMut, stretches: &[Stretch]) {
-    for stretch in stretches {
-        put(bytes, stretch.last.as_bytes());
-        bytes.put_u64_le(stretch.rows);
-        bytes.put_u64_le(stretch.bytes);
-        bytes.put_slice(&stretch.digest);
+pub(crate) fn put_copy_ranges(bytes: &mut BytesMut, copy_ranges: &[CopyRange]) {
+    for copy_range in copy_ranges {
+        put(bytes, copy_range.last.as_bytes());
+        bytes.put_u64_le(copy_range.rows);
+        bytes.put_u64_le(copy_range.bytes);
+        bytes.put_slice(&copy_range.digest);
     }
 }
 
 /// All that is left.
-pub(crate) fn take_stretches(bytes: &mut Bytes) -> Option<Vec<Stretch>> {
-    let mut stretches = Vec::new();
+pub(crate) fn take_copy_ranges(bytes: &mut Bytes) -> Option<Vec<CopyRange>> {
+    let mut copy_ranges = Vec::new();
     while !bytes.is_empty() {
         let last = PrimaryKey(take(bytes)?);
         let (rows, len) = (take_u64(bytes)?, take_u64(bytes)?);
@@ -29,9 +29,9 @@ pub(crate) fn take_stretches(bytes: &mut Bytes) -> Option<Vec<Stretch>> {
             return None;
         }
         bytes.copy_to_slice(&mut digest);
-        stretches.push(Stretch { last, rows, bytes: len, digest });
+        copy_ranges.push(CopyRange { last, rows, bytes: len, digest });
     }
-    Some(stretches)
+    Some(copy_ranges)
 }
 
 pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
@@ -70,17 +70,17 @@ mod tests {
     #[test]
     fn pieces_read_back_and_no_cut_one_does() {
         let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
-        let stretches = vec![
-            Stretch { last: key("b"), rows: 2, bytes: 30, digest: [7; DIGEST_BYTES] },
-            Stretch { last: key("d"), rows: 1, bytes: 9, digest: [8; DIGEST_BYTES] },
+        let copy_ranges = vec![
+            CopyRange { last: key("b"), rows: 2, bytes: 30, digest: [7; DIGEST_BYTES] },
+            CopyRange { last: key("d"), rows: 1, bytes: 9, digest: [8; DIGEST_BYTES] },
         ];
         let mut bytes = BytesMut::new();
-        put_stretches(&mut bytes, &stretches);
+        put_copy_ranges(&mut bytes, &copy_ranges);
         let bytes = bytes.freeze();
-        assert_eq!(take_stretches(&mut bytes.clone()), Some(stretches.clone()));
+        assert_eq!(take_copy_ranges(&mut bytes.clone()), Some(copy_ranges.clone()));
         let half = bytes.len() - DIGEST_BYTES - 21;
         for len in (0..bytes.len()).filter(|len| *len != 0 && *len != half) {
-            assert_eq!(take_stretches(&mut bytes.slice(..len)), None, "cut at {len}");
+            assert_eq!(take_copy_ranges(&mut bytes.slice(..len)), None, "cut at {len}");
         }
         for reach in [None, Some(key("x"))] {
             let difference =

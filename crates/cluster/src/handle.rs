@@ -269,7 +269,7 @@ impl ShardHandle {
     /// servers can be asked. `None` when none can.
     #[must_use]
     pub fn nearest(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
-        if let Some(near) = self.near().filter(|near| !near.is_void()) {
+        if let Some(near) = self.near().filter(|near| !near.is_recovering()) {
             return Some(Route::Local(near));
         }
         let leader = self.0.lead.leader();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use datum::KeyRange;
 use engine::Batch;
 use log::{GroupId, InitialConfig, LogError, PeerId};
-use shard::{Forerunner, Shard};
+use shard::{Predecessor, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
@@ -58,7 +58,7 @@ impl Core {
             handles.push(ShardHandle::new(from, shard, config.id, range, near, lead));
         }
         // Whoever still reads there looks for the rows again.
-        overrun.into_iter().for_each(|group| self.replicas.make_void(group));
+        overrun.into_iter().for_each(|group| self.replicas.mark_recovering(group));
         self.note_put_off(config.id, is_put_off);
         Ok(handles)
     }
@@ -127,7 +127,7 @@ impl Core {
         birth: InitialConfig,
         opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
-        let forerunners: &[Forerunner] = match opening {
+        let forerunners: &[Predecessor] = match opening {
             Opening::Now(forerunners) => forerunners,
             Opening::Empty | Opening::Later => &[],
         };
@@ -217,7 +217,7 @@ impl Core {
             open.gate.shut();
             open.shard.retire();
             // Whoever still has a handle of before looks for the rows again.
-            self.replicas.make_void(group);
+            self.replicas.mark_recovering(group);
         }
         let is_written =
             self.end_in_log(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
@@ -288,7 +288,7 @@ impl Core {
     /// Removes all rows of a range, a thousand at a time.
     fn delete_rows(&self, table: TableId, group: GroupId, range: &KeyRange) -> Result<(), AdminError> {
         let store = self.replicas.store();
-        let part = storage::Part { range: range.clone(), group };
+        let part = storage::ShardRange { range: range.clone(), group };
         let snapshot = storage::Table::new(store.clone(), table).snapshot(part)?;
         let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
         let mut changes = Changes::default();

@@ -71,7 +71,7 @@ impl IndexWork {
         if stuck {
             return BuildStep::Stuck;
         }
-        BuildStep::Rows { in_company: self.builders.values().any(IndexBuilder::is_in_company) }
+        BuildStep::Rows { in_company: self.builders.values().any(IndexBuilder::has_other_writers) }
     }
 }
 

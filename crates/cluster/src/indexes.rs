@@ -30,7 +30,8 @@ impl TableHandle {
     /// with their entries.
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {
-        let near = self.shards().iter().filter_map(|shard| shard.near()).filter(|shard| !shard.is_void());
+        let near =
+            self.shards().iter().filter_map(|shard| shard.near()).filter(|shard| !shard.is_recovering());
         progress(near.map(|shard| Some((shard.count(), shard.index_build(index)))))
     }
 }

@@ -250,14 +250,14 @@ impl Core {
     /// The rows of the catalog, databases first, so that tables find theirs. `None` while they become those of a
     /// copy, if others are shown: what is not there yet would be taken for deleted. The end of the copy is told.
     fn catalog_rows(&self) -> Result<Option<Vec<CatalogRow>>, OpenError> {
-        let standing = self.catalog_shard.standing();
+        let generation = self.catalog_shard.rows_generation();
         let snapshot = self.catalog_shard.snapshot().map_err(AdminError::from)?;
         let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
         let mut rows = Vec::new();
         while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
             rows.push(CatalogRow::from_object(&object)?);
         }
-        if !self.catalog_shard.stands(standing) && self.shows_itself() {
+        if !self.catalog_shard.is_current(generation) && self.shows_itself() {
             return Ok(None);
         }
         rows.sort_by_key(|row| !matches!(row, CatalogRow::Db(_)));

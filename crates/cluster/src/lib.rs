@@ -101,6 +101,6 @@ pub use post::{PeerTransport, Post};
 pub use repair::{RepairMode, RepairScope, Repaired};
 pub use router::TableHandle;
 pub use serve::RpcServer;
-pub use shard::StretchSizes;
+pub use shard::CopyRangeSizes;
 pub use state::{CatalogOutage, Readiness, ReplicaState, ShardState, readiness};
 pub use users::{Grant, PasswordChange, Permissions, Scope, User};

@@ -4,7 +4,7 @@
 //! these rows durably in its engine; only then can nobody need the old groups' logs any more.
 
 use datum::{KeyBound, KeyRange, PrimaryKey};
-use shard::SealMark;
+use shard::SealState;
 
 use crate::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
 
@@ -20,8 +20,8 @@ impl SealedShard {
     }
 
     /// The mark of its end.
-    pub(crate) fn mark(&self) -> SealMark {
-        SealMark::sealed(self.epoch)
+    pub(crate) fn seal_state(&self) -> SealState {
+        SealState::sealed(self.epoch)
     }
 
     /// The replica on a server.
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn an_epoch_that_no_mark_can_name_is_refused() {
         let mut table = table(vec![shard(9, b"", &[1])]);
-        for epoch in [SealMark::EPOCH_MAX, SealMark::EPOCH_MAX + 1] {
+        for epoch in [SealState::EPOCH_MAX, SealState::EPOCH_MAX + 1] {
             table.lineage.epoch = epoch;
             let read = CatalogRow::from_object(&CatalogRow::Table(table.clone()).to_object());
-            assert_eq!(read.is_ok(), epoch == SealMark::EPOCH_MAX, "{read:?}");
+            assert_eq!(read.is_ok(), epoch == SealState::EPOCH_MAX, "{read:?}");
         }
     }
 }

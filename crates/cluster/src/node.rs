@@ -173,7 +173,7 @@ impl Node {
         let post = Arc::downgrade(&options.post);
         catalog_shard.on_applied(Box::new(move |_| tell(&post, Event::Catalog)));
         let post = Arc::downgrade(&options.post);
-        replicas.on_mark(Box::new(move |group| tell(&post, Event::Marked(group))));
+        replicas.on_seal_change(Box::new(move |group| tell(&post, Event::Marked(group))));
         let core = Arc::new(Core {
             identity,
             at_start: AtStart {

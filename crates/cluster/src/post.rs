@@ -335,7 +335,7 @@ impl Post {
     /// The part of a group's replica is in force. Under the lock, so that none is overtaken by an older one.
     fn enter(&self, id: GroupId, offices: &Offices) {
         let Some(role) = offices.of(id) else { return };
-        self.replicas.take_office(id, role);
+        self.replicas.set_role(id, role);
         let leader = match role {
             Role::Leader { .. } => self.own.get().copied(),
             Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
@@ -404,7 +404,7 @@ impl GroupObserver for Post {
     }
 
     fn rows_needed(&self, id: GroupId) {
-        self.replicas.make_void(id);
+        self.replicas.mark_recovering(id);
         self.tell(Event::NeedsRows(id));
     }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use log::{GroupId, PeerId};
-use shard::SealMark;
+use shard::SealState;
 use storage::TableId;
 
 use crate::admin::table_by_id;
@@ -268,7 +268,7 @@ impl Core {
         // A majority has the seal, and so has one of any half.
         let voters = old.replicas.iter().filter(|replica| replica.voting).count();
         if found.voters_heard * 2 >= voters.max(found.members.voters.len())
-            || self.mark_on(found.replica.server, old.group, patience) == Some(old.mark())
+            || self.mark_on(found.replica.server, old.group, patience) == Some(old.seal_state())
         {
             return Ok(());
         }
@@ -286,12 +286,12 @@ impl Core {
     }
 
     /// The mark of a group as far as it was applied on a server; none if that does not say.
-    fn mark_on(&self, server: ServerId, group: GroupId, patience: Duration) -> Option<SealMark> {
+    fn mark_on(&self, server: ServerId, group: GroupId, patience: Duration) -> Option<SealState> {
         if server == self.identity.server {
-            return self.shard_of(group).map(|shard| shard.mark());
+            return self.shard_of(group).map(|shard| shard.seal_state());
         }
         let answer = self.ask(server, Request::Mark { group }.encode(), patience).ok()?;
-        decode_word(answer).map(SealMark::of_number)
+        decode_word(answer).map(SealState::of_number)
     }
 
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.

@@ -31,7 +31,7 @@ impl Core {
             };
             let open = strays.iter().filter(is_replaced).filter_map(|(group, ..)| hosted.get(group));
             // Nobody lets go of sealed groups before that is done: decision 0024.
-            let open = open.filter(|open| !open.shard.mark().is_sealed());
+            let open = open.filter(|open| !open.shard.seal_state().is_sealed());
             open.map(|open| Arc::clone(&open.shard)).collect()
         };
         if replaced.is_empty() {
@@ -135,7 +135,7 @@ mod tests {
         node.create_table("test", "t", TableOptions::default()).unwrap();
         let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
         // As when the copy begins: its rows have gone, and those of the copy have not come.
-        node.replicas().make_void(crate::node::CATALOG_GROUP);
+        node.replicas().mark_recovering(crate::node::CATALOG_GROUP);
         node.catalog_shard.clear(&datum::KeyRange::all()).unwrap();
         node.publish().unwrap();
         assert!(node.catalog().table("test", "t").is_some(), "everything was taken for deleted");

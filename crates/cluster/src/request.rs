@@ -3,9 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
 use log::{GroupId, Lsn, PeerId, StallCause};
-use shard::Stretch;
+use shard::CopyRange;
 
-use crate::copy_piece::{put_stretches, take_stretches};
+use crate::copy_piece::{put_copy_ranges, take_copy_ranges};
 use crate::wire_field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
 
 /// The first byte of a request: whose it is.
@@ -34,7 +34,7 @@ pub(crate) enum Request {
     Ends { groups: Vec<GroupId> },
     /// Of which of these groups do you have a replica with its rows, durably?
     Begun { groups: Vec<GroupId> },
-    /// Which mark has your replica of a group, as far as it was applied (`shard::SealMark`)?
+    /// Which mark has your replica of a group, as far as it was applied (`shard::SealState`)?
     Mark { group: GroupId },
     /// Make these (`log::Members`) the members of a group, by force.
     ResetMembers { group: GroupId, members: Bytes },
@@ -45,11 +45,11 @@ pub(crate) enum Request {
     /// To a replica's server, of its leader: the log, which begins after `start`, no longer has what it needs, or
     /// its rows are void, so let it ask for a copy.
     CopyWanted { group: GroupId, start: Lsn },
-    /// The rows of a copy after `after`, for one who has those of `stretches` there.
-    CopyNext { copy: u64, after: Option<PrimaryKey>, stretches: Vec<Stretch> },
+    /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
+    CopyNext { copy: u64, after: Option<PrimaryKey>, copy_ranges: Vec<CopyRange> },
     /// To the leader of a group: where may its range be cut into so many parts?
     Cuts { group: GroupId, parts: u64 },
-    /// To the leader of a group: seal it, or open it again (`shard::SealMark`).
+    /// To the leader of a group: seal it, or open it again (`shard::SealState`).
     SetMark { group: GroupId, mark: u64 },
     /// My log does not get on, and why; or it does again.
     Stalled { cause: Option<StallCause> },
@@ -129,12 +129,12 @@ impl Request {
             Request::Version => bytes.put_u8(9),
             Request::Sees => bytes.put_u8(10),
             Request::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
-            Request::CopyNext { copy, after, stretches } => {
+            Request::CopyNext { copy, after, copy_ranges } => {
                 bytes.put_u8(4);
                 bytes.put_u64_le(*copy);
                 bytes.put_u8(u8::from(after.is_some()));
                 put(&mut bytes, after.as_ref().map_or(&[], PrimaryKey::as_bytes));
-                put_stretches(&mut bytes, stretches);
+                put_copy_ranges(&mut bytes, copy_ranges);
             }
         }
         bytes.freeze()
@@ -164,7 +164,7 @@ impl Request {
                 let copy = take_u64(&mut bytes)?;
                 let has_after = take_u8(&mut bytes)? == 1;
                 let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
-                Request::CopyNext { copy, after, stretches: take_stretches(&mut bytes)? }
+                Request::CopyNext { copy, after, copy_ranges: take_copy_ranges(&mut bytes)? }
             }
             7 => Request::End { group: GroupId(take_u64(&mut bytes)?) },
             8 => Request::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
@@ -220,11 +220,11 @@ mod tests {
             Request::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
             Request::Join { server: object },
             Request::CopyBegin { group: GroupId(3) },
-            Request::CopyNext { copy: 9, after: Some(key("k")), stretches: Vec::new() },
+            Request::CopyNext { copy: 9, after: Some(key("k")), copy_ranges: Vec::new() },
             Request::CopyNext {
                 copy: 9,
                 after: None,
-                stretches: vec![Stretch { last: key("l"), rows: 1, bytes: 4, digest: [5; 32] }],
+                copy_ranges: vec![CopyRange { last: key("l"), rows: 1, bytes: 4, digest: [5; 32] }],
             },
             Request::HandOver { group: GroupId(3), to: PeerId(4) },
             Request::States { groups: vec![GroupId(3), GroupId(4)] },
@@ -252,10 +252,10 @@ mod tests {
         for request in requests() {
             let bytes = request.encode();
             assert_eq!(Request::decode(bytes.slice(1..)), Some(request.clone()));
-            let ends_with_stretches = matches!(&request, Request::CopyNext { .. });
+            let ends_with_copy_ranges = matches!(&request, Request::CopyNext { .. });
             for len in 1..bytes.len() {
                 let cut = Request::decode(bytes.slice(1..len));
-                assert!(cut.is_none() || ends_with_stretches && cut != Some(request.clone()));
+                assert!(cut.is_none() || ends_with_copy_ranges && cut != Some(request.clone()));
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use datum::Bytes;
 use io::task;
 use log::{GroupId, PeerStatus, Role};
-use shard::{SealMark, WriteTicket};
+use shard::{SealState, WriteTicket};
 use storage::TableId;
 
 use crate::admin::table_by_id;
@@ -50,7 +50,7 @@ impl Core {
             return Err(AdminError::NotTogether);
         }
         let enough = |marked: &[MarkResponse]| plan.can_begin(&handle.config, marked);
-        let sealed = self.set_marks(handle, SealMark::sealed(plan.epoch), task::now() + SEALING, enough);
+        let sealed = self.set_marks(handle, SealState::sealed(plan.epoch), task::now() + SEALING, enough);
         match sealed {
             Ok(marked) => {
                 let members = marked.into_iter().map(|answer| answer.members).collect();
@@ -69,7 +69,7 @@ impl Core {
     fn set_marks(
         &self,
         handle: &TableHandle,
-        mark: SealMark,
+        mark: SealState,
         deadline: Instant,
         enough: impl Fn(&[MarkResponse]) -> bool,
     ) -> Result<Vec<MarkResponse>, AdminError> {
@@ -121,7 +121,7 @@ impl Core {
         shards: &[ShardHandle],
         open: &[usize],
         leaders: &[Option<ServerId>],
-        mark: SealMark,
+        mark: SealState,
     ) -> Vec<(usize, Option<MarkResponse>)> {
         let is_here = |at: &usize| leaders[*at] == Some(self.identity.server);
         let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_here);
@@ -148,39 +148,39 @@ impl Core {
     }
 
     /// Sets the mark of a group that is led from here; what its replicas are then.
-    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealMark) -> Result<MarkResponse, String> {
+    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealState) -> Result<MarkResponse, String> {
         self.marked(group, mark, self.propose_mark(group, mark)?)
     }
 
     /// Nothing to wait for if the group has it already.
-    fn propose_mark(&self, group: GroupId, mark: SealMark) -> Result<Option<WriteTicket>, String> {
+    fn propose_mark(&self, group: GroupId, mark: SealState) -> Result<Option<WriteTicket>, String> {
         let shard = self.shard_of(group).ok_or("the group is not here")?;
-        if shard.mark() == mark && shard.leads() {
+        if shard.seal_state() == mark && shard.leads() {
             return Ok(None);
         }
         if mark.is_sealed() {
             // Nobody's write is refused behind the seal, when it is too late to make it elsewhere.
-            shard.hold_back(mark);
+            shard.block_writes(mark);
         }
         // No change of its members is proposed between this and the end of the seal.
         let _one_at_a_time = task::lock(&self.members_or_marks);
-        Ok(Some(shard.set_mark(mark)))
+        Ok(Some(shard.set_seal_state(mark)))
     }
 
     fn marked(
         &self,
         group: GroupId,
-        mark: SealMark,
+        mark: SealState,
         ticket: Option<WriteTicket>,
     ) -> Result<MarkResponse, String> {
         let set = ticket.map_or(Ok(()), |ticket| ticket.wait().map(drop));
         let shard = self.shard_of(group).ok_or("the group is not here")?;
         if let Err(error) = set {
-            shard.end_sealing(mark);
+            shard.abandon_seal(mark);
             return Err(error.to_string());
         }
-        if shard.mark() != mark {
-            shard.end_sealing(mark);
+        if shard.seal_state() != mark {
+            shard.abandon_seal(mark);
             return Err("the group has a later mark".to_owned());
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
@@ -265,7 +265,7 @@ impl Core {
             && handle.config.lineage.epoch > plan.epoch
             && handle.config.shards.iter().map(|shard| shard.group).eq(plan.old.iter().copied())
         {
-            let open = SealMark::open(handle.config.lineage.epoch);
+            let open = SealState::open(handle.config.lineage.epoch);
             drop(self.set_marks(handle, open, task::now() + PATIENCE, |_| true));
         }
     }

@@ -108,7 +108,7 @@ impl Core {
                 Ok(encode_begun(&begun))
             }
             Request::Mark { group } => {
-                let mark = self.shard_of(group).ok_or("the group is not here")?.mark();
+                let mark = self.shard_of(group).ok_or("the group is not here")?.seal_state();
                 Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
             }
             Request::ResetMembers { group, members } => {
@@ -117,10 +117,10 @@ impl Core {
             }
             Request::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
             Request::SetMark { group, mark } => {
-                if group == CATALOG_GROUP || mark > shard::SealMark::NUMBER_MAX {
+                if group == CATALOG_GROUP || mark > shard::SealState::NUMBER_MAX {
                     return Err(format!("group {group} gets no mark {mark}"));
                 }
-                Ok(self.set_mark_here(group, shard::SealMark::of_number(mark))?.encode())
+                Ok(self.set_mark_here(group, shard::SealState::of_number(mark))?.encode())
             }
             Request::Sees => Ok(encode_servers(&self.sees())),
             Request::Version => {
@@ -138,8 +138,8 @@ impl Core {
                 Ok(Bytes::new())
             }
             Request::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
-            Request::CopyNext { copy, after, stretches } => {
-                self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))
+            Request::CopyNext { copy, after, copy_ranges } => {
+                self.give_rows(copy, after.as_ref(), &copy_ranges).map(|piece| encode_difference(&piece))
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use datum::{Bytes, KeyRange};
 use io::task;
 use log::{GroupId, GroupStatus, Lsn, PeerId};
-use shard::{Forerunner, Shard};
+use shard::{Predecessor, Shard};
 use storage::{Applied, TableId};
 
 use crate::admin::table_by_id;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Whether a replica may be opened, and what it begins with.
 pub(crate) enum Opening {
     /// Now.
-    Now(Vec<Forerunner>),
+    Now(Vec<Predecessor>),
     /// Now, and without the rows: another replica has them.
     Empty,
     /// When the groups before have come so far.
@@ -92,7 +92,7 @@ impl Core {
         let (mut forerunners, mut is_complete) = (Vec::new(), true);
         for old in &before {
             match self.stands_still(old)? {
-                true => forerunners.push(Forerunner { group: old.group, range: old.range() }),
+                true => forerunners.push(Predecessor { group: old.group, range: old.range() }),
                 false => is_complete = false,
             }
         }
@@ -118,7 +118,7 @@ impl Core {
         if log::mutant::is_active(log::mutant::Mutant::OpenEarly) {
             return Ok(true);
         }
-        if shard.mark() != old.mark() {
+        if shard.seal_state() != old.seal_state() {
             return Ok(false);
         }
         // Where one replica is enough for an acknowledgement a leader may have applied what the others
@@ -177,7 +177,7 @@ impl Core {
         let Some(open) = task::lock(&self.hosted).remove(&group) else { return Ok(()) };
         open.gate.shut();
         open.shard.retire();
-        self.replicas.make_void(group);
+        self.replicas.mark_recovering(group);
         self.owe_clearing(table);
         self.leave_as(table, group)?;
         Ok(())

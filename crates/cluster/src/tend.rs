@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use io::task;
 use log::{GroupId, GroupStatus, MemberChange, Role};
-use shard::{SealMark, Shard};
+use shard::{SealState, Shard};
 use storage::TableId;
 
 use crate::added::AddedSince;
@@ -110,12 +110,12 @@ impl Core {
         settled: &mut Settled,
     ) -> Option<Due<'a>> {
         let near = near.filter(|near| near.leads());
-        if near.is_some_and(|near| near.mark().is_sealed()) {
+        if near.is_some_and(|near| near.seal_state().is_sealed()) {
             self.tend_sealed(table.id, shard.group, settled);
             return None;
         }
         settled.sealed_since.remove(&shard.group);
-        near.inspect(|near| near.forget_sealing_of_before());
+        near.inspect(|near| near.abandon_seal_of_earlier_term());
         if near.is_none() {
             settled.led_since.remove(&shard.group);
             settled.added_since.forget(shard.group);
@@ -164,9 +164,9 @@ impl Core {
         for old in &config.lineage.sealed {
             if let Some(near) = self.shard_of(old.group)
                 && near.leads()
-                && near.mark() < old.mark()
+                && near.seal_state() < old.seal_state()
             {
-                drop(near.set_mark(old.mark()));
+                drop(near.set_seal_state(old.seal_state()));
             }
         }
     }
@@ -176,7 +176,7 @@ impl Core {
     fn tend_sealed(&self, table: TableId, group: GroupId, settled: &mut Settled) {
         let catalog = self.catalog();
         let (Some(handle), Some(near)) = (catalog.table_by_id(table), self.shard_of(group)) else { return };
-        let (mark, epoch) = (near.mark(), handle.config.lineage.epoch);
+        let (mark, epoch) = (near.seal_state(), handle.config.lineage.epoch);
         let is_present = |config: &TableConfig| config.shards.iter().any(|shard| shard.group == group);
         if !mark.is_sealed() || !is_present(&handle.config) {
             return;
@@ -184,7 +184,7 @@ impl Core {
         let since = *settled.sealed_since.entry(group).or_insert_with(task::now);
         if epoch > mark.epoch() {
             // A seal that the catalog could still go by is a later one, and stays.
-            if near.set_mark(SealMark::open(epoch)).wait().is_ok() {
+            if near.set_seal_state(SealState::open(epoch)).wait().is_ok() {
                 settled.sealed_since.remove(&group);
             }
         } else if epoch == mark.epoch() && task::now() - since > SEALED {
@@ -350,7 +350,7 @@ impl Core {
         {
             // Who is a member at a seal stays one: it needs what was sealed.
             let _one_at_a_time = task::lock(&self.members_or_marks);
-            if self.shard_of(group).is_some_and(|shard| shard.is_being_sealed()) {
+            if self.shard_of(group).is_some_and(|shard| shard.is_sealed_or_sealing()) {
                 return false;
             }
             self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));

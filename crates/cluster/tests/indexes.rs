@@ -118,7 +118,7 @@ fn rows_on_their_way_are_no_index_under_construction() {
     fill(&node, 700);
     create(&node, "a");
     assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
-    node.replicas().make_void(table(&node).shards()[0].group());
+    node.replicas().mark_recovering(table(&node).shards()[0].group());
     assert_eq!(progress(&node, "a"), IndexProgress::Ready);
 }
 

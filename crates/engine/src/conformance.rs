@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::{Batch, Direction, Engine, Snapshot, Space, Span};
+use crate::{Batch, Direction, Engine, ScanRange, Snapshot, Space};
 
 /// Runs every test of the suite on engines made by `open`, each of them new and empty.
 ///
@@ -32,7 +32,7 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     random_work_agrees_with_a_map(&*open(), seed);
 }
 
-/// Every pair of `span`, in the order of `direction`.
+/// Every pair of `range`, in the order of `direction`.
 ///
 /// # Panics
 ///
@@ -41,10 +41,10 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
 pub fn collect(
     snapshot: &Arc<dyn Snapshot>,
     space: Space,
-    span: Span<'_>,
+    range: ScanRange<'_>,
     direction: Direction,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut scan = Arc::clone(snapshot).scan(space, span, direction);
+    let mut scan = Arc::clone(snapshot).scan(space, range, direction);
     let mut pairs = Vec::new();
     while let Some((key, value)) = scan.next().expect("the scan goes on") {
         pairs.push((key.to_vec(), value.to_vec()));
@@ -63,9 +63,9 @@ fn get(engine: &dyn Engine, space: Space, key: &[u8]) -> Option<Bytes> {
     engine.get(space, key).expect("the read succeeds")
 }
 
-fn keys(engine: &dyn Engine, span: Span<'_>, direction: Direction) -> Vec<String> {
+fn keys(engine: &dyn Engine, range: ScanRange<'_>, direction: Direction) -> Vec<String> {
     let snapshot = engine.snapshot().expect("a snapshot");
-    let pairs = collect(&snapshot, Space::Rows, span, direction);
+    let pairs = collect(&snapshot, Space::Rows, range, direction);
     pairs.into_iter().map(|(key, _)| String::from_utf8_lossy(&key).into_owned()).collect()
 }
 
@@ -292,8 +292,8 @@ fn the_hook_has_run_when_rows_are_durable(engine: &Arc<dyn Engine>) {
     let fails = Arc::new(AtomicBool::new(false));
     // It may outlive the test in the engine, which it must not keep alive.
     let (below, count, refuses) = (Arc::downgrade(engine), Arc::clone(&ran), Arc::clone(&fails));
-    engine.before_flush(Arc::new(|| panic!("a hook that was replaced")));
-    engine.before_flush(Arc::new(move || {
+    engine.set_pre_flush_hook(Arc::new(|| panic!("a hook that was replaced")));
+    engine.set_pre_flush_hook(Arc::new(move || {
         count.fetch_add(1, Ordering::SeqCst);
         if let Some(engine) = below.upgrade() {
             assert!(get(&*engine, Space::Rows, b"a").is_some(), "what is flushed was written before");
@@ -333,9 +333,9 @@ fn cuts_divide_fairly(engine: &dyn Engine) {
     assert!(unfair.len() < 4, "parts of {unfair:?} rows of {ROWS_CUT}, in {PARTS} parts");
     assert_eq!(unfair_part(engine, true), None, "rows of {ROWS_CUT}, in {PARTS} parts");
     let snapshot = engine.snapshot().expect("a snapshot");
-    let span = (Included(&b"z"[..]), Unbounded);
-    assert!(snapshot.cuts(Space::Rows, span, PARTS).expect("cuts").is_empty());
-    assert!(snapshot.cuts(Space::Index, (Unbounded, Unbounded), PARTS).expect("cuts").is_empty());
+    let range = (Included(&b"z"[..]), Unbounded);
+    assert!(snapshot.split_points(Space::Rows, range, PARTS).expect("cuts").is_empty());
+    assert!(snapshot.split_points(Space::Index, (Unbounded, Unbounded), PARTS).expect("cuts").is_empty());
 }
 
 /// Writes rows and cuts them; how many rows a part has that has far too many or too few, if there is one.
@@ -351,22 +351,22 @@ fn unfair_part(engine: &dyn Engine, flushed: bool) -> Option<usize> {
         engine.flush().expect("a flush succeeds");
     }
     let snapshot = engine.snapshot().expect("a snapshot");
-    let cuts = snapshot.cuts(Space::Rows, (Unbounded, Unbounded), PARTS).expect("cuts");
-    assert!(cuts.is_sorted_by(|a, b| a < b), "cuts ascend");
-    for cut in &cuts {
+    let points = snapshot.split_points(Space::Rows, (Unbounded, Unbounded), PARTS).expect("cuts");
+    assert!(points.is_sorted_by(|a, b| a < b), "cuts ascend");
+    for cut in &points {
         assert!(snapshot.get(Space::Rows, cut).expect("a read").is_some(), "a cut is a key");
     }
     let bytes = snapshot.bytes_in(Space::Rows, (Unbounded, Unbounded)).expect("a size");
     assert!(bytes > 1 << 20 && bytes < 32 << 20, "{bytes} bytes for 4.2 MB");
     let mut starts = vec![Included(&b""[..])];
-    starts.extend(cuts.iter().map(|cut| Included(&cut[..])));
-    let mut ends: Vec<_> = cuts.iter().map(|cut| Excluded(&cut[..])).collect();
+    starts.extend(points.iter().map(|cut| Included(&cut[..])));
+    let mut ends: Vec<_> = points.iter().map(|cut| Excluded(&cut[..])).collect();
     ends.push(Unbounded);
-    let rows = |span| collect(&snapshot, Space::Rows, span, Direction::Ascending).len();
+    let rows = |range| collect(&snapshot, Space::Rows, range, Direction::Ascending).len();
     let fair = ROWS_CUT as usize / PARTS;
     let unfair = starts.into_iter().zip(ends).map(rows).find(|part| *part <= fair / 4 || *part >= fair * 3);
     // Two cuts at the same key are one, with nothing between them.
-    unfair.or_else(|| (cuts.len() != PARTS - 1).then_some(0))
+    unfair.or_else(|| (points.len() != PARTS - 1).then_some(0))
 }
 
 /// What an engine should hold.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, BeforeFlush, Direction, EngineError, EngineStats, Pair, Space, Span};
+use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, ScanRange, Space};
 
 /// Sorted keys to values in a few separate [`Space`]s.
 ///
@@ -29,7 +29,7 @@ pub trait Engine: Send + Sync {
 
     /// As [`Engine::snapshot`], for who cannot wait: `None` where more than some kilobytes would have to be
     /// written first.
-    fn snapshot_at_once(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+    fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.snapshot().map(Some)
     }
 
@@ -40,7 +40,7 @@ pub trait Engine: Send + Sync {
     fn write(&self, batch: Batch) -> Result<(), EngineError>;
 
     /// Makes every batch written before this call durable. Costs disk writes and fsyncs. Fails, and makes nothing
-    /// durable, when the hook of [`Engine::before_flush`] does.
+    /// durable, when the hook of [`Engine::set_pre_flush_hook`] does.
     fn flush(&self) -> Result<(), EngineError>;
 
     /// From now on `hook` has run, in place of any before it, when batches become durable: those of [`Engine::flush`],
@@ -50,7 +50,7 @@ pub trait Engine: Send + Sync {
     /// writes go on; it may read, but must neither write nor flush. When it fails, a flush that the engine began by
     /// itself goes on all the same, with a warning, where it cannot be put off (RocksDB). Costs the engine nothing but
     /// that wait. `docs/decisions/0040-log-durable-before-rows.md`.
-    fn before_flush(&self, hook: BeforeFlush);
+    fn set_pre_flush_hook(&self, hook: PreFlushHook);
 
     /// How many bytes blocks that were read may take from now on. An engine that caches none does nothing.
     fn set_cache_bytes(&self, _bytes: usize) {}
@@ -64,19 +64,24 @@ pub trait Snapshot: Send + Sync {
     /// The value under `key` in this view. One point lookup.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// The pairs of `span` in the order of `direction`. The scan keeps this view alive.
+    /// The pairs of `range` in the order of `direction`. The scan keeps this view alive.
     ///
     /// Damage is reported by [`Scan::next`], not here.
-    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan>;
+    fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan>;
 
-    /// At most `pieces - 1` ascending existing keys of `span` that cut it into parts of roughly
+    /// At most `parts - 1` ascending existing keys of `range` that cut it into parts of roughly
     /// equal size in bytes, each part beginning with the key that is returned.
     ///
     /// An estimate, for dividing work; a small span comes back with fewer cuts, or none.
-    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError>;
+    fn split_points(
+        &self,
+        space: Space,
+        range: ScanRange<'_>,
+        parts: usize,
+    ) -> Result<Vec<Bytes>, EngineError>;
 
-    /// About how many bytes `span` occupies. An estimate, for planning and metrics.
-    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError>;
+    /// About how many bytes `range` occupies. An estimate, for planning and metrics.
+    fn bytes_in(&self, space: Space, range: ScanRange<'_>) -> Result<u64, EngineError>;
 }
 
 /// A walk over sorted pairs.
@@ -95,9 +100,9 @@ pub trait Scan: Send {
 
     /// Says that of each value the bytes at `offset` will be looked at, besides its beginning and its end: a hint
     /// to an engine that can fetch them ahead.
-    fn will_look_at(&mut self, _offset: usize) {}
+    fn prefetch_value_at(&mut self, _offset: usize) {}
 
-    /// Goes on with the pairs of `span`, which lies inside the one the scan was made for, from its
+    /// Goes on with the pairs of `range`, which lies inside the one the scan was made for, from its
     /// first pair in the scan's direction. Cheaper than another scan.
-    fn restart(&mut self, span: Span<'_>);
+    fn restart(&mut self, range: ScanRange<'_>);
 }

@@ -9,29 +9,29 @@
 //! - [`Batch`], [`Space`]: what is written, and where
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
-//! - [`GatheringEngine`]: gathers small batches for either
-//! - [`fetch_ahead`]: a hint to the processor, for all who look things up in memory
+//! - [`BufferedEngine`]: gathers small batches for either
+//! - [`prefetch`]: a hint to the processor, for all who look things up in memory
 //! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
 
 mod batch;
-mod before_flush;
 pub mod conformance;
 mod contract;
 mod error;
-mod fetch_ahead;
-mod gathering;
 pub mod memory;
+mod pre_flush;
+mod prefetch;
 #[cfg(feature = "rocks")]
 pub mod rocks;
-mod span;
+mod scan_range;
 mod stats;
+mod write_buffer;
 
 pub use batch::{Batch, Change, Space};
-pub use before_flush::BeforeFlush;
 pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
-pub use fetch_ahead::fetch_ahead;
-pub use gathering::GatheringEngine;
-pub use span::{Direction, Pair, Span};
+pub use pre_flush::PreFlushHook;
+pub use prefetch::prefetch;
+pub use scan_range::{Direction, Pair, ScanRange};
 pub use stats::{EngineStats, LevelStats, MemoryStats};
+pub use write_buffer::BufferedEngine;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rekindle_engine::memory::MemoryEngine;
-use rekindle_engine::{GatheringEngine, conformance};
+use rekindle_engine::{BufferedEngine, conformance};
 
 /// A different walk every run; a failure prints it.
 fn seed() -> u64 {
@@ -24,8 +24,11 @@ fn the_memory_engine_keeps_the_contract() {
 fn an_engine_that_gathers_keeps_the_contract() {
     let memory = || Arc::new(MemoryEngine::new());
     for bytes_max in [0, 1000, 8000, 1 << 20] {
-        conformance::run(|| Arc::new(GatheringEngine::new(memory(), bytes_max)), seed());
-        conformance::run(|| Arc::new(GatheringEngine::with_carrier(memory(), bytes_max).unwrap()), seed());
+        conformance::run(|| Arc::new(BufferedEngine::new(memory(), bytes_max)), seed());
+        conformance::run(
+            || Arc::new(BufferedEngine::with_writer_thread(memory(), bytes_max).unwrap()),
+            seed(),
+        );
     }
 }
 
@@ -39,7 +42,7 @@ mod rocks {
     use bytes::Bytes;
     use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
-    use rekindle_engine::{Batch, Direction, Engine, EngineError, GatheringEngine, Space};
+    use rekindle_engine::{Batch, BufferedEngine, Direction, Engine, EngineError, Space};
 
     use super::*;
 
@@ -96,7 +99,7 @@ mod rocks {
             || {
                 opened += 1;
                 let below = Arc::new(open(&dir.path().join(opened.to_string())));
-                Arc::new(GatheringEngine::with_carrier(below, 4000).unwrap())
+                Arc::new(BufferedEngine::with_writer_thread(below, 4000).unwrap())
             },
             seed(),
         );
@@ -105,7 +108,7 @@ mod rocks {
     #[test]
     fn a_closed_engine_opens_with_what_was_gathered() {
         let dir = tempfile::tempdir().unwrap();
-        let engine = GatheringEngine::with_carrier(Arc::new(open(dir.path())), 1 << 20).unwrap();
+        let engine = BufferedEngine::with_writer_thread(Arc::new(open(dir.path())), 1 << 20).unwrap();
         let mut batch = Batch::new();
         batch.put(Space::Rows, b"a", Bytes::from_static(b"1"));
         engine.write(batch).unwrap();
@@ -146,7 +149,7 @@ mod rocks {
         let (begun, has_begun) = mpsc::channel();
         let (word, words) = mpsc::channel::<()>();
         let words = Mutex::new(words);
-        engine.before_flush(Arc::new(move || {
+        engine.set_pre_flush_hook(Arc::new(move || {
             begun.send(()).unwrap();
             // Until the other end is dropped.
             words.lock().recv().unwrap_err();
@@ -171,13 +174,13 @@ mod rocks {
         let dir = tempfile::tempdir().unwrap();
         let engine = open(&dir.path().join("alive"));
         put(&engine, b"a", b"1");
-        engine.before_flush(Arc::new(|| panic!("told to panic")));
+        engine.set_pre_flush_hook(Arc::new(|| panic!("told to panic")));
         // It flushes when it is closed.
         drop(engine);
         let engine = open(&dir.path().join("alive"));
         assert_eq!(engine.get(Space::Rows, b"a").unwrap().unwrap(), "1");
         put(&engine, b"b", b"1");
-        engine.before_flush(Arc::new(|| Err(std::io::Error::other("told to fail"))));
+        engine.set_pre_flush_hook(Arc::new(|| Err(std::io::Error::other("told to fail"))));
         engine.flush().unwrap_err();
         let asked = crashed(&dir.path().join("alive"), &dir.path().join("asked"));
         assert_eq!(asked.get(Space::Rows, b"b").unwrap(), None, "a flush that is asked for is refused");

@@ -7,7 +7,7 @@ use datum::key::bound_position;
 use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::geo::{LazyShape, nearest};
 use reql::{Env, EvalError};
-use shard::{Bounds, IndexId, IndexPlace, IndexPosition, IndexQuery, RowOrder, Side};
+use shard::{Bounds, IndexCursor, IndexId, IndexQuery, IndexRowPosition, RowOrder, Side};
 use storage::Direction;
 
 /// The order rows come in.
@@ -52,7 +52,7 @@ pub(crate) struct IndexRead {
     /// What is wanted of the rows.
     pub items: IndexItems,
     /// Only what comes after this; of values only.
-    pub after: Option<IndexPosition>,
+    pub after: Option<IndexCursor>,
     /// What it holds, where somebody counts on that: not whoever only said its name. It does not travel.
     pub counted_on: Option<IndexConfig>,
 }
@@ -102,7 +102,7 @@ pub(crate) enum IndexItems {
 #[derive(Clone)]
 pub(crate) struct Placed {
     /// Where; of no meaning when the order does not matter.
-    pub place: IndexPlace,
+    pub place: IndexRowPosition,
     /// In which of the ranges of values that are wanted it was found.
     pub wanted: u32,
     /// The item.
@@ -116,7 +116,7 @@ pub(crate) struct Placed {
 impl Placed {
     /// An item once, whose order does not matter.
     pub fn nowhere(item: Datum) -> Placed {
-        Placed { place: IndexPlace::none(), wanted: 0, item, times: 1, hand: Hand::default() }
+        Placed { place: IndexRowPosition::none(), wanted: 0, item, times: 1, hand: Hand::default() }
     }
 }
 

@@ -60,7 +60,7 @@ fn in_place(
             return Ok(rows);
         }
         if let Some(offset) = direct.looks_at() {
-            scan.will_look_at(offset);
+            scan.prefetch_row_at(offset);
         }
         if copied > ROWS_PER_LOOK / 2 {
             direct.finish(pipeline, tally, env)?;

@@ -94,7 +94,7 @@ fn try_rows(
                     Seen::of(cx).rows(1);
                     rows[*i] = row.map_or(Datum::Null, Datum::Object);
                 }
-                Err(ReadError::Elsewhere { .. }) => moved.push(*i),
+                Err(ReadError::WrongShard { .. }) => moved.push(*i),
                 Err(error) => return Err(read_failed(&error)),
             },
             Some(Site::Far(server)) => far.entry(server).or_default().push(*i),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cluster::{CatalogReplica, Identity, Node, NodeOptions, Post, UNASSIGNED_PEER};
 use datum::Text;
 use engine::rocks::{EngineOptions, RocksEngine};
-use engine::{Engine, GatheringEngine};
+use engine::{BufferedEngine, Engine};
 use io::real::{RealClock, RealFiles, RealRandom};
 use io::{Clock, Files, Random};
 use log::Log;
@@ -78,7 +78,7 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let gathering = GatheringEngine::with_carrier(rocks, size(plan.gathered))?;
+        let gathering = BufferedEngine::with_writer_thread(rocks, size(plan.gathered))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let post = Post::new(replicas.clone());

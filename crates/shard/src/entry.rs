@@ -4,7 +4,7 @@ use bytes::{Buf, BufMut, Bytes};
 use datum::PrimaryKey;
 use storage::{IndexBuild, IndexChange, IndexEntry, IndexId, RowChange};
 
-use crate::SealMark;
+use crate::SealState;
 
 /// Only rows.
 const VERSION_ROWS: u8 = 1;
@@ -100,10 +100,10 @@ impl EntryWriter {
     }
 
     /// An entry that sets the group's mark and does nothing else.
-    pub(crate) fn seal(incarnation: u64, sequence: u64, mark: SealMark) -> Bytes {
+    pub(crate) fn seal(incarnation: u64, sequence: u64, seal_state: SealState) -> Bytes {
         let mut writer = EntryWriter::new(incarnation, sequence, &[], 8);
         writer.bytes[..2].copy_from_slice(&[VERSION_ITEMS, KIND_SEAL]);
-        writer.bytes.put_u64_le(mark.number());
+        writer.bytes.put_u64_le(seal_state.number());
         writer.finish()
     }
 
@@ -119,7 +119,7 @@ pub(crate) struct Entry {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
     /// The mark it sets, if it is about that and not about rows.
-    pub(crate) mark: Option<SealMark>,
+    pub(crate) seal_state: Option<SealState>,
     version: u8,
     dependencies: Bytes,
     items: u32,
@@ -151,8 +151,8 @@ pub(crate) enum BadEntry {
     Flags(u8),
     #[error("entry has an index entry of no row, or a record of a build that is none")]
     Index,
-    #[error("entry has mark {0}, the greatest there is is {max}", max = SealMark::NUMBER_MAX)]
-    Mark(u64),
+    #[error("entry has mark {0}, the greatest there is is {max}", max = SealState::NUMBER_MAX)]
+    SealState(u64),
 }
 
 impl Entry {
@@ -172,15 +172,15 @@ impl Entry {
             return Err(BadEntry::Length);
         }
         let dependencies = bytes.split_to(dependency_bytes);
-        let mark = match kind {
+        let seal_state = match kind {
             KIND_SEAL if items != 0 || bytes.len() != 8 => return Err(BadEntry::Length),
             KIND_SEAL => match bytes.get_u64_le() {
-                number if number > SealMark::NUMBER_MAX => return Err(BadEntry::Mark(number)),
-                number => Some(SealMark::of_number(number)),
+                number if number > SealState::NUMBER_MAX => return Err(BadEntry::SealState(number)),
+                number => Some(SealState::of_number(number)),
             },
             _ => None,
         };
-        Ok(Entry { incarnation, sequence, mark, version, dependencies, items, rest: bytes })
+        Ok(Entry { incarnation, sequence, seal_state, version, dependencies, items, rest: bytes })
     }
 
     /// The sequence numbers this entry depends on.
@@ -357,12 +357,12 @@ mod tests {
 
     #[test]
     fn a_seal_is_read_as_it_was_written_and_no_other_length_is() {
-        let whole = EntryWriter::seal(7, 9, SealMark::sealed(4));
+        let whole = EntryWriter::seal(7, 9, SealState::sealed(4));
         let entry = Entry::parse(whole.clone()).unwrap();
         assert_eq!((entry.incarnation, entry.sequence), (7, 9));
-        assert_eq!(entry.mark, Some(SealMark::sealed(4)));
+        assert_eq!(entry.seal_state, Some(SealState::sealed(4)));
         assert_eq!(items(whole.clone()), Ok(vec![]));
-        assert_eq!(Entry::parse(example()).unwrap().mark, None);
+        assert_eq!(Entry::parse(example()).unwrap().seal_state, None);
         for len in 0..whole.len() {
             assert!(Entry::parse(whole.slice(..len)).is_err(), "{len} bytes");
         }
@@ -375,11 +375,11 @@ mod tests {
 
     #[test]
     fn a_mark_that_no_engine_can_hold_is_no_mark() {
-        let entry = |number| EntryWriter::seal(7, 9, SealMark::of_number(number));
-        let greatest = Entry::parse(entry(SealMark::NUMBER_MAX)).unwrap();
-        assert_eq!(greatest.mark.map(SealMark::number), Some(SealMark::NUMBER_MAX));
-        for number in [SealMark::NUMBER_MAX + 1, u64::MAX] {
-            assert_eq!(Entry::parse(entry(number)).err(), Some(BadEntry::Mark(number)));
+        let entry = |number| EntryWriter::seal(7, 9, SealState::of_number(number));
+        let greatest = Entry::parse(entry(SealState::NUMBER_MAX)).unwrap();
+        assert_eq!(greatest.seal_state.map(SealState::number), Some(SealState::NUMBER_MAX));
+        for number in [SealState::NUMBER_MAX + 1, u64::MAX] {
+            assert_eq!(Entry::parse(entry(number)).err(), Some(BadEntry::SealState(number)));
         }
     }
 

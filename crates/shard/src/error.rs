@@ -35,7 +35,7 @@ pub enum WriteRefusal {
     Dependency,
     /// The key belongs to another shard. The router asks again with a newer map.
     #[error("key {key} is not in the range of group {group}")]
-    Elsewhere {
+    WrongShard {
         /// The key.
         key: PrimaryKey,
         /// The shard that was asked.

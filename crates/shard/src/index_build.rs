@@ -20,9 +20,9 @@ const LATCHED_ROWS: usize = 8;
 const STEP_ROWS: usize = 256;
 /// Rows of one step beside other writers: so few that it is over before the system lets another thread wait for the
 /// processor (some tenths of a millisecond).
-const STEP_ROWS_IN_COMPANY: usize = 4 * LATCHED_ROWS;
+const STEP_ROWS_CONTENDED: usize = 4 * LATCHED_ROWS;
 /// Steps for which others who have written are expected to write again: some twenty milliseconds.
-const STEPS_IN_COMPANY: u32 = 64;
+const CONTENDED_STEPS: u32 = 64;
 /// Log entries on their way at once.
 const IN_FLIGHT_MAX: usize = 8;
 
@@ -40,7 +40,7 @@ pub struct IndexBuilder {
     // Proposals of others as of the last step.
     foreign: u64,
     // Steps that are still taken as if others wrote.
-    steps_in_company: u32,
+    contended_steps: u32,
 }
 
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl IndexBuilder {
             last: None,
             proposed: 0,
             foreign: 0,
-            steps_in_company: 0,
+            contended_steps: 0,
         }
     }
 
@@ -88,11 +88,11 @@ impl IndexBuilder {
         }
         let (range, indexes) = self.next_range();
         let foreign = self.proposed_by_others();
-        self.steps_in_company = match std::mem::replace(&mut self.foreign, foreign) == foreign {
-            true => self.steps_in_company.saturating_sub(1),
-            false => STEPS_IN_COMPANY,
+        self.contended_steps = match std::mem::replace(&mut self.foreign, foreign) == foreign {
+            true => self.contended_steps.saturating_sub(1),
+            false => CONTENDED_STEPS,
         };
-        let most = if self.is_in_company() { STEP_ROWS_IN_COMPANY } else { STEP_ROWS };
+        let most = if self.has_other_writers() { STEP_ROWS_CONTENDED } else { STEP_ROWS };
         let keys = self.keys(&range, most)?;
         for keys in keys.chunks(LATCHED_ROWS) {
             self.advance(&indexes, keys)?;
@@ -105,8 +105,8 @@ impl IndexBuilder {
 
     /// Whether others write to the shard, too, as far as the last steps have seen.
     #[must_use]
-    pub fn is_in_company(&self) -> bool {
-        self.steps_in_company > 0
+    pub fn has_other_writers(&self) -> bool {
+        self.contended_steps > 0
     }
 
     fn proposed_by_others(&self) -> u64 {

@@ -22,7 +22,7 @@ pub(crate) struct Latches {
 }
 
 /// The latches a write holds.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldLatches<'a> {
     latches: &'a Latches,
     // By stripe, ascending.
     stripes: Vec<(usize, MutexGuard<'a, Stripe>)>,
@@ -51,7 +51,7 @@ pub(crate) struct Proposed {
 
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ProposalFate {
     /// The engine has it.
     Applied,
     /// It did not happen, or nobody knows.
@@ -65,12 +65,12 @@ impl Latches {
     }
 
     /// Holds the stripes of all `keys`, taken in one order by everyone.
-    pub(crate) fn hold<'k>(&self, keys: impl Iterator<Item = &'k PrimaryKey>) -> Held<'_> {
+    pub(crate) fn hold<'k>(&self, keys: impl Iterator<Item = &'k PrimaryKey>) -> HeldLatches<'_> {
         let mut numbers: Vec<usize> = keys.map(|key| self.stripe_of(key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let stripes = numbers.into_iter().map(|n| (n, self.stripes[n].lock())).collect();
-        Held { latches: self, stripes }
+        HeldLatches { latches: self, stripes }
     }
 
     /// Waits until no write is between reading and proposing.
@@ -81,7 +81,7 @@ impl Latches {
     }
 
     /// Forgets the proposed row of `key` once its fate is known.
-    pub(crate) fn settle(&self, key: &PrimaryKey, sequence: u64, fate: Fate) {
+    pub(crate) fn settle(&self, key: &PrimaryKey, sequence: u64, fate: ProposalFate) {
         self.stripes[self.stripe_of(key)].lock().settle(key, sequence, fate);
     }
 
@@ -90,7 +90,7 @@ impl Latches {
     }
 }
 
-impl Held<'_> {
+impl HeldLatches<'_> {
     /// The newest proposed row of `key`, if it has one.
     pub(crate) fn newest(&self, key: &PrimaryKey) -> Option<&Proposed> {
         self.stripes[self.place(key)].1.rows.get(key).map(|proposals| &proposals.newest)
@@ -123,16 +123,16 @@ impl Held<'_> {
 }
 
 impl Stripe {
-    fn settle(&mut self, key: &PrimaryKey, sequence: u64, fate: Fate) {
+    fn settle(&mut self, key: &PrimaryKey, sequence: u64, fate: ProposalFate) {
         let Some(proposals) = self.rows.get_mut(key) else { return };
         let last = match fate {
             // Whatever came before is applied too; the engine shows it or something newer.
-            Fate::Applied => {
+            ProposalFate::Applied => {
                 proposals.older.retain(|older| older.sequence > sequence);
                 proposals.newest.sequence <= sequence
             }
             // Whatever came after was evaluated on it and falls with it.
-            Fate::Failed => proposals.fall_back_before(sequence),
+            ProposalFate::Failed => proposals.fall_back_before(sequence),
         };
         if last {
             self.rows.remove(key);
@@ -183,11 +183,11 @@ mod tests {
         propose(&latches, 1);
         propose(&latches, 5);
         check_newest(&latches, Some(5));
-        latches.settle(&key(), 1, Fate::Applied);
+        latches.settle(&key(), 1, ProposalFate::Applied);
         check_newest(&latches, Some(5));
-        latches.settle(&key(), 5, Fate::Applied);
+        latches.settle(&key(), 5, ProposalFate::Applied);
         check_newest(&latches, None);
-        latches.settle(&key(), 5, Fate::Applied);
+        latches.settle(&key(), 5, ProposalFate::Applied);
     }
 
     #[test]
@@ -196,15 +196,15 @@ mod tests {
         for sequence in [5, 6, 7] {
             propose(&latches, sequence);
         }
-        latches.settle(&key(), 6, Fate::Failed);
+        latches.settle(&key(), 6, ProposalFate::Failed);
         check_newest(&latches, Some(5));
         propose(&latches, 8);
         // The dependant of 6 is told later; 8 was never one of it.
-        latches.settle(&key(), 7, Fate::Failed);
+        latches.settle(&key(), 7, ProposalFate::Failed);
         check_newest(&latches, Some(8));
-        latches.settle(&key(), 5, Fate::Applied);
+        latches.settle(&key(), 5, ProposalFate::Applied);
         check_newest(&latches, Some(8));
-        latches.settle(&key(), 8, Fate::Failed);
+        latches.settle(&key(), 8, ProposalFate::Failed);
         check_newest(&latches, None);
     }
 

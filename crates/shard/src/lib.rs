@@ -6,9 +6,9 @@
 //!
 //! - [`Shard`]: reads and writes of a range; [`Decision`]: what a write does to a row
 //! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
-//! - [`IndexDef`], [`IndexRows`], [`ShapeIndex`], [`IndexBuilder`]: what an index holds of a row, reading
+//! - [`IndexDef`], [`IndexRows`], [`GeoIndexReader`], [`IndexBuilder`]: what an index holds of a row, reading
 //!   by it, building it
-//! - [`Restoration`], [`Stretch`], [`Difference`]: rows that become those of a copy, by what is different
+//! - [`Restoration`], [`CopyRange`], [`Difference`]: rows that become those of a copy, by what is different
 //! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
 //!
 //! The entry's bytes and the rule that keeps dependants of a refused write from happening are
@@ -17,37 +17,37 @@
 #![forbid(unsafe_code)]
 
 mod activity;
-mod by_index;
-mod chain;
-mod draft;
+mod copy_range;
 mod entry;
+mod entry_builder;
 mod error;
 mod index;
 mod index_build;
+mod index_reads;
 mod latch;
-mod marking;
+mod progress;
 mod proposal;
 mod replica;
 mod replicas;
 mod restore;
 mod seal;
+mod seal_entry;
 mod shard;
-mod stretch;
 mod ticket;
 
 pub use activity::Activity;
-pub use draft::Decision;
+pub use copy_range::{CopyRange, CopyRangeSizes, Difference};
+pub use entry_builder::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{
-    Bounds, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexPosition, IndexQuery, IndexRow,
-    IndexRows, RowOrder, ShapeHits, ShapeIndex, Side,
+    Bounds, GeoIndexHits, GeoIndexReader, IndexCursor, IndexDef, IndexDefs, IndexError, IndexKind,
+    IndexQuery, IndexRow, IndexRowPosition, IndexRows, RowOrder, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
-pub use replica::{Forerunner, Standing};
+pub use replica::{Predecessor, RowsGeneration};
 pub use replicas::Replicas;
 pub use restore::{CopyEnd, Restoration, RestoreError};
-pub use seal::SealMark;
+pub use seal::SealState;
 pub use shard::Shard;
 pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
-pub use stretch::{Difference, Stretch, StretchSizes};
 pub use ticket::WriteTicket;

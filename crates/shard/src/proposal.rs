@@ -7,32 +7,32 @@ use datum::PrimaryKey;
 use log::{Done, Interruption, Lsn, ProposeError};
 use parking_lot::Mutex;
 
-use crate::latch::{Fate, Latches};
+use crate::latch::{Latches, ProposalFate};
 use crate::replica::Replica;
 use crate::ticket::{self, TicketSender};
 use crate::{WriteRefusal, WriteTicket};
 
 /// What answered proposals change.
-pub(crate) struct Answers {
+pub(crate) struct ProposalContext {
     pub(crate) replica: Arc<Replica>,
     pub(crate) latches: Latches,
 }
 
 /// One entry on its way through the log.
 pub(crate) struct Proposal {
-    answers: Arc<Answers>,
+    context: Arc<ProposalContext>,
     // The rows it is the newest proposal of, or was.
     keys: Vec<PrimaryKey>,
     sequence: u64,
-    stage: Mutex<Stage>,
+    stage: Mutex<ProposalStage>,
 }
 
 type Outcome = Result<Lsn, ProposeError>;
 
-enum Stage {
+enum ProposalStage {
     /// The proposer holds its latches, so nobody may wait for them on behalf of this proposal: a
     /// log that has stopped answers before `propose` returns, on the proposer's own thread.
-    Held(TicketSender),
+    LatchesHeld(TicketSender),
     /// The answer came meanwhile; the proposer acts on it.
     AnsweredEarly(TicketSender, Outcome),
     /// The latches are free; the answer is acted on when it comes.
@@ -43,13 +43,13 @@ enum Stage {
 
 impl Proposal {
     pub(crate) fn new(
-        answers: Arc<Answers>,
+        context: Arc<ProposalContext>,
         keys: Vec<PrimaryKey>,
         sequence: u64,
     ) -> (Arc<Proposal>, WriteTicket) {
         let (sender, ticket) = ticket::pair();
-        let stage = Mutex::new(Stage::Held(sender));
-        (Arc::new(Proposal { answers, keys, sequence, stage }), ticket)
+        let stage = Mutex::new(ProposalStage::LatchesHeld(sender));
+        (Arc::new(Proposal { context, keys, sequence, stage }), ticket)
     }
 
     /// What the log is to call.
@@ -59,11 +59,11 @@ impl Proposal {
     }
 
     /// The proposer has let go of its latches.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_latches(&self) {
         let mut stage = self.stage.lock();
-        match mem::replace(&mut *stage, Stage::Settled) {
-            Stage::Held(sender) => *stage = Stage::Free(sender),
-            Stage::AnsweredEarly(sender, outcome) => {
+        match mem::replace(&mut *stage, ProposalStage::Settled) {
+            ProposalStage::LatchesHeld(sender) => *stage = ProposalStage::Free(sender),
+            ProposalStage::AnsweredEarly(sender, outcome) => {
                 drop(stage);
                 self.settle(outcome, sender);
             }
@@ -73,9 +73,9 @@ impl Proposal {
 
     fn answer(&self, outcome: Outcome) {
         let mut stage = self.stage.lock();
-        match mem::replace(&mut *stage, Stage::Settled) {
-            Stage::Held(sender) => *stage = Stage::AnsweredEarly(sender, outcome),
-            Stage::Free(sender) => {
+        match mem::replace(&mut *stage, ProposalStage::Settled) {
+            ProposalStage::LatchesHeld(sender) => *stage = ProposalStage::AnsweredEarly(sender, outcome),
+            ProposalStage::Free(sender) => {
                 drop(stage);
                 self.settle(outcome, sender);
             }
@@ -85,21 +85,21 @@ impl Proposal {
 
     fn settle(&self, outcome: Outcome, sender: TicketSender) {
         let outcome = match outcome {
-            Ok(lsn) => match self.answers.replica.take_skip(self.sequence) {
+            Ok(lsn) => match self.context.replica.take_skip(self.sequence) {
                 Some(refusal) => Err(refusal.into()),
                 None => Ok(lsn),
             },
             // What came before the seal was answered when it was applied; this one comes behind it.
             Err(ProposeError::Indeterminate(Interruption::Closed))
-                if self.answers.replica.mark().is_sealed() =>
+                if self.context.replica.seal_state().is_sealed() =>
             {
-                Err(WriteRefusal::Retired { group: self.answers.replica.group }.into())
+                Err(WriteRefusal::Retired { group: self.context.replica.group }.into())
             }
             Err(error) => Err(error.into()),
         };
-        let fate = if outcome.is_ok() { Fate::Applied } else { Fate::Failed };
+        let fate = if outcome.is_ok() { ProposalFate::Applied } else { ProposalFate::Failed };
         for key in &self.keys {
-            self.answers.latches.settle(key, self.sequence, fate);
+            self.context.latches.settle(key, self.sequence, fate);
         }
         sender.send(outcome);
     }

@@ -9,15 +9,15 @@ use datum::KeyRange;
 use engine::Batch;
 use log::{GroupId, Lsn, PeerId, Role, Term};
 use parking_lot::Mutex;
-use storage::{Applied, Changes, Count, IndexBuild, IndexId, Part, ReadError, Store, Table, TableId};
+use storage::{Applied, Changes, Count, IndexBuild, IndexId, ReadError, ShardRange, Store, Table, TableId};
 
-use crate::chain::{Progress, Verdict};
 use crate::entry::{BadEntry, Entry, Item};
-use crate::{SealMark, WriteRefusal};
+use crate::progress::{Progress, Verdict};
+use crate::{SealState, WriteRefusal};
 
 /// What part the replica plays now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Office {
+pub(crate) struct Leadership {
     /// The term in which it leads; 0 when it does not.
     pub(crate) term: Term,
     /// Who leads otherwise.
@@ -26,10 +26,10 @@ pub(crate) struct Office {
 
 /// Which rows are there. They are others after they were void, and a copy took their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing(u64);
+pub struct RowsGeneration(u64);
 
-impl Standing {
-    fn is_void(self) -> bool {
+impl RowsGeneration {
+    fn is_recovering(self) -> bool {
         self.0 % 2 == 1
     }
 }
@@ -43,12 +43,12 @@ pub(crate) struct Replica {
     // `None` until a part was told.
     leader: Mutex<Option<Option<PeerId>>>,
     // How often the rows became void, and good again: odd while they are void.
-    standing: AtomicU64,
-    mark: AtomicU64,
+    rows_generation: AtomicU64,
+    seal_state: AtomicU64,
     told: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
     rows: AtomicU64,
-    behind: Mutex<Behind>,
+    applied_state: Mutex<AppliedState>,
     skips: Mutex<Skips>,
     builds: Mutex<HashMap<IndexId, IndexBuild>>,
     // How many indexes the group was told of, and the highest number among them.
@@ -58,7 +58,7 @@ pub(crate) struct Replica {
 
 /// A group that ordered a range before, is sealed, and has been applied up to that here.
 #[derive(Clone, Debug)]
-pub struct Forerunner {
+pub struct Predecessor {
     /// The group.
     pub group: GroupId,
     /// Its keys.
@@ -67,19 +67,19 @@ pub struct Forerunner {
 
 /// What a group that is new to the engine has of the rows that are stored in its range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum InitialRows<'a> {
     /// They are its own: these wrote them before.
-    Own(&'a [Forerunner]),
+    Inherited(&'a [Predecessor]),
     /// They are not: a copy will take their place.
-    Foreign,
+    AwaitCopy,
     /// The same, and the engine is not to know the group before it has its rows: else it would be taken for
     /// one that began with them.
-    Nothing,
+    AwaitCopyUnrecorded,
 }
 
 /// What the applying thread goes on from.
 #[derive(Clone)]
-struct Behind {
+struct AppliedState {
     lsn: Lsn,
     progress: Progress,
     rows: u64,
@@ -104,8 +104,8 @@ enum SkipCause {
 }
 
 /// The next state of a replica, which becomes the present one when the engine has the batch.
-pub(crate) struct Step {
-    next: Behind,
+pub(crate) struct ApplyStep {
+    next: AppliedState,
     skipped: Vec<(u64, u64, SkipCause)>,
     builds: Vec<(IndexId, IndexBuild)>,
 }
@@ -114,24 +114,24 @@ impl Replica {
     /// The group's state as the engine has it.
     ///
     /// A group that is new to the engine may begin with rows: those of its range that other groups
-    /// wrote before, if `found` says that they are its own. How many they are, and how far their indexes
+    /// wrote before, if `initial_rows` says that they are its own. How many they are, and how far their indexes
     /// are built, is written before anything else.
     pub(crate) fn load(
         store: &Store,
         table: &Table,
-        part: &Part,
-        found: Found<'_>,
+        shard_range: &ShardRange,
+        initial_rows: InitialRows<'_>,
     ) -> Result<Replica, ReadError> {
-        let group = part.group;
-        let behind = match Applied::read(&**store.engine(), group)? {
+        let group = shard_range.group;
+        let applied_state = match Applied::read(&**store.engine(), group)? {
             Some(applied) => {
                 let what = || format!("the progress of group {group}");
                 let progress = Progress::decode(&applied.progress)
                     .ok_or_else(|| ReadError::CorruptMeta { what: what() })?;
                 let rows = Count::read(&**store.engine(), table.id(), group)?.0;
-                Behind { lsn: applied.lsn, progress, rows, rows_stored: rows }
+                AppliedState { lsn: applied.lsn, progress, rows, rows_stored: rows }
             }
-            None => Behind::first(store, table, part, found)?,
+            None => AppliedState::first(store, table, shard_range, initial_rows)?,
         };
         let builds = IndexBuild::read_all(&**store.engine(), table.id(), group)?;
         Ok(Replica {
@@ -139,12 +139,12 @@ impl Replica {
             table: table.id(),
             term: AtomicU64::new(0),
             leader: Mutex::new(None),
-            standing: AtomicU64::new(0),
-            mark: AtomicU64::new(behind.progress.mark().number()),
+            rows_generation: AtomicU64::new(0),
+            seal_state: AtomicU64::new(applied_state.progress.seal_state().number()),
             told: OnceLock::new(),
-            applied: AtomicU64::new(behind.lsn.0),
-            rows: AtomicU64::new(behind.rows),
-            behind: Mutex::new(behind),
+            applied: AtomicU64::new(applied_state.lsn.0),
+            rows: AtomicU64::new(applied_state.rows),
+            applied_state: Mutex::new(applied_state),
             skips: Mutex::default(),
             registrations: AtomicU64::new(builds.len() as u64),
             highest_index: AtomicU32::new(builds.iter().map(|(index, _)| index.0).max().unwrap_or(0)),
@@ -152,51 +152,56 @@ impl Replica {
         })
     }
 
-    pub(crate) fn is_void(&self) -> bool {
-        self.standing().is_void()
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.rows_generation().is_recovering()
     }
 
     /// The rows that are there now.
-    pub(crate) fn standing(&self) -> Standing {
-        Standing(self.standing.load(Ordering::Acquire))
+    pub(crate) fn rows_generation(&self) -> RowsGeneration {
+        RowsGeneration(self.rows_generation.load(Ordering::Acquire))
     }
 
-    /// Whether the rows are good, and have been since they were `standing`.
-    pub(crate) fn stands(&self, standing: Standing) -> bool {
-        !standing.is_void() && self.standing() == standing
+    /// Whether the rows are good, and have been since they were `rows_generation`.
+    pub(crate) fn is_current(&self, rows_generation: RowsGeneration) -> bool {
+        !rows_generation.is_recovering() && self.rows_generation() == rows_generation
     }
 
-    pub(crate) fn make_void(&self) {
-        self.change_standing(|standing| !standing.is_void());
+    pub(crate) fn mark_recovering(&self) {
+        self.advance_generation(|rows_generation| !rows_generation.is_recovering());
     }
 
-    fn change_standing(&self, changes: impl Fn(Standing) -> bool) {
-        let next = |number| changes(Standing(number)).then_some(number + 1);
+    fn advance_generation(&self, changes: impl Fn(RowsGeneration) -> bool) {
+        let next = |number| changes(RowsGeneration(number)).then_some(number + 1);
         // Unchanged where it is so already.
-        let _ = self.standing.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let _ = self.rows_generation.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     /// Takes the state that the engine has now: its rows were replaced by a copy.
-    pub(crate) fn reload(&self, store: &Store, table: &Table, part: &Part) -> Result<(), ReadError> {
-        let Replica { behind, builds, registrations, highest_index, .. } =
-            Replica::load(store, table, part, Found::Own(&[]))?;
-        let behind = behind.into_inner();
-        self.mark.store(behind.progress.mark().number(), Ordering::Release);
+    pub(crate) fn reload(
+        &self,
+        store: &Store,
+        table: &Table,
+        shard_range: &ShardRange,
+    ) -> Result<(), ReadError> {
+        let Replica { applied_state, builds, registrations, highest_index, .. } =
+            Replica::load(store, table, shard_range, InitialRows::Inherited(&[]))?;
+        let applied_state = applied_state.into_inner();
+        self.seal_state.store(applied_state.progress.seal_state().number(), Ordering::Release);
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
         // Never the number of before, or it would go unnoticed that there are others.
         let told = self.registrations.load(Ordering::Acquire) + registrations.into_inner() + 1;
         self.registrations.store(told, Ordering::Release);
-        self.rows.store(behind.rows, Ordering::Release);
-        self.applied.store(behind.lsn.0, Ordering::Release);
-        *self.behind.lock() = behind;
-        self.change_standing(Standing::is_void);
+        self.rows.store(applied_state.rows, Ordering::Release);
+        self.applied.store(applied_state.lsn.0, Ordering::Release);
+        *self.applied_state.lock() = applied_state;
+        self.advance_generation(RowsGeneration::is_recovering);
         Ok(())
     }
 
     /// Whether the group is sealed, as far as it was applied here.
-    pub(crate) fn mark(&self) -> SealMark {
-        SealMark::of_number(self.mark.load(Ordering::Acquire))
+    pub(crate) fn seal_state(&self) -> SealState {
+        SealState::of_number(self.seal_state.load(Ordering::Acquire))
     }
 
     /// The last position that reads show.
@@ -230,10 +235,10 @@ impl Replica {
     }
 
     /// The part this replica plays.
-    pub(crate) fn office(&self) -> Office {
+    pub(crate) fn leadership(&self) -> Leadership {
         match self.term.load(Ordering::Acquire) {
-            0 => Office { term: Term(0), leader: self.leader.lock().flatten() },
-            term => Office { term: Term(term), leader: None },
+            0 => Leadership { term: Term(0), leader: self.leader.lock().flatten() },
+            term => Leadership { term: Term(term), leader: None },
         }
     }
 
@@ -243,12 +248,12 @@ impl Replica {
 
     /// Takes note of a new part. A leader remembers skipped proposals of its term, for those who wait
     /// for them.
-    pub(crate) fn take_office(&self, role: Role) {
+    pub(crate) fn set_role(&self, role: Role) {
         self.enter(&mut self.leader.lock(), role);
     }
 
-    /// As [`Replica::take_office`], unless a part was told already, which is newer.
-    pub(crate) fn take_first_office(&self, role: Role) {
+    /// As [`Replica::set_role`], unless a part was told already, which is newer.
+    pub(crate) fn set_initial_role(&self, role: Role) {
         let mut leader = self.leader.lock();
         if leader.is_none() {
             self.enter(&mut leader, role);
@@ -286,14 +291,14 @@ impl Replica {
         })
     }
 
-    pub(crate) fn begin(&self) -> Step {
-        Step { next: self.behind.lock().clone(), skipped: Vec::new(), builds: Vec::new() }
+    pub(crate) fn begin(&self) -> ApplyStep {
+        ApplyStep { next: self.applied_state.lock().clone(), skipped: Vec::new(), builds: Vec::new() }
     }
 
     /// Adds the entry at `lsn` to `changes`, if it is to happen.
     pub(crate) fn advance(
         &self,
-        step: &mut Step,
+        step: &mut ApplyStep,
         changes: &mut Changes,
         lsn: Lsn,
         entry: Entry,
@@ -302,12 +307,12 @@ impl Replica {
         next.lsn = lsn;
         let (incarnation, sequence) = (entry.incarnation, entry.sequence);
         let verdict = next.progress.admit(incarnation, sequence, entry.dependencies());
-        if let (Some(mark), Verdict::Apply) = (entry.mark, verdict) {
-            next.progress.set_mark(mark);
+        if let (Some(seal_state), Verdict::Apply) = (entry.seal_state, verdict) {
+            next.progress.set_seal_state(seal_state);
             return Ok(());
         }
         match verdict {
-            _ if next.progress.mark().is_sealed() => {
+            _ if next.progress.seal_state().is_sealed() => {
                 if verdict == Verdict::Apply {
                     next.progress.refuse(sequence);
                 }
@@ -334,7 +339,7 @@ impl Replica {
     }
 
     /// Adds to `batch` how far it brings this group.
-    pub(crate) fn record(&self, step: &mut Step, batch: &mut Batch) {
+    pub(crate) fn record(&self, step: &mut ApplyStep, batch: &mut Batch) {
         let next = &mut step.next;
         Applied { lsn: next.lsn, progress: next.progress.encode() }.put(batch, self.group);
         if next.rows_stored != next.rows {
@@ -344,12 +349,12 @@ impl Replica {
     }
 
     /// Makes `step` the present state: the engine has its batch. Whether the group's mark is another now.
-    pub(crate) fn finish(&self, step: Step) -> bool {
-        let mark = step.next.progress.mark().number();
-        let is_marked = self.mark.swap(mark, Ordering::AcqRel) != mark;
+    pub(crate) fn finish(&self, step: ApplyStep) -> bool {
+        let seal_state = step.next.progress.seal_state().number();
+        let seal_changed = self.seal_state.swap(seal_state, Ordering::AcqRel) != seal_state;
         self.rows.store(step.next.rows, Ordering::Release);
         self.applied.store(step.next.lsn.0, Ordering::Release);
-        *self.behind.lock() = step.next;
+        *self.applied_state.lock() = step.next;
         if !step.builds.is_empty() {
             let mut builds = self.builds.lock();
             for (index, build) in step.builds {
@@ -368,7 +373,7 @@ impl Replica {
             let own = step.skipped.into_iter().filter(|(incarnation, ..)| Some(*incarnation) == leading);
             skips.sequences.extend(own.map(|(_, sequence, cause)| (sequence, cause)));
         }
-        is_marked
+        seal_changed
     }
 }
 
@@ -377,24 +382,31 @@ pub(crate) fn incarnation(term: Term) -> u64 {
     term.0 | 1 << 63
 }
 
-impl Behind {
+impl AppliedState {
     /// The state of a group that the engine has never heard of.
-    fn first(store: &Store, table: &Table, part: &Part, found: Found<'_>) -> Result<Behind, ReadError> {
+    fn first(
+        store: &Store,
+        table: &Table,
+        shard_range: &ShardRange,
+        initial_rows: InitialRows<'_>,
+    ) -> Result<AppliedState, ReadError> {
         let (mut changes, progress) = (Changes::default(), Progress::default());
-        let rows = match found {
-            Found::Nothing => return Ok(Behind { lsn: Lsn(0), progress, rows: 0, rows_stored: 0 }),
-            Found::Own(forerunners) => {
-                for (index, build) in inherited(store, table, forerunners)? {
-                    build.put(&mut changes.batch, table.id(), part.group, index);
-                }
-                inherited_rows(store, table, part, forerunners)?
+        let rows = match initial_rows {
+            InitialRows::AwaitCopyUnrecorded => {
+                return Ok(AppliedState { lsn: Lsn(0), progress, rows: 0, rows_stored: 0 });
             }
-            Found::Foreign => 0,
+            InitialRows::Inherited(predecessors) => {
+                for (index, build) in inherited(store, table, predecessors)? {
+                    build.put(&mut changes.batch, table.id(), shard_range.group, index);
+                }
+                inherited_rows(store, table, shard_range, predecessors)?
+            }
+            InitialRows::AwaitCopy => 0,
         };
-        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, part.group);
-        Count(rows).put(&mut changes.batch, table.id(), part.group);
+        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, shard_range.group);
+        Count(rows).put(&mut changes.batch, table.id(), shard_range.group);
         store.write(changes)?;
-        Ok(Behind { lsn: Lsn(0), progress, rows, rows_stored: rows })
+        Ok(AppliedState { lsn: Lsn(0), progress, rows, rows_stored: rows })
     }
 }
 
@@ -403,15 +415,15 @@ impl Behind {
 fn inherited_rows(
     store: &Store,
     table: &Table,
-    part: &Part,
-    forerunners: &[Forerunner],
+    shard_range: &ShardRange,
+    predecessors: &[Predecessor],
 ) -> Result<u64, ReadError> {
-    let is_whole = |old: &Forerunner| part.range.intersect(&old.range) == old.range;
-    if forerunners.is_empty() || !forerunners.iter().all(is_whole) {
-        return table.snapshot(part.clone())?.count_range(&part.range);
+    let is_whole = |old: &Predecessor| shard_range.range.intersect(&old.range) == old.range;
+    if predecessors.is_empty() || !predecessors.iter().all(is_whole) {
+        return table.snapshot(shard_range.clone())?.count_range(&shard_range.range);
     }
-    let count = |old: &Forerunner| Ok(Count::read(&**store.engine(), table.id(), old.group)?.0);
-    forerunners.iter().map(count).sum()
+    let count = |old: &Predecessor| Ok(Count::read(&**store.engine(), table.id(), old.group)?.0);
+    predecessors.iter().map(count).sum()
 }
 
 /// How far indexes are built for a group that comes after others: one that is not built in all of them is
@@ -420,15 +432,15 @@ fn inherited_rows(
 fn inherited(
     store: &Store,
     table: &Table,
-    forerunners: &[Forerunner],
+    predecessors: &[Predecessor],
 ) -> Result<BTreeMap<IndexId, IndexBuild>, ReadError> {
     let mut told: BTreeMap<IndexId, usize> = BTreeMap::new();
-    for old in forerunners {
+    for old in predecessors {
         for (index, build) in IndexBuild::read_all(&**store.engine(), table.id(), old.group)? {
             *told.entry(index).or_default() += usize::from(build == IndexBuild::Ready);
         }
     }
-    let build = |ready| match ready == forerunners.len() {
+    let build = |ready| match ready == predecessors.len() {
         true => IndexBuild::Ready,
         false => IndexBuild::default(),
     };

@@ -10,7 +10,7 @@ use storage::{Applied, Changes, FormatError, Store, TableId};
 
 use crate::activity::Activity;
 use crate::entry::Entry;
-use crate::replica::{Replica, Step};
+use crate::replica::{ApplyStep, Replica};
 
 /// Applies the entries of every open shard over one engine, one engine batch per call.
 ///
@@ -18,7 +18,7 @@ use crate::replica::{Replica, Step};
 pub struct Replicas {
     store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
-    on_mark: OnceLock<Box<dyn Fn(GroupId) + Send + Sync>>,
+    on_seal_change: OnceLock<Box<dyn Fn(GroupId) + Send + Sync>>,
     activities: Mutex<HashMap<TableId, Arc<Activity>>>,
 }
 
@@ -34,8 +34,8 @@ impl Replicas {
         row_cache_bytes: usize,
     ) -> Result<Arc<Replicas>, FormatError> {
         let store = Store::open(engine, row_cache_bytes)?;
-        let (groups, on_mark, activities) = (RwLock::default(), OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Replicas { store, groups, on_mark, activities }))
+        let (groups, on_seal_change, activities) = (RwLock::default(), OnceLock::new(), Mutex::default());
+        Ok(Arc::new(Replicas { store, groups, on_seal_change, activities }))
     }
 
     /// The store that the shards are in.
@@ -52,8 +52,8 @@ impl Replicas {
 
     /// Calls `told` with a group whenever that was sealed or opened again here, on the log's thread: it must
     /// not wait. Only the first one is kept.
-    pub fn on_mark(&self, told: Box<dyn Fn(GroupId) + Send + Sync>) {
-        drop(self.on_mark.set(told));
+    pub fn on_seal_change(&self, told: Box<dyn Fn(GroupId) + Send + Sync>) {
+        drop(self.on_seal_change.set(told));
     }
 
     /// What was read and written of a table here, whichever shards it had; `None` if it never had any here.
@@ -82,16 +82,16 @@ impl Replicas {
     }
 
     /// The log says what part the group's replica plays now.
-    pub fn take_office(&self, group: GroupId, role: Role) {
+    pub fn set_role(&self, group: GroupId, role: Role) {
         if let Some(replica) = self.groups.read().get(&group) {
-            replica.take_office(role);
+            replica.set_role(role);
         }
     }
 
     /// The log says that the group's rows are void until they are replaced by a copy.
-    pub fn make_void(&self, group: GroupId) {
+    pub fn mark_recovering(&self, group: GroupId) {
         if let Some(replica) = self.groups.read().get(&group) {
-            replica.make_void();
+            replica.mark_recovering();
         }
     }
 
@@ -103,7 +103,7 @@ impl Replicas {
 
 impl Applier for Replicas {
     fn apply(&self, entries: &[LogEntry]) -> Result<(), ApplyError> {
-        let mut run = Run::default();
+        let mut run = ApplyBatch::default();
         for (group, lsn, bytes) in entries {
             let place = run.place(*group, |group| self.find(group))?;
             let (replica, step) = &mut run.groups[place];
@@ -116,7 +116,7 @@ impl Applier for Replicas {
         }
         self.store.write(run.changes).map_err(|error| ApplyError(error.to_string()))?;
         for (replica, step) in run.groups {
-            if let (true, Some(told)) = (replica.finish(step), self.on_mark.get()) {
+            if let (true, Some(told)) = (replica.finish(step), self.on_seal_change.get()) {
                 told(replica.group);
             }
         }
@@ -132,7 +132,7 @@ impl Applier for Replicas {
     }
 
     fn set_log_sync(&self, log: LogSync) {
-        self.store.engine().before_flush(Arc::new(move || log.sync()));
+        self.store.engine().set_pre_flush_hook(Arc::new(move || log.sync()));
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
@@ -142,13 +142,13 @@ impl Applier for Replicas {
 
 /// One call of the log on its way into one engine batch.
 #[derive(Default)]
-struct Run {
+struct ApplyBatch {
     changes: Changes,
-    groups: Vec<(Arc<Replica>, Step)>,
+    groups: Vec<(Arc<Replica>, ApplyStep)>,
     places: HashMap<GroupId, usize>,
 }
 
-impl Run {
+impl ApplyBatch {
     /// Where `group` is in `groups`; it is added when it is met first.
     fn place(
         &mut self,

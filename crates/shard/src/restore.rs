@@ -8,15 +8,15 @@ use datum::{KeyRange, PrimaryKey, row};
 use engine::{Batch, EngineError};
 use log::Lsn;
 use storage::{
-    Applied, Changes, Count, Direction, IndexBuild, IndexChange, IndexId, IndexSpan, ReadError, RowChange,
+    Applied, Changes, Count, Direction, IndexBuild, IndexChange, IndexId, IndexRange, ReadError, RowChange,
     TableSnapshot,
 };
 
-use crate::stretch::range_after;
-use crate::{Difference, IndexDef, Shard, Stretch, StretchSizes, index};
+use crate::copy_range::range_after;
+use crate::{CopyRange, CopyRangeSizes, Difference, IndexDef, Shard, index};
 
 /// Changes in one batch of the engine.
-const BATCH: usize = 1000;
+const BATCH_CHANGES: usize = 1000;
 
 /// Why rows could not be replaced.
 #[derive(Debug, thiserror::Error)]
@@ -65,18 +65,18 @@ pub struct Restoration<'a> {
 impl Shard {
     /// Removes the rows of `range` within this shard and their index entries.
     pub fn clear(&self, range: &KeyRange) -> Result<(), RestoreError> {
-        let mut part = self.part().clone();
-        part.range = part.range.intersect(range);
-        let snapshot = self.table().snapshot(part.clone())?;
+        let mut shard_range = self.shard_range().clone();
+        shard_range.range = shard_range.range.intersect(range);
+        let snapshot = self.table().snapshot(shard_range.clone())?;
         self.clear_entries(&snapshot)?;
-        self.delete_rows(&snapshot, &part.range, |_| true)
+        self.delete_rows(&snapshot, &shard_range.range, |_| true)
     }
 
     /// Begins to make the rows here those of a copy: nobody may read them until that is finished. Fails if
     /// an index of the copy is not known yet; one that was dropped is left out.
     pub fn begin_restore(&self, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
         // Asked before: what was given out by then and is not known afterwards was dropped, and is not new.
-        let heard_of: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_heard_of(*id)).collect();
+        let heard_of: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_seen_index(*id)).collect();
         let known = self.indexes();
         let mut indexes = Vec::new();
         let find = |id: IndexId| known.iter().find(|index| index.id() == id).cloned();
@@ -113,13 +113,13 @@ impl Shard {
         let (store, table) = (self.table().store(), self.table().id());
         let (mut changes, mut pending) = (Changes::default(), 0);
         for index in self.indexes().iter() {
-            let (all, rows) = (IndexSpan::all(), KeyRange::all());
+            let (all, rows) = (IndexRange::all(), KeyRange::all());
             let mut scan = snapshot.scan_index(index.id(), &all, &rows, Direction::Ascending);
             while let Some(hit) = scan.next()? {
                 let gone = IndexChange { index: index.id(), key: hit.key, entry: None };
                 changes.add_index(table, &hit.primary, &gone);
                 pending += 1;
-                if pending % BATCH == 0 {
+                if pending % BATCH_CHANGES == 0 {
                     store.write(std::mem::take(&mut changes))?;
                 }
             }
@@ -153,29 +153,30 @@ impl Restoration<'_> {
     }
 
     /// The rows that are here next, for whoever gives the copy.
-    pub fn stretches(&self, sizes: StretchSizes) -> Result<Vec<Stretch>, RestoreError> {
-        Ok(Stretch::after(&self.shard.snapshot()?, self.after(), sizes)?)
+    pub fn copy_ranges(&self, sizes: CopyRangeSizes) -> Result<Vec<CopyRange>, RestoreError> {
+        Ok(CopyRange::after(&self.shard.snapshot()?, self.after(), sizes)?)
     }
 
-    /// Makes the next rows what `difference` says of `stretches`, which are those here.
-    pub fn take(&mut self, stretches: &[Stretch], difference: Difference) -> Result<(), RestoreError> {
-        let belongs = |(key, _): &(PrimaryKey, Bytes)| self.shard.part().range.contains(key);
+    /// Makes the next rows what `difference` says of `copy_ranges`, which are those here.
+    pub fn take(&mut self, copy_ranges: &[CopyRange], difference: Difference) -> Result<(), RestoreError> {
+        let belongs = |(key, _): &(PrimaryKey, Bytes)| self.shard.shard_range().range.contains(key);
         let ends = [difference.rows.first(), difference.rows.last()];
         if self.is_whole
-            || !difference.fits(self.after(), stretches)
+            || !difference.fits(self.after(), copy_ranges)
             || !ends.into_iter().flatten().all(belongs)
         {
             return Err(RestoreError::Misfit);
         }
-        let kept = &stretches[..difference.same];
-        let known = kept.last().map(|stretch| &stretch.last);
+        let kept = &copy_ranges[..difference.same];
+        let known = kept.last().map(|copy_range| &copy_range.last);
         if let Some(last) = known {
             self.enter_rows(&range_after(self.after(), Some(last)))?;
         }
         let range = range_after(known.or(self.after()), difference.reach.as_ref());
         let comes = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
         self.shard.delete_rows(&self.shard.snapshot()?, &range, |key| !comes(key))?;
-        self.rows += kept.iter().map(|stretch| stretch.rows).sum::<u64>() + difference.rows.len() as u64;
+        self.rows +=
+            kept.iter().map(|copy_range| copy_range.rows).sum::<u64>() + difference.rows.len() as u64;
         self.put_rows(difference.rows)?;
         self.is_whole = difference.reach.is_none();
         self.after = difference.reach;

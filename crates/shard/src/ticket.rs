@@ -17,21 +17,21 @@ use crate::WriteError;
 /// It resolves once the write is as durable as asked and visible to reads, to the position of its
 /// entry, or of the newest applied entry if there was nothing to write.
 #[must_use = "the write may still fail"]
-pub struct WriteTicket(State);
+pub struct WriteTicket(TicketState);
 
-enum State {
+enum TicketState {
     Known(Result<Lsn, WriteError>),
     Waiting(Arc<Slot>),
 }
 
 #[derive(Default)]
 struct Slot {
-    told: Mutex<Told>,
+    told: Mutex<SlotState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
+struct SlotState {
     outcome: Option<Result<Lsn, WriteError>>,
     waker: Option<Waker>,
     // Whether a thread waits; waking none costs a system call all the same.
@@ -43,19 +43,19 @@ pub(crate) struct TicketSender(Option<Arc<Slot>>);
 
 pub(crate) fn pair() -> (TicketSender, WriteTicket) {
     let slot = Arc::new(Slot::default());
-    (TicketSender(Some(Arc::clone(&slot))), WriteTicket(State::Waiting(slot)))
+    (TicketSender(Some(Arc::clone(&slot))), WriteTicket(TicketState::Waiting(slot)))
 }
 
 impl WriteTicket {
     pub(crate) fn known(outcome: Result<Lsn, WriteError>) -> WriteTicket {
-        WriteTicket(State::Known(outcome))
+        WriteTicket(TicketState::Known(outcome))
     }
 
     /// Blocks this thread until the outcome is known.
     pub fn wait(self) -> Result<Lsn, WriteError> {
         let slot = match self.0 {
-            State::Known(outcome) => return outcome,
-            State::Waiting(slot) => slot,
+            TicketState::Known(outcome) => return outcome,
+            TicketState::Waiting(slot) => slot,
         };
         let mut told = slot.told.lock();
         loop {
@@ -67,13 +67,13 @@ impl WriteTicket {
         }
     }
 
-    /// As [`WriteTicket::wait`], for `patience` at most: then the ticket again.
-    pub fn wait_for(self, patience: Duration) -> Result<Result<Lsn, WriteError>, WriteTicket> {
+    /// As [`WriteTicket::wait`], for `timeout` at most: then the ticket again.
+    pub fn wait_for(self, timeout: Duration) -> Result<Result<Lsn, WriteError>, WriteTicket> {
         let slot = match self.0 {
-            State::Known(outcome) => return Ok(outcome),
-            State::Waiting(slot) => slot,
+            TicketState::Known(outcome) => return Ok(outcome),
+            TicketState::Waiting(slot) => slot,
         };
-        let deadline = io::task::now() + patience;
+        let deadline = io::task::now() + timeout;
         let mut told = slot.told.lock();
         while told.outcome.is_none() {
             told.blocked = true;
@@ -83,17 +83,17 @@ impl WriteTicket {
         }
         let known = told.outcome.take();
         drop(told);
-        known.ok_or(WriteTicket(State::Waiting(slot)))
+        known.ok_or(WriteTicket(TicketState::Waiting(slot)))
     }
 
     /// The outcome, if it is known already; else the ticket again.
     pub fn try_wait(self) -> Result<Result<Lsn, WriteError>, WriteTicket> {
         let slot = match self.0 {
-            State::Known(outcome) => return Ok(outcome),
-            State::Waiting(slot) => slot,
+            TicketState::Known(outcome) => return Ok(outcome),
+            TicketState::Waiting(slot) => slot,
         };
         let known = slot.told.lock().outcome.take();
-        known.ok_or(WriteTicket(State::Waiting(slot)))
+        known.ok_or(WriteTicket(TicketState::Waiting(slot)))
     }
 }
 
@@ -102,8 +102,8 @@ impl Future for WriteTicket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Known(outcome) => Poll::Ready(outcome.clone()),
-            State::Waiting(slot) => {
+            TicketState::Known(outcome) => Poll::Ready(outcome.clone()),
+            TicketState::Waiting(slot) => {
                 let mut told = slot.told.lock();
                 if let Some(outcome) = told.outcome.take() {
                     return Poll::Ready(outcome);

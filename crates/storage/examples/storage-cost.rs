@@ -9,7 +9,7 @@ use datum::{Datum, KeyRange, Object, PrimaryKey, Text, row};
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{Engine, Space};
 use log::GroupId;
-use rekindle_storage::{Changes, Direction, Part, RowChange, Store, Table, TableId, TableSnapshot};
+use rekindle_storage::{Changes, Direction, RowChange, ShardRange, Store, Table, TableId, TableSnapshot};
 
 const ROWS: u64 = 200_000;
 
@@ -79,7 +79,7 @@ fn get(engine: &Arc<dyn Engine>, table: &Table, rows: &Rows) {
 }
 
 /// Gets of the same thousand rows, which the row cache holds.
-fn at_hand(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
+fn cached_form(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
     let store = Store::open(Arc::clone(engine), 64 << 20).expect("a store");
     let table = Table::new(store, id);
     let again = || {
@@ -120,13 +120,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let id = TableId::from_uuid(uuid::Uuid::from_u128(1));
     let store = Store::open(Arc::clone(&engine), 0)?;
     let table = Table::new(Arc::clone(&store), id);
-    let part = Part { range: KeyRange::all(), group: GroupId(1) };
+    let shard_range = ShardRange { range: KeyRange::all(), group: GroupId(1) };
     let rows: Vec<_> = (0..ROWS).map(|n| (key(n), bytes::Bytes::from(row::encode(&document(n))))).collect();
     println!("row of {} bytes", rows[0].1.len());
     load(&store, id, &rows);
     get(&engine, &table, &rows);
-    let snapshot = table.snapshot(part)?;
-    at_hand(&engine, id, &rows);
+    let snapshot = table.snapshot(shard_range)?;
+    cached_form(&engine, id, &rows);
     measure("snapshot", 100_000, || {
         for _ in 0..100_000 {
             black_box(engine.snapshot().expect("snapshot"));

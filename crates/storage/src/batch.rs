@@ -14,12 +14,12 @@ use crate::{ReadError, TableId};
 pub struct RowBatch {
     table: TableId,
     block: Bytes,
-    rows: Vec<Place>,
+    rows: Vec<RowOffsets>,
 }
 
 /// Where a row is in its block: the key, then the row.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RowOffsets {
     start: usize,
     key_len: u32,
     row_len: u32,
@@ -109,27 +109,27 @@ impl RowBatch {
 }
 
 /// A block that is being filled.
-pub(crate) struct Filling {
+pub(crate) struct BlockBuilder {
     table: TableId,
     block: BytesMut,
-    rows: Vec<Place>,
+    rows: Vec<RowOffsets>,
 }
 
-impl Filling {
-    pub(crate) fn new(table: TableId, block_bytes: usize) -> Filling {
-        Filling { table, block: BytesMut::with_capacity(block_bytes), rows: Vec::new() }
+impl BlockBuilder {
+    pub(crate) fn new(table: TableId, block_bytes: usize) -> BlockBuilder {
+        BlockBuilder { table, block: BytesMut::with_capacity(block_bytes), rows: Vec::new() }
     }
 
     /// Begins in the memory of `used`, if nobody looks at its rows any more.
-    pub(crate) fn in_place_of(used: RowBatch, block_bytes: usize) -> Filling {
+    pub(crate) fn in_place_of(used: RowBatch, block_bytes: usize) -> BlockBuilder {
         let RowBatch { table, block, mut rows } = used;
         let Ok(mut block) = block.try_into_mut() else {
-            return Filling::new(table, block_bytes);
+            return BlockBuilder::new(table, block_bytes);
         };
         block.clear();
         rows.clear();
         block.reserve(block_bytes);
-        Filling { table, block, rows }
+        BlockBuilder { table, block, rows }
     }
 
     pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) {
@@ -137,7 +137,7 @@ impl Filling {
         self.block.extend_from_slice(key);
         self.block.extend_from_slice(row);
         // Keys have less than a thousand bytes, rows less than 4 GiB (docs/formats/row.md).
-        self.rows.push(Place { start, key_len: key.len() as u32, row_len: row.len() as u32 });
+        self.rows.push(RowOffsets { start, key_len: key.len() as u32, row_len: row.len() as u32 });
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -31,20 +31,20 @@ pub struct Changes {
 }
 
 /// A longer row stays a slice of its log entry until the engine has it.
-pub(crate) const APART_BYTES_MAX: usize = 64 << 10;
+pub(crate) const DETACHED_BYTES_MAX: usize = 64 << 10;
 
-const RECENT: usize = 256;
-const NOWHERE: u32 = u32::MAX;
+const RECENT_SLOTS: usize = 256;
+const EMPTY_SLOT: u32 = u32::MAX;
 
 impl Changes {
     /// Adds `change`; by how much the table's count grows.
     pub fn add(&mut self, table: TableId, change: &RowChange) -> i64 {
         let key = change.key.as_bytes();
         let gained = i64::from(change.row.is_some()) - i64::from(change.existed);
-        self.recent.resize(RECENT, NOWHERE);
-        let place = &mut self.recent[place_of(key)];
+        self.recent.resize(RECENT_SLOTS, EMPTY_SLOT);
+        let place = &mut self.recent[recent_slot(key)];
         let recent = *place as usize;
-        let row = change.row.as_ref().map(apart);
+        let row = change.row.as_ref().map(detached);
         if is_row(self.batch.change(recent), table, key) {
             self.batch.supersede(recent, row);
             return gained;
@@ -71,8 +71,8 @@ impl Changes {
 
 /// The row in memory of its own, which outlives its log entry: among the rows at hand, and until the engine has
 /// written it.
-fn apart(row: &Bytes) -> Bytes {
-    if row.len() <= APART_BYTES_MAX { Bytes::copy_from_slice(row) } else { row.clone() }
+fn detached(row: &Bytes) -> Bytes {
+    if row.len() <= DETACHED_BYTES_MAX { Bytes::copy_from_slice(row) } else { row.clone() }
 }
 
 fn is_row(change: Option<Change<'_>>, table: TableId, row: &[u8]) -> bool {
@@ -86,7 +86,7 @@ fn is_row(change: Option<Change<'_>>, table: TableId, row: &[u8]) -> bool {
 
 /// Keys often differ in their last bytes only, and a poor spread costs no more than a batch that
 /// is larger than it must be.
-fn place_of(key: &[u8]) -> usize {
+fn recent_slot(key: &[u8]) -> usize {
     let mut hash = 0_u64;
     for chunk in key.chunks(8) {
         let mut bytes = [0; 8];

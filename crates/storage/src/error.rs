@@ -22,7 +22,7 @@ pub enum ReadError {
     },
     /// The key belongs to another shard. The router asks again with a newer map.
     #[error("key {key} is not in the range of group {group}")]
-    Elsewhere {
+    WrongShard {
         /// The key.
         key: PrimaryKey,
         /// The group of the shard that was asked.

@@ -54,8 +54,8 @@ impl IndexBuild {
         let prefix = builds_prefix(table, group);
         let end = after_prefix(&prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let span = (Bound::Included(&prefix[..]), end);
-        let mut scan = Arc::clone(snapshot).scan(Space::Meta, span, Direction::Ascending);
+        let range = (Bound::Included(&prefix[..]), end);
+        let mut scan = Arc::clone(snapshot).scan(Space::Meta, range, Direction::Ascending);
         let mut builds = Vec::new();
         while let Some((key, value)) = scan.next()? {
             let damaged = || corrupt_meta(format!("an index build of group {group}"));

@@ -15,18 +15,18 @@ use crate::{IndexEntry, IndexId, ReadError, TableId};
 /// The primary keys that follow index keys in the engine lie behind their index key, so a bound that
 /// leaves out a key with all its rows is the first key after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexSpan {
+pub struct IndexRange {
     /// The first bytes inside.
     pub start: Bytes,
     /// The first bytes after; `None` is no end.
     pub end: Option<Bytes>,
 }
 
-impl IndexSpan {
+impl IndexRange {
     /// Every key.
     #[must_use]
-    pub fn all() -> IndexSpan {
-        IndexSpan { start: Bytes::new(), end: None }
+    pub fn all() -> IndexRange {
+        IndexRange { start: Bytes::new(), end: None }
     }
 
     /// Whether the bounds leave no room.
@@ -71,21 +71,21 @@ impl IndexScan {
         view: &Arc<dyn Snapshot>,
         table: TableId,
         index: IndexId,
-        span: &IndexSpan,
+        range: &IndexRange,
         rows: KeyRange,
         direction: Direction,
     ) -> IndexScan {
-        let scan = (!span.is_empty()).then(|| {
-            let (start, end) = span.within(table, index);
-            let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-            Arc::clone(view).scan(Space::Index, span, direction)
+        let scan = (!range.is_empty()).then(|| {
+            let (start, end) = range.within(table, index);
+            let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+            Arc::clone(view).scan(Space::Index, range, direction)
         });
         IndexScan { scan, table, index, rows }
     }
 
-    /// Goes on with the entries of `span`, which lies inside the one the scan was made for.
-    pub fn restart(&mut self, span: &IndexSpan) {
-        let (start, end) = span.within(self.table, self.index);
+    /// Goes on with the entries of `range`, which lies inside the one the scan was made for.
+    pub fn restart(&mut self, range: &IndexRange) {
+        let (start, end) = range.within(self.table, self.index);
         if let Some(scan) = &mut self.scan {
             scan.restart((start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice)));
         }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange};
-use engine::{Batch, Engine, Space, Span};
+use engine::{Batch, Engine, ScanRange, Space};
 use log::GroupId;
 
 use crate::{FormatError, IndexId, ReadError, TableId};
@@ -132,13 +132,13 @@ impl RowKey {
 }
 
 /// A range of rows as the engine's range of keys.
-pub(crate) struct RowSpan {
+pub(crate) struct RowRange {
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
 }
 
-impl RowSpan {
-    pub(crate) fn new(table: TableId, range: &KeyRange) -> RowSpan {
+impl RowRange {
+    pub(crate) fn new(table: TableId, range: &KeyRange) -> RowRange {
         let full = |key: &[u8]| [table.as_bytes(), key].concat();
         let start = match &range.start {
             KeyBound::Unbounded => Bound::Included(table.as_bytes().to_vec()),
@@ -153,10 +153,10 @@ impl RowSpan {
             KeyBound::Included(key) => Bound::Included(full(key.as_bytes())),
             KeyBound::Excluded(key) => Bound::Excluded(full(key.as_bytes())),
         };
-        RowSpan { start, end }
+        RowRange { start, end }
     }
 
-    pub(crate) fn as_span(&self) -> Span<'_> {
+    pub(crate) fn as_scan_range(&self) -> ScanRange<'_> {
         (self.start.as_ref().map(Vec::as_slice), self.end.as_ref().map(Vec::as_slice))
     }
 }

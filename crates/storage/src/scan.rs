@@ -5,7 +5,7 @@ use datum::row::{CorruptRow, RowView};
 use datum::{Object, PrimaryKey};
 use engine::Scan;
 
-use crate::batch::Filling;
+use crate::batch::BlockBuilder;
 use crate::{ReadError, RowBatch, TableId};
 
 /// Bytes of the first block: a query for the first rows should not read hundreds.
@@ -52,14 +52,14 @@ impl RowScan {
     ///
     /// Not to be mixed with [`RowScan::next`], which has rows in hand.
     pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ReadError> {
-        let filling = Filling::new(self.table, self.next_block_bytes());
-        self.fill(filling)
+        let builder = BlockBuilder::new(self.table, self.next_block_bytes());
+        self.fill(builder)
     }
 
     /// The rows after `used`, in its memory if no row of it is held any longer.
     pub fn next_batch_after(&mut self, used: RowBatch) -> Result<Option<RowBatch>, ReadError> {
-        let filling = Filling::in_place_of(used, self.next_block_bytes());
-        self.fill(filling)
+        let builder = BlockBuilder::in_place_of(used, self.next_block_bytes());
+        self.fill(builder)
     }
 
     /// The next row with its key, or `None` at the end.
@@ -104,8 +104,8 @@ impl RowScan {
 
     /// Says that of each row the bytes at `offset` of its stored form will be looked at: a hint for what
     /// [`RowScan::next_view`] fetches ahead.
-    pub fn will_look_at(&mut self, offset: usize) {
-        self.scan.will_look_at(offset);
+    pub fn prefetch_row_at(&mut self, offset: usize) {
+        self.scan.prefetch_value_at(offset);
     }
 
     /// Room for the rows that are still wanted, if that is known, and never more than a block.
@@ -116,19 +116,19 @@ impl RowScan {
         }
     }
 
-    fn fill(&mut self, mut filling: Filling) -> Result<Option<RowBatch>, ReadError> {
+    fn fill(&mut self, mut builder: BlockBuilder) -> Result<Option<RowBatch>, ReadError> {
         let limit_bytes = self.next_block_bytes();
         self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
         while self.rows_left > 0 {
             let Some((key, row)) = self.scan.next()? else { break };
-            filling.push(&key[TableId::BYTES..], row);
+            builder.push(&key[TableId::BYTES..], row);
             self.rows_left -= 1;
             // The next row is probably as large as this one.
-            if filling.bytes() + key.len() + row.len() > limit_bytes {
+            if builder.bytes() + key.len() + row.len() > limit_bytes {
                 break;
             }
         }
-        let batch = filling.finish();
+        let batch = builder.finish();
         self.row_bytes = batch.bytes().checked_div(batch.len()).unwrap_or_default();
         Ok((!batch.is_empty()).then_some(batch))
     }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use datum::{Object, row};
 use engine::{Change, Engine, EngineError, Space};
 
-use crate::change::APART_BYTES_MAX;
+use crate::change::DETACHED_BYTES_MAX;
 use crate::layout::{RowKey, claim};
-use crate::row_cache::{Found, RowCache, RowCacheStats, Sight};
+use crate::row_cache::{BatchLookup, CacheLookup, RowCache, RowCacheStats};
 use crate::{Changes, FormatError, RowTexts};
 
 /// Where tables are. Every change of a row goes through one store, or its cache would not know.
@@ -51,7 +51,7 @@ impl Store {
         // In the order of the batch, as the last change of a row is the one that the engine shows.
         for (changing, value) in rows {
             let value = value.filter(|_| written.is_ok());
-            self.rows.end_change(&changing, || at_hand(&value?));
+            self.rows.end_change(&changing, || cached_form(&value?));
         }
         written
     }
@@ -73,32 +73,32 @@ impl Store {
             return Ok(read()?.map(|(row, _)| row));
         }
         let permit = match self.rows.find(key) {
-            Found::Row(row) => return Ok(Some(row)),
-            Found::Nothing(permit) => permit,
+            CacheLookup::Row(row) => return Ok(Some(row)),
+            CacheLookup::Missing(permit) => permit,
         };
         let Some((row, row_bytes)) = read()? else { return Ok(None) };
         self.rows.keep(&permit, key, &row, row_bytes);
         Ok(Some(row))
     }
 
-    /// Hands the row at the engine's key `key` to `take`, which is `None` if there is none: from the cache, perhaps under
+    /// Hands the row at the engine's key `key` to `read_row`, which is `None` if there is none: from the cache, perhaps under
     /// a lock, or by `read` as for [`Store::row`].
-    pub(crate) fn show<R, E>(
+    pub(crate) fn with_row<R, E>(
         &self,
         key: &[u8],
-        take: impl FnOnce(Option<&Object>) -> R,
+        read_row: impl FnOnce(Option<&Object>) -> R,
         read: impl FnOnce() -> Result<Option<(Object, usize)>, E>,
     ) -> Result<R, E> {
         if self.rows.is_off() {
-            return Ok(take(read()?.as_ref().map(|(row, _)| row)));
+            return Ok(read_row(read()?.as_ref().map(|(row, _)| row)));
         }
-        let (permit, take) = match self.rows.show(key, take) {
+        let (permit, read_row) = match self.rows.with_row(key, read_row) {
             Ok(taken) => return Ok(taken),
             Err(missed) => missed,
         };
-        let Some((row, row_bytes)) = read()? else { return Ok(take(None)) };
+        let Some((row, row_bytes)) = read()? else { return Ok(read_row(None)) };
         self.rows.keep(&permit, key, &row, row_bytes);
-        Ok(take(Some(&row)))
+        Ok(read_row(Some(&row)))
     }
 
     /// Adds the rows at the engine's keys `keys` to `texts` in their order: from the cache, and those that are not
@@ -111,26 +111,30 @@ impl Store {
         bytes_max: usize,
         read: impl Fn(&[usize]) -> Result<Vec<Option<(Object, usize)>>, E>,
     ) -> Result<(), E> {
-        let sights = self.rows.look_for(keys);
-        let is_missing = |i: &usize| matches!(sights.get(*i), Some(Sight::Nothing(_)));
+        let lookups = self.rows.look_up_many(keys);
+        let is_missing = |i: &usize| matches!(lookups.get(*i), Some(BatchLookup::Missing(_)));
         let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
         let mut found = if missing.is_empty() { Vec::new() } else { read(&missing)? }.into_iter();
-        sights.iter().take(ROWS_AHEAD).for_each(|sight| self.rows.fetch(sight));
-        for (i, (key, sight)) in keys.iter().zip(&sights).enumerate() {
+        lookups.iter().take(PREFETCH_ROWS).for_each(|lookup| self.rows.prefetch_entry(lookup));
+        for (i, (key, lookup)) in keys.iter().zip(&lookups).enumerate() {
             if texts.bytes() >= bytes_max {
                 break;
             }
-            if let Some(ahead) = sights.get(i + ROWS_AHEAD) {
-                self.rows.fetch(ahead);
+            if let Some(ahead) = lookups.get(i + PREFETCH_ROWS) {
+                self.rows.prefetch_entry(ahead);
             }
             if texts.len() == 1 {
                 texts.expect(keys.len() - i);
             }
-            let row = match sight {
-                Sight::Near { hash, .. } if self.rows.take(*hash, key, |row| texts.push_row(row)) => continue,
+            let row = match lookup {
+                BatchLookup::Cached { hash, .. }
+                    if self.rows.with_cached_row(*hash, key, |row| texts.push_row(row)) =>
+                {
+                    continue;
+                }
                 // It has gone since.
-                Sight::Near { .. } => read(&[i])?.pop().flatten(),
-                Sight::Nothing(permit) => found.next().flatten().inspect(|(row, row_bytes)| {
+                BatchLookup::Cached { .. } => read(&[i])?.pop().flatten(),
+                BatchLookup::Missing(permit) => found.next().flatten().inspect(|(row, row_bytes)| {
                     self.rows.keep(permit, key.as_bytes(), row, *row_bytes);
                 }),
             };
@@ -141,13 +145,13 @@ impl Store {
 }
 
 /// Rows that are fetched from memory while another is copied.
-const ROWS_AHEAD: usize = 6;
+const PREFETCH_ROWS: usize = 6;
 
 /// The row in `value` with the number of its bytes. A long one gets memory of its own: it is a slice of a whole
 /// log entry.
-fn at_hand(value: &Bytes) -> Option<(Object, usize)> {
-    let is_apart = value.len() <= APART_BYTES_MAX;
-    let value = if is_apart { value.clone() } else { Bytes::copy_from_slice(value) };
+fn cached_form(value: &Bytes) -> Option<(Object, usize)> {
+    let is_detached = value.len() <= DETACHED_BYTES_MAX;
+    let value = if is_detached { value.clone() } else { Bytes::copy_from_slice(value) };
     let bytes = value.len();
     Some((row::decode(value).ok()?, bytes))
 }

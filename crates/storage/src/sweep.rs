@@ -60,8 +60,8 @@ pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<B
     let end = after_prefix(table.as_bytes());
     while let Some(start) = from {
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let span = (Bound::Included(&start[..]), end);
-        let mut scan = Arc::clone(snapshot).scan(Space::Index, span, Direction::Ascending);
+        let range = (Bound::Included(&start[..]), end);
+        let mut scan = Arc::clone(snapshot).scan(Space::Index, range, Direction::Ascending);
         let Some((key, _)) = scan.next()? else { break };
         let id = key.get(16..20).and_then(|id| id.try_into().ok());
         let index = IndexId(u32::from_be_bytes(id.ok_or_else(|| corrupt_meta("an index key"))?));
@@ -93,8 +93,8 @@ pub fn tables_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<TableId>, Read
     let mut tables = Vec::new();
     let mut after = Some(TableId::from_uuid(uuid::Uuid::nil()));
     while let Some(start) = after {
-        let span = (Bound::Included(&start.as_bytes()[..]), Bound::Unbounded);
-        let mut scan = Arc::clone(snapshot).scan(Space::Rows, span, Direction::Ascending);
+        let range = (Bound::Included(&start.as_bytes()[..]), Bound::Unbounded);
+        let mut scan = Arc::clone(snapshot).scan(Space::Rows, range, Direction::Ascending);
         let Some((key, _)) = scan.next()? else { break };
         let id = key.first_chunk().ok_or_else(|| corrupt_meta("a row key"))?;
         let table = TableId::from_uuid(uuid::Uuid::from_bytes(*id));
@@ -107,8 +107,8 @@ pub fn tables_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<TableId>, Read
 /// The groups that the engine remembers something of.
 pub fn groups_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<GroupId>, ReadError> {
     let (first, last) = (applied_key(GroupId(0)), applied_key(GroupId(u64::MAX)));
-    let span = (Bound::Included(&first[..]), Bound::Included(&last[..]));
-    let mut scan = Arc::clone(snapshot).scan(Space::Meta, span, Direction::Ascending);
+    let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+    let mut scan = Arc::clone(snapshot).scan(Space::Meta, range, Direction::Ascending);
     let mut groups = Vec::new();
     while let Some((key, _)) = scan.next()? {
         let number = key.get(1..).and_then(|bytes| bytes.try_into().ok());

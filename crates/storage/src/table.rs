@@ -8,7 +8,7 @@ use engine::Space;
 
 use crate::layout::RowKey;
 use crate::row::decode;
-use crate::{Part, ReadError, RowTexts, Store, TableId, TableSnapshot};
+use crate::{ReadError, RowTexts, ShardRange, Store, TableId, TableSnapshot};
 
 /// A table in a store. Cheap to make and to clone; holds no rows itself.
 #[derive(Clone)]
@@ -42,11 +42,15 @@ impl Table {
         self.store.row(row_key.as_bytes(), || self.read(&row_key, key))
     }
 
-    /// Hands the row under `key` to `take` as [`Table::get`] would answer it: cheaper where it is only looked at. `take`
+    /// Hands the row under `key` to `read_row` as [`Table::get`] would answer it: cheaper where it is only looked at. `read_row`
     /// must be quick, and must not come back here.
-    pub fn show<R>(&self, key: &PrimaryKey, take: impl FnOnce(Option<&Object>) -> R) -> Result<R, ReadError> {
+    pub fn with_row<R>(
+        &self,
+        key: &PrimaryKey,
+        read_row: impl FnOnce(Option<&Object>) -> R,
+    ) -> Result<R, ReadError> {
         let row_key = RowKey::new(self.id, key.as_bytes());
-        self.store.show(row_key.as_bytes(), take, || self.read(&row_key, key))
+        self.store.with_row(row_key.as_bytes(), read_row, || self.read(&row_key, key))
     }
 
     /// The row and the number of its bytes, from the engine.
@@ -90,14 +94,14 @@ impl Table {
         Ok(self.store.engine().get(Space::Rows, row_key.as_bytes())?)
     }
 
-    /// The rows of `part` as they are now.
-    pub fn snapshot(&self, part: Part) -> Result<TableSnapshot, ReadError> {
-        Ok(TableSnapshot::new(self.store.engine().snapshot()?, self.id, part))
+    /// The rows of `shard_range` as they are now.
+    pub fn snapshot(&self, shard_range: ShardRange) -> Result<TableSnapshot, ReadError> {
+        Ok(TableSnapshot::new(self.store.engine().snapshot()?, self.id, shard_range))
     }
 
     /// As [`Table::snapshot`], for who cannot wait: `None` where much would have to be written first.
-    pub fn snapshot_at_once(&self, part: Part) -> Result<Option<TableSnapshot>, ReadError> {
-        let view = self.store.engine().snapshot_at_once()?;
-        Ok(view.map(|view| TableSnapshot::new(view, self.id, part)))
+    pub fn try_snapshot(&self, shard_range: ShardRange) -> Result<Option<TableSnapshot>, ReadError> {
+        let view = self.store.engine().try_snapshot()?;
+        Ok(view.map(|view| TableSnapshot::new(view, self.id, shard_range)))
     }
 }

@@ -10,7 +10,7 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Changes, Count, Direction, Part, ReadError, RowChange, RowTexts, Store, Table, TableId,
+    Applied, Changes, Count, Direction, ReadError, RowChange, RowTexts, ShardRange, Store, Table, TableId,
     drop_table, tables_present,
 };
 
@@ -62,8 +62,8 @@ fn filled(rows: u32, text_bytes: usize) -> (Arc<Store>, Table) {
     (store, table)
 }
 
-fn whole() -> Part {
-    Part { range: KeyRange::all(), group: GROUP }
+fn whole() -> ShardRange {
+    ShardRange { range: KeyRange::all(), group: GROUP }
 }
 
 fn scan(table: &Table, range: &KeyRange, direction: Direction) -> Vec<u32> {
@@ -109,15 +109,15 @@ fn bounds_are_bounds_of_keys() {
 fn even_pieces_differ_by_one_row_at_most() {
     let (_, table) = filled(100, 1);
     let snapshot = table.snapshot(whole()).unwrap();
-    let rows = |pieces: &[KeyRange]| {
-        pieces.iter().map(|range| scan(&table, range, Direction::Ascending)).collect::<Vec<_>>()
+    let rows = |parts: &[KeyRange]| {
+        parts.iter().map(|range| scan(&table, range, Direction::Ascending)).collect::<Vec<_>>()
     };
     for wanted in [1, 2, 3, 7, 64, 100] {
-        let pieces = rows(&snapshot.split_evenly(&KeyRange::all(), wanted).unwrap());
-        let sizes: Vec<usize> = pieces.iter().map(Vec::len).collect();
+        let parts = rows(&snapshot.split_evenly(&KeyRange::all(), wanted).unwrap());
+        let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
         assert_eq!(sizes.len(), wanted);
         assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
-        assert_eq!(pieces.concat(), (0..100).collect::<Vec<_>>());
+        assert_eq!(parts.concat(), (0..100).collect::<Vec<_>>());
     }
     let few = KeyRange { start: KeyBound::Included(key(97.0)), end: KeyBound::Unbounded };
     assert_eq!(rows(&snapshot.split_evenly(&few, 10).unwrap()), [[97], [98], [99]]);

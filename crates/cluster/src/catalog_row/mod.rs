@@ -6,7 +6,7 @@ mod fields;
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
 use reql::StoredFunc;
-use shard::SealMark;
+use shard::SealState;
 use storage::TableId;
 use uuid::Uuid;
 
@@ -437,8 +437,8 @@ fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
 /// The epoch of a table or of a seal; one that no mark can name would seal nothing.
 fn epoch(row: &Fields<'_>, of: &Fields<'_>) -> Result<u64, OpenError> {
     match of.number("epoch")? {
-        epoch if epoch > SealMark::EPOCH_MAX => {
-            Err(row.wrong(format!("{epoch} is no epoch, the last one is {}", SealMark::EPOCH_MAX)))
+        epoch if epoch > SealState::EPOCH_MAX => {
+            Err(row.wrong(format!("{epoch} is no epoch, the last one is {}", SealState::EPOCH_MAX)))
         }
         epoch => Ok(epoch),
     }

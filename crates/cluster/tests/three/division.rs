@@ -13,7 +13,7 @@ use rekindle_cluster::{
     AdminError, RepairMode, RepairScope, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted,
     TableChange, TableConfig, TableOptions, WriteAcks,
 };
-use shard::SealMark;
+use shard::SealState;
 
 use crate::fixture::{STATES, create, divide, on, settled, table, three, wait_for_voters};
 use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, wait_until, write, write_until_done};
@@ -122,13 +122,13 @@ fn a_seal_of_somebody_who_stopped_is_given_up() {
         })
     };
     let leader = led().unwrap();
-    leader.set_mark(SealMark::sealed(0)).wait().unwrap();
+    leader.set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert!(!write(&all, 20), "it is sealed");
     write_until_done(&all, 20);
-    assert_eq!(leader.mark(), SealMark::open(1));
+    assert_eq!(leader.seal_state(), SealState::open(1));
     assert_eq!(table(all[0]).config.lineage.epoch, 1);
     // A seal of before that arrives now means nothing.
-    leader.set_mark(SealMark::sealed(0)).wait().unwrap();
+    leader.set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert!(write(&all, 21));
     divide(all[2], replicated(2, 3));
     settled(&all);
@@ -277,11 +277,11 @@ fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
             _ => None,
         })
     };
-    leader().unwrap().set_mark(SealMark::sealed(0)).wait().unwrap();
+    leader().unwrap().set_seal_state(SealState::sealed(0)).wait().unwrap();
     write_until_done(&all, 20);
     // It was on its way while the division that wanted it was given up.
-    leader().unwrap().set_mark(SealMark::sealed(0)).wait().unwrap();
-    assert_eq!(leader().unwrap().mark(), SealMark::open(1));
+    leader().unwrap().set_seal_state(SealState::sealed(0)).wait().unwrap();
+    assert_eq!(leader().unwrap().seal_state(), SealState::open(1));
     divide(a, on(&[&[a, b, c]]));
     settled(&all);
     assert_eq!(missing(c, 21), []);
@@ -436,7 +436,7 @@ fn found_without_rows() -> bool {
     // Its rows are void now, and gone; it gets no copy before the shard is sealed, nor after it.
     hub.count_answers(c.server(), 0);
     c.node.log().begin_restore(old).unwrap();
-    c.node.replicas().make_void(old);
+    c.node.replicas().mark_recovering(old);
     table(&c).shards()[0].near().unwrap().clear(&datum::KeyRange::all()).unwrap();
     let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
     if config.shards.iter().any(|shard| shard.founders.len() < 3) {

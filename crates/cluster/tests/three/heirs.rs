@@ -42,7 +42,7 @@ fn a_founder_without_rows_asks_each_server_once_about_all_shards_and_does_not_wa
     // Its rows are void now; it gets no copy before the shard is sealed, nor after it.
     hub.count_answers(c.server(), 0);
     c.node.log().begin_restore(old).unwrap();
-    c.node.replicas().make_void(old);
+    c.node.replicas().mark_recovering(old);
     let place: &[&Running] = &[&a, &b, &c];
     let config = divide(&a, on(&[place; SHARDS]));
     assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "it founds them: {config:?}");

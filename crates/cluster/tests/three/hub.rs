@@ -417,7 +417,10 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
         let table = catalog.table("test", "t").unwrap();
         let is_missing = |n: &u32| {
             let (key, _) = row(*n);
-            table.shard(&key).near().is_none_or(|near| near.is_void() || near.get(&key).unwrap().is_none())
+            table
+                .shard(&key)
+                .near()
+                .is_none_or(|near| near.is_recovering() || near.get(&key).unwrap().is_none())
         };
         let missing: Vec<u32> = (0..count).filter(is_missing).collect();
         if missing.is_empty() || Instant::now() > deadline {
@@ -430,7 +433,7 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
 /// The rows of table `t` that lie on a node, as they are stored, whoever they belong to.
 pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
     let table = node.node.catalog().table("test", "t").unwrap().config.id;
-    let part = storage::Part { range: datum::KeyRange::all(), group: GroupId(u64::MAX) };
+    let part = storage::ShardRange { range: datum::KeyRange::all(), group: GroupId(u64::MAX) };
     let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
     let mut scan = rows.scan(&datum::KeyRange::all(), storage::Direction::Ascending).to_the_end();
     let mut found = Vec::new();

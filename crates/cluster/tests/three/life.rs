@@ -163,7 +163,7 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
     let change = TableChange { shards, ..TableChange::default() };
     wait_until("the division", || a.node.change_table(table, &change).is_ok());
     let rows = |node: &Running| {
-        let part = storage::Part { range: KeyRange::all(), group: GroupId(99) };
+        let part = storage::ShardRange { range: KeyRange::all(), group: GroupId(99) };
         let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
         let mut scan = rows.scan(&KeyRange::all(), storage::Direction::Ascending).to_the_end();
         scan.next_batch().unwrap().map_or(0, |batch| batch.len())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use log::Role;
 use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, WriteAcks, places_of};
-use shard::SealMark;
+use shard::SealState;
 
 use crate::division::{everybody_has, while_writing};
 use crate::fixture::{CUTS, SET_MARK, create, on, settled, table, three, wait_for_voters};
@@ -124,9 +124,9 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
             deaf.iter().for_each(|server| hub.deafen(*server, first));
             // A seal of somebody else, applied by one that waits for nobody: as if it led since just now and did not know
             // that it is to be sealed. One of the others has it, and could begin what comes after it.
-            drop(near.set_mark(SealMark::sealed(0)));
-            near.end_sealing(SealMark::sealed(0));
-            wait_until("the seal", || near.mark().is_sealed());
+            drop(near.set_seal_state(SealState::sealed(0)));
+            near.abandon_seal(SealState::sealed(0));
+            wait_until("the seal", || near.seal_state().is_sealed());
             let status = log.group_status(first).unwrap();
             alone_told.store(status.committed < status.applied, Ordering::Release);
         }
@@ -166,7 +166,7 @@ fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
         let near = [&a, &b].map(|node| table(node).shards()[0].near().cloned());
         near.into_iter().flatten().find(|near| near.is_leader())
     };
-    let sealed = leader().ok_or(Disturbed)?.set_mark(SealMark::sealed(0));
+    let sealed = leader().ok_or(Disturbed)?.set_seal_state(SealState::sealed(0));
     sealed.wait().map_err(|_| Disturbed)?;
     // The log keeps nothing of it, because of another shard's rows.
     let (mut written, since) = (40, Instant::now());
@@ -177,7 +177,7 @@ fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
         written += 1;
     }
     let is_sealed =
-        |node: &Running| table(node).shards()[0].near().is_some_and(|near| near.mark().is_sealed());
+        |node: &Running| table(node).shards()[0].near().is_some_and(|near| near.seal_state().is_sealed());
     if since.elapsed() > SEALING || ![&a, &b].into_iter().all(is_sealed) {
         return Err(Disturbed);
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
-use engine::{Batch, BeforeFlush, Direction, Engine, EngineError, EngineStats, Scan, Snapshot, Space, Span};
+use engine::{
+    Batch, Direction, Engine, EngineError, EngineStats, PreFlushHook, Scan, ScanRange, Snapshot, Space,
+};
 use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
 use crate::hub::{Hub, Machine, PATIENCE, missing, wait_until, write_until_done};
@@ -36,8 +38,8 @@ impl Engine for Slow {
         self.0.flush()
     }
 
-    fn before_flush(&self, hook: BeforeFlush) {
-        self.0.before_flush(hook);
+    fn set_pre_flush_hook(&self, hook: PreFlushHook) {
+        self.0.set_pre_flush_hook(hook);
     }
 
     fn stats(&self) -> EngineStats {
@@ -50,8 +52,8 @@ impl Snapshot for SlowView {
         self.0.get(space, key)
     }
 
-    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan> {
-        let start = match span.0 {
+    fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
+        let start = match range.0 {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
@@ -63,15 +65,20 @@ impl Snapshot for SlowView {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        Arc::clone(&self.0).scan(space, span, direction)
+        Arc::clone(&self.0).scan(space, range, direction)
     }
 
-    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
-        self.0.cuts(space, span, pieces)
+    fn split_points(
+        &self,
+        space: Space,
+        range: ScanRange<'_>,
+        parts: usize,
+    ) -> Result<Vec<Bytes>, EngineError> {
+        self.0.split_points(space, range, parts)
     }
 
-    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError> {
-        self.0.bytes_in(space, span)
+    fn bytes_in(&self, space: Space, range: ScanRange<'_>) -> Result<u64, EngineError> {
+        self.0.bytes_in(space, range)
     }
 }
 

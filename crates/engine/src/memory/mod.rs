@@ -11,8 +11,8 @@ use parking_lot::RwLock;
 
 use self::tree::Tree;
 use self::view::MemorySnapshot;
-use crate::before_flush::Hook;
-use crate::{Batch, BeforeFlush, Engine, EngineError, EngineStats, MemoryStats, Snapshot, Space};
+use crate::pre_flush::Hook;
+use crate::{Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, Snapshot, Space};
 
 /// Sorted maps behind one lock, with the versions that live snapshots need.
 #[derive(Clone, Default)]
@@ -59,7 +59,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn before_flush(&self, hook: BeforeFlush) {
+    fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
     }
 
@@ -104,10 +104,10 @@ mod tests {
         let engine = MemoryEngine::new();
         let written_meanwhile = engine.clone();
         put(&engine, b"key", b"1");
-        engine.before_flush(Arc::new(|| Err(std::io::Error::other("the log is not durable"))));
+        engine.set_pre_flush_hook(Arc::new(|| Err(std::io::Error::other("the log is not durable"))));
         engine.flush().unwrap_err();
         assert_eq!(engine.after_crash().get(Space::Rows, b"key").unwrap(), None);
-        engine.before_flush(Arc::new(move || {
+        engine.set_pre_flush_hook(Arc::new(move || {
             put(&written_meanwhile, b"key", b"2");
             Ok(())
         }));

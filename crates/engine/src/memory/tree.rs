@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::{Batch, Change, Space, Span, span};
+use crate::{Batch, Change, ScanRange, Space, scan_range};
 
 /// A moment in the life of a tree: how many batches had been written.
 pub(super) type Moment = u64;
@@ -35,17 +35,17 @@ impl Tree {
         visible(self.spaces[space as usize].get(key)?, moment).cloned()
     }
 
-    /// The pairs of `span` as of `moment`, from either end.
+    /// The pairs of `range` as of `moment`, from either end.
     pub(super) fn pairs<'a>(
         &'a self,
         moment: Moment,
         space: Space,
-        span: Span<'a>,
+        range: ScanRange<'a>,
     ) -> Option<impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)>> {
-        if span::is_empty(span) {
+        if scan_range::is_empty(range) {
             return None;
         }
-        let found = self.spaces[space as usize].range::<[u8], _>(span);
+        let found = self.spaces[space as usize].range::<[u8], _>(range);
         Some(found.filter_map(move |(key, versions)| Some((key, visible(versions, moment)?))))
     }
 
@@ -56,7 +56,8 @@ impl Tree {
                 Change::Put { space, key, value } => self.set(space, key, Some(value.clone())),
                 Change::Delete { space, key } => self.set(space, key, None),
                 Change::DeleteRange { space, start, end } => {
-                    let doomed = self.spaces[space as usize].range::<[u8], _>(span::half_open(start, end));
+                    let doomed =
+                        self.spaces[space as usize].range::<[u8], _>(scan_range::half_open(start, end));
                     let doomed: Vec<Bytes> = doomed.map(|(key, _)| key.clone()).collect();
                     for key in doomed {
                         self.set(space, &key, None);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::tree::{Moment, Tree};
-use crate::{Direction, EngineError, Pair, Scan, Snapshot, Space, Span};
+use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space};
 
 /// Pairs fetched under one hold of the lock, at first and at most: a scan never keeps writers out
 /// for long, and a scan for one row does not fetch a hundred.
@@ -44,10 +44,10 @@ impl Snapshot for MemorySnapshot {
         Ok(self.tree.read().at(self.moment, space, key))
     }
 
-    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan> {
+    fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
         Box::new(MemoryScan {
-            start: span.0.map(Bytes::copy_from_slice),
-            end: span.1.map(Bytes::copy_from_slice),
+            start: range.0.map(Bytes::copy_from_slice),
+            end: range.1.map(Bytes::copy_from_slice),
             snapshot: self,
             space,
             direction,
@@ -58,27 +58,32 @@ impl Snapshot for MemorySnapshot {
         })
     }
 
-    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
-        let total_bytes = self.bytes_in(space, span)?;
+    fn split_points(
+        &self,
+        space: Space,
+        range: ScanRange<'_>,
+        parts: usize,
+    ) -> Result<Vec<Bytes>, EngineError> {
+        let total_bytes = self.bytes_in(space, range)?;
         let tree = self.tree.read();
-        let mut cuts: Vec<Bytes> = Vec::new();
+        let mut points: Vec<Bytes> = Vec::new();
         let mut before_bytes = 0;
-        for (index, (key, value)) in tree.pairs(self.moment, space, span).into_iter().flatten().enumerate() {
-            let wanted_bytes = (cuts.len() as u64 + 1) * total_bytes / pieces.max(1) as u64;
-            if cuts.len() + 1 >= pieces {
+        for (index, (key, value)) in tree.pairs(self.moment, space, range).into_iter().flatten().enumerate() {
+            let wanted_bytes = (points.len() as u64 + 1) * total_bytes / parts.max(1) as u64;
+            if points.len() + 1 >= parts {
                 break;
             }
             if index > 0 && before_bytes >= wanted_bytes {
-                cuts.push(key.clone());
+                points.push(key.clone());
             }
             before_bytes += (key.len() + value.len()) as u64;
         }
-        Ok(cuts)
+        Ok(points)
     }
 
-    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError> {
+    fn bytes_in(&self, space: Space, range: ScanRange<'_>) -> Result<u64, EngineError> {
         let tree = self.tree.read();
-        let pairs = tree.pairs(self.moment, space, span).into_iter().flatten();
+        let pairs = tree.pairs(self.moment, space, range).into_iter().flatten();
         Ok(pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum())
     }
 }
@@ -98,9 +103,9 @@ struct MemoryScan {
 
 impl MemoryScan {
     fn fetch(&mut self) {
-        let span = (self.start.as_ref().map(|key| &key[..]), self.end.as_ref().map(|key| &key[..]));
+        let range = (self.start.as_ref().map(|key| &key[..]), self.end.as_ref().map(|key| &key[..]));
         let tree = self.snapshot.tree.read();
-        let pairs = tree.pairs(self.snapshot.moment, self.space, span).into_iter().flatten();
+        let pairs = tree.pairs(self.snapshot.moment, self.space, range).into_iter().flatten();
         let owned = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
         match self.direction {
             Direction::Ascending => self.fetched.extend(pairs.map(owned).take(self.fetch_pairs)),
@@ -129,8 +134,8 @@ impl Scan for MemoryScan {
         Ok(self.current.as_ref().map(|(key, value)| (&key[..], &value[..])))
     }
 
-    fn restart(&mut self, span: Span<'_>) {
-        (self.start, self.end) = (span.0.map(Bytes::copy_from_slice), span.1.map(Bytes::copy_from_slice));
+    fn restart(&mut self, range: ScanRange<'_>) {
+        (self.start, self.end) = (range.0.map(Bytes::copy_from_slice), range.1.map(Bytes::copy_from_slice));
         self.fetched.clear();
         (self.fetch_pairs, self.finished) = (FETCH_PAIRS_MIN, false);
     }

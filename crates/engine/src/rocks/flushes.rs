@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};
 
-use crate::before_flush::Hook;
+use crate::pre_flush::Hook;
 
 /// What the listener works with. RocksDB keeps it as long as the listener.
 struct Listener {

@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "the C interface of RocksDB")]
 
 mod bounds;
-mod cuts;
 mod flushes;
 mod options;
+mod split_points;
 mod stats;
 mod view;
 
@@ -23,8 +23,8 @@ use rocksdb::{
 };
 
 use self::view::RocksSnapshot;
-use crate::before_flush::Hook;
-use crate::{Batch, BeforeFlush, Change, Engine, EngineError, EngineStats, Snapshot, Space};
+use crate::pre_flush::Hook;
+use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
@@ -97,7 +97,7 @@ impl Engine for RocksEngine {
         Ok(self.db.flush_cfs_opt(&columns, &options)?)
     }
 
-    fn before_flush(&self, hook: BeforeFlush) {
+    fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
     }
 

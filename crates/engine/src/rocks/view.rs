@@ -7,9 +7,9 @@ use bytes::Bytes;
 use rocksdb::{DB, DBRawIterator, ReadOptions};
 
 use super::bounds::{first_excluded, first_included, successor};
-use super::{column, cuts};
-use crate::fetch_ahead::fetch_line;
-use crate::{Direction, EngineError, Pair, Scan, Snapshot, Space, Span, span};
+use super::{column, split_points};
+use crate::prefetch::prefetch_line;
+use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space, scan_range};
 
 /// What is read at once from a file where a block is not cached. Left to itself, RocksDB would ask the system to read
 /// ahead after the second block of a scan, and again and again, although all of them are cached.
@@ -42,12 +42,12 @@ impl Snapshot for RocksSnapshot {
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan> {
+    fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
         let mut read = ReadOptions::default();
-        if let Some(start) = first_included(span.0) {
+        if let Some(start) = first_included(range.0) {
             read.set_iterate_lower_bound(start);
         }
-        if let Some(end) = first_excluded(span.1) {
+        if let Some(end) = first_excluded(range.1) {
             read.set_iterate_upper_bound(end);
         }
         read.set_readahead_size(READAHEAD_BYTES);
@@ -56,27 +56,32 @@ impl Snapshot for RocksSnapshot {
         // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `self`, which the
         // scan keeps alive in `_snapshot`, dropped after `iterator`.
         let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
-        let step = if span::is_empty(span) { Step::Ended } else { Step::Start };
-        let looked_at = None;
-        Box::new(RocksScan { iterator, direction, step, within: None, looked_at, _snapshot: self })
+        let step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
+        let prefetch_offset = None;
+        Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, _snapshot: self })
     }
 
-    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
-        if span::is_empty(span) {
+    fn split_points(
+        &self,
+        space: Space,
+        range: ScanRange<'_>,
+        parts: usize,
+    ) -> Result<Vec<Bytes>, EngineError> {
+        if scan_range::is_empty(range) {
             return Ok(Vec::new());
         }
-        cuts::find(&self.db, &self.snapshot, space, span, pieces)
+        split_points::find(&self.db, &self.snapshot, space, range, parts)
     }
 
-    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError> {
-        if span::is_empty(span) {
+    fn bytes_in(&self, space: Space, range: ScanRange<'_>) -> Result<u64, EngineError> {
+        if scan_range::is_empty(range) {
             return Ok(0);
         }
-        let start = first_included(span.0).unwrap_or_default();
-        match first_excluded(span.1) {
-            Some(end) => cuts::bytes_between(&self.db, space, &start, &end),
-            None => match cuts::last_key(&self.db, &self.snapshot, space, span)? {
-                Some(last) => cuts::bytes_between(&self.db, space, &start, &successor(&last)),
+        let start = first_included(range.0).unwrap_or_default();
+        match first_excluded(range.1) {
+            Some(end) => split_points::bytes_between(&self.db, space, &start, &end),
+            None => match split_points::last_key(&self.db, &self.snapshot, space, range)? {
+                Some(last) => split_points::bytes_between(&self.db, space, &start, &successor(&last)),
                 None => Ok(0),
             },
         }
@@ -91,7 +96,7 @@ struct RocksScan {
     // The part of the iterator's range that is asked for, if it is not all of it.
     within: Option<Within>,
     // What is looked at in values, if somebody said so.
-    looked_at: Option<usize>,
+    prefetch_offset: Option<usize>,
     _snapshot: Arc<RocksSnapshot>,
 }
 
@@ -129,7 +134,7 @@ impl Scan for RocksScan {
         if let Some((key, value)) = self.iterator.item()
             && belongs(key)
         {
-            prefetch_after(value, self.looked_at);
+            prefetch_after(value, self.prefetch_offset);
             return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
@@ -143,22 +148,22 @@ impl Scan for RocksScan {
         true
     }
 
-    fn will_look_at(&mut self, offset: usize) {
-        self.looked_at = Some(offset);
+    fn prefetch_value_at(&mut self, offset: usize) {
+        self.prefetch_offset = Some(offset);
     }
 
-    fn restart(&mut self, span: Span<'_>) {
-        self.step = if span::is_empty(span) { Step::Ended } else { Step::Start };
-        self.within = Some(Within { start: first_included(span.0), end: first_excluded(span.1) });
+    fn restart(&mut self, range: ScanRange<'_>) {
+        self.step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
+        self.within = Some(Within { start: first_included(range.0), end: first_excluded(range.1) });
     }
 }
 
 /// Has the processor fetch what is looked at next, which it would otherwise wait for: the pairs of a block lie
 /// one behind the other, but what is looked at of each is too far apart for it to see that by itself. Behind
 /// `value` is where the next pair begins; where its value ends is a guess, that it is as long as this one, and so is
-/// where what is `looked_at` is in it.
+/// where what is `prefetch_offset` is in it.
 #[inline]
-fn prefetch_after(value: &[u8], looked_at: Option<usize>) {
+fn prefetch_after(value: &[u8], prefetch_offset: Option<usize>) {
     const LINE_BYTES: usize = 64;
     // Three lengths, and what the key does not share with the one before.
     const KEY_BYTES: usize = 16;
@@ -171,13 +176,13 @@ fn prefetch_after(value: &[u8], looked_at: Option<usize>) {
         next_end,
         next_end.wrapping_add(LINE_BYTES),
     ] {
-        fetch_line(line);
+        prefetch_line(line);
     }
-    if let Some(offset) = looked_at {
+    if let Some(offset) = prefetch_offset {
         // Its name stands before it, and rows are alike, but not the same.
         let about = next.wrapping_add(KEY_BYTES + offset);
-        fetch_line(about.wrapping_sub(LINE_BYTES / 2));
-        fetch_line(about.wrapping_add(LINE_BYTES / 2));
+        prefetch_line(about.wrapping_sub(LINE_BYTES / 2));
+        prefetch_line(about.wrapping_add(LINE_BYTES / 2));
     }
 }
 

@@ -8,7 +8,7 @@ use datum::cancel;
 use io::memory::{Account, Owner};
 use reql::codec::Codec;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
-use shard::IndexPosition;
+use shard::IndexCursor;
 
 use super::running::Entered;
 use super::{Inner, unless_stopped};
@@ -174,7 +174,7 @@ impl ServedCursor {
             }
             if self.by_values {
                 let Placed { place, wanted, .. } = row;
-                batch.position = Some(Position::Index(IndexPosition { wanted, place }));
+                batch.position = Some(Position::Index(IndexCursor { wanted, place }));
             }
         }
         Ok(BatchEnd::More)

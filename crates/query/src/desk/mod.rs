@@ -192,10 +192,10 @@ impl Inner {
                 match self.service.reader(shard, part.mode) {
                     Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
                     Some(Site::Near(shard)) => {
-                        let standing = shard.standing();
+                        let generation = shard.rows_generation();
                         match make(&table, shard, range) {
                             // Looked at afterwards: rows that are taken away meanwhile are not missing.
-                            Outcome::Done(_) if !shard.stands(standing) => return Outcome::Moved(None),
+                            Outcome::Done(_) if !shard.is_current(generation) => return Outcome::Moved(None),
                             Outcome::Done(part) => parts.push(part),
                             Outcome::Failed(error) => return Outcome::Failed(error),
                             Outcome::Moved(leader) => return Outcome::Moved(leader),

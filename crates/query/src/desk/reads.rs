@@ -28,7 +28,7 @@ impl Inner {
     }
 
     pub(super) fn by_index(&self, cx: &Cx, part: &Part, index: &IndexRead) -> Outcome<Vec<IndexPart>> {
-        self.parts(part, |table, shard, range| match shard.has_heard_of(index.id) {
+        self.parts(part, |table, shard, range| match shard.has_seen_index(index.id) {
             true => IndexPart::of(cx, table, shard, range, index, part.order).into(),
             // It is elsewhere as long as this node has not heard of it.
             false => Outcome::Moved(None),
@@ -58,13 +58,13 @@ impl Inner {
         for key in keys {
             let shown = match self.service.reader(table.shard(key), mode) {
                 Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
-                Some(Site::Near(shard)) => shard.show(key, |row| found.add(row)),
+                Some(Site::Near(shard)) => shard.with_row(key, |row| found.add(row)),
                 Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
                 None => return Outcome::Moved(None),
             };
             match shown {
                 Ok(()) => {}
-                Err(ReadError::Elsewhere { .. }) => return Outcome::Moved(None),
+                Err(ReadError::WrongShard { .. }) => return Outcome::Moved(None),
                 Err(error) => return Outcome::Failed(read_failed(&error)),
             }
         }

@@ -6,7 +6,7 @@ use datum::key::BUCKETS;
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
 use reql::codec::{Codec, PackError, Packer, UnpackError, Unpacker};
-use shard::{IndexPlace, IndexPosition};
+use shard::{IndexCursor, IndexRowPosition};
 
 use super::part::{pack_index_position, pack_place, unpack_index_position, unpack_place};
 use super::question::{pack_server, unpack_server};
@@ -134,7 +134,7 @@ pub(crate) struct FarBatch {
     /// The items.
     pub items: Vec<Datum>,
     /// Where each stands in the order of an index; none when that does not matter.
-    pub places: Vec<IndexPlace>,
+    pub places: Vec<IndexRowPosition>,
     /// Where each is given where there is no order; none where there is one.
     pub hands: Vec<Hand>,
     /// Rows that were looked at after the last item, where there is no order.
@@ -153,7 +153,7 @@ pub(crate) enum Position {
     /// By the primary key, up to this one.
     Key(PrimaryKey),
     /// By an index.
-    Index(IndexPosition),
+    Index(IndexCursor),
 }
 
 /// What follows a batch.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text};
 use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
-use shard::{Bounds, IndexId, IndexPlace, IndexPosition, Side};
+use shard::{Bounds, IndexCursor, IndexId, IndexRowPosition, Side};
 use storage::TableId;
 use uuid::Uuid;
 
@@ -168,27 +168,27 @@ fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
 }
 
 /// Where a row stands in the order of an index.
-pub(super) fn pack_place(place: &IndexPlace, out: &mut Packer) {
+pub(super) fn pack_place(place: &IndexRowPosition, out: &mut Packer) {
     place.key.pack(out);
     place.value.pack(out);
     place.primary.0.pack(out);
 }
 
 /// The place of [`pack_place`].
-pub(super) fn unpack_place(from: &mut Unpacker) -> Result<IndexPlace, UnpackError> {
+pub(super) fn unpack_place(from: &mut Unpacker) -> Result<IndexRowPosition, UnpackError> {
     let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
-    Ok(IndexPlace { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
+    Ok(IndexRowPosition { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
 }
 
 /// How far an index was read.
-pub(super) fn pack_index_position(position: &IndexPosition, out: &mut Packer) {
+pub(super) fn pack_index_position(position: &IndexCursor, out: &mut Packer) {
     out.count(u64::from(position.wanted));
     pack_place(&position.place, out);
 }
 
 /// What [`pack_index_position`] wrote.
-pub(super) fn unpack_index_position(from: &mut Unpacker) -> Result<IndexPosition, UnpackError> {
-    Ok(IndexPosition { wanted: unpack_u32(from)?, place: unpack_place(from)? })
+pub(super) fn unpack_index_position(from: &mut Unpacker) -> Result<IndexCursor, UnpackError> {
+    Ok(IndexCursor { wanted: unpack_u32(from)?, place: unpack_place(from)? })
 }
 
 fn pack_values(values: &[(Bounds, u32)], out: &mut Packer) {

@@ -9,7 +9,7 @@ use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
 use reql::codec::Codec;
 use reql::stream::Items;
 use reql::{Env, EvalError, Transform};
-use shard::IndexPlace;
+use shard::IndexRowPosition;
 
 use super::answer::{BatchEnd, FarBatch, Position, read};
 use super::gather::unless_lost;
@@ -148,7 +148,7 @@ impl FarRows {
         self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
         self.low = batch.items.len() / 2;
         self.begun = true;
-        let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));
+        let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexRowPosition::none));
         let hands = batch.hands.into_iter().chain(std::iter::repeat(Hand::default()));
         let placed = batch.items.into_iter().zip(places).zip(hands);
         self.ready.extend(placed.map(|((item, place), hand)| Placed {

@@ -130,9 +130,9 @@ impl Session {
         let mut count = 0;
         for shard in table.shards() {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
-            let standing = shard.standing();
-            count += shard.snapshot_at_once().ok()??.count().ok()?;
-            if !shard.stands(standing) {
+            let generation = shard.rows_generation();
+            count += shard.try_snapshot().ok()??.count().ok()?;
+            if !shard.is_current(generation) {
                 return None;
             }
         }
@@ -161,7 +161,7 @@ impl Session {
                 match shard.get(&key) {
                     Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
                     // The long way finds the row's new shard.
-                    Err(ReadError::Elsewhere { .. }) => None,
+                    Err(ReadError::WrongShard { .. }) => None,
                     Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
                 }
             }

@@ -140,9 +140,9 @@ type Span = std::ops::Range<usize>;
 
 /// A scan of what `shard` has of a range, unless it has lost it meanwhile or would have to wait.
 fn scan(shard: &Shard, range: &KeyRange, direction: Direction) -> Option<RowScan> {
-    let standing = shard.standing();
-    let scan = shard.snapshot_at_once().ok()??.scan(range, direction);
-    shard.stands(standing).then_some(scan)
+    let generation = shard.rows_generation();
+    let scan = shard.try_snapshot().ok()??.scan(range, direction);
+    shard.is_current(generation).then_some(scan)
 }
 
 impl<'a> Range<'a> {

@@ -189,7 +189,7 @@ impl Session {
         };
         let durability = options.durability.unwrap_or(table.config.durability);
         // An error here wrote nothing: the long way meets it again, or finds the row's new shard.
-        let (report, ticket) = shard.write_aside(key, durability, decide).ok()?;
+        let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
         self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
         result.add(report);
         Some(PointWrite(Way::Near { ticket, answer: result.into_datum(), again }))

@@ -90,10 +90,10 @@ impl RowSource {
             match cx.service.reader(shard, table.read_mode) {
                 Some(Site::Near(shard)) if !fitness.allows(shard) => return Ok(Err(range)),
                 Some(Site::Near(shard)) => {
-                    let standing = shard.standing();
+                    let generation = shard.rows_generation();
                     let part = near(table, shard, range.clone())?;
                     // Looked at afterwards: rows that are taken away meanwhile are not missing.
-                    if !shard.stands(standing) && table.read_mode != ReadMode::DebugDirect {
+                    if !shard.is_current(generation) && table.read_mode != ReadMode::DebugDirect {
                         return Ok(Err(range));
                     }
                     parts.push(Found::Near(part));

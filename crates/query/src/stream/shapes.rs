@@ -8,7 +8,7 @@ use reql::geo::cover::sought_ranges;
 use reql::geo::nearest::{Bounds, Found, Search};
 use reql::geo::{LazyShape, Shape};
 use reql::{Cancel, Env, EvalError};
-use shard::{ShapeHits, ShapeIndex};
+use shard::{GeoIndexHits, GeoIndexReader};
 
 use crate::context::Seen;
 use crate::failure::read_failed;
@@ -20,7 +20,7 @@ fn too_many_shapes() -> EvalError {
 
 /// A walk over the rows under some cells, in which a row comes once.
 struct Walk {
-    hits: ShapeHits,
+    hits: GeoIndexHits,
     /// Rows that can be met again under another cell.
     met: HashSet<PrimaryKey>,
 }
@@ -33,11 +33,11 @@ struct Met {
 }
 
 impl Walk {
-    fn new(hits: ShapeHits) -> Walk {
+    fn new(hits: GeoIndexHits) -> Walk {
         Walk { hits, met: HashSet::new() }
     }
 
-    fn next(&mut self, part: &ShapeIndex, env: &Env<'_>, seen: &Seen) -> Result<Option<Met>, EvalError> {
+    fn next(&mut self, part: &GeoIndexReader, env: &Env<'_>, seen: &Seen) -> Result<Option<Met>, EvalError> {
         loop {
             env.check_cancel()?;
             let Some(primary) = self.hits.next().map_err(|error| read_failed(&error))? else {
@@ -66,14 +66,14 @@ impl Walk {
 
 /// Rows with shapes that have something in common with one.
 pub(super) struct MeetingRows {
-    part: ShapeIndex,
+    part: GeoIndexReader,
     wanted: LazyShape,
     walk: Walk,
 }
 
 impl MeetingRows {
     /// Begins to read. Fails if what is wanted is no valid shape.
-    pub fn new(part: ShapeIndex, wanted: LazyShape, cancel: &Cancel) -> Result<MeetingRows, EvalError> {
+    pub fn new(part: GeoIndexReader, wanted: LazyShape, cancel: &Cancel) -> Result<MeetingRows, EvalError> {
         let walk = Walk::new(part.hits(sought_ranges(wanted.get(cancel)?, cancel)?));
         Ok(MeetingRows { part, wanted, walk })
     }
@@ -99,7 +99,7 @@ type ShapeKey = (PrimaryKey, usize);
 
 /// Rows with the shapes nearest to a place, nearest first, once for every shape.
 pub(super) struct NearestRows {
-    part: ShapeIndex,
+    part: GeoIndexReader,
     bounds: Bounds,
     /// What was found, once somebody looked.
     found: Option<std::vec::IntoIter<Found<Object>>>,
@@ -107,7 +107,7 @@ pub(super) struct NearestRows {
 
 impl NearestRows {
     /// The rows within `bounds`, that nobody looked for yet.
-    pub fn new(part: ShapeIndex, bounds: Bounds) -> NearestRows {
+    pub fn new(part: GeoIndexReader, bounds: Bounds) -> NearestRows {
         NearestRows { part, bounds, found: None }
     }
 

@@ -408,10 +408,10 @@ fn says_the_same(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool
 
 /// Whether the row belongs to another shard now.
 pub(crate) fn has_moved(error: &WriteError) -> bool {
-    use WriteRefusal::{Elsewhere, IndexesBehind, Log, Retired};
+    use WriteRefusal::{IndexesBehind, Log, Retired, WrongShard};
     let WriteError::Definite { cause } = error else { return false };
     match cause {
-        Elsewhere { .. } | Retired { .. } | IndexesBehind { .. } => true,
+        WrongShard { .. } | Retired { .. } | IndexesBehind { .. } => true,
         Log(refusal) => matches!(refusal, Refusal::NotLeader { .. } | Refusal::NotOpen(_)),
         _ => false,
     }

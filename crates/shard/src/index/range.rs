@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use datum::key::secondary;
 use datum::{Datum, KeyError};
-use storage::{Direction, IndexSpan};
+use storage::{Direction, IndexRange};
 
 /// Whether a bound belongs to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Bounds {
     /// The keys of the values inside. Keys that were cut are in it if any of their values is, so
     /// those values are to be asked with [`Bounds::contains`]. Fails when a bound has no place
     /// among index keys.
-    pub fn span(&self) -> Result<IndexSpan, KeyError> {
+    pub fn range(&self) -> Result<IndexRange, KeyError> {
         let (left, right) = (secondary::bound(&self.left)?, secondary::bound(&self.right)?);
         let start = match (&self.left, self.left_side) {
             (Datum::MinVal, _) => Bytes::new(),
@@ -89,17 +89,17 @@ impl Bounds {
             (_, Side::Open) if !right.truncated => Some(right.bytes),
             _ => after(&right.bytes),
         };
-        Ok(IndexSpan { start, end })
+        Ok(IndexRange { start, end })
     }
 }
 
-/// What of `span` does not come before the entries of `key` when it is walked in this direction.
-pub(super) fn begun_at(span: IndexSpan, key: &Bytes, direction: Direction) -> IndexSpan {
+/// What of `range` does not come before the entries of `key` when it is walked in this direction.
+pub(super) fn begun_at(range: IndexRange, key: &Bytes, direction: Direction) -> IndexRange {
     match direction {
-        Direction::Ascending => IndexSpan { start: span.start.max(key.clone()), ..span },
+        Direction::Ascending => IndexRange { start: range.start.max(key.clone()), ..range },
         Direction::Descending => {
-            let end = [span.end.clone(), after(key)].into_iter().flatten().min();
-            IndexSpan { end, ..span }
+            let end = [range.end.clone(), after(key)].into_iter().flatten().min();
+            IndexRange { end, ..range }
         }
     }
 }

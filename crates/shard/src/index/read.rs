@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::{Datum, KeyError, KeyRange, Object, PrimaryKey};
-use storage::{Direction, IndexHit, IndexId, IndexScan, IndexSpan, ReadError, TableSnapshot};
+use storage::{Direction, IndexHit, IndexId, IndexRange, IndexScan, ReadError, TableSnapshot};
 
 use super::def::IndexDef;
 use super::range::{Bounds, begun_at};
@@ -40,7 +40,7 @@ pub struct IndexQuery {
     /// Only rows whose keys lie in this range.
     pub rows: KeyRange,
     /// Only what comes after this in the same order of the same values.
-    pub after: Option<IndexPosition>,
+    pub after: Option<IndexCursor>,
     /// The order of the rows. Only one range of values can be read in order.
     pub order: RowOrder,
     /// How many rows with one cut key may be held to be sorted.
@@ -87,7 +87,7 @@ pub enum IndexError {
 
 /// Where a row stands in the order of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct IndexPlace {
+pub struct IndexRowPosition {
     /// The index key.
     pub key: Bytes,
     /// The value, if the key was cut.
@@ -96,28 +96,28 @@ pub struct IndexPlace {
     pub primary: PrimaryKey,
 }
 
-impl IndexPlace {
+impl IndexRowPosition {
     /// The place of a row whose order does not matter.
     #[must_use]
-    pub fn none() -> IndexPlace {
-        IndexPlace { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
+    pub fn none() -> IndexRowPosition {
+        IndexRowPosition { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
     }
 }
 
 /// How far rows were read by an index. Plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexPosition {
+pub struct IndexCursor {
     /// In which of the ranges of values that are wanted.
     pub wanted: u32,
     /// Where the last row stands.
-    pub place: IndexPlace,
+    pub place: IndexRowPosition,
 }
 
 /// A row found by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {
     /// Where it stands.
-    pub place: IndexPlace,
+    pub place: IndexRowPosition,
     /// Which of the ranges of values that are wanted it was found in.
     pub wanted: u32,
     /// The row.
@@ -148,7 +148,7 @@ pub struct IndexRows {
     sorted_max: usize,
     rows: KeyRange,
     // What comes up to there was read before.
-    after: Option<IndexPosition>,
+    after: Option<IndexCursor>,
     // The ranges still to be read, the next one last.
     waiting: Vec<Waiting>,
     current: Option<Current>,
@@ -161,7 +161,7 @@ struct Waiting {
     wanted: u32,
     bounds: Bounds,
     times: u32,
-    span: IndexSpan,
+    range: IndexRange,
 }
 
 struct Current {
@@ -183,12 +183,12 @@ impl IndexRows {
         let begun = query.after.as_ref().map_or(0, |after| after.wanted);
         let waiting = (0..).zip(query.wanted.iter()).filter(|(wanted, _)| *wanted >= begun);
         let waiting = waiting.map(|(wanted, (bounds, times))| {
-            Ok(Waiting { wanted, bounds: bounds.clone(), times: *times, span: bounds.span()? })
+            Ok(Waiting { wanted, bounds: bounds.clone(), times: *times, range: bounds.range()? })
         });
         let mut waiting = waiting.collect::<Result<Vec<_>, KeyError>>()?;
         if let (Some(first), Some(after)) = (waiting.first_mut(), &query.after) {
-            let whole = std::mem::replace(&mut first.span, IndexSpan::all());
-            first.span = begun_at(whole, &after.place.key, query.order.direction());
+            let whole = std::mem::replace(&mut first.range, IndexRange::all());
+            first.range = begun_at(whole, &after.place.key, query.order.direction());
         }
         waiting.reverse();
         Ok(IndexRows {
@@ -224,7 +224,7 @@ impl IndexRows {
             }
             let row = self.row(&hit.primary)?;
             let times = u64::from(hit.entry.times) * u64::from(times);
-            let place = IndexPlace { key: hit.key, value: None, primary: hit.primary };
+            let place = IndexRowPosition { key: hit.key, value: None, primary: hit.primary };
             return Ok(Some(IndexRow { place, wanted: self.wanted(), row, times }));
         }
     }
@@ -267,21 +267,21 @@ impl IndexRows {
                     None => {}
                 }
             }
-            let Some(Waiting { wanted, bounds, times, span }) = self.waiting.pop() else { return Ok(None) };
+            let Some(Waiting { wanted, bounds, times, range }) = self.waiting.pop() else { return Ok(None) };
             let direction = self.order.direction();
             let scan = match self.current.take() {
                 Some(Current { mut scan, .. }) => {
-                    scan.restart(&span);
+                    scan.restart(&range);
                     scan
                 }
                 // The only range, or the first of several.
                 None if self.waiting.is_empty() => {
-                    self.snapshot.scan_index(self.index.id(), &span, &self.rows, direction)
+                    self.snapshot.scan_index(self.index.id(), &range, &self.rows, direction)
                 }
                 None => {
-                    let (index, all) = (self.index.id(), IndexSpan::all());
+                    let (index, all) = (self.index.id(), IndexRange::all());
                     let mut scan = self.snapshot.scan_index(index, &all, &self.rows, direction);
-                    scan.restart(&span);
+                    scan.restart(&range);
                     scan
                 }
             };
@@ -295,7 +295,7 @@ impl IndexRows {
     }
 
     /// The place up to which rows of the range of values that is being read were read before.
-    fn after(&self) -> Option<&IndexPlace> {
+    fn after(&self) -> Option<&IndexRowPosition> {
         self.after.as_ref().filter(|after| after.wanted == self.wanted()).map(|after| &after.place)
     }
 
@@ -355,7 +355,8 @@ impl IndexRows {
                 continue;
             }
             known.insert(value.clone(), rows.len());
-            let place = IndexPlace { key: hit.key.clone(), value: Some(value), primary: hit.primary.clone() };
+            let place =
+                IndexRowPosition { key: hit.key.clone(), value: Some(value), primary: hit.primary.clone() };
             rows.push(IndexRow { place, wanted: self.wanted(), row: row.clone(), times: u64::from(times) });
         }
         let Some(after) = self.after() else { return Ok(rows) };

@@ -8,32 +8,36 @@ use crate::ReadError;
 
 impl Shard {
     /// The newest applied row under `key`, or `None` if there is none. Fails with
-    /// [`ReadError::Elsewhere`] if the key is not in this shard, or the rows are void by now.
+    /// [`ReadError::WrongShard`] if the key is not in this shard, or the rows are void by now.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
-        self.looked_up(key, || self.table.get(key))
+        self.checked_read(key, || self.table.get(key))
     }
 
-    /// Hands what [`Shard::get`] would answer to `take`, without a reference to it: cheaper where it is only looked at.
-    /// `take` must be quick; after an error what it did is of no use.
-    pub fn show<R>(&self, key: &PrimaryKey, take: impl FnOnce(Option<&Object>) -> R) -> Result<R, ReadError> {
-        self.looked_up(key, || self.table.show(key, take))
-    }
-
-    fn looked_up<R>(
+    /// Hands what [`Shard::get`] would answer to `read_row`, without a reference to it: cheaper where it is only looked at.
+    /// `read_row` must be quick; after an error what it did is of no use.
+    pub fn with_row<R>(
         &self,
         key: &PrimaryKey,
-        look: impl FnOnce() -> Result<R, ReadError>,
+        read_row: impl FnOnce(Option<&Object>) -> R,
     ) -> Result<R, ReadError> {
-        if !self.part.range.contains(key) {
-            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
+        self.checked_read(key, || self.table.with_row(key, read_row))
+    }
+
+    fn checked_read<R>(
+        &self,
+        key: &PrimaryKey,
+        read: impl FnOnce() -> Result<R, ReadError>,
+    ) -> Result<R, ReadError> {
+        if !self.shard_range.range.contains(key) {
+            return Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group });
         }
         self.activity.add_read(1);
-        let standing = self.standing();
-        let found = look()?;
+        let rows_generation = self.rows_generation();
+        let found = read()?;
         // Looked at afterwards: a row that is taken away meanwhile is not missing.
-        match self.stands(standing) {
+        match self.is_current(rows_generation) {
             true => Ok(found),
-            false => Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group }),
+            false => Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group }),
         }
     }
 
@@ -46,15 +50,15 @@ impl Shard {
         texts: &mut RowTexts,
         bytes_max: usize,
     ) -> Result<(), ReadError> {
-        if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
-            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
+        if let Some(key) = keys.iter().find(|key| !self.shard_range.range.contains(key)) {
+            return Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group });
         }
         self.activity.add_read(keys.len());
-        let standing = self.standing();
+        let rows_generation = self.rows_generation();
         self.table.get_texts(keys, texts, bytes_max)?;
         match keys.first() {
-            Some(key) if !self.stands(standing) => {
-                Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })
+            Some(key) if !self.is_current(rows_generation) => {
+                Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group })
             }
             _ => Ok(()),
         }

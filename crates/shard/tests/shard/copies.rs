@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
-    CopyEnd, Decision, Difference, Direction, RestoreError, Shard, StretchSizes, TableSnapshot,
+    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, RestoreError, Shard, TableSnapshot,
 };
 
 use crate::bed::{Bed, content, key, put};
@@ -30,16 +30,16 @@ fn end_of(snapshot: &TableSnapshot) -> CopyEnd {
 
 /// Gets rows of `from` until that is finished, or for so many pieces; the bytes that were sent, and whether
 /// it is finished.
-fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: StretchSizes, pieces: usize) -> (usize, bool) {
+fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: CopyRangeSizes, pieces: usize) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
     let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
     let mut sent = 0;
     for _ in 0..pieces {
-        let stretches = restoration.stretches(sizes).unwrap();
-        let piece = Difference::with(&snapshot, restoration.after(), &stretches, piece_bytes).unwrap();
+        let copy_ranges = restoration.copy_ranges(sizes).unwrap();
+        let piece = Difference::with(&snapshot, restoration.after(), &copy_ranges, piece_bytes).unwrap();
         sent += piece.rows.iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum::<usize>();
         let before = restoration.after().cloned();
-        restoration.take(&stretches, piece).unwrap();
+        restoration.take(&copy_ranges, piece).unwrap();
         if restoration.is_whole() {
             assert_eq!(restoration.rows(), snapshot.count().unwrap());
             restoration.finish().unwrap();
@@ -68,7 +68,7 @@ fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
         (0..50).for_each(|_| change(&to, &mut same, 60));
         loop {
             let sizes =
-                StretchSizes { bytes: 1 + chance.below(300) as usize, count: chance.below(6) as usize };
+                CopyRangeSizes { bytes: 1 + chance.below(300) as usize, count: chance.below(6) as usize };
             let (piece_bytes, pieces) = (1 + chance.below(800) as usize, chance.below(12) as usize);
             // Somebody writes between the attempts, to what was sent and to what was not.
             (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
@@ -82,7 +82,7 @@ fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
     }
 }
 
-const SIZES: StretchSizes = StretchSizes { bytes: 400, count: 4 };
+const SIZES: CopyRangeSizes = CopyRangeSizes { bytes: 400, count: 4 };
 
 /// Two shards, one with a thousand rows and one with none.
 fn two() -> (Bed, Arc<Shard>, Bed, Arc<Shard>) {
@@ -137,10 +137,10 @@ fn an_answer_to_another_question_is_refused() {
     let (_here, from, _there, to) = two();
     let snapshot = from.snapshot().unwrap();
     let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
-    let stretches = restoration.stretches(SIZES).unwrap();
-    let piece = Difference::with(&snapshot, None, &stretches, 2000).unwrap();
+    let copy_ranges = restoration.copy_ranges(SIZES).unwrap();
+    let piece = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
     let last = piece.reach.clone();
-    restoration.take(&stretches, piece.clone()).unwrap();
+    restoration.take(&copy_ranges, piece.clone()).unwrap();
     let misfits = [
         // The same again; more that is the same than was asked about; rows that do not ascend; beyond its end.
         piece.clone(),
@@ -158,19 +158,19 @@ fn an_answer_to_another_question_is_refused() {
 #[test]
 fn a_whole_copy_between_two_looks_is_noticed() {
     let (_here, from, there, to) = two();
-    let before = to.standing();
-    assert!(to.stands(before));
+    let before = to.rows_generation();
+    assert!(to.is_current(before));
     let old = to.snapshot().unwrap();
-    there.replicas.make_void(TO);
-    let between = to.standing();
-    assert!(!to.stands(before) && !to.stands(between));
+    there.replicas.mark_recovering(TO);
+    let between = to.rows_generation();
+    assert!(!to.is_current(before) && !to.is_current(between));
     assert!(copy(&from, &to, 2000, SIZES, usize::MAX).1);
     assert!(
-        !to.is_void() && !to.stands(before) && !to.stands(between),
+        !to.is_recovering() && !to.is_current(before) && !to.is_current(between),
         "rows of before the copy may be shown"
     );
     assert_eq!(old.count().unwrap(), 0);
-    assert!(to.stands(to.standing()));
+    assert!(to.is_current(to.rows_generation()));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use datum::{Datum, KeyBound, KeyRange, Object, PrimaryKey, Text};
 use log::{Durability, GroupId, InitialConfig};
 use rekindle_shard::{
-    Bounds, BuildStep, Decision, Direction, Forerunner, IndexBuild, IndexBuilder, IndexDef, IndexDefs,
-    IndexError, IndexId, IndexKind, IndexPosition, IndexQuery, RowOrder, SealMark, Shard, Side, WriteError,
+    Bounds, BuildStep, Decision, Direction, IndexBuild, IndexBuilder, IndexCursor, IndexDef, IndexDefs,
+    IndexError, IndexId, IndexKind, IndexQuery, Predecessor, RowOrder, SealState, Shard, Side, WriteError,
     WriteRefusal,
 };
 use reql::StoredFunc;
@@ -140,7 +140,7 @@ fn check_parts(shard: &Shard, read: &IndexQuery, chance: &mut Chance, seed: u64)
     let mut rows = shard.read_index(read).unwrap();
     let mut positions = Vec::new();
     while let Some(row) = rows.next().unwrap() {
-        positions.push((IndexPosition { wanted: row.wanted, place: row.place }, row.times));
+        positions.push((IndexCursor { wanted: row.wanted, place: row.place }, row.times));
     }
     let all = held(shard, read);
     if !positions.is_empty() {
@@ -426,13 +426,13 @@ fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_
         IndexBuilder::new(old[1].clone()).step().unwrap();
         (0..200).for_each(|_| write(&mut chance));
         for shard in &old {
-            shard.set_mark(SealMark::sealed(0)).wait().unwrap();
+            shard.set_seal_state(SealState::sealed(0)).wait().unwrap();
         }
-        let before: Vec<Forerunner> = old
+        let before: Vec<Predecessor> = old
             .iter()
-            .map(|shard| Forerunner { group: shard.group(), range: shard.range().clone() })
+            .map(|shard| Predecessor { group: shard.group(), range: shard.range().clone() })
             .collect();
-        let open = |group, range: &KeyRange, before: &[Forerunner]| {
+        let open = |group, range: &KeyRange, before: &[Predecessor]| {
             let (log, group) = (Arc::clone(&bed.log) as _, GroupId(group));
             Shard::open_after(&bed.replicas, log, TABLE, group, range.clone(), InitialConfig::Single, before)
                 .unwrap()
@@ -444,12 +444,12 @@ fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_
         build(&whole);
         check(&whole, seed);
         // Built is built, in parts as well.
-        whole.set_mark(SealMark::sealed(1)).wait().unwrap();
-        let before = [Forerunner { group: GroupId(9), range: KeyRange::all() }];
+        whole.set_seal_state(SealState::sealed(1)).wait().unwrap();
+        let before = [Predecessor { group: GroupId(9), range: KeyRange::all() }];
         for (group, range) in [(10, &ranges[0]), (11, &ranges[1])] {
-            let part = open(group, range, &before);
-            part.set_indexes(defs());
-            check(&part, seed);
+            let shard_range = open(group, range, &before);
+            shard_range.set_indexes(defs());
+            check(&shard_range, seed);
         }
     }
 }

@@ -64,11 +64,11 @@ fn a_shard_answers_only_for_its_range() {
     let shards = open_all(&bed, &cut_before(&["m"]), 1);
     put(&shards[0], "a", 1.0).1.wait().unwrap();
     put(&shards[1], "z", 2.0).1.wait().unwrap();
-    assert!(matches!(shards[0].get(&key("z")), Err(ReadError::Elsewhere { .. })));
+    assert!(matches!(shards[0].get(&key("z")), Err(ReadError::WrongShard { .. })));
     let write = shards[1].write(&key("a"), log::Durability::Soft, |_| (Decision::Delete, ()));
-    assert!(matches!(write.err(), Some(WriteError::Definite { cause: WriteRefusal::Elsewhere { .. } })));
+    assert!(matches!(write.err(), Some(WriteError::Definite { cause: WriteRefusal::WrongShard { .. } })));
     let snapshot = shards[0].snapshot().unwrap();
-    assert!(matches!(snapshot.get(&key("z")), Err(ReadError::Elsewhere { .. })));
+    assert!(matches!(snapshot.get(&key("z")), Err(ReadError::WrongShard { .. })));
     assert_eq!(snapshot.count().unwrap(), 1);
     assert_eq!(snapshot.count_range(&KeyRange::all()).unwrap(), 1);
     let mut scan = snapshot.scan(&KeyRange::all(), Direction::Descending);
@@ -117,8 +117,8 @@ fn a_range_in_pieces_is_the_range() {
         let parts = snapshot.split(&range, pieces).unwrap();
         assert_eq!(parts.len(), pieces);
         let mut rows = Vec::new();
-        for part in &parts {
-            let mut scan = snapshot.scan(part, Direction::Ascending);
+        for shard_range in &parts {
+            let mut scan = snapshot.scan(shard_range, Direction::Ascending);
             let before = rows.len();
             while let Some((_, row)) = scan.next().unwrap() {
                 rows.push(number(&row) as u32);
@@ -162,11 +162,11 @@ fn rows_that_are_taken_away_are_looked_for_elsewhere() {
     let bed = Bed::running();
     let shard = bed.shard();
     put(&shard, "a", 1.0).1.wait().unwrap();
-    bed.replicas.make_void(shard.group());
-    assert!(shard.is_void());
-    assert!(matches!(shard.get(&key("a")), Err(ReadError::Elsewhere { .. })));
+    bed.replicas.mark_recovering(shard.group());
+    assert!(shard.is_recovering());
+    assert!(matches!(shard.get(&key("a")), Err(ReadError::WrongShard { .. })));
     assert!(matches!(
         shard.get_texts(&[key("b"), key("a")], &mut RowTexts::default(), usize::MAX),
-        Err(ReadError::Elsewhere { .. })
+        Err(ReadError::WrongShard { .. })
     ));
 }

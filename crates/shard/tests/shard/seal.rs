@@ -2,7 +2,7 @@
 
 use datum::KeyRange;
 use log::{Durability, GroupId, InitialConfig};
-use rekindle_shard::{Decision, Forerunner, SealMark, Shard, WriteError, WriteRefusal, WriteTicket};
+use rekindle_shard::{Decision, Predecessor, SealState, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use crate::bed::{Bed, GROUP, TABLE, content, increment, key, put, read};
 use crate::ranges::{content_of_all, cut_before};
@@ -22,18 +22,18 @@ fn a_sealed_group_takes_nothing_and_confirms_nothing_until_it_is_opened_again() 
     let bed = Bed::running();
     let shard = bed.shard();
     put(&shard, "a", 1.0).1.wait().unwrap();
-    shard.set_mark(SealMark::sealed(0)).wait().unwrap();
-    assert_eq!(shard.mark(), SealMark::sealed(0));
+    shard.set_seal_state(SealState::sealed(0)).wait().unwrap();
+    assert_eq!(shard.seal_state(), SealState::sealed(0));
     let write = shard.write(&key("a"), Durability::Hard, |_| (Decision::Delete, ()));
     is_retired(&write.err().unwrap());
     refused(shard.confirm());
     assert!(!shard.is_leader() && shard.leads());
     assert_eq!(read(&shard, "a"), Some(1.0));
-    shard.set_mark(SealMark::open(1)).wait().unwrap();
+    shard.set_seal_state(SealState::open(1)).wait().unwrap();
     // It comes too late.
-    shard.set_mark(SealMark::sealed(0)).wait().unwrap();
-    assert_eq!(shard.mark(), SealMark::open(1));
-    assert!(!shard.is_being_sealed(), "its members may change");
+    shard.set_seal_state(SealState::sealed(0)).wait().unwrap();
+    assert_eq!(shard.seal_state(), SealState::open(1));
+    assert!(!shard.is_sealed_or_sealing(), "its members may change");
     put(&shard, "a", 2.0).1.wait().unwrap();
     shard.confirm().wait().unwrap();
     assert_eq!(read(&shard, "a"), Some(2.0));
@@ -44,22 +44,22 @@ fn who_writes_while_a_seal_is_being_made_is_told_before_anything_is_proposed() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     let (_, before) = put(&shard, "a", 1.0);
-    shard.hold_back(SealMark::sealed(0));
+    shard.block_writes(SealState::sealed(0));
     let write = shard.write(&key("a"), Durability::Hard, |_| (Decision::Delete, ()));
     is_retired(&write.err().unwrap());
-    let seal = shard.set_mark(SealMark::sealed(0));
+    let seal = shard.set_seal_state(SealState::sealed(0));
     bed.log.step();
     before.wait().unwrap();
     seal.wait().unwrap();
-    let open = shard.set_mark(SealMark::open(1));
+    let open = shard.set_seal_state(SealState::open(1));
     bed.log.step();
     open.wait().unwrap();
     let (_, after) = put(&shard, "a", 2.0);
     bed.log.step();
     after.wait().unwrap();
     // Nothing came of another.
-    shard.hold_back(SealMark::sealed(1));
-    shard.end_sealing(SealMark::sealed(1));
+    shard.block_writes(SealState::sealed(1));
+    shard.abandon_seal(SealState::sealed(1));
     assert_eq!(increment(&shard, "a").0, 3.0);
     bed.log.step();
 }
@@ -69,13 +69,13 @@ fn what_was_proposed_behind_a_seal_has_no_effect_and_its_writers_are_told_so() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     let (_, before) = put(&shard, "before", 1.0);
-    let seal = shard.set_mark(SealMark::sealed(3));
-    let (_, behind) = put(&shard, "behind", 2.0);
+    let seal = shard.set_seal_state(SealState::sealed(3));
+    let (_, applied_state) = put(&shard, "behind", 2.0);
     let chain: Vec<WriteTicket> = (0..3).map(|_| increment(&shard, "before").1).collect();
     bed.log.step();
     before.wait().unwrap();
     seal.wait().unwrap();
-    refused(behind);
+    refused(applied_state);
     chain.into_iter().for_each(refused);
     assert_eq!((read(&shard, "before"), read(&shard, "behind")), (Some(1.0), None));
     let rows = content(&shard);
@@ -84,16 +84,16 @@ fn what_was_proposed_behind_a_seal_has_no_effect_and_its_writers_are_told_so() {
     let bed = bed.crash();
     let shard = bed.shard();
     assert_eq!(content(&shard), rows);
-    assert_eq!(shard.mark(), SealMark::sealed(3));
+    assert_eq!(shard.seal_state(), SealState::sealed(3));
     // Those of before do not come back with the opening.
-    shard.set_mark(SealMark::open(4)).wait().unwrap();
+    shard.set_seal_state(SealState::open(4)).wait().unwrap();
     assert_eq!(content(&shard), rows);
     assert_eq!(increment(&shard, "before").0, 2.0);
 }
 
 /// The shards that come after group 1, which is opened first.
 fn divided(bed: &Bed, ranges: &[KeyRange]) -> Vec<std::sync::Arc<Shard>> {
-    let forerunners = [Forerunner { group: GROUP, range: KeyRange::all() }];
+    let predecessors = [Predecessor { group: GROUP, range: KeyRange::all() }];
     let open = |(i, range): (usize, &KeyRange)| {
         let (group, log) = (GroupId(10 + i as u64), std::sync::Arc::clone(&bed.log) as _);
         let opened = Shard::open_after(
@@ -103,7 +103,7 @@ fn divided(bed: &Bed, ranges: &[KeyRange]) -> Vec<std::sync::Arc<Shard>> {
             group,
             range.clone(),
             InitialConfig::Single,
-            &forerunners,
+            &predecessors,
         );
         opened.unwrap()
     };
@@ -119,7 +119,7 @@ fn new_groups_go_on_from_a_seal_without_a_flush_whenever_the_machine_stops() {
         for n in 0..90_u32 {
             put(&old, &format!("k{n:02}"), f64::from(n)).1.wait().unwrap();
         }
-        old.set_mark(SealMark::sealed(0)).wait().unwrap();
+        old.set_seal_state(SealState::sealed(0)).wait().unwrap();
         let flush = |when: u32| {
             if flushed == when {
                 engine::Engine::flush(&bed.engine).unwrap();
@@ -140,7 +140,7 @@ fn new_groups_go_on_from_a_seal_without_a_flush_whenever_the_machine_stops() {
         let bed = bed.crash();
         // The old group first: what it had is there up to the seal, and no later.
         let old = bed.shard();
-        assert_eq!(old.mark(), SealMark::sealed(0), "flushed {flushed}");
+        assert_eq!(old.seal_state(), SealState::sealed(0), "flushed {flushed}");
         let new = divided(&bed, &ranges);
         assert_eq!(content_of_all(&new), rows, "flushed {flushed}");
     }
@@ -156,10 +156,10 @@ fn a_group_over_several_whole_ones_has_the_rows_of_all() {
         for name in names {
             put(shard, name, 1.0).1.wait().unwrap();
         }
-        shard.set_mark(SealMark::sealed(0)).wait().unwrap();
+        shard.set_seal_state(SealState::sealed(0)).wait().unwrap();
     }
-    let forerunners: Vec<Forerunner> =
-        old.iter().map(|shard| Forerunner { group: shard.group(), range: shard.range().clone() }).collect();
+    let predecessors: Vec<Predecessor> =
+        old.iter().map(|shard| Predecessor { group: shard.group(), range: shard.range().clone() }).collect();
     let log = std::sync::Arc::clone(&bed.log) as _;
     let one = Shard::open_after(
         &bed.replicas,
@@ -168,7 +168,7 @@ fn a_group_over_several_whole_ones_has_the_rows_of_all() {
         GroupId(30),
         KeyRange::all(),
         InitialConfig::Single,
-        &forerunners,
+        &predecessors,
     );
     assert_eq!(content(&one.unwrap()).len(), 6);
 }

@@ -194,8 +194,8 @@ fn rows_of_one_entry_come_together() {
             _ => (Decision::Put(row(index as f64)), index),
         }
     };
-    let (answers, ticket) = shard.write_many(&keys, Durability::Hard, decide).unwrap();
-    assert_eq!(answers, [0, 1, 2, 3, 4]);
+    let (context, ticket) = shard.write_many(&keys, Durability::Hard, decide).unwrap();
+    assert_eq!(context, [0, 1, 2, 3, 4]);
     assert_eq!(seen, [None, None, Some(0.0), None, Some(1.0)]);
     assert_eq!(bed.log.proposed(), 1);
     let (old, _) = put(&shard, "a", 9.0);

@@ -7,7 +7,7 @@
 //!
 //! A row that is written is kept while there is room for it: it takes no other's place.
 
-mod part;
+mod partition;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,21 +17,21 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::layout::RowKey;
-use part::Part;
+use partition::Partition;
 
 /// Separate caches, so that threads seldom meet and an epoch seldom changes for nothing.
-const PARTS: usize = 128;
+const PARTITIONS: usize = 128;
 /// What a kept row costs beside its bytes: its places in the table and the ring, and allocations.
 const ROW_OVERHEAD_BYTES: usize = 160;
 /// A larger row is not copied under a lock.
-const TAKEN_BYTES_MAX: usize = 16 << 10;
+const VISITED_BYTES_MAX: usize = 16 << 10;
 /// A row larger than this share of a part would push out too many others.
 const ROW_SHARE_MAX: usize = 8;
 
 /// A cache of rows by their engine keys, bounded in bytes.
 pub(crate) struct RowCache {
-    parts: Vec<Mutex<Part>>,
-    part_bytes_max: AtomicUsize,
+    partitions: Vec<Mutex<Partition>>,
+    partition_bytes_max: AtomicUsize,
     hash: RandomState,
 }
 
@@ -49,106 +49,110 @@ pub struct RowCacheStats {
 }
 
 /// What a lookup found.
-pub(crate) enum Found {
+pub(crate) enum CacheLookup {
     /// The row.
     Row(Object),
     /// Nothing; what the engine has may be kept with this.
-    Nothing(Permit),
+    Missing(FillPermit),
 }
 
 /// Where a row probably is.
-pub(crate) enum Sight {
+pub(crate) enum BatchLookup {
     /// Here: the hash of its key, and its place.
-    Near { hash: u64, place: usize },
+    Cached { hash: u64, slot: usize },
     /// Not here; what the engine has may be kept with this.
-    Nothing(Permit),
+    Missing(FillPermit),
 }
 
 /// Leave to keep a row that is now read from the engine, void once a change comes close.
-pub(crate) struct Permit {
+pub(crate) struct FillPermit {
     hash: u64,
     epoch: u64,
 }
 
 /// A change of a row that has begun; it must be ended.
 #[must_use]
-pub(crate) struct Changing {
-    part: usize,
+pub(crate) struct PendingChange {
+    partition: usize,
     // Where the new row will be, if it has a place.
-    place: Option<usize>,
+    slot: Option<usize>,
 }
 
 impl RowCache {
     /// A cache of about `bytes_max` bytes. One of zero keeps nothing.
     pub(crate) fn new(bytes_max: usize) -> RowCache {
-        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS), hash: RandomState::default() }
+        let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
+        RowCache {
+            partitions,
+            partition_bytes_max: AtomicUsize::new(bytes_max / PARTITIONS),
+            hash: RandomState::default(),
+        }
     }
 
     /// From now on it is of about `bytes_max` bytes; rows go until it is.
     pub(crate) fn resize(&self, bytes_max: usize) {
-        self.part_bytes_max.store(bytes_max / PARTS, Ordering::Relaxed);
-        for part in &self.parts {
-            part.lock().shrink_to(bytes_max / PARTS);
+        self.partition_bytes_max.store(bytes_max / PARTITIONS, Ordering::Relaxed);
+        for partition in &self.partitions {
+            partition.lock().shrink_to(bytes_max / PARTITIONS);
         }
     }
 
     /// Whether it keeps nothing, so that nothing need be looked for.
     pub(crate) fn is_off(&self) -> bool {
-        self.part_bytes_max() == 0
+        self.partition_bytes_max() == 0
     }
 
     /// The row under `key`, if it is here.
-    pub(crate) fn find(&self, key: &[u8]) -> Found {
+    pub(crate) fn find(&self, key: &[u8]) -> CacheLookup {
         let hash = self.hash.hash_one(key);
-        let mut part = self.part(hash).lock();
-        match part.use_row(hash, key) {
-            Some(row) => Found::Row(row.clone()),
+        let mut partition = self.partition(hash).lock();
+        match partition.use_row(hash, key) {
+            Some(row) => CacheLookup::Row(row.clone()),
             None => {
-                part.misses += 1;
-                Found::Nothing(Permit { hash, epoch: part.epoch })
+                partition.misses += 1;
+                CacheLookup::Missing(FillPermit { hash, epoch: partition.epoch })
             }
         }
     }
 
-    /// Hands the row under `key` to `take`, perhaps under a lock, if it is here: cheaper than [`RowCache::find`], which
-    /// counts a reference. Otherwise `take` comes back.
-    pub(crate) fn show<R, T: FnOnce(Option<&Object>) -> R>(
+    /// Hands the row under `key` to `read_row`, perhaps under a lock, if it is here: cheaper than [`RowCache::find`], which
+    /// counts a reference. Otherwise `read_row` comes back.
+    pub(crate) fn with_row<R, T: FnOnce(Option<&Object>) -> R>(
         &self,
         key: &[u8],
-        take: T,
-    ) -> Result<R, (Permit, T)> {
+        read_row: T,
+    ) -> Result<R, (FillPermit, T)> {
         let hash = self.hash.hash_one(key);
-        let mut part = self.part(hash).lock();
-        match part.use_row(hash, key) {
-            Some(row) if row.json_size() <= TAKEN_BYTES_MAX => Ok(take(Some(row))),
+        let mut partition = self.partition(hash).lock();
+        match partition.use_row(hash, key) {
+            Some(row) if row.json_size() <= VISITED_BYTES_MAX => Ok(read_row(Some(row))),
             Some(row) => {
                 let row = row.clone();
-                drop(part);
-                Ok(take(Some(&row)))
+                drop(partition);
+                Ok(read_row(Some(&row)))
             }
             None => {
-                part.misses += 1;
-                Err((Permit { hash, epoch: part.epoch }, take))
+                partition.misses += 1;
+                Err((FillPermit { hash, epoch: partition.epoch }, read_row))
             }
         }
     }
 
     /// Looks for the rows under `keys`, which are to be [taken](RowCache::take) soon. Much of what a lookup costs
     /// is waiting for memory, so that several at a time wait once: each step is made for all before the next.
-    pub(crate) fn look_for(&self, keys: &[RowKey]) -> Vec<Sight> {
+    pub(crate) fn look_up_many(&self, keys: &[RowKey]) -> Vec<BatchLookup> {
         let counted = u64::from(!self.is_off());
         let hash = |key: &RowKey| self.hash.hash_one(key.as_bytes());
         let hashes: Vec<u64> = keys.iter().map(hash).collect();
-        hashes.iter().for_each(|hash| self.part(*hash).lock().fetch_chain(*hash));
-        hashes.iter().for_each(|hash| self.part(*hash).lock().fetch_place(*hash));
+        hashes.iter().for_each(|hash| self.partition(*hash).lock().prefetch_chain(*hash));
+        hashes.iter().for_each(|hash| self.partition(*hash).lock().prefetch_slot(*hash));
         let look = |(key, hash): (&RowKey, u64)| {
-            let mut part = self.part(hash).lock();
-            match part.place(hash, key.as_bytes()) {
-                Some(place) => Sight::Near { hash, place },
+            let mut partition = self.partition(hash).lock();
+            match partition.slot(hash, key.as_bytes()) {
+                Some(slot) => BatchLookup::Cached { hash, slot },
                 None => {
-                    part.misses += counted;
-                    Sight::Nothing(Permit { hash, epoch: part.epoch })
+                    partition.misses += counted;
+                    BatchLookup::Missing(FillPermit { hash, epoch: partition.epoch })
                 }
             }
         };
@@ -156,24 +160,24 @@ impl RowCache {
     }
 
     /// Has the row that was seen fetched from memory.
-    pub(crate) fn fetch(&self, sight: &Sight) {
-        if let Sight::Near { hash, place } = sight {
-            self.part(*hash).lock().fetch_row(*place);
+    pub(crate) fn prefetch_entry(&self, lookup: &BatchLookup) {
+        if let BatchLookup::Cached { hash, slot } = lookup {
+            self.partition(*hash).lock().prefetch_row(*slot);
         }
     }
 
-    /// Hands the row under `key`, which was seen, to `take`, perhaps under a lock. `false` if it is not here any more.
-    pub(crate) fn take(&self, hash: u64, key: &RowKey, take: impl FnOnce(&Object)) -> bool {
-        let mut part = self.part(hash).lock();
-        match part.use_row(hash, key.as_bytes()) {
-            Some(row) if row.json_size() <= TAKEN_BYTES_MAX => take(row),
+    /// Hands the row under `key`, which was seen, to `read_row`, perhaps under a lock. `false` if it is not here any more.
+    pub(crate) fn with_cached_row(&self, hash: u64, key: &RowKey, read_row: impl FnOnce(&Object)) -> bool {
+        let mut partition = self.partition(hash).lock();
+        match partition.use_row(hash, key.as_bytes()) {
+            Some(row) if row.json_size() <= VISITED_BYTES_MAX => read_row(row),
             Some(row) => {
                 let row = row.clone();
-                drop(part);
-                take(&row);
+                drop(partition);
+                read_row(&row);
             }
             None => {
-                part.misses += 1;
+                partition.misses += 1;
                 return false;
             }
         }
@@ -181,97 +185,97 @@ impl RowCache {
     }
 
     /// Keeps `row`, which the engine held when `permit` was given or later.
-    pub(crate) fn keep(&self, permit: &Permit, key: &[u8], row: &Object, row_bytes: usize) {
-        let bytes_max = self.part_bytes_max();
+    pub(crate) fn keep(&self, permit: &FillPermit, key: &[u8], row: &Object, row_bytes: usize) {
+        let bytes_max = self.partition_bytes_max();
         let bytes = bytes_of(key.len(), row_bytes);
-        let mut part = self.part(permit.hash).lock();
-        let is_true = part.changing == 0 && part.epoch == permit.epoch;
+        let mut partition = self.partition(permit.hash).lock();
+        let is_true = partition.changing == 0 && partition.epoch == permit.epoch;
         // Another reader may have kept it already.
-        if is_true && fits(bytes, bytes_max) && part.place(permit.hash, key).is_none() {
-            part.shrink_to(bytes_max.saturating_sub(bytes));
-            part.insert(permit.hash, key, Some(row.clone()), bytes);
+        if is_true && fits(bytes, bytes_max) && partition.slot(permit.hash, key).is_none() {
+            partition.shrink_to(bytes_max.saturating_sub(bytes));
+            partition.insert(permit.hash, key, Some(row.clone()), bytes);
         }
     }
 
     /// The engine is about to change the row to one of `row_bytes`, or to delete it. It is hidden from
     /// now on, and nothing is kept beside it until [`RowCache::end_change`] is called.
-    pub(crate) fn begin_change(&self, key: &[u8], row_bytes: Option<usize>) -> Changing {
+    pub(crate) fn begin_change(&self, key: &[u8], row_bytes: Option<usize>) -> PendingChange {
         let hash = self.hash.hash_one(key);
-        let mut part = self.part(hash).lock();
-        part.epoch += 1;
-        part.changing += 1;
-        let mut place = part.place(hash, key);
-        if let Some(kept) = place.and_then(|place| part.kept(place)) {
-            kept.row = None;
-            kept.changing += 1;
+        let mut partition = self.partition(hash).lock();
+        partition.epoch += 1;
+        partition.changing += 1;
+        let mut slot = partition.slot(hash, key);
+        if let Some(entry) = slot.and_then(|slot| partition.entry(slot)) {
+            entry.row = None;
+            entry.changing += 1;
         } else if let Some(row_bytes) = row_bytes {
-            let (bytes, bytes_max) = (bytes_of(key.len(), row_bytes), self.part_bytes_max());
-            if fits(bytes, bytes_max) && part.bytes + bytes <= bytes_max {
-                place = Some(part.insert(hash, key, None, bytes));
+            let (bytes, bytes_max) = (bytes_of(key.len(), row_bytes), self.partition_bytes_max());
+            if fits(bytes, bytes_max) && partition.bytes + bytes <= bytes_max {
+                slot = Some(partition.insert(hash, key, None, bytes));
             }
         }
-        Changing { part: part_of(hash), place }
+        PendingChange { partition: partition_of(hash), slot }
     }
 
     /// The engine has changed the row to what `row` gives with the number of its bytes, or deleted it, or
     /// has failed. Of changes of one row that are under way together, the one that ends last must be
     /// the one that the engine carried out last.
-    pub(crate) fn end_change(&self, changing: &Changing, row: impl FnOnce() -> Option<(Object, usize)>) {
+    pub(crate) fn end_change(&self, changing: &PendingChange, row: impl FnOnce() -> Option<(Object, usize)>) {
         // Before the lock, as it copies.
-        let row = changing.place.and_then(|_| row());
-        let mut part = self.parts[changing.part].lock();
-        let part = &mut *part;
-        part.epoch += 1;
-        part.changing -= 1;
-        let Some(place) = changing.place else { return };
-        let Some(kept) = part.kept(place) else { return };
-        kept.changing -= 1;
-        if kept.changing > 0 {
+        let row = changing.slot.and_then(|_| row());
+        let mut partition = self.partitions[changing.partition].lock();
+        let partition = &mut *partition;
+        partition.epoch += 1;
+        partition.changing -= 1;
+        let Some(slot) = changing.slot else { return };
+        let Some(entry) = partition.entry(slot) else { return };
+        entry.changing -= 1;
+        if entry.changing > 0 {
             return;
         }
-        let (key_len, bytes_max) = (kept.key_len(), self.part_bytes_max());
+        let (key_len, bytes_max) = (entry.key_len(), self.partition_bytes_max());
         let row = row.map(|(row, row_bytes)| (row, bytes_of(key_len, row_bytes)));
         match row.filter(|(_, bytes)| fits(*bytes, bytes_max)) {
             Some((row, bytes)) => {
-                part.put(place, row, bytes);
-                part.shrink_to(bytes_max);
+                partition.put(slot, row, bytes);
+                partition.shrink_to(bytes_max);
             }
-            None => part.remove(place),
+            None => partition.remove(slot),
         }
     }
 
     pub(crate) fn stats(&self) -> RowCacheStats {
         let mut stats = RowCacheStats::default();
-        for part in &self.parts {
-            let part = part.lock();
-            stats.hits += part.hits;
-            stats.misses += part.misses;
-            stats.rows += part.len() as u64;
-            stats.bytes += part.bytes as u64;
+        for partition in &self.partitions {
+            let partition = partition.lock();
+            stats.hits += partition.hits;
+            stats.misses += partition.misses;
+            stats.rows += partition.len() as u64;
+            stats.bytes += partition.bytes as u64;
         }
         stats
     }
 
-    fn part(&self, hash: u64) -> &Mutex<Part> {
-        &self.parts[part_of(hash)]
+    fn partition(&self, hash: u64) -> &Mutex<Partition> {
+        &self.partitions[partition_of(hash)]
     }
 
-    fn part_bytes_max(&self) -> usize {
-        self.part_bytes_max.load(Ordering::Relaxed)
+    fn partition_bytes_max(&self) -> usize {
+        self.partition_bytes_max.load(Ordering::Relaxed)
     }
 }
 
-fn part_of(hash: u64) -> usize {
+fn partition_of(hash: u64) -> usize {
     // Chains are chosen by the lowest bits.
-    (hash >> 32) as usize % PARTS
+    (hash >> 32) as usize % PARTITIONS
 }
 
 fn bytes_of(key_len: usize, row_bytes: usize) -> usize {
     key_len + row_bytes + ROW_OVERHEAD_BYTES
 }
 
-fn fits(bytes: usize, part_bytes_max: usize) -> bool {
-    bytes <= part_bytes_max / ROW_SHARE_MAX
+fn fits(bytes: usize, partition_bytes_max: usize) -> bool {
+    bytes <= partition_bytes_max / ROW_SHARE_MAX
 }
 
 #[cfg(test)]
@@ -285,15 +289,15 @@ mod tests {
 
     fn found(cache: &RowCache, key: &[u8]) -> Option<Object> {
         match cache.find(key) {
-            Found::Row(row) => Some(row),
-            Found::Nothing(_) => None,
+            CacheLookup::Row(row) => Some(row),
+            CacheLookup::Missing(_) => None,
         }
     }
 
-    fn permit(cache: &RowCache, key: &[u8]) -> Permit {
+    fn permit(cache: &RowCache, key: &[u8]) -> FillPermit {
         match cache.find(key) {
-            Found::Row(_) => panic!("the row is there already"),
-            Found::Nothing(permit) => permit,
+            CacheLookup::Row(_) => panic!("the row is there already"),
+            CacheLookup::Missing(permit) => permit,
         }
     }
 
@@ -315,13 +319,16 @@ mod tests {
     #[test]
     fn a_row_that_is_found_is_shown() {
         let cache = RowCache::new(64 << 20);
-        let large: Object =
-            [(Text::from("t"), Datum::String(Text::from("x".repeat(TAKEN_BYTES_MAX))))].into_iter().collect();
+        let large: Object = [(Text::from("t"), Datum::String(Text::from("x".repeat(VISITED_BYTES_MAX))))]
+            .into_iter()
+            .collect();
         for (key, row) in [(b"k", row(1.0)), (b"l", large)] {
-            let Err((permit, take)) = cache.show(key, |row| row.cloned()) else { panic!("nothing is here") };
-            assert_eq!(take(None), None);
+            let Err((permit, read_row)) = cache.with_row(key, |row| row.cloned()) else {
+                panic!("nothing is here")
+            };
+            assert_eq!(read_row(None), None);
             cache.keep(&permit, key, &row, row.json_size());
-            assert_eq!(cache.show(key, |row| row.cloned()).ok(), Some(Some(row)));
+            assert_eq!(cache.with_row(key, |row| row.cloned()).ok(), Some(Some(row)));
         }
         let stats = cache.stats();
         assert_eq!((stats.hits, stats.misses), (2, 2));
@@ -418,8 +425,8 @@ mod tests {
         for hot in 0..5 {
             assert!(found(&cache, &name(hot)).is_some(), "row {hot} was used and went");
         }
-        for part in &cache.parts {
-            assert!(part.lock().is_sound());
+        for partition in &cache.partitions {
+            assert!(partition.lock().is_sound());
         }
     }
 
@@ -435,7 +442,7 @@ mod tests {
         let cache = RowCache::new(0);
         let fill = || {
             for n in 0..10_000_u32 {
-                if let Found::Nothing(permit) = cache.find(&n.to_be_bytes()) {
+                if let CacheLookup::Missing(permit) = cache.find(&n.to_be_bytes()) {
                     cache.keep(&permit, &n.to_be_bytes(), &row(0.0), 1000);
                 }
             }

@@ -12,7 +12,7 @@ use rocksdb::{AsColumnFamilyRef, AsRawPtr, DB, ReadOptions};
 
 use super::bounds::{first_excluded, first_included};
 use super::column;
-use crate::{EngineError, Space, Span};
+use crate::{EngineError, ScanRange, Space};
 
 /// How many bytes after the common beginning of all keys take part in the halving.
 const FRACTION_BYTES: usize = 16;
@@ -23,22 +23,22 @@ pub(super) fn find(
     db: &DB,
     snapshot: &rocksdb::Snapshot<'_>,
     space: Space,
-    span: Span<'_>,
-    pieces: usize,
+    range: ScanRange<'_>,
+    parts: usize,
 ) -> Result<Vec<Bytes>, EngineError> {
     let (Some(first), Some(last)) =
-        (first_key(db, snapshot, space, span)?, last_key(db, snapshot, space, span)?)
+        (first_key(db, snapshot, space, range)?, last_key(db, snapshot, space, range)?)
     else {
         return Ok(Vec::new());
     };
-    let pieces = pieces.max(1) as u64;
+    let parts = parts.max(1) as u64;
     let line = Line::between(&first, &last);
     let total_bytes = bytes_between(db, space, &first, &last)?;
-    let mut cuts: Vec<Bytes> = Vec::new();
+    let mut points: Vec<Bytes> = Vec::new();
     let mut low = line.low;
-    for piece in 1..pieces {
-        let wanted_bytes = total_bytes * piece / pieces;
-        let tolerance_bytes = total_bytes / pieces / TOLERANCE;
+    for part in 1..parts {
+        let wanted_bytes = total_bytes * part / parts;
+        let tolerance_bytes = total_bytes / parts / TOLERANCE;
         let mut high = line.high;
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -52,14 +52,14 @@ pub(super) fn find(
                 }
             }
         }
-        if let Some(key) = key_at_or_after(db, snapshot, space, span, &line.key(low))?
+        if let Some(key) = key_at_or_after(db, snapshot, space, range, &line.key(low))?
             && key[..] > first[..]
-            && cuts.last().is_none_or(|cut| *cut < key)
+            && points.last().is_none_or(|cut| *cut < key)
         {
-            cuts.push(key);
+            points.push(key);
         }
     }
-    Ok(cuts)
+    Ok(points)
 }
 
 /// Keys as points on a line: what follows their common beginning, read as a binary fraction.
@@ -91,9 +91,9 @@ fn first_key(
     db: &DB,
     snapshot: &rocksdb::Snapshot<'_>,
     space: Space,
-    span: Span<'_>,
+    range: ScanRange<'_>,
 ) -> Result<Option<Bytes>, EngineError> {
-    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(span));
+    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(range));
     iterator.seek_to_first();
     iterator.status()?;
     Ok(iterator.key().map(Bytes::copy_from_slice))
@@ -103,9 +103,9 @@ pub(super) fn last_key(
     db: &DB,
     snapshot: &rocksdb::Snapshot<'_>,
     space: Space,
-    span: Span<'_>,
+    range: ScanRange<'_>,
 ) -> Result<Option<Bytes>, EngineError> {
-    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(span));
+    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(range));
     iterator.seek_to_last();
     iterator.status()?;
     Ok(iterator.key().map(Bytes::copy_from_slice))
@@ -115,21 +115,21 @@ fn key_at_or_after(
     db: &DB,
     snapshot: &rocksdb::Snapshot<'_>,
     space: Space,
-    span: Span<'_>,
+    range: ScanRange<'_>,
     position: &[u8],
 ) -> Result<Option<Bytes>, EngineError> {
-    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(span));
+    let mut iterator = snapshot.raw_iterator_cf_opt(column(db, space), bounded(range));
     iterator.seek(position);
     iterator.status()?;
     Ok(iterator.key().map(Bytes::copy_from_slice))
 }
 
-fn bounded(span: Span<'_>) -> ReadOptions {
+fn bounded(range: ScanRange<'_>) -> ReadOptions {
     let mut read = ReadOptions::default();
-    if let Some(start) = first_included(span.0) {
+    if let Some(start) = first_included(range.0) {
         read.set_iterate_lower_bound(start);
     }
-    if let Some(end) = first_excluded(span.1) {
+    if let Some(end) = first_excluded(range.1) {
         read.set_iterate_upper_bound(end);
     }
     read

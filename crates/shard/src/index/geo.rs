@@ -5,19 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datum::{KeyRange, Object, PrimaryKey};
 use reql::geo::cover::CellRange;
-use storage::{Direction, IndexScan, IndexSpan, ReadError, TableSnapshot};
+use storage::{Direction, IndexRange, IndexScan, ReadError, TableSnapshot};
 
 use super::def::{IndexDef, cell_key};
 
 /// The shapes of some rows of a part of a table as they are at one moment.
-pub struct ShapeIndex {
+pub struct GeoIndexReader {
     snapshot: TableSnapshot,
     index: Arc<IndexDef>,
     rows: KeyRange,
 }
 
 /// A walk over the rows under some cells.
-pub struct ShapeHits {
+pub struct GeoIndexHits {
     // The ranges still to be walked, the next one last.
     waiting: Vec<CellRange>,
     scan: IndexScan,
@@ -25,9 +25,9 @@ pub struct ShapeHits {
     is_inside: bool,
 }
 
-impl ShapeIndex {
-    pub(crate) fn new(snapshot: TableSnapshot, index: Arc<IndexDef>, rows: KeyRange) -> ShapeIndex {
-        ShapeIndex { snapshot, index, rows }
+impl GeoIndexReader {
+    pub(crate) fn new(snapshot: TableSnapshot, index: Arc<IndexDef>, rows: KeyRange) -> GeoIndexReader {
+        GeoIndexReader { snapshot, index, rows }
     }
 
     /// The index, which says what shapes a row has.
@@ -38,11 +38,11 @@ impl ShapeIndex {
 
     /// The rows with shapes under these cells. A row comes once for every cell of its shapes.
     #[must_use]
-    pub fn hits(&self, mut ranges: Vec<CellRange>) -> ShapeHits {
+    pub fn hits(&self, mut ranges: Vec<CellRange>) -> GeoIndexHits {
         ranges.reverse();
-        let (index, all) = (self.index.id(), IndexSpan::all());
+        let (index, all) = (self.index.id(), IndexRange::all());
         let scan = self.snapshot.scan_index(index, &all, &self.rows, Direction::Ascending);
-        ShapeHits { waiting: ranges, scan, is_inside: false }
+        GeoIndexHits { waiting: ranges, scan, is_inside: false }
     }
 
     /// The row that a hit led to.
@@ -52,7 +52,7 @@ impl ShapeIndex {
     }
 }
 
-impl ShapeHits {
+impl GeoIndexHits {
     /// The key of the next row, or `None` at the end.
     #[allow(clippy::should_implement_trait, reason = "a failed read must not be skipped over")]
     pub fn next(&mut self) -> Result<Option<PrimaryKey>, ReadError> {
@@ -67,7 +67,7 @@ impl ShapeHits {
                 return Ok(None);
             };
             let end: Option<Bytes> = last.checked_add(1).map(cell_key);
-            self.scan.restart(&IndexSpan { start: cell_key(first), end });
+            self.scan.restart(&IndexRange { start: cell_key(first), end });
             self.is_inside = true;
         }
     }

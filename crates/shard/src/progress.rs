@@ -4,12 +4,12 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::SealMark;
+use crate::SealState;
 
 /// Ranges of missing sequence numbers kept apart; beyond this the lowest are merged.
 const MISSING_RANGES_MAX: usize = 64;
 /// What the word of a mark begins with: no sequence number comes near it.
-const MARK_TAG: u64 = 0x5ea1 << 48;
+const SEAL_STATE_TAG: u64 = 0x5ea1 << 48;
 
 /// How far a group's entries have come, beside their position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
     sequence: u64,
     // Numbers up to `sequence` that were not seen or were skipped: ascending, not touching.
     missing: Vec<(u64, u64)>,
-    mark: SealMark,
+    seal_state: SealState,
 }
 
 /// What is to be done with an entry.
@@ -43,7 +43,7 @@ impl Progress {
             return Verdict::Skip;
         }
         if incarnation > self.incarnation {
-            *self = Progress { incarnation, mark: self.mark, ..Progress::default() };
+            *self = Progress { incarnation, seal_state: self.seal_state, ..Progress::default() };
         }
         if sequence > self.sequence {
             if sequence > self.sequence + 1 {
@@ -66,13 +66,13 @@ impl Progress {
     }
 
     /// Whether the group is sealed, and in which epoch.
-    pub(crate) fn mark(&self) -> SealMark {
-        self.mark
+    pub(crate) fn seal_state(&self) -> SealState {
+        self.seal_state
     }
 
     /// Takes note of a mark; the greater one counts.
-    pub(crate) fn set_mark(&mut self, mark: SealMark) {
-        self.mark = self.mark.max(mark);
+    pub(crate) fn set_seal_state(&mut self, seal_state: SealState) {
+        self.seal_state = self.seal_state.max(seal_state);
     }
 
     /// The bytes of `docs/formats/engine-keys.md`, after the position.
@@ -84,8 +84,8 @@ impl Progress {
             bytes.put_u64_le(*first);
             bytes.put_u64_le(*last);
         }
-        if self.mark != SealMark::default() {
-            bytes.put_u64_le(MARK_TAG | self.mark.number());
+        if self.seal_state != SealState::default() {
+            bytes.put_u64_le(SEAL_STATE_TAG | self.seal_state.number());
         }
         bytes.freeze()
     }
@@ -95,15 +95,17 @@ impl Progress {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
         let (incarnation, sequence) = (numbers.next()?, numbers.next()?);
-        let (mut missing, mut mark) = (Vec::new(), SealMark::default());
+        let (mut missing, mut seal_state) = (Vec::new(), SealState::default());
         while let Some(first) = numbers.next() {
             match numbers.next() {
                 Some(last) => missing.push((first, last)),
-                None if first >> 48 == MARK_TAG >> 48 => mark = SealMark::of_number(first & !MARK_TAG),
+                None if first >> 48 == SEAL_STATE_TAG >> 48 => {
+                    seal_state = SealState::of_number(first & !SEAL_STATE_TAG)
+                }
                 None => return None,
             }
         }
-        rest.is_empty().then_some(Progress { incarnation, sequence, missing, mark })
+        rest.is_empty().then_some(Progress { incarnation, sequence, missing, seal_state })
     }
 
     fn is_missing(&self, sequence: u64) -> bool {
@@ -201,15 +203,15 @@ mod tests {
     fn a_mark_stays_and_is_kept_beside_what_is_missing() {
         let mut progress = Progress::default();
         check(&mut progress, 3, &[], Verdict::Apply);
-        progress.set_mark(SealMark::sealed(5));
-        progress.set_mark(SealMark::open(5));
+        progress.set_seal_state(SealState::sealed(5));
+        progress.set_seal_state(SealState::open(5));
         check(&mut progress, 4, &[], Verdict::Apply);
         progress.refuse(4);
         check(&mut progress, 5, &[4], Verdict::Skip);
         assert_eq!(progress.missing, [(1, 2), (4, 5)]);
         assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
         assert_eq!(progress.admit(7, 1, std::iter::empty()), Verdict::Apply);
-        assert_eq!(progress.mark(), SealMark::sealed(5));
+        assert_eq!(progress.seal_state(), SealState::sealed(5));
         assert_eq!(Progress::decode(&progress.encode()), Some(progress));
     }
 

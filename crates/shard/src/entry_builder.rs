@@ -9,7 +9,7 @@ use storage::{IndexBuild, IndexChange, IndexId};
 
 use crate::entry::EntryWriter;
 use crate::index::{self, IndexDef};
-use crate::latch::{Held, Proposed};
+use crate::latch::{HeldLatches, Proposed};
 
 /// What is to become of a row.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ pub enum Decision {
 
 /// The changes of one entry and what they were evaluated on.
 #[derive(Default)]
-pub(crate) struct Draft {
-    changes: Vec<DraftChange>,
+pub(crate) struct EntryBuilder {
+    changes: Vec<EntryChange>,
     // The last change of each key, when there may be several.
     last: HashMap<PrimaryKey, usize>,
     dependencies: Vec<u64>,
@@ -34,14 +34,14 @@ pub(crate) struct Draft {
     builds: Vec<(IndexId, IndexBuild)>,
 }
 
-struct DraftChange {
+struct EntryChange {
     key: PrimaryKey,
     row: Option<Object>,
     existed: bool,
     entries: Vec<IndexChange>,
 }
 
-impl Draft {
+impl EntryBuilder {
     /// The row of `key` after the changes so far, if one of them concerns it.
     pub(crate) fn changed_row(&self, key: &PrimaryKey) -> Option<Option<Object>> {
         match &self.changes[..] {
@@ -79,7 +79,7 @@ impl Draft {
         if !self.changes.is_empty() {
             self.last.insert(key.clone(), self.changes.len());
         }
-        self.changes.push(DraftChange { key: key.clone(), row, existed, entries });
+        self.changes.push(EntryChange { key: key.clone(), row, existed, entries });
     }
 
     /// Adds the entries that `row`, which stays as it is, has in `indexes`.
@@ -122,7 +122,7 @@ impl Draft {
     }
 
     /// Makes the changed rows the newest proposed ones; their keys, each once.
-    pub(crate) fn publish(self, held: &mut Held<'_>, sequence: u64) -> Vec<PrimaryKey> {
+    pub(crate) fn publish(self, held: &mut HeldLatches<'_>, sequence: u64) -> Vec<PrimaryKey> {
         let mut keys = Vec::with_capacity(self.changes.len());
         for (index, change) in self.changes.into_iter().enumerate() {
             if self.last.get(&change.key).is_some_and(|last| *last != index) {

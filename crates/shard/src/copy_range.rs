@@ -8,7 +8,7 @@ use storage::{Direction, ReadError, RowBatch, RowScan, TableSnapshot};
 
 /// The rows after a key that is known to both, up to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct CopyRange {
     /// The key of the last one.
     pub last: PrimaryKey,
     /// How many they are.
@@ -21,7 +21,7 @@ pub struct Stretch {
 
 /// Into what stretches rows are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StretchSizes {
+pub struct CopyRangeSizes {
     /// About so many bytes in one; at least one row.
     pub bytes: usize,
     /// At most so many of them.
@@ -39,29 +39,29 @@ pub struct Difference {
     pub rows: Vec<(PrimaryKey, Bytes)>,
 }
 
-impl Stretch {
+impl CopyRange {
     /// The rows of `snapshot` after `after` in stretches. Nothing if there are none.
     pub fn after(
         snapshot: &TableSnapshot,
         after: Option<&PrimaryKey>,
-        sizes: StretchSizes,
-    ) -> Result<Vec<Stretch>, ReadError> {
-        let mut walk = Walk::after(snapshot, after);
-        let (mut stretches, mut run) = (Vec::new(), Run::default());
-        while stretches.len() < sizes.count {
+        sizes: CopyRangeSizes,
+    ) -> Result<Vec<CopyRange>, ReadError> {
+        let mut walk = RowWalk::after(snapshot, after);
+        let (mut copy_ranges, mut run) = (Vec::new(), RowRun::default());
+        while copy_ranges.len() < sizes.count {
             let Some((key, row)) = walk.peek()? else { break };
             walk.step();
             run.add(&key, &row);
             if run.bytes >= sizes.bytes as u64 {
-                stretches.push(std::mem::take(&mut run).end(key));
+                copy_ranges.push(std::mem::take(&mut run).end(key));
             } else {
                 run.last = Some(key);
             }
         }
         if let Some(last) = run.last.take() {
-            stretches.push(run.end(last));
+            copy_ranges.push(run.end(last));
         }
-        Ok(stretches)
+        Ok(copy_ranges)
     }
 }
 
@@ -73,17 +73,17 @@ impl Difference {
     pub fn with(
         snapshot: &TableSnapshot,
         after: Option<&PrimaryKey>,
-        theirs: &[Stretch],
+        theirs: &[CopyRange],
         bytes_max: usize,
     ) -> Result<Difference, ReadError> {
-        let mut walk = Walk::after(snapshot, after);
+        let mut walk = RowWalk::after(snapshot, after);
         let mut found = Difference { same: 0, reach: None, rows: Vec::new() };
         let (mut bytes, mut differs) = (0, false);
-        for stretch in theirs {
-            let (run, is_whole) = walk.run_to(stretch, (bytes_max as u64).saturating_sub(bytes))?;
+        for copy_range in theirs {
+            let (run, is_whole) = walk.run_to(copy_range, (bytes_max as u64).saturating_sub(bytes))?;
             let is_same = is_whole
-                && (run.count, run.bytes) == (stretch.rows, stretch.bytes)
-                && run.digest() == stretch.digest;
+                && (run.count, run.bytes) == (copy_range.rows, copy_range.bytes)
+                && run.digest() == copy_range.digest;
             match (is_same, differs) {
                 (true, false) => found.same += 1,
                 // The next question begins there.
@@ -95,7 +95,7 @@ impl Difference {
                 }
             }
             found.reach = match is_whole {
-                true => Some(stretch.last.clone()),
+                true => Some(copy_range.last.clone()),
                 false => found.rows.last().map(|(key, _)| key.clone()),
             };
             if !is_whole || bytes >= bytes_max as u64 {
@@ -116,9 +116,9 @@ impl Difference {
 
     /// Whether it can be the answer to one who has `theirs` after `after`: it goes on, and its rows ascend.
     #[must_use]
-    pub fn fits(&self, after: Option<&PrimaryKey>, theirs: &[Stretch]) -> bool {
+    pub fn fits(&self, after: Option<&PrimaryKey>, theirs: &[CopyRange]) -> bool {
         let Some(same) = theirs.get(..self.same) else { return false };
-        let known = same.last().map(|stretch| &stretch.last).or(after);
+        let known = same.last().map(|copy_range| &copy_range.last).or(after);
         let ascends = self.rows.is_sorted_by(|(a, _), (b, _)| a < b);
         let begins = self.rows.first().is_none_or(|(first, _)| Some(first) > known);
         let ends = match (&self.reach, self.rows.last()) {
@@ -140,7 +140,7 @@ pub(crate) fn range_after(after: Option<&PrimaryKey>, last: Option<&PrimaryKey>)
 
 /// Rows that follow one another.
 #[derive(Default)]
-struct Run {
+struct RowRun {
     digest: Sha256,
     bytes: u64,
     count: u64,
@@ -148,7 +148,7 @@ struct Run {
     last: Option<PrimaryKey>,
 }
 
-impl Run {
+impl RowRun {
     fn add(&mut self, key: &PrimaryKey, row: &Bytes) {
         let lens = [key.as_bytes().len(), row.len()];
         // Keys and rows have less than 4 GiB: docs/formats/row.md.
@@ -163,23 +163,23 @@ impl Run {
         self.digest.clone().finalize().into()
     }
 
-    fn end(self, last: PrimaryKey) -> Stretch {
+    fn end(self, last: PrimaryKey) -> CopyRange {
         let digest = self.digest();
-        Stretch { last, rows: self.count, bytes: self.bytes, digest }
+        CopyRange { last, rows: self.count, bytes: self.bytes, digest }
     }
 }
 
 /// A walk over stored rows.
-struct Walk {
+struct RowWalk {
     scan: RowScan,
     batch: Option<RowBatch>,
     at: usize,
 }
 
-impl Walk {
-    fn after(snapshot: &TableSnapshot, after: Option<&PrimaryKey>) -> Walk {
+impl RowWalk {
+    fn after(snapshot: &TableSnapshot, after: Option<&PrimaryKey>) -> RowWalk {
         let scan = snapshot.scan(&range_after(after, None), Direction::Ascending).to_the_end();
-        Walk { scan, batch: None, at: 0 }
+        RowWalk { scan, batch: None, at: 0 }
     }
 
     /// The next row, which stays the next one.
@@ -204,12 +204,12 @@ impl Walk {
         Ok(row)
     }
 
-    /// The rows up to the end of `stretch`, and whether they are all: of what is certainly not the same no more
+    /// The rows up to the end of `copy_range`, and whether they are all: of what is certainly not the same no more
     /// than about `bytes_max`, and at least one row.
-    fn run_to(&mut self, stretch: &Stretch, bytes_max: u64) -> Result<(Run, bool), ReadError> {
-        let mut run = Run::default();
-        while self.peek()?.is_some_and(|(key, _)| key <= stretch.last) {
-            if run.bytes > stretch.bytes && run.bytes >= bytes_max {
+    fn run_to(&mut self, copy_range: &CopyRange, bytes_max: u64) -> Result<(RowRun, bool), ReadError> {
+        let mut run = RowRun::default();
+        while self.peek()?.is_some_and(|(key, _)| key <= copy_range.last) {
+            if run.bytes > copy_range.bytes && run.bytes >= bytes_max {
                 return Ok((run, false));
             }
             let Some((key, row)) = self.verified()? else { break };

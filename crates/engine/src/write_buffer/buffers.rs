@@ -11,10 +11,10 @@ use crate::{Batch, Change, EngineError, Space};
 
 /// Batches as one, in which no key occurs twice and no range is deleted.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct BufferedChanges {
     batch: Batch,
     // Where a key's change is in it, by the key's hash.
-    places: HashTable<u32>,
+    slots: HashTable<u32>,
 }
 
 /// What a change takes besides its key and value: its step in a vector that doubles, its place in a table that
@@ -23,17 +23,17 @@ const CHANGE_BYTES: usize = 80;
 
 /// What the engine below does not have, or may not have yet.
 #[derive(Default)]
-pub(super) struct Held {
-    gathered: Gathered,
+pub(super) struct Buffers {
+    filling: BufferedChanges,
     // The engine below shows it at one instant; until then it is read here.
-    leaving: Option<Arc<Gathered>>,
+    flushing: Option<Arc<BufferedChanges>>,
     // Whether somebody hands it over at this moment.
-    carried: bool,
+    has_flusher: bool,
     // Whether somebody writes a batch that is not gathered, or is about to: nothing is gathered meanwhile.
-    through: bool,
+    is_writing_through: bool,
     // How many have been sent off, and have arrived.
-    sent: u64,
-    arrived: u64,
+    sealed: u64,
+    flushed: u64,
     // The engine below has failed: what was leaving is still read here and may arrive yet, and nothing new is
     // written any more.
     failed: Option<EngineError>,
@@ -46,14 +46,14 @@ pub(super) fn hash_of(hash: &RandomState, space: Space, key: &[u8]) -> u64 {
     hash.hash_one(key) ^ space as u64
 }
 
-impl Held {
+impl Buffers {
     /// Fails if the engine below has.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Remembers a failure.
-    pub(super) fn remember(&mut self, written: &Result<(), EngineError>) {
+    pub(super) fn record_failure(&mut self, written: &Result<(), EngineError>) {
         if let Err(error) = written {
             self.failed = Some(error.clone());
         }
@@ -62,95 +62,95 @@ impl Held {
     /// Whether a batch may be gathered now. Fails if the engine below has.
     pub(super) fn has_room(&self, bytes_max: usize) -> Result<bool, EngineError> {
         self.check()?;
-        Ok(!self.through && (self.bytes() <= bytes_max || !self.is_leaving()))
+        Ok(!self.is_writing_through && (self.bytes() <= bytes_max || !self.is_flushing()))
     }
 
     /// Whether the caller may now write a batch through, once what is gathered has arrived. Fails if the engine
     /// below has.
-    pub(super) fn begin_through(&mut self) -> Result<bool, EngineError> {
+    pub(super) fn begin_write_through(&mut self) -> Result<bool, EngineError> {
         self.check()?;
-        Ok(!std::mem::replace(&mut self.through, true))
+        Ok(!std::mem::replace(&mut self.is_writing_through, true))
     }
 
     /// The batch is through, or never will be.
-    pub(super) fn end_through(&mut self) {
-        self.through = false;
+    pub(super) fn end_write_through(&mut self) {
+        self.is_writing_through = false;
     }
 
     /// What is known of a key of this hash.
     pub(super) fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
-        let found = self.gathered.find(hash, space, key);
-        found.or_else(|| self.leaving.as_ref()?.find(hash, space, key))
+        let found = self.filling.find(hash, space, key);
+        found.or_else(|| self.flushing.as_ref()?.find(hash, space, key))
     }
 
     /// Gathers a batch that deletes no range.
     pub(super) fn add(&mut self, batch: &Batch, hash: &RandomState) {
-        self.gathered.add(batch, hash);
+        self.filling.add(batch, hash);
     }
 
     /// Bytes gathered that are not leaving.
     pub(super) fn bytes(&self) -> usize {
-        self.gathered.bytes()
+        self.filling.bytes()
     }
 
     /// Bytes that the engine below does not have.
-    pub(super) fn all_bytes(&self) -> usize {
-        self.bytes() + self.leaving.as_ref().map_or(0, |leaving| leaving.bytes())
+    pub(super) fn total_bytes(&self) -> usize {
+        self.bytes() + self.flushing.as_ref().map_or(0, |flushing| flushing.bytes())
     }
 
     /// Whether nothing is gathered but what is leaving.
     pub(super) fn is_empty(&self) -> bool {
-        self.gathered.batch.is_empty()
+        self.filling.batch.is_empty()
     }
 
     /// The number under which the last of what is here has left, or will.
-    pub(super) fn last_number(&self) -> u64 {
-        self.sent + u64::from(!self.is_empty())
+    pub(super) fn last_generation(&self) -> u64 {
+        self.sealed + u64::from(!self.is_empty())
     }
 
     /// The number of the last that has arrived.
-    pub(super) fn arrived(&self) -> u64 {
-        self.arrived
+    pub(super) fn flushed(&self) -> u64 {
+        self.flushed
     }
 
     /// Whether something is on its way: nothing else leaves until it has arrived.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
     }
 
     /// What is gathered leaves: who comes first takes it along. Nothing else may be on its way.
-    pub(super) fn send_off(&mut self) {
-        debug_assert!(self.leaving.is_none(), "one leaves after the other");
-        self.leaving = Some(Arc::new(std::mem::take(&mut self.gathered)));
-        self.sent += 1;
+    pub(super) fn seal_filling(&mut self) {
+        debug_assert!(self.flushing.is_none(), "one leaves after the other");
+        self.flushing = Some(Arc::new(std::mem::take(&mut self.filling)));
+        self.sealed += 1;
     }
 
     /// What the caller is to carry now: what is leaving, or what is gathered. `None` when somebody carries already,
     /// or there is nothing.
-    pub(super) fn take_along(&mut self) -> Option<Arc<Gathered>> {
-        if self.carried {
+    pub(super) fn start_flush(&mut self) -> Option<Arc<BufferedChanges>> {
+        if self.has_flusher {
             return None;
         }
-        if !self.is_leaving() && !self.is_empty() {
-            self.send_off();
+        if !self.is_flushing() && !self.is_empty() {
+            self.seal_filling();
         }
-        self.carried = self.is_leaving();
-        self.leaving.clone()
+        self.has_flusher = self.is_flushing();
+        self.flushing.clone()
     }
 
     /// What is leaving, if nobody carries it and the engine below has not failed.
-    pub(super) fn take_errand(&mut self) -> Option<Arc<Gathered>> {
-        if self.failed.is_none() && self.is_leaving() { self.take_along() } else { None }
+    pub(super) fn take_pending_flush(&mut self) -> Option<Arc<BufferedChanges>> {
+        if self.failed.is_none() && self.is_flushing() { self.start_flush() } else { None }
     }
 
     /// What was leaving has arrived, or has not: it is left for who tries again.
-    pub(super) fn end_leaving(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
-        self.carried = false;
+    pub(super) fn end_flush(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
+        self.has_flusher = false;
         if written.is_ok() {
-            self.leaving = None;
-            self.arrived = self.sent;
+            self.flushing = None;
+            self.flushed = self.sealed;
         }
-        self.remember(&written);
+        self.record_failure(&written);
         written
     }
 
@@ -165,7 +165,7 @@ impl Held {
     }
 }
 
-impl Gathered {
+impl BufferedChanges {
     /// About how much memory it takes.
     fn bytes(&self) -> usize {
         self.batch.bytes() + CHANGE_BYTES * self.batch.len()
@@ -176,13 +176,13 @@ impl Gathered {
         self.batch.in_key_order()
     }
 
-    fn place(&self, hash: u64, space: Space, key: &[u8]) -> Option<usize> {
-        let is_it = |place: &u32| self.batch.key(*place as usize) == Some((space, key));
-        self.places.find(hash, is_it).map(|place| *place as usize)
+    fn slot(&self, hash: u64, space: Space, key: &[u8]) -> Option<usize> {
+        let is_it = |slot: &u32| self.batch.key(*slot as usize) == Some((space, key));
+        self.slots.find(hash, is_it).map(|slot| *slot as usize)
     }
 
     fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
-        match self.batch.change(self.place(hash, space, key)?)? {
+        match self.batch.change(self.slot(hash, space, key)?)? {
             Change::Put { value, .. } => Some(Some(value.clone())),
             Change::Delete { .. } | Change::DeleteRange { .. } => Some(None),
         }
@@ -198,19 +198,19 @@ impl Gathered {
                 }
             };
             let key_hash = hash_of(hash, space, key);
-            if let Some(place) = self.place(key_hash, space, key) {
-                self.batch.supersede(place, value);
+            if let Some(slot) = self.slot(key_hash, space, key) {
+                self.batch.supersede(slot, value);
                 continue;
             }
-            let place = u32::try_from(self.batch.len()).expect("invariant: a few million changes at most");
+            let slot = u32::try_from(self.batch.len()).expect("invariant: a few million changes at most");
             match value {
                 Some(value) => self.batch.put(space, key, value),
                 None => self.batch.delete(space, key),
             }
             let batch = &self.batch;
             let hash_at =
-                |place: &u32| batch.key(*place as usize).map_or(0, |(space, key)| hash_of(hash, space, key));
-            self.places.insert_unique(key_hash, place, hash_at);
+                |slot: &u32| batch.key(*slot as usize).map_or(0, |(space, key)| hash_of(hash, space, key));
+            self.slots.insert_unique(key_hash, slot, hash_at);
         }
     }
 }

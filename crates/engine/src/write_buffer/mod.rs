@@ -5,7 +5,7 @@
 //! hears that it is durable. After the engine below has failed, a snapshot is to be had once it takes what was
 //! gathered before. Why: `docs/decisions/0031-write-buffer-before-the-engine.md`.
 
-mod held;
+mod buffers;
 
 use std::sync::Arc;
 
@@ -14,50 +14,50 @@ use foldhash::fast::RandomState;
 use io::task::{self, Condvar, Thread};
 use parking_lot::{Mutex, MutexGuard};
 
-use self::held::{Gathered, Held, hash_of};
-use crate::{Batch, BeforeFlush, Engine, EngineError, EngineStats, Snapshot, Space};
+use self::buffers::{BufferedChanges, Buffers, hash_of};
+use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
 /// A batch of more than this part of what may be gathered goes straight through: it is no small one.
 const LARGE_BATCH_DIVISOR: usize = 16;
 
 /// So many bytes are handed over while somebody who cannot wait asks for a snapshot.
-const HANDED_OVER_AT_ONCE_BYTES: usize = 16 << 10;
+const SNAPSHOT_FLUSH_BYTES_MAX: usize = 16 << 10;
 
 /// Gathers batches for the engine below. Dropping it hands over what it has.
-pub struct GatheringEngine {
+pub struct BufferedEngine {
     shared: Arc<Shared>,
-    carrier: Option<Thread>,
+    writer: Option<Thread>,
 }
 
 struct Shared {
-    below: Arc<dyn Engine>,
+    engine: Arc<dyn Engine>,
     bytes_max: usize,
     hash: RandomState,
-    held: Mutex<Held>,
+    buffers: Mutex<Buffers>,
     // What was leaving has arrived, or something leaves, or a batch is through, or the carrier is to stop.
     changed: Condvar,
 }
 
-impl GatheringEngine {
-    /// Gathers up to about `bytes_max` bytes for `below`. Whoever brings more hands them over, before it goes on.
+impl BufferedEngine {
+    /// Gathers up to about `bytes_max` bytes for `engine`. Whoever brings more hands them over, before it goes on.
     #[must_use]
-    pub fn new(below: Arc<dyn Engine>, bytes_max: usize) -> GatheringEngine {
+    pub fn new(engine: Arc<dyn Engine>, bytes_max: usize) -> BufferedEngine {
         let shared = Shared {
-            below,
+            engine,
             bytes_max,
             hash: RandomState::default(),
-            held: Mutex::default(),
+            buffers: Mutex::default(),
             changed: Condvar::new(),
         };
-        GatheringEngine { shared: Arc::new(shared), carrier: None }
+        BufferedEngine { shared: Arc::new(shared), writer: None }
     }
 
-    /// As [`GatheringEngine::new`], with a thread that hands over: meanwhile as much again is gathered. Fails when
+    /// As [`BufferedEngine::new`], with a thread that hands over: meanwhile as much again is gathered. Fails when
     /// the system has no thread to give.
-    pub fn with_carrier(below: Arc<dyn Engine>, bytes_max: usize) -> std::io::Result<GatheringEngine> {
-        let mut engine = GatheringEngine::new(below, bytes_max);
+    pub fn with_writer_thread(engine: Arc<dyn Engine>, bytes_max: usize) -> std::io::Result<BufferedEngine> {
+        let mut engine = BufferedEngine::new(engine, bytes_max);
         let shared = Arc::clone(&engine.shared);
-        engine.carrier = Some(task::spawn("engine-gather", move || shared.carry_until_stopped())?);
+        engine.writer = Some(task::spawn("engine-gather", move || shared.flush_until_stopped())?);
         Ok(engine)
     }
 }
@@ -65,77 +65,80 @@ impl GatheringEngine {
 impl Shared {
     /// What is known here of `key`: nothing, that it was deleted, or its value.
     fn find(&self, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
-        self.held.lock().find(hash_of(&self.hash, space, key), space, key)
+        self.buffers.lock().find(hash_of(&self.hash, space, key), space, key)
     }
 
     /// Returns when the engine below has everything that was gathered before this call. What it refused before is
     /// tried again: the disk may have room by now.
-    fn hand_over(&self) -> Result<(), EngineError> {
-        let mut held = self.held.lock();
-        let target = held.last_number();
-        while held.arrived() < target {
-            held = self.go_on(held)?;
+    fn flush_to_engine(&self) -> Result<(), EngineError> {
+        let mut buffers = self.buffers.lock();
+        let target = buffers.last_generation();
+        while buffers.flushed() < target {
+            buffers = self.step(buffers)?;
         }
         Ok(())
     }
 
     /// One step on the way of what is gathered: it leaves and arrives, or somebody else gets further with it.
-    fn go_on<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<MutexGuard<'a, Held>, EngineError> {
-        let Some(leaving) = held.take_along() else {
-            self.changed.wait(&mut held);
-            return Ok(held);
+    fn step<'a>(
+        &'a self,
+        mut buffers: MutexGuard<'a, Buffers>,
+    ) -> Result<MutexGuard<'a, Buffers>, EngineError> {
+        let Some(flushing) = buffers.start_flush() else {
+            self.changed.wait(&mut buffers);
+            return Ok(buffers);
         };
-        drop(held);
-        self.carry(&leaving)?;
+        drop(buffers);
+        self.flush_changes(&flushing)?;
         // Thousands of values are freed, and not under the lock.
-        drop(leaving);
-        Ok(self.held.lock())
+        drop(flushing);
+        Ok(self.buffers.lock())
     }
 
     /// Hands over what is leaving. Only for who has taken that upon itself.
-    fn carry(&self, leaving: &Gathered) -> Result<(), EngineError> {
-        let _should_it_panic = FailOnPanic(self);
-        let written = self.below.write(leaving.in_key_order());
-        let arrived = self.held.lock().end_leaving(written);
+    fn flush_changes(&self, flushing: &BufferedChanges) -> Result<(), EngineError> {
+        let _fail_on_panic = FailOnPanic(self);
+        let written = self.engine.write(flushing.in_key_order());
+        let flushed = self.buffers.lock().end_flush(written);
         self.changed.notify_all();
-        arrived
+        flushed
     }
 
     /// Writes a batch that is not gathered, after those that were. Other writers wait, readers do not: all that
     /// went before is below by then.
     fn write_through(&self, batch: Batch) -> Result<(), EngineError> {
         // While others may still write: the longer part.
-        self.held.lock().check()?;
-        self.hand_over()?;
-        let mut held = self.held.lock();
-        while !held.begin_through()? {
-            held = self.go_on(held)?;
+        self.buffers.lock().check()?;
+        self.flush_to_engine()?;
+        let mut buffers = self.buffers.lock();
+        while !buffers.begin_write_through()? {
+            buffers = self.step(buffers)?;
         }
-        drop(held);
-        let _ends = Through(self);
-        self.hand_over()?;
-        self.held.lock().check()?;
-        let written = self.below.write(batch);
-        self.held.lock().remember(&written);
+        drop(buffers);
+        let _guard = WriteThroughGuard(self);
+        self.flush_to_engine()?;
+        self.buffers.lock().check()?;
+        let written = self.engine.write(batch);
+        self.buffers.lock().record_failure(&written);
         written
     }
 
-    fn carry_until_stopped(&self) {
-        let mut held = self.held.lock();
+    fn flush_until_stopped(&self) {
+        let mut buffers = self.buffers.lock();
         loop {
-            if let Some(leaving) = held.take_errand() {
-                drop(held);
+            if let Some(flushing) = buffers.take_pending_flush() {
+                drop(buffers);
                 // If it fails, whoever writes next is told.
-                drop(self.carry(&leaving));
+                drop(self.flush_changes(&flushing));
                 // Thousands of values are freed, and not under the lock.
-                drop(leaving);
-                held = self.held.lock();
-            } else if held.is_stopped() {
-                drop(held);
+                drop(flushing);
+                buffers = self.buffers.lock();
+            } else if buffers.is_stopped() {
+                drop(buffers);
                 // If it fails, the log replays it.
-                return drop(self.hand_over());
+                return drop(self.flush_to_engine());
             } else {
-                self.changed.wait(&mut held);
+                self.changed.wait(&mut buffers);
             }
         }
     }
@@ -152,40 +155,40 @@ impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The panic is what is reported.
-            drop(self.0.held.lock().end_leaving(Err(panicked())));
+            drop(self.0.buffers.lock().end_flush(Err(panicked())));
             self.0.changed.notify_all();
         }
     }
 }
 
 /// While it lives, other writers wait for a batch that goes through.
-struct Through<'a>(&'a Shared);
+struct WriteThroughGuard<'a>(&'a Shared);
 
-impl Drop for Through<'_> {
+impl Drop for WriteThroughGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.0.held.lock();
+        let mut buffers = self.0.buffers.lock();
         if std::thread::panicking() {
-            held.remember(&Err(panicked()));
+            buffers.record_failure(&Err(panicked()));
         }
-        held.end_through();
-        drop(held);
+        buffers.end_write_through();
+        drop(buffers);
         self.0.changed.notify_all();
     }
 }
 
-impl Engine for GatheringEngine {
+impl Engine for BufferedEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         match self.shared.find(space, key) {
             // A value may be a slice of something much larger.
             Some(known) => Ok(known.map(|value| Bytes::copy_from_slice(&value))),
-            None => self.shared.below.get(space, key),
+            None => self.shared.engine.get(space, key),
         }
     }
 
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
         // Looked for first: what arrives in between is below by then.
         let known: Vec<_> = keys.iter().map(|key| self.shared.find(space, key)).collect();
-        let mut values = self.shared.below.get_many(space, keys)?;
+        let mut values = self.shared.engine.get_many(space, keys)?;
         for (value, known) in values.iter_mut().zip(known) {
             if let Some(known) = known {
                 *value = known.map(|known| Bytes::copy_from_slice(&known));
@@ -195,16 +198,16 @@ impl Engine for GatheringEngine {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        self.shared.hand_over()?;
-        self.shared.below.snapshot()
+        self.shared.flush_to_engine()?;
+        self.shared.engine.snapshot()
     }
 
-    fn snapshot_at_once(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
-        let held = self.shared.held.lock();
-        if held.is_leaving() || held.bytes() > HANDED_OVER_AT_ONCE_BYTES {
+    fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        let buffers = self.shared.buffers.lock();
+        if buffers.is_flushing() || buffers.bytes() > SNAPSHOT_FLUSH_BYTES_MAX {
             return Ok(None);
         }
-        drop(held);
+        drop(buffers);
         self.snapshot().map(Some)
     }
 
@@ -213,53 +216,53 @@ impl Engine for GatheringEngine {
         if batch.deletes_ranges() || batch.bytes() > shared.bytes_max / LARGE_BATCH_DIVISOR {
             return shared.write_through(batch);
         }
-        let mut held = shared.held.lock();
-        while !held.has_room(shared.bytes_max)? {
-            held = shared.go_on(held)?;
+        let mut buffers = shared.buffers.lock();
+        while !buffers.has_room(shared.bytes_max)? {
+            buffers = shared.step(buffers)?;
         }
-        held.add(&batch, &shared.hash);
-        if held.bytes() <= shared.bytes_max || held.is_leaving() {
+        buffers.add(&batch, &shared.hash);
+        if buffers.bytes() <= shared.bytes_max || buffers.is_flushing() {
             return Ok(());
         }
-        if self.carrier.is_none() {
-            drop(held);
-            return shared.hand_over();
+        if self.writer.is_none() {
+            drop(buffers);
+            return shared.flush_to_engine();
         }
-        held.send_off();
+        buffers.seal_filling();
         shared.changed.notify_all();
         Ok(())
     }
 
     fn flush(&self) -> Result<(), EngineError> {
-        self.shared.hand_over()?;
-        self.shared.held.lock().check()?;
-        self.shared.below.flush()
+        self.shared.flush_to_engine()?;
+        self.shared.buffers.lock().check()?;
+        self.shared.engine.flush()
     }
 
-    fn before_flush(&self, hook: BeforeFlush) {
+    fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         // What is gathered here is not durable before it was written below.
-        self.shared.below.before_flush(hook);
+        self.shared.engine.set_pre_flush_hook(hook);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {
-        self.shared.below.set_cache_bytes(bytes);
+        self.shared.engine.set_cache_bytes(bytes);
     }
 
     fn stats(&self) -> EngineStats {
-        let mut stats = self.shared.below.stats();
-        stats.memory.memtables += self.shared.held.lock().all_bytes() as u64;
+        let mut stats = self.shared.engine.stats();
+        stats.memory.memtables += self.shared.buffers.lock().total_bytes() as u64;
         stats
     }
 }
 
-impl Drop for GatheringEngine {
+impl Drop for BufferedEngine {
     fn drop(&mut self) {
-        let Some(carrier) = self.carrier.take() else {
+        let Some(writer) = self.writer.take() else {
             // If it fails, the log replays it.
-            return drop(self.shared.hand_over());
+            return drop(self.shared.flush_to_engine());
         };
-        self.shared.held.lock().stop();
+        self.shared.buffers.lock().stop();
         self.shared.changed.notify_all();
-        carrier.join();
+        writer.join();
     }
 }

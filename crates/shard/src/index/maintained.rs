@@ -19,7 +19,7 @@ type Defs = Arc<Vec<Arc<IndexDef>>>;
 
 /// The indexes of a shard.
 #[derive(Default)]
-pub(crate) struct KeptIndexes {
+pub(crate) struct MaintainedIndexes {
     known: ArcSwap<Vec<Arc<IndexDef>>>,
     given: AtomicU32,
     kept: ArcSwap<Vec<Arc<IndexDef>>>,
@@ -28,7 +28,7 @@ pub(crate) struct KeptIndexes {
     making: Mutex<()>,
 }
 
-impl KeptIndexes {
+impl MaintainedIndexes {
     /// Knows `defs` from now on; whether anything changed.
     pub(crate) fn set(&self, defs: IndexDefs, replica: &Replica) -> bool {
         let same = {
@@ -53,7 +53,7 @@ impl KeptIndexes {
     }
 
     /// Whether `index` was given out in the latest of what is known, whether it is still there or not.
-    pub(crate) fn has_heard_of(&self, index: IndexId) -> bool {
+    pub(crate) fn has_seen_index(&self, index: IndexId) -> bool {
         index <= IndexId(self.given.load(Ordering::Acquire))
     }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rekindle_engine::memory::MemoryEngine;
 use rekindle_engine::{
-    Batch, BeforeFlush, Change, Engine, EngineError, EngineStats, GatheringEngine, Snapshot, Space,
+    Batch, BufferedEngine, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space,
 };
 
 /// An engine in memory that notes what it is told to write, and can be told to fail.
@@ -55,8 +55,8 @@ impl Engine for Spy {
         self.memory.flush()
     }
 
-    fn before_flush(&self, hook: BeforeFlush) {
-        self.memory.before_flush(hook);
+    fn set_pre_flush_hook(&self, hook: PreFlushHook) {
+        self.memory.set_pre_flush_hook(hook);
     }
 
     fn stats(&self) -> EngineStats {
@@ -84,7 +84,7 @@ fn row(engine: &dyn Engine, key: &[u8]) -> Option<u64> {
 #[test]
 fn a_row_written_again_and_again_arrives_once_and_rows_come_in_order() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::new(spy.clone(), 1 << 20);
+    let engine = BufferedEngine::new(spy.clone(), 1 << 20);
     for number in 0..300 {
         engine.write(numbered([b"c", b"a", b"b"][number as usize % 3], number)).unwrap();
     }
@@ -99,7 +99,7 @@ fn a_row_written_again_and_again_arrives_once_and_rows_come_in_order() {
 #[test]
 fn what_was_gathered_before_a_large_batch_or_a_deleted_range_arrives_before_it() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    let engine = BufferedEngine::with_writer_thread(spy.clone(), 1 << 16).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
     let mut large = numbered(b"a", 2);
     large.put(Space::Rows, b"b", Bytes::from(vec![0; 1 << 16]));
@@ -118,7 +118,7 @@ fn what_was_gathered_before_a_large_batch_or_a_deleted_range_arrives_before_it()
 fn a_crash_leaves_what_was_written_before_the_last_flush() {
     for bytes_max in [0, 1000, 1 << 20] {
         let memory = MemoryEngine::new();
-        let engine = GatheringEngine::with_carrier(Arc::new(memory.clone()), bytes_max).unwrap();
+        let engine = BufferedEngine::with_writer_thread(Arc::new(memory.clone()), bytes_max).unwrap();
         for number in 1..=50 {
             engine.write(numbered(&[number as u8], number)).unwrap();
             if number == 30 {
@@ -148,7 +148,7 @@ fn check_was_gathered(spy: &Spy) {
 #[test]
 fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::with_carrier(spy.clone(), SOME_ROWS_BYTES).unwrap();
+    let engine = BufferedEngine::with_writer_thread(spy.clone(), SOME_ROWS_BYTES).unwrap();
     let mut looked = 0;
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -176,7 +176,7 @@ fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
 #[test]
 fn readers_never_go_back_while_rows_are_on_their_way() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::with_carrier(spy.clone(), SOME_ROWS_BYTES).unwrap();
+    let engine = BufferedEngine::with_writer_thread(spy.clone(), SOME_ROWS_BYTES).unwrap();
     let written = AtomicBool::new(false);
     thread::scope(|scope| {
         for reader in 0..3 {
@@ -214,7 +214,7 @@ fn readers_never_go_back_while_rows_are_on_their_way() {
 #[test]
 fn readers_do_not_wait_for_a_large_batch_and_writers_do() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    let engine = BufferedEngine::with_writer_thread(spy.clone(), 1 << 16).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
     engine.flush().unwrap();
     let (begun_sender, begun) = mpsc::channel();
@@ -239,25 +239,25 @@ fn readers_do_not_wait_for_a_large_batch_and_writers_do() {
 
 #[test]
 fn who_cannot_wait_gets_a_snapshot_only_while_little_is_gathered() {
-    let engine = GatheringEngine::with_carrier(Arc::new(MemoryEngine::new()), 1 << 20).unwrap();
+    let engine = BufferedEngine::with_writer_thread(Arc::new(MemoryEngine::new()), 1 << 20).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
-    let view = engine.snapshot_at_once().unwrap().expect("little was gathered");
+    let view = engine.try_snapshot().unwrap().expect("little was gathered");
     assert_eq!(number(view.get(Space::Rows, b"a").unwrap()), Some(1));
     let mut batch = Batch::new();
     batch.put(Space::Rows, b"b", Bytes::from(vec![0; 20_000]));
     engine.write(batch).unwrap();
-    assert!(engine.snapshot_at_once().unwrap().is_none());
+    assert!(engine.try_snapshot().unwrap().is_none());
     drop(engine.snapshot().unwrap());
-    assert!(engine.snapshot_at_once().unwrap().is_some());
+    assert!(engine.try_snapshot().unwrap().is_some());
 }
 
 #[test]
 fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_new_is_written() {
-    for has_carrier in [false, true] {
+    for has_writer_thread in [false, true] {
         let spy = Arc::new(Spy::default());
-        let engine = match has_carrier {
-            true => GatheringEngine::with_carrier(spy.clone(), 1 << 20).unwrap(),
-            false => GatheringEngine::new(spy.clone(), 1 << 20),
+        let engine = match has_writer_thread {
+            true => BufferedEngine::with_writer_thread(spy.clone(), 1 << 20).unwrap(),
+            false => BufferedEngine::new(spy.clone(), 1 << 20),
         };
         engine.write(numbered(b"a", 1)).unwrap();
         spy.fails.store(true, Ordering::SeqCst);
@@ -275,7 +275,7 @@ fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_new_is_wri
 #[test]
 fn after_a_large_batch_that_failed_nothing_is_written() {
     let spy = Arc::new(Spy::default());
-    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    let engine = BufferedEngine::with_writer_thread(spy.clone(), 1 << 16).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
     drop(engine.snapshot().unwrap());
     spy.fails.store(true, Ordering::SeqCst);

@@ -7,18 +7,18 @@ const LINE_BYTES: usize = 64;
 /// Has the processor fetch the memory of `value` itself, not of what it refers to. It changes nothing and waits
 /// for nothing; what is not looked at soon is fetched in vain and takes another's place in the processor's cache.
 #[inline]
-pub fn fetch_ahead<T: ?Sized>(value: &T) {
+pub fn prefetch<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
     let mut offset = 0;
     while offset < size_of_val(value) {
-        fetch_line(start.wrapping_add(offset));
+        prefetch_line(start.wrapping_add(offset));
         offset += LINE_BYTES;
     }
 }
 
 /// The same for the line of memory that `at` lies in, whether anything is there or not.
 #[inline]
-pub(crate) fn fetch_line(at: *const u8) {
+pub(crate) fn prefetch_line(at: *const u8) {
     // SAFETY: a prefetch reads nothing: of an address that cannot be read it does nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {

@@ -5,7 +5,7 @@ use log::GroupId;
 
 /// A range of a table's keys and the group that orders its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ShardRange {
     /// The keys. Nothing outside is shown, whatever lies there.
     pub range: KeyRange,
     /// The group, under which the rows are counted.

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 /// A range of keys, by its two ends.
-pub type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub type ScanRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// A key and its value, borrowed from whoever found them.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
@@ -18,14 +18,14 @@ pub enum Direction {
 }
 
 /// The keys from `start` up to and not including `end`.
-pub(crate) fn half_open<'a>(start: &'a [u8], end: &'a [u8]) -> Span<'a> {
+pub(crate) fn half_open<'a>(start: &'a [u8], end: &'a [u8]) -> ScanRange<'a> {
     (Bound::Included(start), Bound::Excluded(end))
 }
 
-/// Whether no key at all can lie in `span`.
-pub(crate) fn is_empty(span: Span<'_>) -> bool {
+/// Whether no key at all can lie in `range`.
+pub(crate) fn is_empty(range: ScanRange<'_>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
-    match span {
+    match range {
         (Unbounded, Excluded(end)) => end.is_empty(),
         (Unbounded, _) | (_, Unbounded) => false,
         (Included(start), Included(end)) => start > end,

@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 
 use crate::EngineError;
 
-/// Called by an engine before rows become durable: [`Engine::before_flush`](crate::Engine::before_flush). Fails where
+/// Called by an engine before rows become durable: [`Engine::set_pre_flush_hook`](crate::Engine::before_flush). Fails where
 /// they had better not.
-pub type BeforeFlush = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+pub type PreFlushHook = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 /// Where an engine keeps what is to be done.
 #[derive(Default)]
-pub(crate) struct Hook(Mutex<Option<BeforeFlush>>);
+pub(crate) struct Hook(Mutex<Option<PreFlushHook>>);
 
 impl Hook {
-    pub(crate) fn set(&self, hook: BeforeFlush) {
+    pub(crate) fn set(&self, hook: PreFlushHook) {
         *self.0.lock() = Some(hook);
     }
 

@@ -6,7 +6,7 @@ use datum::KeyRange;
 use storage::{IndexBuild, IndexId, TableSnapshot};
 
 use crate::Shard;
-use crate::index::{IndexDef, IndexError, IndexQuery, IndexRows, ShapeIndex};
+use crate::index::{GeoIndexReader, IndexDef, IndexError, IndexQuery, IndexRows};
 
 impl Shard {
     /// Begins to read rows by an index, as they are now. Fails unless the index is built, and for one
@@ -18,9 +18,9 @@ impl Shard {
 
     /// Begins to read those rows whose keys lie in `rows` by an index of shapes, as they are now. Fails unless the index
     /// is built.
-    pub fn read_shapes(&self, index: IndexId, rows: KeyRange) -> Result<ShapeIndex, IndexError> {
+    pub fn read_shapes(&self, index: IndexId, rows: KeyRange) -> Result<GeoIndexReader, IndexError> {
         let (index, snapshot) = self.built_index(index, Keys::Cells)?;
-        Ok(ShapeIndex::new(snapshot, index, rows))
+        Ok(GeoIndexReader::new(snapshot, index, rows))
     }
 
     /// The index, and the rows with all of its entries.
