@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use datum::Time;
 use io::sim::Chance;
 use reql::stream::Items;
-use reql::{Cancel, Env, EvalError, Op, Scope, SeededChance, Term, Value, signature, wire};
+use reql::{Cancel, Env, EvalError, Op, Scope, SeededRandom, Term, Value, signature, wire};
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, Target};
@@ -27,8 +27,8 @@ impl Target for Evaluate {
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
-        let mut chance = Chance::new(2024);
-        let mut seed = |length: usize| (0..length).map(|_| chance.draw() as u8).collect();
+        let mut random = Chance::new(2024);
+        let mut seed = |length: usize| (0..length).map(|_| random.draw() as u8).collect();
         (0..40).map(|n| seed(8 + n * 4)).collect()
     }
 
@@ -64,12 +64,12 @@ fn evaluated(term: &Term) -> Result<&'static str, EvalError> {
             told.set();
         }
     });
-    let chance = SeededChance::new(7);
+    let random = SeededRandom::new(7);
     let env = Env {
         now: Time::new(1.5e9, 0),
         array_limit: 500,
         cancel: &cancel,
-        chance: &chance,
+        random: &random,
         globals: &[],
         open: None,
     };

@@ -73,7 +73,7 @@ pub fn all() -> [&'static dyn Target; 10] {
         &row::Row,
         &log_recovery::LogRecovery,
         &link::Link,
-        &travel::Travelled,
+        &travel::Transported,
         &question::Question,
         &evaluate::Evaluate,
     ]

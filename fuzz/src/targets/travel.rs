@@ -1,15 +1,15 @@
 //! What travels between nodes: pipelines, partial results, errors, values.
 
 use datum::{Bytes, Datum};
-use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use reql::wire::parse_term;
-use reql::{Answer, Closure, EvalError, Pipeline, Scope, Tally, Term, Terminal, Transform};
+use reql::{Closure, EvalError, Pipeline, ResultKind, Scope, Tally, Term, Terminal, Transform};
 
 use super::{Outcome, Target};
 
-pub struct Travelled;
+pub struct Transported;
 
-impl Target for Travelled {
+impl Target for Transported {
     fn name(&self) -> &'static str {
         "travel"
     }
@@ -60,32 +60,32 @@ impl StartTally for Terminal {
 
 fn closure(wire: &[u8]) -> Option<Closure> {
     match parse_term(wire) {
-        Ok(Term::Func(func)) => reql::closure(&func, &Scope::empty(), Answer::Datum).ok(),
+        Ok(Term::Func(func)) => reql::closure(&func, &Scope::empty(), ResultKind::Datum).ok(),
         _ => None,
     }
 }
 
-fn seed(kind: u8, value: &impl Travel) -> Vec<u8> {
+fn seed(kind: u8, value: &impl Codec) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend_from_slice(&packed(value));
     bytes
 }
 
-fn packed(value: &impl Travel) -> Bytes {
-    let mut out = Pack::default();
+fn packed(value: &impl Codec) -> Bytes {
+    let mut out = Packer::default();
     value.pack(&mut out);
     out.finish().expect("what came is small")
 }
 
-fn unpacked<T: Travel>(bytes: Bytes) -> Result<T, Garbled> {
-    let mut from = Unpack::new(bytes);
+fn unpacked<T: Codec>(bytes: Bytes) -> Result<T, UnpackError> {
+    let mut from = Unpacker::new(bytes);
     let value = T::unpack(&mut from)?;
     from.end()?;
     Ok(value)
 }
 
 /// What was taken can be sent on, and arrives as the same.
-fn arrives<T: Travel>(bytes: Bytes) -> Outcome {
+fn arrives<T: Codec>(bytes: Bytes) -> Outcome {
     match unpacked::<T>(bytes) {
         Err(garbled) => Outcome::of(garbled.what),
         Ok(value) => {
