@@ -1,11 +1,12 @@
-//! A crate may use crates on lower lines of the river, never one on its own line or above.
+//! A package may use those on lower lines of the river, never one on its own line or above.
 
 use std::fs;
 use std::path::Path;
 
-use super::{Finding, entries};
+use super::Finding;
+use super::members::Member;
 
-const LINES: [&[&str]; 8] = [
+const LINES: [&[&str]; 10] = [
     &["datum", "io"],
     &["reql", "engine", "log"],
     &["storage"],
@@ -14,19 +15,18 @@ const LINES: [&[&str]; 8] = [
     &["protocol", "query"],
     &["server", "bench"],
     &["rekindle"],
+    // Beside the crates: tools that use them, and that none of them uses.
+    &["differential", "fuzz", "simulation", "torture"],
+    &["xtask"],
 ];
 
-/// Checks every manifest under `crates`.
-pub(super) fn check(root: &Path) -> Vec<Finding> {
+/// Checks the manifest of every member.
+pub(super) fn check(root: &Path, members: &[Member]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for folder in entries(&root.join("crates")) {
-        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let manifest = Path::new("crates").join(&name).join("Cargo.toml");
-        let Some(line) = line_of(&name) else {
-            findings.push(Finding::about(
-                &manifest,
-                "a crate that has no line in the river; see ARCHITECTURE.md",
-            ));
+    for Member { name, folder } in members {
+        let manifest = folder.join("Cargo.toml");
+        let Some(line) = line_of(name) else {
+            findings.push(Finding::about(&manifest, "no line in the river for it; see ARCHITECTURE.md"));
             continue;
         };
         let text = fs::read_to_string(root.join(&manifest)).unwrap_or_default();

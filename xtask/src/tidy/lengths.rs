@@ -1,6 +1,7 @@
 //! Files of at most 500 lines, functions of at most 70.
 
-use super::{Finding, Source};
+use super::Finding;
+use super::members::Source;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;

@@ -1,27 +1,27 @@
-//! `tidy`: the habits of this house that a program can check. It looks and never edits.
+//! `tidy`: the rules of STYLE.md that a program can check, over every member of the workspace. It never edits.
 
 mod circles;
+mod constants;
+mod graph;
+mod impls;
 mod layers;
 mod lengths;
+mod members;
+mod modules;
+mod pending;
+mod prose;
 mod words;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-/// One source file: its path inside the repository and its text.
-pub(crate) struct Source {
-    /// Relative to the repository.
-    pub(crate) path: PathBuf,
-    /// The whole text.
-    pub(crate) text: String,
-}
+use torture::harness::checkout;
 
-/// Something a reader of the code should not have to meet.
+/// A rule that is broken, and where.
 pub(crate) struct Finding {
     /// File, and line where there is one.
     pub(crate) place: String,
-    /// What is wrong and what to do.
+    /// The fault and its remedy.
     pub(crate) what: String,
 }
 
@@ -37,55 +37,25 @@ impl Finding {
     }
 }
 
-/// Runs every check over the repository and prints what it found.
+/// Runs every check over the repository and prints the findings.
 pub(crate) fn run() -> ExitCode {
-    let root = torture::harness::checkout::root();
-    let sources = rust_sources(&root);
+    let root = checkout::root();
+    let members = members::members(&root);
+    let (sources, documents) = (members::rust_sources(&root, &members), members::documents(&root));
     let mut findings = Vec::new();
     if sources.is_empty() {
-        findings.push(Finding::about(
-            &root,
-            "nothing to look at: this tool was built in a checkout that is gone",
-        ));
+        findings.push(Finding::about(&root, "no sources: this tool was built in a checkout that is gone"));
     }
-    findings.extend(layers::check(&root));
-    findings.extend(circles::check(&root));
+    findings.extend(layers::check(&root, &members));
+    findings.extend(circles::check(&root, &members));
+    findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
     findings.extend(words::check(&root, &sources));
+    findings.extend(constants::check(&members, &sources));
+    findings.extend(prose::check(&members, &sources, &documents));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.what);
     }
     println!("tidy: {} files looked at, {} findings", sources.len(), findings.len());
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn rust_sources(root: &Path) -> Vec<Source> {
-    let mut sources = Vec::new();
-    for folder in ["crates", "xtask", "fuzz", "tests"] {
-        collect(root, Path::new(folder), &mut sources);
-    }
-    sources
-}
-
-fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
-    for path in entries(&root.join(folder)) {
-        let Some(name) = path.file_name().map(PathBuf::from) else { continue };
-        let inner = folder.join(&name);
-        if path.is_dir() {
-            if name != Path::new("target") && name != Path::new("node_modules") {
-                collect(root, &inner, sources);
-            }
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            sources.push(Source { path: inner, text });
-        }
-    }
-}
-
-/// The entries of a folder in name order; none when it cannot be read.
-pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }

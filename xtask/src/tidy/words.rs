@@ -1,9 +1,10 @@
-//! Names, headers and docstrings: what a reader meets first.
+//! Names of files, headers, docstrings, and leftovers.
 
 use std::fs;
 use std::path::Path;
 
-use super::{Finding, Source, entries};
+use super::Finding;
+use super::members::{Source, entries};
 
 const NAMES_WITHOUT_MEANING: [&str; 8] =
     ["utils", "util", "common", "helpers", "helper", "misc", "types", "manager"];
