@@ -1,55 +1,37 @@
 //! A node's process: configuration, start-up order, connections, HTTP.
 //!
-//! In the order of a request: [`listen`] accepts, a [`worker`] owns the [`connection`], which
-//! asks a [`service`] for answers. [`startup`] puts it all together from a [`config`].
+//! In the order of a request: [`listen`] accepts, a [`worker`] owns the [`connection`], which passes queries to a
+//! [`service`]. [`startup`] assembles all of it from a [`config`].
 
-// The event loop of `turns` watches a file descriptor that is no socket.
+// The event loop in `worker::drive` watches a file descriptor that is not a socket.
 #![deny(unsafe_code)]
 
-mod cache_size;
 pub mod config;
 mod connection;
 mod counters;
-mod data_directory;
-mod give_way;
 mod http;
 #[cfg(feature = "js")]
 mod js;
 mod listen;
 mod log_lines;
-mod memory_plan;
+mod memory;
 mod node_service;
-mod outside;
-mod password;
-mod peers;
-mod pid_file;
-mod pool;
-mod ports;
-mod proxy_folder;
-mod server_name;
-pub mod service;
-mod shutdown;
-mod start_error;
-mod startup;
-mod stores;
-mod tls;
-mod turns;
-mod wake_queue;
 #[cfg(feature = "http")]
-mod web;
+mod outbound_http;
+pub mod service;
+mod startup;
+mod tls;
 mod worker;
 mod worker_state;
 
 pub use connection::Connection;
 pub use counters::Counters;
-pub use data_directory::{DirectoryError, Opening};
 #[cfg(feature = "js")]
 pub use js::{JsPool, run_sandbox};
 pub use listen::{Bound, accept_drivers, bind};
-pub use start_error::StartError;
-pub use startup::{create, serve, serve_proxy};
 #[cfg(feature = "http")]
-pub use web::WebClient;
+pub use outbound_http::HttpClient;
+pub use startup::{DirectoryError, Opening, StartError, create, serve, serve_proxy};
 pub use worker::Workers;
 pub use worker_state::{Shared, WorkerState};
 

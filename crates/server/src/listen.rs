@@ -15,10 +15,10 @@ use crate::worker::Workers;
 const BACKLOG: i32 = 4096;
 
 /// Pause after the system refused to give us a connection (too many open files).
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The same complaint comes at most this often.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
+const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The sockets of one service: the same port on each of its addresses. Nobody can connect yet.
 pub struct Bound {
@@ -103,21 +103,21 @@ pub fn raise_file_limit() {
 /// Gives every connection that arrives to a worker, until it is dropped.
 pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut complained: Option<Instant> = None;
+    let mut warned: Option<Instant> = None;
     loop {
-        let arrived = listener.accept().await.and_then(|(stream, address)| {
+        let accepted = listener.accept().await.and_then(|(stream, address)| {
             stream.set_nodelay(true)?;
             socket2::SockRef::from(&stream).set_keepalive(true)?;
             Ok((stream.into_std()?, address))
         });
-        match arrived {
-            Ok((stream, address)) => workers.welcome(stream, address),
+        match accepted {
+            Ok((stream, address)) => workers.assign(stream, address),
             Err(error) => {
-                if complained.is_none_or(|at| at.elapsed() > COMPLAINT_PAUSE) {
+                if warned.is_none_or(|at| at.elapsed() > ACCEPT_WARNING_INTERVAL) {
                     tracing::warn!("driver connections cannot be accepted: {error}");
-                    complained = Some(Instant::now());
+                    warned = Some(Instant::now());
                 }
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_BACKOFF).await;
             }
         }
     }

@@ -49,7 +49,7 @@ impl QueryService for NodeService {
         }
     }
 
-    fn turn(&self) {
+    fn drive(&self) {
         self.queries.turn();
     }
 

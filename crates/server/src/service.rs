@@ -25,7 +25,7 @@ pub trait QueryService: Send + Sync + 'static {
 
     /// Called soon after [`Session::begin`] has answered [`Work::Pending`], once for as many as came
     /// together: what they began is carried out, if nobody else does so already.
-    fn turn(&self) {}
+    fn drive(&self) {}
 
     /// The caller begins more in a moment: until [`QueryService::release`] nobody need be woken for what is begun or
     /// arrives on links. Until then it must not wait for an answer.

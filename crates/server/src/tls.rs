@@ -14,13 +14,13 @@ use tokio_rustls::server::TlsStream;
 use crate::config::ServiceTls;
 
 /// How long a browser or scraper may take to agree on keys.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connections that have agreed on keys and wait to be served.
 const READY_MAX: usize = 64;
 
 /// Pause after the system refused to give us a connection.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_BACKOFF: Duration = Duration::from_millis(50);
 
 /// What the connections of a service are encrypted with. Fails when the files cannot be used.
 pub fn acceptor(files: &ServiceTls) -> Result<TlsAcceptor, TlsError> {
@@ -33,9 +33,9 @@ pub async fn shake_hands(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
     address: SocketAddr,
-    limit: Duration,
+    handshake_timeout: Duration,
 ) -> Option<TlsStream<TcpStream>> {
-    match timeout(limit, acceptor.accept(stream)).await {
+    match timeout(handshake_timeout, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(error)) => tracing::debug!("refused a connection from {address}: TLS: {error}"),
         Err(_) => tracing::debug!("closed a connection from {address} that did not finish its TLS handshake"),
@@ -87,7 +87,7 @@ async fn accept(
             Ok((stream, address)) => {
                 let (acceptor, ready) = (acceptor.clone(), ready.clone());
                 tokio::spawn(async move {
-                    if let Some(stream) = shake_hands(&acceptor, stream, address, HANDSHAKE).await {
+                    if let Some(stream) = shake_hands(&acceptor, stream, address, HANDSHAKE_TIMEOUT).await {
                         // Refused only when nobody serves the port any more.
                         drop(ready.send((stream, address)).await);
                     }
@@ -95,7 +95,7 @@ async fn accept(
             }
             Err(error) => {
                 tracing::warn!("an HTTP connection could not be accepted: {error}");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_BACKOFF).await;
             }
         }
     }

@@ -30,7 +30,7 @@ fn a_slow_query_does_not_hold_up_the_next() {
 
 #[test]
 fn a_client_that_never_says_who_it_is_is_let_go() {
-    let shared = start_with(1, |shared| shared.handshake_limit = Duration::from_millis(100));
+    let shared = start_with(1, |shared| shared.handshake_timeout = Duration::from_millis(100));
     let mut known = shared.client();
     let mut silent = Talker::raw(shared.address);
     let mut halfway = Talker::raw(shared.address);

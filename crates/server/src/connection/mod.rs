@@ -1,17 +1,12 @@
-//! One driver's connection: bytes in, queries run, answers out.
+//! One driver's connection: reads the socket, has the protocol run what has arrived, writes the responses.
 //!
-//! A connection reads what has arrived, decodes every complete query, runs the short ones where
-//! it stands, and sends all answers that are ready with one write. It is one future on its
-//! worker's thread; other threads reach it through its mail.
+//! A connection reads what has arrived, lets [`rethinkdb`] decode every complete query and run the short ones in
+//! place, and sends all responses that are ready with one write. It is one future on its worker's thread; other threads
+//! reach it through its waker. All that is specific to RethinkDB's protocol is in [`rethinkdb`].
 
-mod acknowledge;
-mod answer;
-mod dialogue;
-mod mail;
-mod outbox;
-mod stream;
-mod talk;
-mod work;
+mod delayed_ack;
+mod rethinkdb;
+mod send_buffer;
 
 use std::future::Future;
 use std::io;
@@ -20,48 +15,36 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::io::memory::{Hold, OverBudget, Owner};
-use protocol::frame::{self, Decoded, TooLarge};
-use protocol::handshake::{Established, ServerHandshake, Step, Version};
-use protocol::{Failure, Token, response};
-use reql::EvalError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
-use crate::service::Client;
-use crate::wake_queue::{ConnectionWaker, Slot};
 use crate::worker_state::WorkerState;
-use acknowledge::Acknowledge;
-use mail::Mail;
-use outbox::Outbox;
-use talk::Talk;
+use crate::worker_state::wake_queue::{ConnectionWaker, Slot};
+use delayed_ack::DelayedAck;
+use rethinkdb::{Consumed, ProtocolState};
+use send_buffer::SendBuffer;
 
-/// Queries of one connection that run at the same time.
-const JOBS_MAX: usize = 1024;
-
-/// With more than this unsent nothing more is read: the client must take its answers.
+/// With more than this unsent nothing more is read: the client must take its responses first.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are read ahead while a connection has as many queries as it may.
-const AHEAD_BYTES_MAX: usize = 64 << 10;
-
-/// What the buffer of a long query grows by at least.
+/// The buffer of a long query grows by at least this.
 const GROW_BYTES: usize = 64 << 10;
 
-/// Smaller changes of the buffers are not worth counting.
-const COUNTED_BYTES: u64 = 16 << 10;
+/// Smaller changes of the buffers' size are not charged to the memory budget.
+const CHARGED_BYTES_MIN: u64 = 16 << 10;
 
-/// A read offers room for at least this.
+/// A read offers at least this much room.
 const READ_BYTES_MIN: usize = 4 << 10;
 
-/// Rounds of reading and writing before other connections get their turn.
+/// Rounds of reading and writing before the connection yields to others.
 const ROUNDS: usize = 8;
 
-/// How long a refused client may take to read why.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a refused client may take to read the reason.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One driver's connection. Completes when it is closed.
 pub struct Connection<S> {
@@ -69,29 +52,20 @@ pub struct Connection<S> {
     worker: Rc<WorkerState>,
     slot: Slot,
     waker: Arc<ConnectionWaker>,
-    address: SocketAddr,
     phase: Phase,
-    /// Bytes of queries that are not complete, or not yet allowed to run.
+    /// Bytes of queries that are incomplete or must wait.
     partial: Vec<u8>,
-    out: Outbox,
-    /// The memory of both.
+    out: SendBuffer,
+    /// The memory of both buffers.
     hold: Hold,
 }
 
 enum Phase {
-    Handshake(Box<Greeting>),
-    Queries(Box<Talk>),
-    /// Send what is left, then close.
+    Open(ProtocolState),
+    /// Everything unsent is sent, then the stream is closed.
     Closing,
-    /// All is sent; the client is given time to read it before the socket goes.
+    /// Everything is sent; the socket stays open for a while so that the client can read it.
     Lingering(Pin<Box<Sleep>>),
-}
-
-/// A handshake that is under way.
-struct Greeting {
-    handshake: ServerHandshake,
-    /// When the client has had long enough.
-    limit: Pin<Box<Sleep>>,
 }
 
 /// What to do after a round of reading and writing.
@@ -101,23 +75,20 @@ enum Round {
     Over,
 }
 
-impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Connection<S> {
     /// A connection that has just been accepted from `address`.
     pub fn new(stream: S, address: SocketAddr, worker: Rc<WorkerState>) -> Connection<S> {
         worker.counters.connections.fetch_add(1, Relaxed);
         worker.counters.accepted.fetch_add(1, Relaxed);
         let slot = worker.take_slot();
+        let waker = ConnectionWaker::new(worker.wakes.clone(), slot);
         Connection {
             stream,
             slot,
-            waker: ConnectionWaker::new(worker.wakes.clone(), slot),
-            address,
-            phase: Phase::Handshake(Box::new(Greeting {
-                handshake: ServerHandshake::new(worker.shared.randomness()),
-                limit: Box::pin(sleep(worker.shared.handshake_limit)),
-            })),
+            phase: Phase::Open(ProtocolState::new(&worker, &waker, address)),
+            waker,
             partial: Vec::new(),
-            out: Outbox::default(),
+            out: SendBuffer::default(),
             hold: Hold::new(worker.shared.memory.clone(), Owner::Connections),
             worker,
         }
@@ -126,17 +97,19 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
     fn round(&mut self, cx: &mut Context<'_>) -> Round {
         let mut next = Round::Wait;
         if self.waker.take() {
-            if let Phase::Queries(talk) = &mut self.phase {
-                talk.collect(&mut self.out);
+            if let Phase::Open(protocol) = &mut self.phase {
+                protocol.collect_completions(&mut self.out);
             }
             next = Round::Again;
         }
         if self.worker.interrupting.get()
-            && let Phase::Queries(talk) = &mut self.phase
+            && let Phase::Open(protocol) = &mut self.phase
         {
-            talk.interrupt();
+            protocol.interrupt();
         }
-        if self.is_too_slow(cx) {
+        if let Phase::Open(protocol) = &mut self.phase
+            && protocol.has_timed_out(cx)
+        {
             return Round::Over;
         }
         self.serve_partial();
@@ -148,17 +121,17 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
             }
         }
         if self.out.unsent() > UNSENT_BYTES_MAX {
-            // Queries may be waiting until the client has taken some answers.
+            // Queries may be waiting until the client has taken some responses.
             next = Round::Again;
         }
-        // Before the answer leaves: the next query may come as soon as it is there.
-        if let Phase::Queries(talk) = &mut self.phase
-            && talk.took_long()
+        // Before the response is sent: the next query may come as soon as the client has it.
+        if let Phase::Open(protocol) = &mut self.phase
+            && protocol.was_slow()
         {
-            self.stream.acknowledge_with_answers();
+            self.stream.delay_acks();
         }
         let sent = self.out.poll_send(cx, &mut self.stream, &self.worker);
-        self.count_buffers();
+        self.charge_buffers();
         match sent {
             Poll::Ready(Err(_)) => Round::Over,
             Poll::Ready(Ok(())) => self.after_send(cx, next),
@@ -167,28 +140,18 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
         }
     }
 
-    /// Whether the client has not said who it is in the time it has for that.
-    fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
-        let Phase::Handshake(greeting) = &mut self.phase else { return false };
-        if greeting.limit.as_mut().poll(cx).is_pending() {
-            return false;
-        }
-        tracing::debug!("closed a connection from {} that did not finish its handshake", self.address);
-        self.worker.counters.refused.fetch_add(1, Relaxed);
-        true
-    }
-
     fn wants_bytes(&self) -> bool {
         match &self.phase {
             _ if self.out.unsent() > UNSENT_BYTES_MAX => false,
-            Phase::Handshake(_) | Phase::Lingering(_) => true,
-            Phase::Queries(_) if self.worker.shared.draining.load(Relaxed) => false,
-            Phase::Queries(talk) => self.partial.len() < AHEAD_BYTES_MAX || !talk.is_full(),
+            Phase::Open(protocol) => {
+                protocol.accepts_input(self.partial.len(), self.worker.shared.draining.load(Relaxed))
+            }
             Phase::Closing => false,
+            Phase::Lingering(_) => true,
         }
     }
 
-    /// Reads once and serves what is complete. Ready with the number of bytes that came.
+    /// Reads once and serves every complete query. Ready with the number of bytes read.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let received = if self.partial.is_empty() {
             let mut buffer = self.worker.take_read_buffer();
@@ -212,14 +175,11 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
         received
     }
 
-    /// Room for the rest of the first query, but never much more than has really come.
+    /// Makes room for the rest of the first query, but at most doubles what has really arrived: a header may lie about
+    /// the length.
     fn grow_partial(&mut self) -> Result<(), OverBudget> {
-        let missing = match frame::decode(&self.partial) {
-            Ok(Decoded::Incomplete { frame_bytes }) => frame_bytes.saturating_sub(self.partial.len()),
-            _ => 0,
-        };
         let trusted = self.partial.len().max(GROW_BYTES);
-        let more = missing.clamp(READ_BYTES_MIN, trusted);
+        let more = rethinkdb::missing_bytes(&self.partial).clamp(READ_BYTES_MIN, trusted);
         if more >= GROW_BYTES {
             self.hold.grow_to((self.partial.len() + more + self.out.capacity()) as u64)?;
         }
@@ -227,20 +187,18 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// There is no room for the rest of a query. What follows cannot be skipped without reading it:
-    /// the connection ends.
+    /// Closes the connection: there is no memory for the rest of a query, and later queries cannot be found without
+    /// reading it.
     fn refuse_for_memory(&mut self, over: OverBudget) {
-        let token = self.partial.first_chunk().map_or(Token(0), |header| frame::read_header(header).0);
-        let failure = Failure::from(EvalError::memory(over));
-        response::write_failure(self.out.bytes(&self.worker), token, &failure);
+        rethinkdb::write_over_budget(&self.partial, over, self.out.bytes(&self.worker));
         self.partial = Vec::new();
         self.phase = Phase::Closing;
     }
 
-    /// Puts what the buffers take on the account, when it has changed much.
-    fn count_buffers(&mut self) {
+    /// Charges the size of the buffers to the memory budget, when it has changed by much.
+    fn charge_buffers(&mut self) {
         let bytes = (self.partial.capacity() + self.out.capacity()) as u64;
-        if bytes.abs_diff(self.hold.bytes()) >= COUNTED_BYTES {
+        if bytes.abs_diff(self.hold.bytes()) >= CHARGED_BYTES_MIN {
             self.hold.set(bytes);
         }
     }
@@ -257,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
         }
     }
 
-    /// Handles everything complete at the front of `bytes`; returns how many are done with.
+    /// Handles everything complete at the front of `bytes`; returns how many bytes are done with.
     fn serve(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         loop {
@@ -274,77 +232,36 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
 
     /// Handles the front of `bytes`; `None` when nothing can be done yet.
     fn serve_one(&mut self, bytes: &[u8]) -> Option<usize> {
-        match &mut self.phase {
-            Phase::Handshake(_) => self.shake_hands(bytes),
-            Phase::Queries(talk) if talk.is_full() || self.out.unsent() > UNSENT_BYTES_MAX => None,
-            Phase::Queries(talk) => match frame::decode(bytes) {
-                Ok(Decoded::Incomplete { .. }) => None,
-                Ok(Decoded::Complete(frame)) => {
-                    talk.on_frame(frame, &mut self.out);
-                    Some(frame.total_bytes())
-                }
-                Err(too_large) => {
-                    self.refuse(too_large);
-                    Some(bytes.len())
-                }
-            },
-            Phase::Closing | Phase::Lingering(_) => Some(bytes.len()),
+        let Phase::Open(protocol) = &mut self.phase else { return Some(bytes.len()) };
+        if self.out.unsent() > UNSENT_BYTES_MAX {
+            return None;
         }
-    }
-
-    fn shake_hands(&mut self, bytes: &[u8]) -> Option<usize> {
-        let Phase::Handshake(greeting) = &mut self.phase else { return None };
-        let shared = &*self.worker.shared;
-        let progress =
-            greeting.handshake.advance(bytes, shared, &shared.server_version, self.out.bytes(&self.worker));
-        match progress.step {
-            Step::NeedMore if progress.used == 0 => return None,
-            Step::NeedMore => {}
-            Step::Established(established) => self.begin_talk(established),
-            Step::Refused(why) => {
-                tracing::debug!("refused a connection from {}: {why}", self.address);
-                self.worker.counters.refused.fetch_add(1, Relaxed);
+        match protocol.consume(bytes, &mut self.out, &self.worker) {
+            Consumed::Nothing => None,
+            Consumed::Bytes(count) => Some(count),
+            Consumed::Close => {
                 self.phase = Phase::Closing;
+                Some(bytes.len())
             }
         }
-        Some(progress.used)
     }
 
-    fn begin_talk(&mut self, established: Established) {
-        let jobs_max = match established.version {
-            Version::V0_3 => 1,
-            Version::V0_4 | Version::V1_0 => JOBS_MAX,
-        };
-        let client = Client { user: established.user, address: self.address };
-        let session = self.worker.shared.service.session(client);
-        let (mail, waker) = (Mail::new(self.waker.clone()), Waker::from(self.waker.clone()));
-        self.phase = Phase::Queries(Box::new(Talk::new(self.worker.clone(), session, mail, waker, jobs_max)));
-    }
-
-    /// What follows an oversized header cannot be believed: the connection ends.
-    fn refuse(&mut self, too_large: TooLarge) {
-        let failure = Failure::client(too_large.to_string());
-        response::write_failure(self.out.bytes(&self.worker), too_large.token, &failure);
-        self.phase = Phase::Closing;
-    }
-
-    /// Everything is sent: go on, or take leave.
+    /// Everything is sent: goes on, or closes the connection.
     fn after_send(&mut self, cx: &mut Context<'_>, next: Round) -> Round {
         match &mut self.phase {
-            Phase::Queries(talk) if self.worker.shared.draining.load(Relaxed) && talk.is_idle() => {
+            Phase::Open(protocol) if self.worker.shared.draining.load(Relaxed) && protocol.is_idle() => {
                 Round::Over
             }
-            Phase::Handshake(_) if self.worker.shared.draining.load(Relaxed) => Round::Over,
-            Phase::Queries(_) | Phase::Handshake(_) => next,
+            Phase::Open(_) => next,
             Phase::Closing => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => {
-                    self.phase = Phase::Lingering(Box::pin(sleep(LINGER)));
+                    self.phase = Phase::Lingering(Box::pin(sleep(LINGER_TIMEOUT)));
                     Round::Again
                 }
                 Poll::Ready(Err(_)) => Round::Over,
                 Poll::Pending => Round::Wait,
             },
-            Phase::Lingering(patience) => match patience.as_mut().poll(cx) {
+            Phase::Lingering(timeout) => match timeout.as_mut().poll(cx) {
                 Poll::Ready(()) => Round::Over,
                 Poll::Pending => next,
             },
@@ -352,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Future for Connection<S> {
+impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Future for Connection<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

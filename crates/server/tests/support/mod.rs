@@ -78,9 +78,9 @@ impl QueryService for Puppet {
         ServerInfo { id: "id".into(), name: "puppet".into(), is_proxy: false }
     }
 
-    fn turn(&self) {
-        if self.0.is_open("fault") && !self.0.is_open("turn that panicked") {
-            self.0.open("turn that panicked");
+    fn drive(&self) {
+        if self.0.is_open("fault") && !self.0.is_open("drive that panicked") {
+            self.0.open("drive that panicked");
             panic!("as asked");
         }
         self.0.open("turn");

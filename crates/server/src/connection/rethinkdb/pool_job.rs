@@ -1,0 +1,157 @@
+//! Queries on the pool's threads: run, encoded, and sent back to their connection.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ::io::memory::{Account, Budget, Hold, Owner};
+use bytes::Bytes;
+use protocol::{Failure, Token};
+use reql::{Cancel, ErrorClass, EvalError};
+
+use super::completions::{Completion, CompletionQueue, QueryMetrics};
+use super::response_frame;
+use super::stream::Stream;
+use super::token_table::{Fetch, Job};
+use crate::service::{Answer, BlockingWork, Session, Work};
+use crate::worker_state::Shared;
+
+/// An answer of at least this size is not encoded before there is room for it.
+const LARGE_ANSWER_BYTES: u64 = 1 << 20;
+
+/// Where a piece of work belongs and where its answer goes.
+pub struct PoolJob {
+    /// The query.
+    pub token: Token,
+    /// The piece of work.
+    pub job: Job,
+    /// The connection.
+    pub completions: Arc<CompletionQueue>,
+    /// What to count.
+    pub metrics: QueryMetrics,
+    /// Whether the client wants no answer.
+    pub noreply: bool,
+}
+
+impl PoolJob {
+    /// Runs a query that was read on the connection's thread.
+    pub fn run(self, shared: &Shared, cancel: Arc<Cancel>, work: BlockingWork) {
+        let memory = shared.memory.clone();
+        shared.pool.run(move || {
+            let account = Account::new(memory.clone());
+            let counting = account.enter();
+            let answer = guarded(|| work(cancel));
+            let encoded = self.encode(answer, &account, memory);
+            drop(counting);
+            encoded.send(account);
+        });
+    }
+
+    /// Reads and runs a query that is too long to be read on the connection's thread.
+    pub fn run_unread(
+        mut self,
+        shared: &Shared,
+        cancel: Arc<Cancel>,
+        session: Arc<dyn Session>,
+        body: Bytes,
+    ) {
+        let (memory, service) = (shared.memory.clone(), shared.service.clone());
+        shared.pool.run(move || {
+            let account = Account::new(memory.clone());
+            let counting = account.enter();
+            let answer = guarded(|| {
+                let begun = session.begin(body);
+                self.noreply = begun.noreply;
+                self.metrics.kind = begun.kind;
+                match begun.work {
+                    Work::Done(answer) => answer,
+                    Work::Pending(answer) => {
+                        service.drive();
+                        tokio::runtime::Handle::current().block_on(answer)
+                    }
+                    Work::Blocking(work) => work(cancel),
+                }
+            });
+            let encoded = self.encode(answer, &account, memory);
+            drop(counting);
+            encoded.send(account);
+        });
+    }
+
+    /// Fetches a stream's next batch.
+    pub fn fetch(self, shared: &Shared, fetch: Fetch) {
+        let memory = shared.memory.clone();
+        shared.pool.run(move || {
+            let (mut cursor, account) = fetch.stream.resume();
+            let counting = account.enter();
+            let answer = guarded(|| {
+                let batch = cursor.next_batch()?;
+                Ok(Answer::Stream { batch, cursor: Some(cursor) })
+            });
+            let encoded = self.encode(answer, &account, memory);
+            drop(counting);
+            encoded.send(account);
+        });
+    }
+
+    /// The frame of the answer. From here on its memory is the connection's.
+    fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
+        let answer = answer.and_then(|answer| with_room(answer, account));
+        let failed = answer.is_err();
+        let mut frame = Vec::new();
+        // The cursor of a noreply query ends here: nobody can ask for its next batch.
+        let cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
+        let mut hold = Hold::new(memory, Owner::Connections);
+        hold.set(frame.capacity() as u64);
+        account.give_away(frame.capacity() as u64);
+        Encoded { job_info: self, frame, hold, cursor, failed }
+    }
+}
+
+/// An answer as it will be sent.
+struct Encoded {
+    job_info: PoolJob,
+    frame: Vec<u8>,
+    hold: Hold,
+    cursor: Option<Box<dyn crate::service::Cursor>>,
+    failed: bool,
+}
+
+impl Encoded {
+    /// Sends it to its connection, with what is left of the stream.
+    fn send(self, account: Arc<Account>) {
+        let Encoded {
+            job_info: PoolJob { token, job, completions, mut metrics, noreply },
+            frame,
+            hold,
+            cursor,
+            failed,
+        } = self;
+        metrics.failed = failed;
+        let stream = cursor.map(|cursor| Stream::idle(cursor, account));
+        completions.push(Completion { token, job, frame, hold, stream, metrics, noreply });
+    }
+}
+
+/// A value may be much longer on the wire than it is in memory, where parts are shared.
+fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
+    if let Answer::Atom { value, .. } = &answer {
+        let bytes = value.json_size_to(u32::MAX as usize) as u64;
+        if bytes >= LARGE_ANSWER_BYTES {
+            account.check_room(bytes).map_err(EvalError::memory)?;
+        }
+    }
+    Ok(answer)
+}
+
+/// A panic is a fault of ours: it costs its query, not the connection.
+fn guarded(work: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().map(String::as_str);
+        let what = what.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        tracing::error!("a query panicked: {what}");
+        Err(Failure::runtime(
+            ErrorClass::Internal,
+            format!("The server failed while it ran this query: {what}"),
+        ))
+    })
+}

@@ -1,0 +1,216 @@
+//! How the memory of the process is divided: what caches and memtables may take is set aside, and
+//! what is left is the budget of queries, cursors and connections.
+
+use std::ops::RangeInclusive;
+
+use crate::config::{CACHE_BYTES_MIN, CacheSize, Config, MemoryLimit, available_bytes, total_bytes};
+
+/// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
+const ROW_CACHE_DIVISOR: u64 = 2;
+/// Memtables take this part of the cache's size, within bounds.
+const MEMTABLE_DIVISOR: u64 = 4;
+const MEMTABLE_BYTES_MIN: u64 = 32 << 20;
+const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
+/// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way, and be
+/// copied for it.
+const WRITE_BUFFER_DIVISOR: u64 = 16;
+/// And no more: a copy of 8 MB would be given back to the system after each time, to be had from it again
+/// (`docs/decisions/0043-memory-reuse.md`), and it may be a sixteenth longer, and is rounded up to whole megabytes.
+const WRITE_BUFFER_BYTES_MAX: u64 = 6 << 20;
+const WRITE_BUFFER_COPIES: u64 = 3;
+
+/// What the program itself takes: its code, stacks, readers of tables, buffers of the log.
+const BASE_BYTES: u64 = 96 << 20;
+
+/// Less than this for queries is not worth starting with.
+const QUERY_BYTES_MIN: u64 = 32 << 20;
+
+/// The limit leaves no memory for queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--memory-limit {limit_mb} leaves nothing for queries; with this cache it must be at least \
+     {least_mb}, or make the cache smaller with --cache-size"
+)]
+pub struct MemoryLimitTooLow {
+    /// The given limit, in megabytes.
+    pub limit_mb: u64,
+    /// The lowest limit that works with this cache.
+    pub least_mb: u64,
+}
+
+/// Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    /// All caches together, as configured.
+    pub cache: u64,
+    /// Of the cache: rows that were read lately.
+    pub rows: u64,
+    /// Of the cache: blocks of the engine.
+    pub blocks: u64,
+    /// Memtables, without what is gathered for them.
+    pub memtables: u64,
+    /// What is gathered for memtables; with what is on its way it may take three times as much.
+    pub write_buffer: u64,
+    /// What queries, cursors and connections may take together.
+    pub queries: u64,
+    /// The largest size that all caches together may be given.
+    pub cache_most: u64,
+}
+
+impl MemoryPlan {
+    /// The plan for this machine as it is now. Fails when nothing would be left for queries.
+    pub fn new(config: &Config) -> Result<MemoryPlan, MemoryLimitTooLow> {
+        let plan = MemoryPlan::of(config, available_bytes(), of_machine())?;
+        if let CacheSize::Megabytes(asked) = config.cache
+            && plan.cache >> 20 < asked
+        {
+            tracing::warn!("{}", bounded(&format!("--cache-size {asked}"), plan.cache));
+        }
+        Ok(plan)
+    }
+
+    fn of(config: &Config, available: u64, total: u64) -> Result<MemoryPlan, MemoryLimitTooLow> {
+        let limit = config.memory;
+        let cache = match (config.cache, limit) {
+            // More than that is refused, with what to do.
+            (CacheSize::Megabytes(_), MemoryLimit::Megabytes(_)) => config.cache.bytes(available),
+            _ => MemoryPlan::fit(config.cache, limit, available, total),
+        };
+        MemoryPlan::divide(cache, limit, total)
+    }
+
+    /// What `wanted` comes to where `available` bytes of `total` are free: never more than `limit` leaves beside
+    /// queries. One that may choose also leaves half of a limit that was given.
+    pub fn fit(wanted: CacheSize, limit: MemoryLimit, available: u64, total: u64) -> u64 {
+        let most = MemoryPlan::cache_most(limit, total);
+        match (wanted, limit) {
+            (CacheSize::Auto, MemoryLimit::Megabytes(megabytes)) => {
+                wanted.bytes(available).min((megabytes << 20) / 2).clamp(CACHE_BYTES_MIN, most)
+            }
+            _ => wanted.bytes(available).clamp(CACHE_BYTES_MIN, most),
+        }
+    }
+
+    /// The largest caches that `limit` on a machine with `total` leaves room for; at least those that work.
+    pub fn cache_most(limit: MemoryLimit, total: u64) -> u64 {
+        let room = limit.bytes(total).saturating_sub(BASE_BYTES + QUERY_BYTES_MIN);
+        let share = room / (MEMTABLE_DIVISOR + 1) * MEMTABLE_DIVISOR;
+        let beside = (share / MEMTABLE_DIVISOR).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+        // In whole megabytes, as sizes are given.
+        (room.saturating_sub(beside) >> 20 << 20).max(CACHE_BYTES_MIN)
+    }
+
+    /// The plan for caches of `cache` bytes on a machine with `total`. Fails when `limit` leaves nothing
+    /// for queries.
+    pub fn divide(cache: u64, limit: MemoryLimit, total: u64) -> Result<MemoryPlan, MemoryLimitTooLow> {
+        let is_auto = limit == MemoryLimit::Auto;
+        let rows = cache / ROW_CACHE_DIVISOR;
+        let memtables = memtable_share_of(cache);
+        let cache_most = MemoryPlan::cache_most(limit, total);
+        let limit = limit.bytes(total);
+        let write_buffer = (memtables / WRITE_BUFFER_DIVISOR).min(WRITE_BUFFER_BYTES_MAX);
+        let taken = cache + memtables + BASE_BYTES;
+        let queries = match limit.saturating_sub(taken) {
+            left if left >= QUERY_BYTES_MIN => left,
+            // A default must not keep a small machine from starting.
+            _ if is_auto => QUERY_BYTES_MIN,
+            _ => return Err(MemoryLimitTooLow { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
+        };
+        let memtables = memtables - WRITE_BUFFER_COPIES * write_buffer;
+        Ok(MemoryPlan { cache, rows, blocks: cache - rows, memtables, write_buffer, queries, cache_most })
+    }
+
+    /// The sizes that all caches together may be given, in megabytes.
+    pub fn cache_mb_range(&self) -> RangeInclusive<u64> {
+        CACHE_BYTES_MIN >> 20..=self.cache_most >> 20
+    }
+}
+
+/// Bytes of this machine, or of the container.
+pub(crate) fn of_machine() -> u64 {
+    total_bytes().unwrap_or(u64::MAX / 5)
+}
+
+/// For the log: `what` asks for more than the `cache` bytes there are for caches.
+pub(crate) fn bounded(what: &str, cache: u64) -> String {
+    format!("{what} is not what --memory-limit and this machine allow: the cache has {} MB", cache >> 20)
+}
+
+fn memtable_share_of(cache: u64) -> u64 {
+    (cache / MEMTABLE_DIVISOR).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)
+}
+
+fn least_mb(taken: u64) -> u64 {
+    (taken + QUERY_BYTES_MIN).div_ceil(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Setting;
+
+    const MB: u64 = 1 << 20;
+
+    fn plan(
+        flags: &[(&str, &str)],
+        available_mb: u64,
+        total_mb: u64,
+    ) -> Result<MemoryPlan, MemoryLimitTooLow> {
+        let settings = flags.iter().map(|(name, value)| Setting::flag(*name, Some((*value).to_owned())));
+        let config = Config::from_settings(settings.collect()).unwrap();
+        MemoryPlan::of(&config, available_mb * MB, total_mb * MB)
+    }
+
+    #[test]
+    fn queries_get_what_caches_leave() {
+        let given = plan(&[("cache-size", "100"), ("memory-limit", "400")], 2000, 4000).unwrap();
+        assert_eq!((given.rows, given.blocks), (50 * MB, 50 * MB));
+        assert_eq!((given.memtables, given.write_buffer), (26 * MB, 2 * MB));
+        assert_eq!(given.queries, (400 - 100 - 32 - 96) * MB);
+        let auto = plan(&[], 3024, 4000).unwrap();
+        assert_eq!((auto.cache, auto.queries), (1000 * MB, (3200 - 1000 - 250 - 96) * MB));
+    }
+
+    #[test]
+    fn the_write_buffer_fits_in_memory_that_the_allocator_keeps() {
+        let large = plan(&[("cache-size", "1024")], 8000, 16000).unwrap();
+        assert_eq!((large.memtables, large.write_buffer), ((256 - 3 * 6) * MB, 6 * MB));
+    }
+
+    #[test]
+    fn a_limit_below_the_caches_is_refused_and_a_small_machine_is_not() {
+        let error = plan(&[("cache-size", "100"), ("memory-limit", "200")], 2000, 4000).unwrap_err();
+        assert!(error.to_string().contains("at least 260"), "{error}");
+        assert_eq!(plan(&[], 100, 256).unwrap().queries, QUERY_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_cache_that_may_choose_fits_itself_into_the_limit() {
+        let given = plan(&[("memory-limit", "2000")], 24_000, 24_000).unwrap();
+        assert_eq!((given.cache, given.queries), (1000 * MB, (2000 - 1000 - 250 - 96) * MB));
+        for limit in ["260", "300", "400", "900", "5000", "20000"] {
+            let given = plan(&[("memory-limit", limit)], 24_000, 24_000).unwrap();
+            assert!(given.cache >= 100 * MB && given.queries >= QUERY_BYTES_MIN, "{limit}: {given:?}");
+        }
+        let error = plan(&[("memory-limit", "200")], 24_000, 24_000).unwrap_err();
+        assert!(error.to_string().contains("at least 260"), "{error}");
+    }
+
+    #[test]
+    fn no_cache_is_larger_than_the_machine_allows() {
+        let (auto, total) = (MemoryLimit::Auto, 24_000 * MB);
+        let fit = MemoryPlan::fit(CacheSize::Megabytes(1_000_000_000), auto, 20_000 * MB, total);
+        let given = MemoryPlan::divide(fit, auto, total).unwrap();
+        assert_eq!((given.cache, given.queries >> 20), ((19_200 - 96 - 32 - 256) * MB, 32));
+        let limit = MemoryLimit::Megabytes(600);
+        let fit =
+            |megabytes| MemoryPlan::fit(CacheSize::Megabytes(megabytes), limit, 20_000 * MB, 24_000 * MB);
+        assert_eq!((fit(1_000_000_000), fit(0), fit(200)), (377 * MB, 100 * MB, 200 * MB));
+        for megabytes in [260, 288, 289, 500, 1407, 1408, 1409, 3000, 100_000] {
+            let limit = MemoryLimit::Megabytes(megabytes);
+            let most = MemoryPlan::cache_most(limit, 0);
+            assert!(MemoryPlan::divide(most, limit, 0).is_ok(), "{megabytes}");
+            assert!(MemoryPlan::divide(most + 2 * MB, limit, 0).is_err(), "{megabytes}: {most}");
+        }
+    }
+}

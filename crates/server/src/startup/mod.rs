@@ -1,0 +1,365 @@
+//! The order in which a node starts: directory, ports, data, drivers; then it waits for the
+//! signal to stop.
+//!
+//! The lines printed here are an interface: scripts wait for them.
+
+mod data_directory;
+mod outbound;
+mod password;
+mod peers;
+mod pid_file;
+mod ports;
+mod proxy_folder;
+mod server_name;
+mod shutdown;
+mod start_error;
+mod stores;
+
+use std::path::{Path, PathBuf, absolute};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cluster::{CatalogReplica, IndexThread, Node};
+use engine::Engine;
+use io::memory::Budget;
+use io::real::RealFiles;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::{self, Config, Service};
+use crate::http::{self, Health, Observed, Pages, Sources, Stage};
+use crate::listen::{Bound, accept_drivers, raise_file_limit};
+use crate::log_lines::LogLines;
+use crate::memory::cache_size::CacheSizer;
+use crate::memory::plan::MemoryPlan;
+use crate::node_service::NodeService;
+use crate::tls;
+use crate::worker::Workers;
+use crate::worker_state::Shared;
+use data_directory::DataDirectory;
+use peers::Peers;
+use pid_file::PidFile;
+use ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
+use proxy_folder::{data_in, new_folder};
+use stores::Machine;
+
+pub use data_directory::{DirectoryError, Opening};
+pub use start_error::StartError;
+
+/// How long the catalog is waited for before that is said in the log once more.
+const CATALOG_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a server that stops waits for others to lead in its place.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Between two looks whether the log gets on.
+const LOG_HEALTH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Makes a data directory and stops.
+pub fn create(config: &Config) -> Result<(), StartError> {
+    let _lines = LogLines::start();
+    let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
+    let machine = Machine::new();
+    let stores = machine.open_stores(config, &MemoryPlan::new(config)?, &directory)?;
+    let node = machine.open_node(config, &directory, stores, None, &[])?;
+    set_initial_password(&node, config, &machine)?;
+    tracing::info!("Created directory {} and a metadata file inside it.", shown(directory.path()));
+    Ok(())
+}
+
+/// Serves as a proxy until the process is told to stop: a server that joins a cluster, holds no data and
+/// answers every query. What it must remember while it runs is in a folder of its own that goes with it.
+pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartError> {
+    if config.peers.join.is_empty() {
+        return Err(StartError::ProxyAlone);
+    }
+    let folder = new_folder(&std::env::temp_dir())?;
+    let path = folder.path().to_owned();
+    config.is_proxy = true;
+    if config.directory != Path::new(config::DIRECTORY) {
+        config.notes.push("--directory: the option has no effect: a proxy keeps no data".to_owned());
+    }
+    if !config.server_tags.is_empty() {
+        config.notes.push("--server-tag: the option has no effect: a proxy has no tags".to_owned());
+    }
+    config.directory = data_in(folder.path());
+    let served = serve(&config, Opening::CreateOrOpen, argv);
+    if let Err(error) = folder.close() {
+        tracing::warn!("the folder {} could not be removed: {error}", shown(&path));
+    }
+    served
+}
+
+/// Serves a data directory until the process is told to stop. `argv` is the command line.
+pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
+    let lines = LogLines::start();
+    let plan = MemoryPlan::new(config)?;
+    let directory = take_directory(config, opening)?;
+    open_log_file(&lines, config, &directory)?;
+    let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    tracing::info!("Running rekindle {} ({})...", env!("CARGO_PKG_VERSION"), crate::PLATFORM);
+    tracing::info!("Loading data from directory {}", shown(directory.path()));
+
+    raise_file_limit();
+    let ports = Ports::bind(config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
+    let announcement = Announcement::of(config, &ports);
+    let is_guarded = password::check_exposure(config, config.initial_password.is_some()).is_ok();
+    // While it is not known whether anybody may look, nobody does.
+    let mut http_port = HttpPort { config, runtime: &runtime, pages: &pages, bound: ports.http };
+    http_port.open_if(is_guarded)?;
+    pages.health.enter(Stage::Starting("reading the log and opening the tables"));
+
+    let machine = Machine::new();
+    let stores = machine.open_stores(config, &plan, &directory)?;
+    let catalog = if is_guarded { None } else { stores.open_known_catalog(config, &directory, &machine)? };
+    http_port.open_if(catalog.as_ref().is_some_and(CatalogReplica::is_guarded))?;
+    let addresses = cluster_addresses(config, &ports.cluster);
+    let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
+    let engine = stores.engine.clone();
+    let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
+    peers.reception.open(&node);
+    while !node.await_catalog(CATALOG_LOG_INTERVAL) {
+        tracing::info!("Waiting for the cluster's catalog...");
+    }
+    if peers.was_removed(node.catalog().servers().len() > 1) {
+        return Err(StartError::Removed);
+    }
+    node.sweep_left_behind()?;
+    set_initial_password(&node, config, &machine)?;
+    // Once more: what others know of passwords may be newer.
+    password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
+    http_port.open_if(true)?;
+    warn_ignored_tags(config, &node);
+    let indexes = IndexThread::start(&node)?;
+    let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
+    let facts = query::ServerFacts { logs: lines.book(), ..facts };
+    let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
+    pages.sources.observe(Observed {
+        links: peers.links.clone(),
+        counters: running.workers.counters(),
+        replicas: node.replicas().clone(),
+        log: node.log().clone(),
+        cache_bytes_max: running.cache_bytes.clone(),
+        memory: running.shared.memory.clone(),
+    });
+    running.listen(&runtime, ports.driver)?;
+    runtime.spawn(watch_log_health(Arc::downgrade(&node)));
+    announcement.log();
+    pages.health.enter(ready(config, &node));
+
+    let end = wait_for_end(&runtime, &peers)?;
+    pages.health.enter(Stage::ShuttingDown);
+    hand_over(config, &node);
+    running.stop(runtime);
+    peers.stop();
+    drop(indexes);
+    shut_down_engine(node, engine)?;
+    end
+}
+
+/// Says that the node is ready.
+fn ready(config: &Config, node: &Node) -> Stage {
+    let (id, name) = (node.identity().server.to_string(), node.name().to_string());
+    match config.is_proxy {
+        true => tracing::info!("Proxy ready, {id}"),
+        false => tracing::info!("Server ready, \"{name}\" {id}"),
+    }
+    Stage::Ready { id, name }
+}
+
+/// Looks again and again whether the log gets on, for as long as there is the node.
+async fn watch_log_health(node: Weak<Node>) {
+    loop {
+        tokio::time::sleep(LOG_HEALTH_INTERVAL).await;
+        match node.upgrade() {
+            Some(node) => node.mind_log(),
+            None => return,
+        }
+    }
+}
+
+/// A new one is not even made if it would be open to everybody.
+fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+    if DataDirectory::is_new(&config.directory, &RealFiles) {
+        password::check_exposure(config, config.initial_password.is_some())?;
+    }
+    Ok(DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?)
+}
+
+fn shut_down_engine(node: Arc<Node>, engine: Arc<dyn Engine>) -> Result<(), StartError> {
+    tracing::info!("Shutting down storage engine...");
+    drop(node);
+    engine.flush()?;
+    drop(engine);
+    tracing::info!("Storage engine shut down.");
+    Ok(())
+}
+
+/// Returns when the process is told to stop, or the cluster has removed this server for good: it has
+/// nothing to say any more then, and what it holds is old.
+fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartError>, StartError> {
+    let removed = Arc::new(Notify::new());
+    let notifier = removed.clone();
+    peers.reception.when_removed(Box::new(move || notifier.notify_one()));
+    runtime.block_on(async {
+        tokio::select! {
+            asked = shutdown::requested() => Ok(asked.map(Ok)?),
+            () = removed.notified() => Ok(Err(StartError::Removed)),
+        }
+    })
+}
+
+/// Before a node stops: others lead what it led, and a proxy is forgotten.
+fn hand_over(config: &Config, node: &Node) {
+    if config.is_proxy
+        && let Err(error) = node.take_leave()
+    {
+        tracing::warn!("the cluster does not know that this proxy goes: {error}");
+    }
+    node.hand_over(HANDOVER_TIMEOUT);
+}
+
+fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -> Result<(), StartError> {
+    let path = config.log_file.clone().unwrap_or_else(|| directory.path().join("log_file"));
+    let failed = |cause| StartError::File { what: "log file", path: path.display().to_string(), cause };
+    lines.open_file(&path).map_err(failed)
+}
+
+fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Result<(), StartError> {
+    let Some(wanted) = &config.initial_password else { return Ok(()) };
+    if config.is_proxy {
+        tracing::warn!("Ignoring --initial-password: a proxy sets no passwords of its cluster");
+        return Ok(());
+    }
+    if node.catalog().user("admin").is_some_and(|admin| admin.has_password) {
+        tracing::info!(
+            "Ignoring --initial-password option because the admin password is already configured."
+        );
+        return Ok(());
+    }
+    let password = password::initial(Some(wanted), &*machine.random);
+    let (record, is_set) = password::record(&password, None, &*machine.random);
+    node.put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
+    if node.catalog().servers().len() > 1 {
+        tracing::warn!(
+            "The cluster had no password: that of --initial-password is the password of `admin` on all servers"
+        );
+    }
+    Ok(())
+}
+
+/// Tags are those of a new server, as for RethinkDB, which does not say so.
+fn warn_ignored_tags(config: &Config, node: &Node) {
+    let catalog = node.catalog();
+    let Some(server) = catalog.server(node.identity().server).filter(|server| !server.is_proxy) else {
+        return;
+    };
+    let given = config.tags();
+    let is_same =
+        given.len() == server.tags.len() && server.tags.iter().all(|tag| given.iter().any(|t| **t == **tag));
+    if config.server_tags.is_empty() || is_same {
+        return;
+    }
+    let tags: Vec<String> = server.tags.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        "Ignoring --server-tag {}: this server has the tags {}; change them in rethinkdb.server_config",
+        config.server_tags.join(" --server-tag "),
+        tags.join(", "),
+    );
+}
+
+/// The HTTP port, taken and perhaps not open yet.
+struct HttpPort<'a> {
+    config: &'a Config,
+    runtime: &'a Runtime,
+    pages: &'a Arc<Pages>,
+    bound: Option<Bound>,
+}
+
+impl HttpPort<'_> {
+    /// Opens it, unless that was done.
+    fn open_if(&mut self, may_open: bool) -> Result<(), StartError> {
+        let Some(http) = self.bound.take_if(|_| may_open) else { return Ok(()) };
+        let tls = encryption("http", self.config.http.as_ref())?;
+        self.runtime.spawn(http::serve(listening("http", http)?, tls, self.pages.clone()));
+        Ok(())
+    }
+}
+
+fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<TlsAcceptor>, StartError> {
+    let files = config.and_then(|service| service.tls.as_ref());
+    let failed = |cause| StartError::ServiceTls { service, cause };
+    files.map(tls::acceptor).transpose().map_err(failed)
+}
+
+/// The part of the node that drivers talk to.
+struct Running {
+    shared: Arc<Shared>,
+    workers: Arc<Workers>,
+    /// The size of the caches, which may change.
+    cache_bytes: Arc<AtomicU64>,
+}
+
+impl Running {
+    fn start(
+        config: &Config,
+        plan: &MemoryPlan,
+        machine: &Machine,
+        node: &Arc<Node>,
+        peers: &Peers,
+        facts: query::ServerFacts,
+    ) -> Result<Running, StartError> {
+        let (random, cache_bytes) = (machine.random.clone(), facts.cache_bytes.clone());
+        let memory = Budget::new(plan.queries);
+        let queries = query::Service::new(query::ServiceOptions {
+            node: node.clone(),
+            passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
+            facts,
+            scan_threads: config.cores,
+            web: outbound::web(config),
+            scripts: outbound::scripts(config),
+            memory: memory.clone(),
+        });
+        node.answer_queries(Arc::new(query::QuestionDesk::new(queries.clone())));
+        if let Some(wire) = node.query_wire() {
+            queries.links().set(wire);
+        }
+        let service = Arc::new(NodeService::new(node.clone(), queries));
+        let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
+        shared.memory = memory;
+        let configured = (config.cache, config.memory);
+        CacheSizer::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
+        shared.tls = encryption("driver", Some(&config.driver))?;
+        let shared = Arc::new(shared);
+        // Where one thread serves drivers, another for the links would only take turns with it.
+        let links = if config.cores == 1 { peers.lend() } else { None };
+        let workers = Arc::new(Workers::start(&shared, config.cores, links)?);
+        Ok(Running { shared, workers, cache_bytes })
+    }
+
+    fn listen(&self, runtime: &Runtime, driver: Bound) -> Result<(), StartError> {
+        for socket in listening("driver", driver)? {
+            runtime.spawn(accept_drivers(socket, self.workers.clone()));
+        }
+        Ok(())
+    }
+
+    /// Answers what runs, then lets go of every connection.
+    fn stop(self, runtime: Runtime) {
+        tracing::info!("Shutting down client connections...");
+        self.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.workers.shut_down();
+        runtime.shutdown_background();
+        tracing::info!("All client connections closed.");
+    }
+}
+
+/// The whole path, so that a log read elsewhere says where the data is.
+fn shown(path: &Path) -> String {
+    absolute(path).unwrap_or_else(|_| PathBuf::from(path)).display().to_string()
+}

@@ -1,0 +1,262 @@
+//! The links to other servers: started before the data is opened, because a server that is new to a
+//! cluster hears from it who it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::io::real::{Borrowed, NetworkThread, Tls};
+use ::io::{Clock, Files, Random};
+use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
+use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, Post, ServerId, UNASSIGNED_PEER};
+use datum::Text;
+use log::Log;
+use uuid::Uuid;
+
+use super::start_error::StartError;
+use crate::config::{Config, TlsFiles};
+
+/// How long a cluster is looked for before that is said in the log; each time it takes twice as long.
+const SEARCH_LOG_INTERVAL_MIN: Duration = Duration::from_secs(10);
+const SEARCH_LOG_INTERVAL_MAX: Duration = Duration::from_secs(600);
+/// How long a server that starts listens to others before it serves: they may have removed it.
+const REMOVAL_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often the names in `--join` are looked up while no cluster is there.
+const JOIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What links need of the node.
+pub struct LinkContext<'a> {
+    /// How the server was started.
+    pub config: &'a Config,
+    /// Its data directory.
+    pub dir: &'a Path,
+    /// Its name.
+    pub name: &'a str,
+    /// Its cache in megabytes, if that was given.
+    pub cache_size_mb: Option<u64>,
+    /// Where others reach it.
+    pub addresses: Vec<String>,
+    /// The cluster port that was taken.
+    pub port: u16,
+    /// Letters and news.
+    pub post: &'a Arc<Post>,
+    /// The log.
+    pub log: &'a Arc<dyn Log>,
+    /// The machine.
+    pub files: &'a Arc<dyn Files>,
+    /// The machine.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The machine.
+    pub random: &'a Arc<dyn Random>,
+}
+
+/// Links that run.
+pub struct Peers {
+    /// What hands over what arrives.
+    pub reception: Arc<Inbound>,
+    /// The links.
+    pub links: Links,
+    thread: NetworkThread,
+}
+
+impl Peers {
+    /// Starts the links, and makes sure that the data directory says which server of which cluster
+    /// this is: one without `--join` makes a cluster of its own.
+    pub fn start(
+        context: &LinkContext<'_>,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> Result<Peers, StartError> {
+        let known = Identity::load(&**context.files, context.dir)?;
+        let wants_to_join = !context.config.peers.join.is_empty();
+        let identity = match known {
+            Some(identity) => Some(identity),
+            None if wants_to_join => None,
+            None => {
+                let (server, cluster) = (ServerId(context.uuid()), context.uuid());
+                let identity = Identity { server, cluster, joined: None };
+                identity.store(&**context.files, context.dir)?;
+                Some(identity)
+            }
+        };
+        let server = identity.as_ref().map_or_else(|| ServerId(context.uuid()), |identity| identity.server);
+        let joining = identity.is_none().then_some(server);
+        let reception = Inbound::new(
+            context.post.clone(),
+            context.log.clone(),
+            context.files.clone(),
+            context.dir.to_owned(),
+            joining,
+        )?;
+        let links = Links::new(context.options(server, identity.as_ref().map(|known| known.cluster))?);
+        context.post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
+        let tls = context.config.peers.tls.as_ref().map(load_tls).transpose()?;
+        if joining.is_some() {
+            links.set_may_found(context.may_found());
+        }
+        let Some(party) = links.party(reception.clone()) else {
+            return Err(OpenError::Join("the links are in use".to_owned()).into());
+        };
+        let thread =
+            NetworkThread::start("links", party, links.bell(), listeners, tls, context.clock.clone())?;
+        let links = Peers { reception, links, thread };
+        let cluster = match &identity {
+            Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
+            Some(_) => None,
+            None => links.await_cluster(context),
+        };
+        if let Some(cluster) = cluster {
+            links.join(context, server, cluster)?;
+        }
+        Ok(links)
+    }
+
+    /// Has the caller drive the links until what is returned is dropped.
+    pub fn lend(&self) -> Option<Borrowed> {
+        self.thread.lend()
+    }
+
+    /// Whether the cluster has removed this server for good, as far as others say so within a moment. There are
+    /// others only if `has_others`.
+    pub fn was_removed(&self, has_others: bool) -> bool {
+        let until = Instant::now() + REMOVAL_CHECK_TIMEOUT;
+        while has_others && self.links.peers().is_empty() && !self.reception.was_removed() {
+            if Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(REMOVAL_CHECK_TIMEOUT / 50);
+        }
+        self.reception.was_removed()
+    }
+
+    /// Takes leave of every other server.
+    pub fn stop(self) {
+        self.links.close();
+        drop(self.thread);
+    }
+
+    /// The cluster to join, as soon as there is one; `None` if this server has made it itself.
+    fn await_cluster(&self, context: &LinkContext<'_>) -> Option<Uuid> {
+        let mut log_interval = SEARCH_LOG_INTERVAL_MIN;
+        let mut logged_at = Instant::now();
+        loop {
+            if let Some(cluster) = self.reception.await_cluster(JOIN_LOOKUP_INTERVAL) {
+                return (!self.reception.has_founded()).then_some(cluster);
+            }
+            self.links.set_may_found(context.may_found());
+            if logged_at.elapsed() >= log_interval {
+                (logged_at, log_interval) = (Instant::now(), SEARCH_LOG_INTERVAL_MAX.min(log_interval * 2));
+                tracing::info!("Looking for a cluster at {}...", context.config.peers.join.join(", "));
+                ambiguous(context.config).iter().for_each(|name| warn_ambiguous(name));
+            }
+        }
+    }
+
+    fn join(&self, context: &LinkContext<'_>, server: ServerId, cluster: Uuid) -> Result<(), StartError> {
+        let options = JoinOptions {
+            server,
+            cluster,
+            name: Text::from(context.name),
+            tags: context.config.tags().into_iter().map(Text::from).collect(),
+            cache_size_mb: context.cache_size_mb,
+            is_proxy: context.config.is_proxy,
+            addresses: context.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
+        };
+        let members = || (!self.reception.was_removed()).then(|| self.reception.members());
+        cluster::join(&options, context.post, members, &**context.files, context.dir, None)?;
+        tracing::info!("Joined cluster {cluster}");
+        Ok(())
+    }
+}
+
+impl LinkContext<'_> {
+    fn uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// Whether a new server may make a cluster with others that have none. A proxy holds nothing, and a name of many
+    /// servers does not tell which one was met: two servers could both find themselves.
+    fn may_found(&self) -> MayFound {
+        let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
+        MayFound { is_allowed, own: self.own_join_places() }
+    }
+
+    /// The places of `--join` that are addresses of this server as it was told, with the address of each. Where it
+    /// listens on every address of the machine it finds itself by dialing.
+    fn own_join_places(&self) -> BTreeMap<String, String> {
+        let is_configured = |at: &&String| {
+            self.config.peers.canonical_addresses.contains(at) || at.parse::<SocketAddr>().is_ok()
+        };
+        let configured: Vec<&String> = self.addresses.iter().filter(is_configured).collect();
+        let own: BTreeSet<SocketAddr> = configured.iter().flat_map(|at| looked_up(at)).collect();
+        let address = |place: &String| {
+            let found = looked_up(place);
+            let is_own = configured.contains(&place) || !found.is_empty() && found.is_subset(&own);
+            is_own.then(|| (place.clone(), found.first().map_or_else(|| place.clone(), ToString::to_string)))
+        };
+        self.config.peers.join.iter().filter_map(address).collect()
+    }
+
+    fn options(&self, server: ServerId, cluster: Option<Uuid>) -> Result<LinkOptions, StartError> {
+        let reconnect_timeout = self.config.peers.reconnect_timeout;
+        Ok(LinkOptions {
+            me: Me {
+                cluster,
+                server,
+                name: self.name.to_owned(),
+                tags: self.config.tags(),
+                addresses: self.addresses.clone(),
+                canonical: self.config.peers.canonical_addresses.clone(),
+                port: self.port,
+                is_proxy: self.config.is_proxy,
+            },
+            join: self.config.peers.join.clone(),
+            book: load_book(&**self.files, self.dir)?,
+            timings: LinkTimings { reconnect_timeout, ..LinkTimings::default() },
+            limits: QueueLimits::default(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+        })
+    }
+}
+
+/// The names in `--join` that stand for several machines.
+fn ambiguous(config: &Config) -> Vec<&str> {
+    let is_many = |place: &&str| {
+        let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            looked_up(place).into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
+        v4.len() > 1 || v6.len() > 1
+    };
+    config.peers.join.iter().map(String::as_str).filter(is_many).collect()
+}
+
+/// The addresses of a place; none if it cannot be looked up, for then it is not reached either.
+fn looked_up(place: &str) -> BTreeSet<SocketAddr> {
+    place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default()
+}
+
+fn warn_ambiguous(name: &str) {
+    tracing::warn!(
+        "--join {name} stands for several machines: servers that are all new find each other only where each --join \
+         names one server; or start one of them without --join first"
+    );
+}
+
+fn load_tls(files: &TlsFiles) -> Result<Tls, StartError> {
+    Ok(Tls::mutual(&files.key, &files.certificate, &files.authorities)?)
+}
+
+fn load_book(files: &dyn Files, directory: &Path) -> Result<Book, StartError> {
+    let path = directory.join(Book::FILE);
+    match files.read(&path) {
+        Ok(text) => {
+            Book::parse(&text).map_err(|cause| StartError::Book { path: path.display().to_string(), cause })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,143 @@
+//! The ports of a node: taken together, announced, and told of in `server_status`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use datum::Text;
+
+use super::server_name;
+use super::start_error::StartError;
+use crate::config::{Config, Service};
+use crate::listen::{Bound, bind};
+use crate::memory::plan::MemoryPlan;
+
+/// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
+/// release of RethinkDB whose protocol and language are spoken.
+pub const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
+
+/// Every port of the node, taken before the data is opened so that a conflict shows at once.
+pub struct Ports {
+    /// Where drivers connect.
+    pub driver: Bound,
+    /// Where other servers connect.
+    pub cluster: Bound,
+    /// Where browsers and scrapers connect.
+    pub http: Option<Bound>,
+}
+
+impl Ports {
+    /// Takes all of them. Nobody can connect yet.
+    pub fn bind(config: &Config) -> Result<Ports, StartError> {
+        let bind = |service: &'static str, wanted: &Service| {
+            bind(&wanted.addresses, wanted.port).map_err(|cause| StartError::Bind { service, cause })
+        };
+        Ok(Ports {
+            cluster: bind("cluster", &config.cluster)?,
+            driver: bind("driver", &config.driver)?,
+            http: config.http.as_ref().map(|http| bind("http", http)).transpose()?,
+        })
+    }
+}
+
+/// Lets clients of a service connect.
+pub fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpListener>, StartError> {
+    bound.listen().map_err(|cause| StartError::Bind { service, cause })
+}
+
+/// What the log says of the ports.
+pub struct Announcement {
+    /// Where other servers connect.
+    pub cluster_port: u16,
+    /// Where drivers connect.
+    pub driver_port: u16,
+    /// Where browsers and scrapers connect.
+    pub http_port: Option<u16>,
+    addresses: Vec<(&'static str, String)>,
+    is_local: bool,
+}
+
+impl Announcement {
+    /// What there is to say of `ports`.
+    pub fn of(config: &Config, ports: &Ports) -> Announcement {
+        let list = |bound: &Bound| {
+            let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
+            addresses.join(", ")
+        };
+        let mut addresses = vec![("cluster", list(&ports.cluster)), ("driver", list(&ports.driver))];
+        addresses.extend(ports.http.as_ref().map(|http| ("http", list(http))));
+        Announcement {
+            cluster_port: ports.cluster.port,
+            driver_port: ports.driver.port,
+            http_port: ports.http.as_ref().map(|http| http.port),
+            addresses,
+            is_local: config.driver.is_local(),
+        }
+    }
+
+    /// Says it.
+    pub fn log(&self) {
+        tracing::info!("Listening for intracluster connections on port {}", self.cluster_port);
+        tracing::info!("Listening for client driver connections on port {}", self.driver_port);
+        match self.http_port {
+            Some(port) => tracing::info!("Listening for administrative HTTP connections on port {port}"),
+            None => tracing::info!("Administrative HTTP connections are disabled"),
+        }
+        for (service, addresses) in &self.addresses {
+            tracing::info!("Listening on {service} addresses: {addresses}");
+        }
+        if self.is_local {
+            tracing::info!(
+                "To fully expose Rekindle on the network, bind to all addresses by running rekindle with the \
+                 `--bind all` command line option."
+            );
+        }
+    }
+}
+
+/// Where others reach this server: as it was told, or else where it listens.
+pub fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
+    if !config.peers.canonical_addresses.is_empty() {
+        return config.peers.canonical_addresses.clone();
+    }
+    let port = bound.port;
+    if bound.addresses().any(|address| address.is_unspecified()) {
+        return vec![format!("{}:{port}", server_name::hostname())];
+    }
+    let is_local = config.cluster.is_local();
+    let reachable = bound.addresses().filter(|address| is_local || !address.to_canonical().is_loopback());
+    reachable.map(|address| SocketAddr::new(address, port).to_string()).collect()
+}
+
+/// Host and port of `host:port`.
+fn place(address: &str) -> Option<(Text, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((Text::from(host.trim_matches(['[', ']'])), port.parse().ok()?))
+}
+
+/// What `server_status` tells of this server, but for what its log says.
+pub fn facts(
+    plan: &MemoryPlan,
+    ports: &Announcement,
+    addresses: &[String],
+    argv: Vec<String>,
+    started_unix: Duration,
+) -> query::ServerFacts {
+    query::ServerFacts {
+        hostname: Text::from(server_name::hostname()),
+        reql_port: ports.driver_port,
+        cluster_port: ports.cluster_port,
+        http_port: ports.http_port,
+        canonical_addresses: addresses.iter().filter_map(|address| place(address)).collect(),
+        argv: argv.into_iter().map(Text::from).collect(),
+        pid: std::process::id(),
+        cache_bytes: Arc::new(AtomicU64::new(plan.cache)),
+        cache_mb_range: Some(plan.cache_mb_range()),
+        // rethinkdb-dump and its kin work only with a server that begins so.
+        version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
+        started_unix,
+        logs: query::LogBook::default(),
+        memory_trouble: Some(crate::http::swap_trouble),
+    }
+}

@@ -1,0 +1,131 @@
+//! Why a node did not start, said so that the reader knows what to do.
+
+use std::io;
+
+use ::io::real::{TlsError, TlsFile};
+
+use super::data_directory::DirectoryError;
+use super::password::Unprotected;
+use crate::config::ConfigError;
+use crate::listen::BindError;
+use crate::memory::plan::MemoryLimitTooLow;
+
+/// A node that did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A flag or a line of the configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The cluster does not want it any more.
+    #[error("this server was removed from its cluster for good; a server with a new data directory can join")]
+    Removed,
+    /// A proxy holds nothing, so it needs others.
+    #[error("a proxy needs a cluster: name one of its servers with --join HOST:PORT")]
+    ProxyAlone,
+    /// Other machines could do anything.
+    #[error(transparent)]
+    Unprotected(#[from] Unprotected),
+    /// A port is taken or not allowed.
+    #[error("{cause}; {advice}", advice = advice(.service, .cause))]
+    Bind {
+        /// As in `--<service>-port`.
+        service: &'static str,
+        /// Which address, and why not.
+        cause: BindError,
+    },
+    /// A file beside the data cannot be written.
+    #[error("the {what} {path} cannot be written: {cause}")]
+    File {
+        /// Log file, pid file or name file.
+        what: &'static str,
+        /// Which.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A part of the data directory cannot be read.
+    #[error("the {what} {path} cannot be read: {cause}")]
+    Unreadable {
+        /// Which part.
+        what: &'static str,
+        /// The folder.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The caches leave no memory for queries.
+    #[error(transparent)]
+    MemoryLimit(#[from] MemoryLimitTooLow),
+    /// A part of the data directory is gone.
+    #[error(
+        "the data directory {path} is not whole: {what} is missing, and with it acknowledged writes would be; \
+         restore it, or the whole directory, from where it went"
+    )]
+    Incomplete {
+        /// The folder.
+        path: String,
+        /// Which part.
+        what: &'static str,
+    },
+    /// The engine's files cannot be opened.
+    #[error("the stored rows cannot be opened: {0}")]
+    Engine(#[from] engine::EngineError),
+    /// What the engine remembers of the log cannot be read.
+    #[error("the stored rows cannot be read: {0}")]
+    Replicas(#[from] storage::FormatError),
+    /// The log's files cannot be opened.
+    #[error("the log cannot be opened: {0}")]
+    Log(#[from] log::LogError),
+    /// The catalog or a table cannot be opened.
+    #[error(transparent)]
+    Node(#[from] cluster::OpenError),
+    /// What TLS between servers needs cannot be used.
+    #[error("TLS between servers{flag}: {0}", flag = tls_flag("cluster", .0))]
+    Tls(#[from] TlsError),
+    /// What TLS of a service with its clients needs cannot be used.
+    #[error("TLS of the {service} port{flag}: {cause}", flag = tls_flag(.service, .cause))]
+    ServiceTls {
+        /// Driver or http.
+        service: &'static str,
+        /// Why.
+        cause: TlsError,
+    },
+    /// The address book is damaged.
+    #[error("{path} cannot be used: {cause}; remove it and name another server with --join")]
+    Book {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        cause: cluster::link::Damage,
+    },
+    /// The password of `admin` could not be stored.
+    #[error("the initial password could not be stored: {0}")]
+    Password(#[from] cluster::AdminError),
+    /// The system gave no threads or no event queue.
+    #[error("the system refused what a server needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The flag that names a file which holds nothing of what it should.
+fn tls_flag(service: &str, error: &TlsError) -> String {
+    match error {
+        TlsError::File { what: TlsFile::Key, .. } => format!(", --{service}-tls-key"),
+        TlsError::File { what: TlsFile::Certificate, .. } => format!(", --{service}-tls-cert"),
+        TlsError::File { what: TlsFile::Authorities, .. } => format!(", --{service}-tls-ca"),
+        TlsError::Unusable { .. } => String::new(),
+    }
+}
+
+fn advice(service: &str, error: &BindError) -> String {
+    match error.cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("choose another port with --{service}-port, or move all ports with --port-offset")
+        }
+        io::ErrorKind::PermissionDenied => format!("choose a port above 1023 with --{service}-port"),
+        io::ErrorKind::AddrNotAvailable => "name an address of this machine with --bind".to_owned(),
+        _ => format!("choose another address with --bind-{service} or another port with --{service}-port"),
+    }
+}

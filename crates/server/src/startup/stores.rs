@@ -1,0 +1,194 @@
+//! What a data directory holds, opened over the real machine: engine, log, the catalog, the node.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cluster::{CatalogReplica, Identity, Node, NodeOptions, Post, UNASSIGNED_PEER};
+use datum::Text;
+use engine::rocks::{EngineOptions, RocksEngine};
+use engine::{BufferedEngine, Engine};
+use io::real::{RealClock, RealFiles, RealRandom};
+use io::{Clock, Files, Random};
+use log::Log;
+use log::file::{FileLog, FileLogOptions};
+use shard::Replicas;
+
+use super::data_directory::DataDirectory;
+use super::password;
+use super::peers::{LinkContext, Peers};
+use super::ports::listening;
+use super::server_name;
+use super::start_error::StartError;
+use crate::config::Config;
+use crate::listen::Bound;
+use crate::memory::plan::MemoryPlan;
+
+/// The real machine.
+pub struct Machine {
+    /// The files of the system.
+    pub files: Arc<dyn Files>,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// Its chance.
+    pub random: Arc<dyn Random>,
+}
+
+impl Machine {
+    /// The one this process is on.
+    #[must_use]
+    pub fn new() -> Machine {
+        Machine {
+            files: Arc::new(RealFiles),
+            clock: Arc::new(RealClock::new()),
+            random: Arc::new(RealRandom),
+        }
+    }
+
+    /// Refuses a folder that has lost its log or its identity: either would be made anew, and what was
+    /// acknowledged would be gone without a word. The log is there before the identity, and the identity
+    /// before any replica.
+    fn check_complete(&self, dir: &Path) -> Result<(), StartError> {
+        let (files, path) = (&*self.files, dir.display().to_string());
+        let has_identity = Identity::load(files, dir)?.is_some();
+        let (is_complete, missing) = match has_identity {
+            true => (log::file::exists(files, &dir.join("log")), "the folder `log`"),
+            false => {
+                let has_replicas = log::file::has_replicas(files, &dir.join("log"));
+                (has_replicas.map(|has_replicas| !has_replicas), "the file `identity.json`")
+            }
+        };
+        match is_complete {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StartError::Incomplete { path, what: missing }),
+            Err(cause) => Err(StartError::Unreadable { what: "log in", path, cause }),
+        }
+    }
+
+    /// Opens the engine and the log in `directory`.
+    pub fn open_stores(
+        &self,
+        config: &Config,
+        plan: &MemoryPlan,
+        directory: &DataDirectory,
+    ) -> Result<Stores, StartError> {
+        let dir = directory.path();
+        self.check_complete(dir)?;
+        let failed =
+            |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
+        let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
+            .map_err(failed)?;
+        let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
+        let gathering = BufferedEngine::with_writer_thread(rocks, size(plan.write_buffer))?;
+        let engine: Arc<dyn Engine> = Arc::new(gathering);
+        let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
+        let post = Post::new(replicas.clone());
+        let options = FileLogOptions {
+            random: self.random.clone(),
+            transport: post.clone(),
+            observer: post.clone(),
+            ..FileLogOptions::default()
+        };
+        let (files, clock) = (self.files.clone(), self.clock.clone());
+        let log: Arc<dyn Log> =
+            Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
+        Ok(Stores { name, engine, replicas, post, log })
+    }
+
+    /// Opens the node over `stores`, and what was not applied yet.
+    pub fn open_node(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+        stores: Stores,
+        catalog: Option<CatalogReplica>,
+        addresses: &[String],
+    ) -> Result<Arc<Node>, StartError> {
+        let texts = |texts: &[String]| texts.iter().map(|text| Text::from(text.as_str())).collect();
+        let options = NodeOptions {
+            dir: directory.path().to_owned(),
+            server_name: Text::from(stores.name),
+            server_tags: texts(&config.tags()),
+            cache_size_mb: config.cache.megabytes(),
+            addresses: texts(addresses),
+            replicas: stores.replicas,
+            log: stores.log,
+            post: stores.post,
+            clock: self.clock.clone(),
+            files: self.files.clone(),
+            random: self.random.clone(),
+            admin_password: password::record("", None, &*self.random),
+        };
+        Ok(Node::open_on(options, catalog)?)
+    }
+}
+
+/// What a data directory holds, opened, and the way letters take.
+pub struct Stores {
+    name: String,
+    /// The rows.
+    pub engine: Arc<dyn Engine>,
+    replicas: Arc<Replicas>,
+    post: Arc<Post>,
+    log: Arc<dyn Log>,
+}
+
+impl Stores {
+    /// Refuses to be open to other machines while `admin` has no password, before anybody can connect.
+    ///
+    /// What this server does not know it has to ask others: one that was not let into its cluster yet, or
+    /// that lost power before its engine had the catalog, finds out when it is linked, and ends then.
+    pub fn open_known_catalog(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+        machine: &Machine,
+    ) -> Result<Option<CatalogReplica>, StartError> {
+        let known = Identity::load(&*machine.files, directory.path())?;
+        let Some(identity) = known.filter(|known| known.joined != Some(UNASSIGNED_PEER)) else {
+            return Ok(None);
+        };
+        let catalog = CatalogReplica::open(&identity, &self.replicas, &self.log, &self.post)?;
+        if let Some(has_password) = catalog.admin_has_password()? {
+            password::check_exposure(config, has_password)?;
+        }
+        Ok(Some(catalog))
+    }
+
+    /// Lets other servers connect, and connects to them.
+    pub fn link(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+        machine: &Machine,
+        addresses: Vec<String>,
+        cluster: Bound,
+    ) -> Result<Peers, StartError> {
+        let context = LinkContext {
+            config,
+            dir: directory.path(),
+            name: &self.name,
+            cache_size_mb: config.cache.megabytes(),
+            addresses,
+            port: cluster.port,
+            post: &self.post,
+            log: &self.log,
+            files: &machine.files,
+            clock: &machine.clock,
+            random: &machine.random,
+        };
+        Peers::start(&context, listening("cluster", cluster)?)
+    }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
+    EngineOptions {
+        cache_bytes: size(plan.blocks),
+        write_buffer_bytes: size(plan.memtables),
+        background_jobs: config.cores.max(2),
+        ..EngineOptions::default()
+    }
+}
