@@ -170,7 +170,7 @@ fn a_turn_that_panics_does_not_end_the_turns() {
     for shared in [start(1), start_with_links(echo.thread.lend().unwrap())] {
         shared.gates.open("fault");
         let mut client = shared.client();
-        assert_eq!(client.ask(1, r#"[1,["log","turn that panicked"],{}]"#), saying("turn that panicked"));
+        assert_eq!(client.ask(1, r#"[1,["log","drive that panicked"],{}]"#), saying("drive that panicked"));
         assert_eq!(client.ask(2, r#"[1,["log","turn"],{}]"#), saying("turn"));
     }
     assert_eq!(echo.of(b"still there"), b"still there");

@@ -219,7 +219,7 @@ class Lists(unittest.TestCase):
         self.assertEqual(named, set(re.findall(r"^# TYPE (\w+) ", self.node.http("/metrics")[1], re.MULTILINE)))
 
     def test_paths(self):
-        router = (ROOT / "crates/server/src/http.rs").read_text()
+        router = (ROOT / "crates/server/src/http/mod.rs").read_text()
         paths = set(re.findall(r"\.route\(\"(\S+)\"", router))
         self.assertEqual(paths, set(re.findall(r"^\| `(/\w*)` \|", Page.read(REFERENCE / "http.md").text, re.MULTILINE)))
 
