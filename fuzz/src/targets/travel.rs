@@ -87,13 +87,13 @@ fn unpacked<T: Codec>(bytes: Bytes) -> Result<T, UnpackError> {
 /// What was taken can be sent on, and arrives as the same.
 fn arrives<T: Codec>(bytes: Bytes) -> Outcome {
     match unpacked::<T>(bytes) {
-        Err(garbled) => Outcome::of(garbled.what),
+        Err(error) => Outcome::of(error.what),
         Ok(value) => {
             let once = packed(&value);
             match unpacked::<T>(once.clone()) {
                 // Groups come in any order.
                 Ok(again) => assert_eq!(packed(&again).len(), once.len()),
-                Err(garbled) => panic!("what was taken is refused: {garbled}"),
+                Err(error) => panic!("what was taken is refused: {error}"),
             }
             Outcome::of(("taken", once.len().min(64) / 8))
         }
