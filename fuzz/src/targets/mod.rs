@@ -1,5 +1,6 @@
 //! What is fuzzed. A target says what its inputs look like and what must hold for any bytes.
 
+mod codec;
 mod evaluate;
 mod frame;
 mod json;
@@ -10,7 +11,6 @@ mod log_recovery;
 mod question;
 mod row;
 mod stored;
-mod travel;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -73,7 +73,7 @@ pub fn all() -> [&'static dyn Target; 10] {
         &row::Row,
         &log_recovery::LogRecovery,
         &link::Link,
-        &travel::Transported,
+        &codec::MessageParts,
         &question::Question,
         &evaluate::Evaluate,
     ]

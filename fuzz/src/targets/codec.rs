@@ -1,4 +1,4 @@
-//! What travels between nodes: pipelines, partial results, errors, values.
+//! Parts of messages between nodes: pipelines, partial results, errors, values.
 
 use datum::{Bytes, Datum};
 use reql::codec::{Codec, Packer, UnpackError, Unpacker};
@@ -7,11 +7,11 @@ use reql::{Closure, EvalError, Pipeline, ResultKind, Scope, Tally, Term, Termina
 
 use super::{Outcome, Target};
 
-pub struct Transported;
+pub struct MessageParts;
 
-impl Target for Transported {
+impl Target for MessageParts {
     fn name(&self) -> &'static str {
-        "travel"
+        "codec"
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
@@ -39,10 +39,10 @@ impl Target for Transported {
         let Some((kind, rest)) = input.split_first() else { return Outcome::of("nothing") };
         let bytes = Bytes::copy_from_slice(rest);
         match kind % 4 {
-            0 => arrives::<Pipeline>(bytes),
-            1 => arrives::<Tally>(bytes),
-            2 => arrives::<EvalError>(bytes),
-            _ => arrives::<Datum>(bytes),
+            0 => round_trips::<Pipeline>(bytes),
+            1 => round_trips::<Tally>(bytes),
+            2 => round_trips::<EvalError>(bytes),
+            _ => round_trips::<Datum>(bytes),
         }
     }
 }
@@ -74,7 +74,7 @@ fn seed(kind: u8, value: &impl Codec) -> Vec<u8> {
 fn packed(value: &impl Codec) -> Bytes {
     let mut out = Packer::default();
     value.pack(&mut out);
-    out.finish().expect("what came is small")
+    out.finish().expect("the decoded value is small")
 }
 
 fn unpacked<T: Codec>(bytes: Bytes) -> Result<T, UnpackError> {
@@ -84,8 +84,8 @@ fn unpacked<T: Codec>(bytes: Bytes) -> Result<T, UnpackError> {
     Ok(value)
 }
 
-/// What was taken can be sent on, and arrives as the same.
-fn arrives<T: Codec>(bytes: Bytes) -> Outcome {
+/// A decoded value can be encoded and decoded again.
+fn round_trips<T: Codec>(bytes: Bytes) -> Outcome {
     match unpacked::<T>(bytes) {
         Err(error) => Outcome::of(error.what),
         Ok(value) => {
@@ -93,9 +93,9 @@ fn arrives<T: Codec>(bytes: Bytes) -> Outcome {
             match unpacked::<T>(once.clone()) {
                 // Groups come in any order.
                 Ok(again) => assert_eq!(packed(&again).len(), once.len()),
-                Err(error) => panic!("what was taken is refused: {error}"),
+                Err(error) => panic!("an encoded value is refused: {error}"),
             }
-            Outcome::of(("taken", once.len().min(64) / 8))
+            Outcome::of(("decoded", once.len().min(64) / 8))
         }
     }
 }
