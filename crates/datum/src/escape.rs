@@ -64,7 +64,7 @@ fn write_special(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// The unescaped bytes of `canonical`, text whose escapes are those that [`write_escaped`] makes. Other input gives
+/// The unescaped bytes of `canonical`, text with escapes as [`write_escaped`] makes them. Other input gives
 /// arbitrary bytes, never a panic.
 #[inline]
 pub(crate) fn unescaped(canonical: &[u8]) -> impl Iterator<Item = u8> {

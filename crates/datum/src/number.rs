@@ -11,8 +11,8 @@ const EXACT_POWERS: [f64; 23] = [
 /// The text of a finite double: an integer up to 2^53, `-0.0`, otherwise digits that read back as the same double,
 /// in positional form from 1e-6 to below 1e21.
 ///
-/// Source: docs/reql-spec.md section 3, "NUMBER". The digits are those of Grisu2 as RapidJSON has it, which
-/// prints for RethinkDB: nearly always the shortest, not always the nearest of these.
+/// Source: docs/reql-spec.md section 3, "NUMBER". The digits come from Grisu2 as implemented in RapidJSON, which
+/// RethinkDB uses: nearly always the shortest, not always the nearest of these.
 #[must_use]
 pub fn format_number(number: f64) -> String {
     let mut out = Vec::with_capacity(24);

@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a value without recursion: text of a few megabytes can have as many levels.
     fn value(&mut self) -> Result<Datum, JsonError> {
-        // The innermost open array or object is kept in a variable of its own: most values have only one.
+        // The innermost open array or object is kept in a separate variable: most values have only one.
         let (mut innermost, mut around): (Option<Open>, Vec<Open>) = (None, Vec::new());
         loop {
             let mut value = match self.begin()? {

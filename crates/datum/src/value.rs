@@ -128,8 +128,8 @@ impl Drop for Members {
     }
 }
 
-/// Frees values, and those of their parts that are not shared, from a list instead of by recursion: a value can
-/// have more levels than any stack.
+/// Frees values, and their parts that are not shared, from a list instead of by recursion: a value can have more
+/// levels than any stack.
 #[cold]
 fn free(mut waiting: Vec<Datum>) {
     while let Some(value) = waiting.pop() {

@@ -24,7 +24,7 @@ fn for_seeds(law: impl Fn(&mut Random)) {
     }
 }
 
-/// Compares also what the order ignores: zones, signs of zeros, kinds.
+/// Also compares properties that the order ignores: zones, signs of zeros, kinds.
 #[track_caller]
 fn assert_same(a: &Datum, b: &Datum) {
     assert_eq!(a.kind(), b.kind());

@@ -1,10 +1,7 @@
 //! The client protocol: authentication, queries and responses as bytes.
 //!
-//! Stands between a socket and a running query and knows neither: bytes in, bytes out, without clock, threads or
-//! random numbers of its own. The numbers of the wire protocol live here and nowhere else.
-//!
-//! In the order of a connection: [`handshake`] (with [`scram`]) authenticates the client, [`frame`] cuts the stream
-//! into queries, [`request`] reads the type of each, and [`response`] writes the results, or a [`failure`].
+//! Stands between a socket and a running query and knows neither: bytes in, bytes out. It has no clock, no threads
+//! and no random source. The numbers of the wire protocol live here and nowhere else.
 
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,7 @@ pub enum CallResult {
     Items(Box<dyn Items>),
 }
 
-/// What the body of a function may return.
+/// The kind of result that the body of a function may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
     /// A datum.

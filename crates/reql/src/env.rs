@@ -60,7 +60,7 @@ impl Env<'_> {
     }
 }
 
-/// Evaluates open terms: those that access tables, the network or the current state of the cluster.
+/// Evaluates open terms, which access tables, the network or the current state of the cluster.
 ///
 /// The closed evaluator passes on every call that contains such a term.
 pub trait OpenTerms: Send + Sync {

@@ -1,4 +1,4 @@
-//! `order_by` in memory: by fields or functions, ascending or descending, stable.
+//! `order_by` in memory: a stable sort by fields or functions, ascending or descending.
 
 use std::cmp::Ordering;
 
@@ -10,18 +10,18 @@ use crate::error::EvalError;
 use crate::select::Selector;
 use crate::sorting::{is_short, sorted_by};
 
-/// One thing to order by.
+/// One criterion of an order.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What is compared.
+    /// The value that is compared.
     pub selector: Selector,
-    /// Which way.
+    /// Ascending or descending.
     pub direction: Direction,
-    /// The way to it from the term that orders, the innermost frame first.
+    /// The path to it from the ordering term, innermost frame first.
     pub path: Vec<Frame>,
 }
 
-/// Which way values go.
+/// The direction of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Least first.
@@ -30,7 +30,7 @@ pub enum Direction {
     Descending,
 }
 
-/// An index is named, and what is to be ordered is no table.
+/// The error for an index in an order of something that is not a table.
 #[must_use]
 pub fn needs_table() -> EvalError {
     EvalError::logic(
@@ -39,23 +39,23 @@ pub fn needs_table() -> EvalError {
     )
 }
 
-/// Nothing is named to order by.
+/// The error for an order without criteria.
 #[must_use]
 pub fn nothing_to_order_by() -> EvalError {
     EvalError::logic("Must specify something to order by.")
 }
 
-/// What an item is ordered by: one part for each order, `None` where it is missing.
+/// The values by which an item is ordered, one for each criterion; `None` for a missing value.
 pub type SortKey = Vec<Option<Datum>>;
 
-/// What `item` is ordered by.
+/// Computes the sort key of `item`.
 pub fn sort_key(orders: &[Order], item: &Datum, env: &Env<'_>) -> Result<SortKey, EvalError> {
     let part =
         |order: &Order| order.selector.present(item, env).map_err(|error| error.at_end_of(&order.path));
     orders.iter().map(part).collect()
 }
 
-/// How two items follow each other. What is missing comes before everything.
+/// Compares two sort keys. Missing values come first.
 #[must_use]
 pub fn compare(orders: &[Order], a: &SortKey, b: &SortKey) -> Ordering {
     for (order, (a, b)) in orders.iter().zip(a.iter().zip(b)) {
@@ -70,13 +70,13 @@ pub fn compare(orders: &[Order], a: &SortKey, b: &SortKey) -> Ordering {
     Ordering::Equal
 }
 
-/// The items of an array in order; equal ones stay as they were.
+/// Sorts the items of an array; the sort is stable.
 ///
-/// An item is asked for a part of its key only where it is compared by it: not when it is the only one, nor for what follows a
-/// part that no other item shares. Source: the comparison that `orderby_term_t` of RethinkDB sorts with.
+/// A part of an item's key is computed only when it is needed for a comparison: not for a single item, and not if
+/// an earlier part is unique. Source: the comparison with which `orderby_term_t` of RethinkDB sorts.
 pub fn sort(items: &Array, orders: &[Order], env: &Env<'_>) -> Result<Array, EvalError> {
     let mut sorted: Vec<Datum> = items.iter().cloned().collect();
-    // Runs of items that are equal in all orders so far.
+    // Lengths of the runs of items that are equal in all criteria so far.
     let mut runs = vec![sorted.len()];
     for order in orders {
         let mut start = 0;
@@ -90,7 +90,7 @@ pub fn sort(items: &Array, orders: &[Order], env: &Env<'_>) -> Result<Array, Eva
     Ok(sorted.into())
 }
 
-/// Sorts items that are equal in everything before this order; answers how long the runs are in which they still are.
+/// Sorts items that are equal in all earlier criteria. Returns the lengths of the runs that are still equal.
 fn sort_run(items: &mut [Datum], order: &Order, env: &Env<'_>) -> Result<Vec<usize>, EvalError> {
     if items.len() < 2 {
         return Ok(vec![items.len()]);
@@ -108,7 +108,7 @@ fn sort_run(items: &mut [Datum], order: &Order, env: &Env<'_>) -> Result<Vec<usi
     Ok(runs)
 }
 
-/// Items with their keys in order; equal ones stay as they were.
+/// Sorts items by their keys; the sort is stable.
 #[must_use]
 pub fn sorted_by_key(keyed: Vec<(SortKey, Datum)>, orders: &[Order]) -> Vec<(SortKey, Datum)> {
     let is_short = |(key, _): &(SortKey, Datum)| key.iter().flatten().all(is_short);

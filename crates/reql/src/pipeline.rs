@@ -1,7 +1,7 @@
-//! What is done where the rows are: steps, perhaps groups, and a terminal.
+//! Pipelines, which run where the rows are: steps, optional groups, and a terminal.
 //!
-//! Each piece of the rows has a [`Tally`] of its own; tallies are merged in the order of the
-//! pieces and finished once. The order of the groups in the answer is that of their keys.
+//! Each range of rows has a separate [`Tally`] of partial results. Tallies are merged in the order of the ranges
+//! and finished once. The groups of the result are in the order of their keys.
 
 use std::collections::HashMap;
 
@@ -15,35 +15,35 @@ use crate::terminal::{Counted, Partial, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Value};
 
-/// Steps before grouping, grouping, steps after it, and what becomes of the items.
+/// Steps before grouping, the grouping, steps after it, and the terminal.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    /// Steps every item takes.
+    /// Steps for every item.
     pub steps: Vec<Transform>,
-    /// How items are grouped, if they are.
+    /// The grouping of items, if any.
     pub group: Option<GroupBy>,
-    /// Steps the items of a group take.
+    /// Steps for the items of each group.
     pub grouped_steps: Vec<Transform>,
-    /// What becomes of the items, in all or in each group.
+    /// The aggregate of all items, or of each group.
     pub terminal: Terminal,
 }
 
-/// What is known after some of the items.
+/// The partial result after some of the items.
 #[derive(Debug)]
 pub enum Tally {
-    /// Without groups.
+    /// The result without groups.
     Whole(Partial),
-    /// By key.
+    /// The results by group key.
     Groups {
-        /// What is known of each group.
+        /// The partial result of each group.
         groups: HashMap<Datum, Partial>,
-        /// Items gathered in all groups, when they are only gathered.
+        /// The number of items in all groups, if the terminal only collects them.
         gathered: usize,
     },
 }
 
 impl Pipeline {
-    /// What is known before the first item.
+    /// The partial result before the first item.
     #[must_use]
     pub fn start(&self) -> Tally {
         match self.group {
@@ -52,12 +52,12 @@ impl Pipeline {
         }
     }
 
-    /// Takes one item of the source through everything.
+    /// Runs one item of the source through all steps and adds it to `tally`.
     pub fn push(&self, tally: &mut Tally, item: Datum, env: &Env<'_>) -> Result<(), EvalError> {
         self.push_from(0, tally, item, env)
     }
 
-    /// Takes one item that has taken the steps before `first` through everything else.
+    /// Like [`Pipeline::push`], for an item that went through the steps before `first` already.
     pub fn push_from(
         &self,
         first: usize,
@@ -119,7 +119,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Puts what is known of later items behind what is known of earlier ones.
+    /// Appends the partial result of later items to that of earlier ones.
     pub fn merge(&self, earlier: &mut Tally, later: Tally, env: &Env<'_>) -> Result<(), EvalError> {
         match (earlier, later) {
             (Tally::Whole(partial), Tally::Whole(more)) => self.terminal.merge(partial, more, env),
@@ -140,7 +140,7 @@ impl Pipeline {
         }
     }
 
-    /// The value of the whole chain of terms.
+    /// The final value of all terms.
     pub fn finish(&self, tally: Tally) -> Result<Value, EvalError> {
         match tally {
             Tally::Whole(partial) => self.terminal.finish(partial).map(Value::Datum),
@@ -159,7 +159,7 @@ impl Pipeline {
         }
     }
 
-    /// What is done to the items, in order, for people.
+    /// Names of the steps, in order, for people.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let names = self.steps.iter().map(Transform::name);
@@ -168,7 +168,7 @@ impl Pipeline {
         names.chain(group).chain(later).chain([self.terminal.name()]).map(str::to_owned).collect()
     }
 
-    /// Whether everything it calls can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.steps.iter().chain(&self.grouped_steps).all(Transform::is_closed)

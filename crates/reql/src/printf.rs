@@ -1,13 +1,13 @@
-//! Doubles as C's `%.20g` writes them, which is how many messages quote a number.
+//! Prints doubles like C's `%.20g`, the format of numbers in many error messages.
 //!
-//! Printing of data is `datum`'s; this form appears in error texts alone.
+//! Data is printed by `datum`; this format appears only in error messages.
 
 /// Significant digits of the form.
 const DIGITS: i32 = 20;
 
 /// `number` with at most 20 significant digits, without trailing zeros: `0.5`, `9007199254740994`.
 ///
-/// What is not finite prints as `inf`, `-inf` or `nan`.
+/// Numbers that are not finite print as `inf`, `-inf` or `nan`.
 pub fn g20(number: f64) -> String {
     if !number.is_finite() {
         return not_finite(number).to_owned();

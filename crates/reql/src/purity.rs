@@ -1,32 +1,32 @@
-//! How far the same arguments give the same answer.
+//! Determinism of terms: when the same arguments give the same result.
 //!
-//! Writes that are evaluated once and then replicated, index functions and write hooks each allow
-//! so much and no more. Source: docs/reql-spec.md section 6.
+//! Replicated writes that are evaluated once, index functions and write hooks each require a certain level. Source:
+//! docs/reql-spec.md section 6.
 
 use crate::deep;
 use crate::signature::{self, Nature, Op};
 use crate::term::{Call, FuncTerm, Term};
 
-/// How far the answer of a term depends on its arguments alone, most predictable first.
+/// How deterministic a term is, most deterministic first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Determinism {
-    /// The same arguments always give the same answer: what indexes and write hooks need.
+    /// Deterministic: required for indexes and write hooks.
     Always,
-    /// Within one query they do (`now`): enough for an atomic update.
+    /// Deterministic within one query (`now`): enough for an atomic update.
     WithinQuery,
-    /// On one server they do (geometry).
+    /// Deterministic on one server (geometry).
     OnServer,
-    /// They need not.
+    /// Not deterministic.
     Never,
 }
 
-/// Whether an answer of `term` depends on chance: another may come when it is asked again.
+/// Whether `term` uses random numbers, so that evaluating it again may give another result.
 #[must_use]
 pub fn is_random(term: &Term) -> bool {
     has_call(term, &|call| signature::of(call.op).nature == Nature::Random && !is_named_uuid(call))
 }
 
-/// Whether `term` may be evaluated twice as well as once: nothing in it writes or depends on chance.
+/// Whether `term` may be evaluated more than once: nothing in it writes or is random.
 #[must_use]
 pub fn can_be_repeated(term: &Term) -> bool {
     !has_call(term, &|call| signature::of(call.op).nature == Nature::Write) && !is_random(term)
@@ -43,19 +43,19 @@ fn has_call(term: &Term, test: &dyn Fn(&Call) -> bool) -> bool {
     }
 }
 
-/// Whether an identifier is made of its argument alone. How many there are is not known of `r.args`.
+/// Whether an identifier is derived from its argument. With `r.args` the number of arguments is unknown.
 fn is_named_uuid(call: &Call) -> bool {
     let is_name = |term: &Term| term.as_call().is_none_or(|arg| arg.op != Op::Args);
     call.op == Op::Uuid && matches!(call.args.as_slice(), [name] if is_name(name))
 }
 
-/// How predictable a function is.
+/// The determinism of a function.
 #[must_use]
 pub fn of_func(func: &FuncTerm) -> Determinism {
     of_term(&func.body)
 }
 
-/// How predictable a term is: as its least predictable part.
+/// The determinism of a term: that of its least deterministic part.
 #[must_use]
 pub fn of_term(term: &Term) -> Determinism {
     let call = match term {

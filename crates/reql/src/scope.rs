@@ -1,10 +1,10 @@
-//! The variables that are bound where a term is evaluated.
+//! The variables in scope where a term is evaluated.
 
 use datum::Datum;
 
 use crate::term::VarId;
 
-/// Bindings, innermost first. Lives on the stack of the evaluation; closures copy what they use.
+/// Bindings, innermost first. Lives on the stack of the evaluator; closures copy the values they use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     params: &'a [VarId],
@@ -20,13 +20,13 @@ impl<'a> Scope<'a> {
         Scope { params: &[], values: &[], captured: &[], outer: None }
     }
 
-    /// The scope of a function's body: its arguments and what it captured.
+    /// The scope of a function's body: its arguments and captured variables.
     #[must_use]
     pub fn of_call(params: &'a [VarId], values: &'a [Datum], captured: &'a [(VarId, Datum)]) -> Self {
         Scope { params, values, captured, outer: None }
     }
 
-    /// This scope with more variables inside it.
+    /// Extends this scope with inner variables.
     #[must_use]
     pub fn inner(&'a self, params: &'a [VarId], values: &'a [Datum]) -> Scope<'a> {
         Scope { params, values, captured: &[], outer: Some(self) }

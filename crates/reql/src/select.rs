@@ -1,4 +1,4 @@
-//! How sequence terms look into an item: a value of it, or a yes or no about it.
+//! Selectors and predicates: how sequence terms compute a value of an item, or test it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::sorting;
 use crate::term::Term;
 use crate::walk::Walk;
 
-/// A value of an item: one of its fields, or what a function makes of it.
+/// A value of an item: one of its fields, or the result of a function.
 #[derive(Clone, Debug)]
 pub enum Selector {
-    /// The field of this name. Anything but a string is an error once there is an item.
+    /// The field of this name. If it is not a string, that is an error once there is an item.
     Field(Datum),
-    /// What a function answers.
+    /// The result of a function.
     Func(Closure),
 }
 
@@ -35,12 +35,12 @@ impl From<Arg> for Selector {
 }
 
 impl Selector {
-    /// The value of `item`.
+    /// Computes the value of `item`.
     pub fn value(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Selector::Field(Datum::String(field)) => field_of_item(item, field),
             Selector::Field(other) => {
-                // The item is looked at before the name. Source: obj_or_seq.cc of RethinkDB 2.4.
+                // The item is checked before the name. Source: obj_or_seq.cc of RethinkDB 2.4.
                 if !matches!(item, Datum::Object(_) | Datum::Array(_)) {
                     field_of(item, &Text::from_static(""), "get_field")?;
                 }
@@ -50,7 +50,7 @@ impl Selector {
         }
     }
 
-    /// The value of `item`, or nothing when something of it is missing.
+    /// Computes the value of `item`; `None` if it fails because something is missing.
     pub fn present(&self, item: &Datum, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         match self {
             Selector::Field(Datum::String(field)) => match item {
@@ -73,7 +73,7 @@ impl Selector {
     }
 }
 
-/// What `get_field` makes of an item: of an array, the fields of those of its items that have it.
+/// `get_field` of an item: for an array, the fields of those items that have it.
 fn field_of_item(item: &Datum, field: &Text) -> Result<Datum, EvalError> {
     let Datum::Array(items) = item else { return field_of(item, field, "get_field") };
     let mut found = Vec::new();
@@ -91,19 +91,19 @@ fn absent_if_missing(result: Result<Datum, EvalError>) -> Result<Option<Datum>, 
     }
 }
 
-/// A yes or no about an item of `count`, `contains` and `offsets_of`.
+/// A test of an item in `count`, `contains` and `offsets_of`.
 #[derive(Clone, Debug)]
 pub enum Predicate {
-    /// The item equals this.
+    /// The item equals this value.
     Equals(Datum),
-    /// The function answers something true.
+    /// The result of the function is truthy.
     Func(Closure),
-    /// The item would stay in a `filter`.
+    /// A `filter` would keep the item.
     Filter(Filter),
 }
 
 impl Predicate {
-    /// What `contains` means by an argument: errors about missing things are errors.
+    /// The predicate for an argument of `contains`: missing fields are errors.
     #[must_use]
     pub fn strict(arg: Arg) -> Self {
         match arg {
@@ -112,8 +112,7 @@ impl Predicate {
         }
     }
 
-    /// What `count` and `offsets_of` mean by an argument: an item about which something needed is
-    /// missing does not count.
+    /// The predicate for an argument of `count` and `offsets_of`: an item that lacks a needed field does not count.
     #[must_use]
     pub fn lenient(arg: Arg) -> Self {
         match arg {
@@ -122,7 +121,7 @@ impl Predicate {
         }
     }
 
-    /// Whether it holds for `item`.
+    /// Whether the predicate holds for `item`.
     pub fn test(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
         match self {
             Predicate::Equals(value) => Ok(item == value),
@@ -142,44 +141,44 @@ impl Predicate {
     }
 }
 
-/// What `filter` does with an item about which something needed is missing.
+/// How `filter` treats an item that lacks a needed field.
 #[derive(Clone, Debug, Default)]
 pub enum OnMissing {
-    /// Leaves it out.
+    /// Drops the item.
     #[default]
     Drop,
-    /// Keeps it.
+    /// Keeps the item.
     Keep,
-    /// Raises the error about the missing thing.
+    /// Raises the error about the missing field.
     Raise,
-    /// The option itself could not be evaluated: raises this instead.
+    /// Raises the error of the option, which could not be evaluated.
     Fail(EvalError),
 }
 
-/// What `filter` asks of an item.
+/// The test of a `filter`.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// What the item is held against.
+    /// The test itself.
     pub test: FilterTest,
-    /// What is done when something needed is missing.
+    /// What happens if a needed field is missing.
     pub on_missing: OnMissing,
 }
 
-/// What an item is held against.
+/// A test of an item.
 #[derive(Clone, Debug)]
 pub enum FilterTest {
-    /// An object every member of which the item must have; anything else is true or false for all.
+    /// An object whose members the item must have; any other value is true or false for all items.
     Value(Datum),
-    /// A function whose answer counts by its truth.
+    /// A function whose result counts by its truthiness.
     Truth(Closure),
-    /// A function that was written as an object: its answer is held against the item.
+    /// A function written as an object: its result is a pattern for the item.
     Pattern(Closure),
-    /// Values, ascending, none of which the item may equal: what `difference` asks.
+    /// Sorted values that the item may not equal: the test of `difference`.
     NotIn(Arc<[Datum]>),
 }
 
 impl Filter {
-    /// The filter that an argument of `filter` means.
+    /// The filter for an argument of `filter`.
     #[must_use]
     pub fn new(arg: Arg, on_missing: OnMissing) -> Self {
         let test = match arg {
@@ -190,19 +189,19 @@ impl Filter {
         Filter { test, on_missing }
     }
 
-    /// The filter that `difference` is: what equals one of `unwanted` goes.
+    /// The filter for `difference`: drops items that equal one of `unwanted`.
     #[must_use]
     pub fn without(unwanted: &Array) -> Self {
         let sorted = sorting::sorted_by(unwanted.to_vec(), sorting::is_short, Ord::cmp);
         Filter { test: FilterTest::NotIn(sorted.into()), on_missing: OnMissing::Drop }
     }
 
-    /// Whether `item` stays, as the argument of a `filter` says, which is its second one.
+    /// Whether to keep `item`, in a `filter`, whose test is argument 1.
     pub fn keeps(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
         self.decides(item, env, |error| error.at(1))
     }
 
-    /// Whether `item` stays; `placed` leads from the term to what it is held against.
+    /// Whether to keep `item`. `placed` adds the frames from the term to its test to an error.
     fn decides(
         &self,
         item: &Datum,
@@ -250,7 +249,7 @@ fn is_object(body: &Term) -> bool {
     }
 }
 
-/// The members of an object that `walk` came to; times and shapes have some, too.
+/// The members of an object that `walk` reached; times and geometries have members, too.
 fn members_of<'v>(value: &'v Datum, walk: Walk<'_>) -> Option<Cow<'v, Object>> {
     match value {
         Datum::Object(object) => Some(walk.read(object)),
@@ -259,9 +258,9 @@ fn members_of<'v>(value: &'v Datum, walk: Walk<'_>) -> Option<Cow<'v, Object>> {
     }
 }
 
-/// Whether `item` has every member of `pattern`: what has members recursively, anything else by equality, and what a
-/// literal stands for by equality too. A pattern without members is a yes or no for all.
-/// Source: `filter_match` in func.cc of RethinkDB 2.4.
+/// Whether `item` has every member of `pattern`: objects are compared recursively, other values and the contents of
+/// literals by equality. A pattern that is not an object counts as true or false for all items. Source:
+/// `filter_match` in func.cc of RethinkDB 2.4.
 fn matches(pattern: &Datum, item: &Datum, walk: Walk<'_>) -> Result<bool, EvalError> {
     let Some(pattern) = members_of(pattern, walk) else { return Ok(pattern.is_truthy()) };
     if pseudo::is_literal(&pattern) {
@@ -269,7 +268,7 @@ fn matches(pattern: &Datum, item: &Datum, walk: Walk<'_>) -> Result<bool, EvalEr
     }
     let members = members_of(item, walk);
     for (field, wanted) in pattern.iter() {
-        // Asked only now: an empty pattern fits everything.
+        // Checked late: an empty pattern matches everything.
         let Some(item) = &members else { return Err(EvalError::type_error("OBJECT", item)) };
         let found = item.get(&field).ok_or_else(|| EvalError::no_attribute_of_pattern(&field))?;
         let holds = match has_members(&wanted) && has_members(&found) {

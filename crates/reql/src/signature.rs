@@ -1,32 +1,32 @@
-//! The table of terms: one row for every term of the language, implemented here or not.
+//! The table of terms: one row for every term of the language, whether implemented here or not.
 //!
-//! A row says what the wire calls the term, how many arguments it takes, which optional
-//! arguments it knows and what kind of thing it does. The compiler of the wire form reads it
-//! before anything runs; purity analysis and placement read its nature.
+//! A row has the term's name on the wire, the number of its arguments, its optional arguments and its nature. The
+//! compiler of the wire form reads it before anything runs; the analysis of determinism and the choice of a server
+//! read the nature.
 
-/// What a term may touch, which decides where it runs and what it may be used for.
+/// The resources that a term may access, which determine where it runs and where it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// Uses only its arguments.
     Closed,
-    /// The same all through one query, but not in another (`now`).
+    /// Constant within one query (`now`).
     Constant,
-    /// Geometry: the same on one server, not promised across servers.
+    /// Geometry: deterministic on one server, not across servers.
     Shape,
     /// Draws a random number.
     Random,
-    /// Touches tables, the network or the present state of things, and changes nothing.
+    /// Reads tables, the network or the current state of the cluster.
     Read,
-    /// Changes rows, tables or the cluster, or counts as such for the nesting rule.
+    /// Changes rows, tables or the cluster, or counts as a write in the nesting rule.
     Write,
 }
 
-/// How many arguments a term takes, the value before the dot included.
+/// How many arguments a term takes, including the value before the dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arity {
-    /// The fewest arguments.
+    /// The minimum number of arguments.
     pub min: usize,
-    /// The most arguments; `None` when there is no limit.
+    /// The maximum number of arguments; `None` if unlimited.
     pub max: Option<usize>,
 }
 
@@ -41,20 +41,20 @@ pub struct Signature {
     pub name: &'static str,
     /// How many arguments it takes.
     pub arity: Arity,
-    /// The optional arguments it knows, in no order.
+    /// The optional arguments it accepts, in any order.
     pub optargs: &'static [&'static str],
-    /// What it may touch.
+    /// The resources it may access.
     pub nature: Nature,
 }
 
 impl Signature {
-    /// Whether the term needs more than its arguments, so that it cannot run inside a shard.
+    /// Whether the term is open: needs more than its arguments, so that it cannot run inside a shard.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.nature, Nature::Read | Nature::Write)
     }
 
-    /// Whether the term belongs to the set that may not be nested in stream operations.
+    /// Whether the term may not be nested in stream operations.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.nature == Nature::Write
@@ -68,7 +68,7 @@ impl Arity {
         count >= self.min && self.max.is_none_or(|max| count <= max)
     }
 
-    /// The words of the arity error: `Expected 2 arguments but found 3.`
+    /// The text of the arity error: `Expected 2 arguments but found 3.`
     #[must_use]
     pub fn mismatch(self, found: usize) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
@@ -117,7 +117,7 @@ impl Op {
         of(self).name
     }
 
-    /// Whether the term needs more than its arguments.
+    /// Whether the term is open.
     #[must_use]
     pub fn is_open(self) -> bool {
         of(self).is_open()
@@ -144,7 +144,7 @@ macro_rules! terms {
     (@max $max:literal) => { Some($max) };
 }
 
-// name, wire number, wire name, fewest..most arguments, optional arguments, nature
+// name, wire number, wire name, minimum..maximum arguments, optional arguments, nature
 terms! {
     // Values, variables, control.
     Datum 1 "DATUM" 1..1 [] Closed

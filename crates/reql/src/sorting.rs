@@ -1,11 +1,11 @@
-//! Sorting by what may be enormous.
+//! Sorting of values that may be enormous.
 
 use std::cmp::Ordering;
 
 use datum::Datum;
 
-/// `items` in order; equal ones stay as they were. Unless all that is compared is short, the order may break off
-/// ([`datum::cancel`]), which the sort of the standard library answers with a panic.
+/// Sorts `items`, stably. A walk through a long value may be cancelled ([`datum::cancel`]), which makes comparisons
+/// inconsistent; the standard library's sort may then panic, so it is used only if all values are short.
 #[must_use]
 pub fn sorted_by<T>(
     mut items: Vec<T>,
@@ -42,7 +42,7 @@ pub fn sorted_by<T>(
     places.into_iter().filter_map(|place| items[place].take()).collect()
 }
 
-/// Whether comparing the value with another takes no walk.
+/// Whether comparing the value with another needs no walk.
 #[must_use]
 pub fn is_short(value: &Datum) -> bool {
     !matches!(value, Datum::Array(_) | Datum::Object(_) | Datum::Geometry(_))

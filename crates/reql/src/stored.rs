@@ -1,8 +1,7 @@
-//! Functions that outlive their query: write hooks, and whatever else keeps a function in a
-//! table's configuration.
+//! Stored functions, which outlive their query: index functions and write hooks in a table's configuration.
 //!
-//! A stored function is the text of a FUNC term as it is on the wire. Variables it took from
-//! functions around it are written into it as the values they had.
+//! A stored function is the text of a FUNC term in its wire form. Variables captured from enclosing functions are
+//! replaced with their values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +15,11 @@ use crate::error::{CompileError, EvalError};
 use crate::term::{Call, FuncTerm, Term, VarId};
 use crate::wire;
 
-/// Most bytes of the text of a function that a client gives to be kept. Every server of a cluster keeps it in
-/// memory, and every copy of the catalog holds it.
+/// Longest text of a function that a client may store. Every server of a cluster keeps it in memory, and every copy
+/// of the catalog contains it.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// A function with no variables but its own arguments, and its text.
+/// A function without free variables, and its text.
 #[derive(Clone)]
 pub struct StoredFunc {
     text: Text,
@@ -29,10 +28,10 @@ pub struct StoredFunc {
 }
 
 impl StoredFunc {
-    /// The function that `closure` is, its captured variables written into it.
+    /// Makes a stored function from `closure`, with its captured variables replaced by their values.
     ///
-    /// Fails when its text is longer than [`TEXT_BYTES_MAX`], which a small value that shares its parts can cause, or
-    /// could not be read back, which only a function of terms that have no text (one in another language) causes.
+    /// Fails if its text is longer than [`TEXT_BYTES_MAX`], which a small value with shared parts can cause, or has
+    /// no wire form, as a function in another language.
     pub fn of_closure(closure: &Closure) -> Result<StoredFunc, EvalError> {
         let term = match closure.captured.is_empty() {
             true => Term::Func(closure.func.clone()),
@@ -43,14 +42,13 @@ impl StoredFunc {
         StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
     }
 
-    /// Fails if `text`, which a client gives, has more than [`TEXT_BYTES_MAX`] bytes. What was stored before there
-    /// was a limit is still read by [`StoredFunc::parse`].
+    /// Fails if `text`, which a client provides, exceeds [`TEXT_BYTES_MAX`]. [`StoredFunc::parse`] still reads
+    /// longer functions that were stored before this limit existed.
     pub fn check_size(text: &[u8]) -> Result<(), EvalError> {
         if text.len() > TEXT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
 
-    /// The function that `text` says. Fails unless it is one FUNC term that uses only its own
-    /// arguments.
+    /// Parses a stored function. Fails unless the text is a single FUNC term without free variables.
     pub fn parse(text: Text) -> Result<StoredFunc, CompileError> {
         match wire::parse_term(text.as_bytes())? {
             Term::Func(func) => Ok(StoredFunc { text, cost: cost::of_func(&func), func }),
@@ -70,7 +68,7 @@ impl StoredFunc {
         &self.func
     }
 
-    /// How long a call of it can take.
+    /// The cost of a call.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
@@ -96,7 +94,7 @@ fn too_large() -> EvalError {
     ))
 }
 
-/// `func` with the variables of `values` replaced by their values.
+/// Replaces the variables of `values` in `func` with their values.
 fn filled(func: &FuncTerm, values: &[(VarId, Datum)]) -> Arc<FuncTerm> {
     let free: Vec<(VarId, Datum)> =
         values.iter().filter(|(id, _)| !func.params.contains(id)).cloned().collect();
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn captured_variables_become_values() {
-        // x => (y => [x, y, (x => x)(y)]) with x bound to {a: [1]}
+        // `x => (y => [x, y, (x => x)(y)])` with x bound to `{a: [1]}`.
         let text = br#"[69,[[2,[2]],[2,[[10,[1]],[10,[2]],[64,[[69,[[2,[1]],[10,[1]]]],[10,[2]]]]]]]]"#;
         let outer = [br"[69,[[2,[1]],".as_slice(), text, b"]]"].concat();
         let Ok(Term::Func(outer)) = wire::parse_term(&outer) else { panic!("a function") };

@@ -1,4 +1,4 @@
-//! The tree of a query after it was read from the wire and found legal.
+//! The tree of a query after it was parsed and validated.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub struct VarId(pub i64);
 /// One node of a query.
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// A value known before anything runs.
+    /// A constant.
     Datum(Datum),
-    /// The argument of a function around this node.
+    /// A parameter of an enclosing function.
     Var(VarId),
     /// A function.
     Func(Arc<FuncTerm>),
@@ -32,39 +32,39 @@ pub struct Call {
     pub op: Op,
     /// Positional arguments, the value before the dot first.
     pub args: Vec<Term>,
-    /// Optional arguments; for MAKE_OBJ the members. In the order of the query.
+    /// Optional arguments, or the members of MAKE_OBJ, in the order of the query.
     pub optargs: Vec<(Text, Term)>,
-    /// What is known of the whole subtree.
+    /// Properties of the whole subtree.
     pub traits: Traits,
 }
 
-/// What is known of a term and everything below it.
+/// Properties of a term and everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
-    /// Something in it touches tables, the network or the present state of things.
+    /// Whether it contains an open term: one that accesses tables, the network or the current state of the cluster.
     pub open: bool,
-    /// One of its own arguments is `r.args`, so that arity is known only when it runs.
+    /// Whether one of its direct arguments is `r.args`, so that its arity is unknown until it runs.
     pub splices: bool,
 }
 
-/// A function: what it is called with and what it answers.
+/// A function: its parameters and its body.
 #[derive(Debug)]
 pub struct FuncTerm {
-    /// The variables its arguments are bound to.
+    /// The parameters.
     pub params: Vec<VarId>,
-    /// What it evaluates.
+    /// The body.
     pub body: Term,
     /// Variables of enclosing functions that the body uses.
     pub captures: Vec<VarId>,
-    /// Whether the body uses only its arguments, so that the function can run inside a shard.
+    /// Whether the body is closed, so that the function can run inside a shard.
     pub closed: bool,
-    /// Where it stands in the query it came with, for backtraces; nothing at the root, and for what
-    /// came with no query, like the function of an index.
+    /// Its path in its query, for backtraces. `None` at the root, and for functions that did not come with a query,
+    /// such as index functions.
     pub path: Option<Arc<TermPath>>,
 }
 
 impl Term {
-    /// Whether something in it touches tables, the network or the present state of things.
+    /// Whether it contains an open term.
     #[must_use]
     pub fn is_open(&self) -> bool {
         match self {
@@ -85,7 +85,7 @@ impl Term {
 }
 
 impl Call {
-    /// A call, with what can be known of it.
+    /// A call, with its properties computed.
     #[must_use]
     pub fn new(op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>) -> Call {
         let open =
@@ -94,7 +94,7 @@ impl Call {
         Call { op, args, optargs, traits: Traits { open, splices } }
     }
 
-    /// The optional argument of this name, if the query gives it.
+    /// The optional argument of this name, if present.
     #[must_use]
     pub fn optarg(&self, name: &str) -> Option<&Term> {
         self.optargs.iter().find(|(key, _)| key == name).map(|(_, term)| term)
@@ -112,8 +112,7 @@ impl Clone for Call {
     }
 }
 
-// A tree may be tens of thousands of levels deep: its parts are dropped from a list, not by
-// recursion.
+// A tree may have tens of thousands of levels: its parts are dropped from a list, not by recursion.
 
 impl Drop for Call {
     fn drop(&mut self) {

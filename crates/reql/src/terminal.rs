@@ -1,8 +1,8 @@
-//! Terms that make one value of many items, so that pieces can be done apart and put together.
+//! Terminals: terms that aggregate many items into one value, in parts that can be merged.
 //!
-//! A terminal is accumulated where the items are, over pieces of a shard and over shards; the
-//! partial results are merged in the order of the pieces and finished at the top. Arrays in
-//! memory go the same way in one piece.
+//! A terminal is accumulated where the items are, over ranges of a shard and over shards. The partial results are
+//! merged in the order of the ranges and finished on the server that runs the query. Arrays in memory are processed
+//! as a single part.
 
 use std::collections::BTreeSet;
 
@@ -15,70 +15,70 @@ use crate::error::EvalError;
 use crate::order::{self, Order, SortKey};
 use crate::select::Selector;
 
-/// What becomes of the items.
+/// An aggregate of items.
 #[derive(Clone, Debug)]
 pub enum Terminal {
-    /// All of them in an array: no terminal was written.
+    /// All items in an array: there is no aggregating term.
     Collect,
-    /// How many there are.
+    /// The number of items.
     Count,
-    /// The sum of the items, or of a value of each that has it.
+    /// The sum of the items, or of a value of each item that has it.
     Sum(Option<Selector>),
-    /// The mean, likewise.
+    /// The mean, with the same choice of values.
     Avg(Option<Selector>),
-    /// The first of the least items, by a value of each that has it.
+    /// The first of the smallest items, compared by a value of each item that has it.
     Min(Option<Selector>),
-    /// The first of the greatest items, likewise.
+    /// The first of the largest items, with the same choice of values.
     Max(Option<Selector>),
-    /// What a function makes of two items, again and again.
+    /// The reduction of all items with a function of two items.
     Reduce(Closure),
-    /// The different items, ascending.
+    /// The distinct items, ascending.
     Distinct,
-    /// The first of the items in an order: `order_by` and `limit`. Of equal items the earlier come first.
+    /// The first items in an order: `order_by` and `limit`. Of equal items the earlier ones come first.
     Top {
         /// The order.
         orders: Vec<Order>,
-        /// How many.
+        /// The number of items.
         most: usize,
     },
 }
 
-/// What is known after some of the items.
+/// The partial result after some of the items.
 #[derive(Clone, Debug)]
 pub enum Partial {
     /// For `Collect`.
     Items(Vec<Datum>),
     /// For `Count`.
     Count(u64),
-    /// For `Sum` and `Avg`: the sum, and of how many.
+    /// For `Sum` and `Avg`.
     Sum {
         /// The sum so far.
         sum: f64,
-        /// Of how many.
+        /// The number of values added.
         count: u64,
     },
-    /// For `Min` and `Max`: what was compared, and the item.
+    /// For `Min` and `Max`: the compared value, and the item.
     Best(Option<(Datum, Datum)>),
     /// For `Reduce`.
     Reduced(Option<Datum>),
     /// For `Distinct`.
     Set(BTreeSet<Datum>),
-    /// For `Top`: what may be among the first. As many as are wanted are in order once there have been
-    /// more than twice as many.
+    /// For `Top`: the candidates. They are sorted and cut to the requested number once there are more than twice as
+    /// many.
     Top(Vec<(SortKey, Datum)>),
 }
 
-/// Whether an item counted for anything. A group of items none of which did does not exist.
+/// Whether an item counted. A group without any item that counted is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// It did.
+    /// The item counted.
     Yes,
-    /// It lacks what the terminal looks at.
+    /// The item lacks the value that the terminal needs.
     No,
 }
 
 impl Terminal {
-    /// What is known before the first item.
+    /// The partial result before the first item.
     #[must_use]
     pub fn start(&self) -> Partial {
         match self {
@@ -92,7 +92,7 @@ impl Terminal {
         }
     }
 
-    /// Takes one more item into account.
+    /// Adds an item.
     pub fn add(&self, partial: &mut Partial, item: Datum, env: &Env<'_>) -> Result<Counted, EvalError> {
         match (self, partial) {
             (Terminal::Collect, Partial::Items(items)) => {
@@ -106,7 +106,7 @@ impl Terminal {
                 };
                 match value.as_ref().unwrap_or(&item) {
                     Datum::Number(number) => *sum += number,
-                    // Adding it would be an error about something missing, which does not count.
+                    // Adding it would be an error about a missing value, so it does not count.
                     Datum::Null => return Ok(Counted::No),
                     other => return Err(EvalError::type_error("NUMBER", other)),
                 }
@@ -139,7 +139,7 @@ impl Terminal {
         Ok(Counted::Yes)
     }
 
-    /// Puts what is known of later items behind what is known of earlier ones.
+    /// Appends the partial result of later items to that of earlier ones.
     pub fn merge(&self, earlier: &mut Partial, later: Partial, env: &Env<'_>) -> Result<(), EvalError> {
         match (earlier, later) {
             (Partial::Items(items), Partial::Items(mut more)) => {
@@ -172,7 +172,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// The value of the term.
+    /// The final value.
     pub fn finish(&self, partial: Partial) -> Result<Datum, EvalError> {
         match (self, partial) {
             (_, Partial::Items(items)) => Ok(Datum::from(items)),
@@ -196,7 +196,7 @@ impl Terminal {
         }
     }
 
-    /// The term, for people.
+    /// The name of the term, for people.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -212,7 +212,7 @@ impl Terminal {
         }
     }
 
-    /// Whether everything the terminal calls can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self {
@@ -226,7 +226,7 @@ impl Terminal {
         }
     }
 
-    /// Of equal items the earlier stays.
+    /// Of equal items the earlier one is kept.
     fn keep_better(&self, best: &mut Option<(Datum, Datum)>, value: Datum, item: Datum) {
         let better = match (self, best.as_ref()) {
             (_, None) => true,
@@ -239,8 +239,8 @@ impl Terminal {
     }
 }
 
-/// What a selector finds in an item: nothing at all, or the value, which is the item itself
-/// (`Some(None)`) when there is no selector.
+/// The value of an item that a selector compares; `None` if it is missing, `Some(None)` for the item itself if
+/// there is no selector.
 fn compared(
     selector: Option<&Selector>,
     item: &Datum,
@@ -255,10 +255,10 @@ fn compared(
     }
 }
 
-/// Adds an item unless there are enough that come before it. What cannot be wanted any more is thrown
-/// away now and then, so that adding costs little and never more than twice as much is held.
+/// Adds an item unless enough better ones are known. Surplus items are removed from time to time, so that adding is
+/// cheap and at most about twice the requested number is held.
 fn add_to_top(orders: &[Order], most: usize, items: &mut Vec<(SortKey, Datum)>, new: (SortKey, Datum)) {
-    /// So many are held without a look.
+    /// This many surplus items are always allowed.
     const SLACK: usize = 64;
     let full = most.saturating_mul(2).saturating_add(SLACK);
     if items.len() >= full {

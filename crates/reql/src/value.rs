@@ -1,4 +1,4 @@
-//! What a closed term can evaluate to.
+//! The values of closed terms.
 
 use datum::Datum;
 
@@ -14,11 +14,11 @@ pub enum Value {
     Datum(Datum),
     /// A function.
     Func(Closure),
-    /// A sequence whose items are made when they are asked for.
+    /// A sequence whose items are produced on demand.
     Stream(Box<dyn Items>),
     /// One value for each key of a `group`.
     Grouped(Box<Grouped>),
-    /// A stream that is to be grouped: what becomes of the groups may make gathering them needless.
+    /// A stream that is to be grouped. Collecting the groups may turn out to be unnecessary.
     Grouping(Box<Grouping>),
 }
 
@@ -28,23 +28,23 @@ pub struct Grouping {
     pub items: Box<dyn Items>,
     /// How they are grouped.
     pub by: GroupBy,
-    /// Steps that the items of each group take.
+    /// Steps for the items of each group.
     pub steps: Vec<Transform>,
 }
 
-/// What `group` makes of a sequence, and what the terms after it make of that.
+/// The result of `group`, and of the terms after it.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// Whether the groups are still sequences of items or already results.
+    /// Whether the groups are still sequences of items, or results.
     pub kind: GroupedKind,
     /// Keys and values, ascending by key. Each value of a grouped stream is an array.
     pub groups: Vec<(Datum, Datum)>,
 }
 
-/// How far grouped values have come.
+/// The kind of grouped values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupedKind {
-    /// Sequences: transformations drop a group that becomes empty.
+    /// Sequences: a transformation drops a group that becomes empty.
     Stream,
     /// Results.
     Data,
@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    /// Why this is no sequence: groups are none, even where each of them is one.
+    /// Why this is not a sequence. Groups are not one, even if each of them is.
     #[must_use]
     pub fn no_sequence(&self) -> EvalError {
         match self {
@@ -70,7 +70,7 @@ impl Value {
         }
     }
 
-    /// `Expected type <expected> but found <this>:` and the value; NON_EXISTENCE when that is null.
+    /// `Expected type <expected> but found <this>:` and the value; NON_EXISTENCE if that is null.
     #[must_use]
     pub fn mismatch(&self, expected: &str) -> EvalError {
         let name = self.mismatch_name();
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// What `type_of` answers.
+    /// The result of `type_of`.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The name in messages about a value of the wrong type.
+    /// The name of the type in messages about a wrong type.
     #[must_use]
     pub fn mismatch_name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Walks down into values that make something, and who may end them.
+//! Walks down nested values, building a result, with cancellation.
 
 use std::borrow::Cow;
 
@@ -7,30 +7,30 @@ use datum::{Object, cancel};
 use crate::env::Cancel;
 use crate::error::EvalError;
 
-/// Levels of objects that are looked for in the text they are stored as.
+/// Levels of stored objects that are searched in their text.
 const TEXT_LEVELS_MAX: usize = 16;
 
-/// A walk down into values that makes something: how deep it is, and who may end it. Values share their parts, so
-/// that what is made of a small one can be larger than all memory.
+/// A walk down a nested value that builds a result: its depth and its cancel flag. Values share their parts, so the
+/// result for a small value can be larger than all memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk<'a> {
     depth: usize,
-    /// Whoever this thread works for, if nobody is named.
+    /// `None` for the cancel token of the thread.
     cancel: Option<&'a Cancel>,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk from the outermost level until `cancel` ends it.
+    /// A walk at the outermost level that ends when `cancel` is set.
     pub(crate) fn until(cancel: &'a Cancel) -> Walk<'a> {
         Walk { depth: 0, cancel: Some(cancel) }
     }
 
-    /// A walk for whoever this thread works for.
+    /// A walk that ends when the current token of this thread is cancelled.
     pub(crate) fn of_thread() -> Walk<'static> {
         Walk { depth: 0, cancel: None }
     }
 
-    /// One level further down. Fails if nobody waits any more, or there is no more memory.
+    /// The next level. Fails if the walk is cancelled or there is no more memory.
     pub(crate) fn deeper(self) -> Result<Walk<'a>, EvalError> {
         match self.cancel {
             Some(cancel) => cancel.check()?,
@@ -40,8 +40,8 @@ impl<'a> Walk<'a> {
         Ok(Walk { depth: self.depth + 1, ..self })
     }
 
-    /// `object`, which the walk came to, read out of its text if its levels are many: each level of a text is looked
-    /// through again for every level above it.
+    /// `object`, converted to a tree if the walk is deep: otherwise the text of each level would be scanned again
+    /// at every level above it.
     pub(crate) fn read(self, object: &Object) -> Cow<'_, Object> {
         match self.depth < TEXT_LEVELS_MAX {
             true => Cow::Borrowed(object),

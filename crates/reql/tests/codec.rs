@@ -1,4 +1,4 @@
-//! What travels arrives as it was, and nothing that arrives makes the reader panic.
+//! Values are unchanged after encoding and decoding, and no input makes the decoder panic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -229,7 +229,7 @@ fn what_is_evaluated_for_each_item_is_so_over_there() {
     }
 }
 
-/// What a step makes of two equal objects and of a number, chance beginning anew.
+/// The result of a step for two equal objects and a number, with a fresh random source.
 fn over_two_objects(step: &Transform) -> Vec<String> {
     let object: Object = [(Text::from_static("a"), Datum::Number(1.0))].into_iter().collect();
     with_env(|env| {
@@ -252,7 +252,7 @@ fn damaged_bytes_are_refused_or_read_but_never_a_panic() {
         for change in [1, 0x80, 0xff] {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= change;
-            // What is still a pipeline is one that can be run.
+            // Damaged bytes that still decode to a pipeline give one that can run.
             if let Ok(found) = Pipeline::unpack(&mut Unpacker::new(damaged.into())) {
                 with_env(|env| {
                     let mut tally = found.start();

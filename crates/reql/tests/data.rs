@@ -1,10 +1,10 @@
 //! Runs the cases in `testdata/`: input, four dashes, output.
 //!
-//! The first line of a case says what is done with the rest:
+//! The first line of a case tells how the rest is processed:
 //!
 //! - `eval` evaluates a term; `eval array_limit=4` with options
-//! - `query` reads a request as it is on the wire
-//! - `print` shows a term as its source; `purity` says how predictable it is
+//! - `query` parses a request in its wire form
+//! - `print` prints the source of a term; `purity` prints its determinism
 //!
 //! Terms are written as in [`syntax`]. `UPDATE=1 cargo test` rewrites the outputs.
 
@@ -48,7 +48,7 @@ fn query(input: &str) -> String {
     }
 }
 
-/// Reads a term as the body of a query, so that an array limit is known where it is read.
+/// Parses a term as the body of a query, so that an array limit is known at compile time.
 fn with_term(input: &str, options: &str, then: impl FnOnce(reql::Term) -> String) -> String {
     let json = match syntax::to_wire(input) {
         Ok(json) => json,

@@ -1,5 +1,5 @@
-//! Terms and values nested tens of thousands of levels deep are read, evaluated, printed, copied
-//! and dropped on a small stack; whatever the bytes, reading them does not panic.
+//! Terms and values with tens of thousands of levels are parsed, evaluated, printed, copied and dropped on a small
+//! stack. No input makes the parser panic.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use rekindle_reql::{self as reql, Cancel, Env, EvalError, Scope, SeededRandom, T
 
 const DEPTH: usize = 20_000;
 
-/// Runs on a thread with less stack than any server thread has.
+/// Runs `test` on a thread with less stack than any thread of the server has.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(test);
     thread.expect("a thread").join().expect("no panic");
@@ -35,7 +35,7 @@ fn evaluated(term: &Term) -> Result<Datum, EvalError> {
     reql::eval(term, &Scope::empty(), &env)
 }
 
-/// Everything there is to do with a term.
+/// Applies every operation on terms.
 fn lived_through(bytes: &[u8]) -> Result<Datum, EvalError> {
     let term = wire::parse_term(bytes).expect("a legal term");
     let copy = term.clone();
@@ -92,7 +92,7 @@ fn a_chain_is_printed_to_its_end_and_what_is_nested_is_cut() {
     });
 }
 
-/// Each level of a text is not looked through again for every level above it: that took minutes.
+/// The text of a level is not scanned again for every level above it, which would take minutes.
 #[test]
 fn objects_in_deep_texts_are_merged_matched_and_plucked_in_one_walk() {
     on_a_small_stack(|| {

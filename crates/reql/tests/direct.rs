@@ -1,4 +1,4 @@
-//! What is made of rows where they lie is what the same pipeline makes of them as items.
+//! Pipelines give the same result on stored rows as on items.
 
 #[path = "data/syntax.rs"]
 #[allow(dead_code, reason = "shared with the cases")]
@@ -86,7 +86,7 @@ const VALUES: [&str; 27] = [
 
 fn row(random: &SeededRandom) -> Object {
     let pick = |count: usize| (random.next_u64() % count as u64) as usize;
-    // Mostly values for which little is an error, so that many rows are counted before one is.
+    // Mostly values that seldom cause errors, so that many rows are counted before the first error.
     let value = |i: usize| if pick(3) == 0 { VALUES[pick(VALUES.len())] } else { ["1", "2", "3"][i % 3] };
     let names: &[&str] = if pick(12) == 0 { &["\\\"", "a", "n", "s"] } else { &["a", "b", "g", "n", "s"] };
     let members = names.iter().filter(|_| pick(6) > 0).map(|name| {
@@ -100,7 +100,7 @@ fn row(random: &SeededRandom) -> Object {
     }
 }
 
-/// The answer, or the error, and how many rows were counted where they lay.
+/// The result or error, and the number of rows that were processed in place.
 fn in_place(pipeline: &Pipeline, rows: &[Vec<u8>], env: &Env<'_>) -> Option<(String, usize)> {
     let mut direct = Direct::of(pipeline, env)?;
     let (mut tally, mut done) = (pipeline.start(), 0);
@@ -223,7 +223,7 @@ fn texts_with_escapes_are_looked_at_where_they_lie() {
             ("t.map(x => x[\"s\"].split(\".\").count()).sum()", 3),
             ("t.filter(x => x[\"s\"].eq(\"a\\\"\")).count()", 3),
             ("t.filter(x => x[\"s\"].lt(\"a\")).count()", 3),
-            // An escape may look like the separator.
+            // An escape may contain the separator.
             ("t.map(x => x[\"s\"].split(\"n\").count()).sum()", 0),
         ] {
             let pipeline = pipeline(query, env);
@@ -246,7 +246,7 @@ fn what_has_no_plain_form_is_not_begun() {
         ] {
             assert!(Direct::of(&pipeline(text, env), env).is_none(), "{text}");
         }
-        // A row is no plain value.
+        // A whole row is not a plain value.
         let pipeline = pipeline("t.map(x => x).count()", env);
         let rows = [datum::row::encode(&Object::default())];
         assert_eq!(in_place(&pipeline, &rows, env).map(|(_, done)| done), Some(0));

@@ -1,5 +1,5 @@
-//! Values that share their parts are small, and enormous for whoever goes through them part by part: what is made of
-//! them is made until the query is told to stop, or as far as there is memory.
+//! Values with shared parts are small in memory but enormous when visited part by part. Terms that process them end
+//! when the query is cancelled or runs out of memory.
 
 #[path = "data/syntax.rs"]
 #[allow(dead_code, reason = "shared with the cases")]
@@ -18,7 +18,7 @@ static ALLOCATOR: Metered<std::alloc::System> = Metered(std::alloc::System);
 
 const MB: u64 = 1 << 20;
 
-/// Terms that make more of `x`, `y` and the path `p` than there is memory.
+/// Terms whose results for `x`, `y` and the path `p` exceed all memory.
 const TERMS: [&str; 5] = [
     "x.merge(y).keys()",
     "[x].concat_map(v => [v.merge(y)]).count()",
@@ -27,11 +27,11 @@ const TERMS: [&str; 5] = [
     "x.has_fields(p)",
 ];
 
-/// Terms that walk through all of them.
+/// Terms that walk through all parts.
 const WALKS: [&str; 3] =
     ["[x].with_fields(p).count()", "[x].pluck(p).count()", "[x].filter(x.merge({z: 1})).count()"];
 
-/// `term` of two objects and a path whose parts are two to the power of 45.
+/// Applies `term` to two objects and a path with two to the power of 45 parts each.
 fn with_enormous(term: &str) -> String {
     let of = |leaf: &str| format!("r.range(45).fold({leaf}, (a, i) => ({{a: a, b: a}}))");
     format!("r.do({}, {}, {}, (x, y, p) => {term})", of("{k: 0}"), of("{k: 1}"), of("true"))
@@ -112,10 +112,10 @@ fn a_row_is_changed_for_whoever_the_thread_works_for() {
     assert_eq!(error.class(), ErrorClass::ResourceLimit);
 }
 
-/// What a walk answers that was ended is not told.
+/// The result of a cancelled walk is not returned.
 #[test]
 fn values_too_deep_for_any_stack_fail() {
-    // Each level is compared with the next one, so that no two are the same value.
+    // Each level is compared with the next one, so that no two compared values are the same.
     let inner = (0..12_000_000).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
     let outer = Datum::from(vec![inner.clone()]);
     let cancel = Arc::new(Cancel::new());
@@ -128,7 +128,7 @@ fn values_too_deep_for_any_stack_fail() {
     assert_eq!(error.class(), ErrorClass::ResourceLimit, "{}", error.message());
 }
 
-/// Each bracket, and each item, needs more memory than the text has bytes.
+/// Each bracket and each item needs more memory than its text.
 #[test]
 fn json_text_is_read_as_far_as_there_is_memory() {
     for text in ["[", "[1,", "{\"a\":", "[{},", "[[],"] {

@@ -1,4 +1,4 @@
-//! The evaluator and the world outside it: open terms are handed over, and a query can be stopped.
+//! Open terms are passed to [`OpenTerms`], and a query can be cancelled.
 
 #[path = "data/syntax.rs"]
 #[allow(dead_code, reason = "shared with the cases")]
@@ -17,7 +17,7 @@ fn parsed(text: &str) -> Term {
     wire::parse_term(json.to_string().as_bytes()).expect("a legal term")
 }
 
-/// Answers every open term with 7 and remembers what it was asked.
+/// Evaluates every open term to 7 and records the calls.
 #[derive(Default)]
 struct Sevens(Mutex<Vec<String>>);
 
@@ -112,7 +112,7 @@ fn numbers_drawn_from_a_seed_repeat() {
     assert_eq!(draw().expect("numbers"), draw().expect("numbers"));
 }
 
-/// A world whose open terms are functions that sum.
+/// Evaluates every open term to a function that sums.
 struct Sums;
 
 struct Sum;

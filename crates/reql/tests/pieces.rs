@@ -1,4 +1,4 @@
-//! A pipeline gives the same answer however its items are divided into pieces.
+//! A pipeline gives the same result however its items are divided into ranges.
 
 #[path = "data/syntax.rs"]
 #[allow(dead_code, reason = "shared with the cases")]
@@ -10,7 +10,7 @@ use rekindle_reql::{
     Value, wire,
 };
 
-/// Pieces are worked on by several threads.
+/// Ranges are processed by several threads.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     const fn is_sent<T: Send>() {}
@@ -38,7 +38,7 @@ fn with_env<R>(then: impl FnOnce(&Env<'_>) -> R) -> R {
     })
 }
 
-/// The pipeline that a chain of terms over an array is.
+/// The pipeline of a chain of terms over an array.
 fn pipeline(term: &Term, env: &Env<'_>) -> Pipeline {
     let mut pipeline =
         Pipeline { steps: Vec::new(), group: None, grouped_steps: Vec::new(), terminal: Terminal::Collect };

@@ -1,4 +1,4 @@
-//! Shapes: what S2 said of thousands of pairs, coverings that miss nothing, searches for the nearest.
+//! Shapes: results of S2 for thousands of pairs, complete coverings, searches for the nearest.
 //!
 //! `SHAPES_RECORDED=file` compares with another recording.
 
@@ -20,7 +20,7 @@ fn shape_of(geojson: &str) -> Option<Shape> {
     }
 }
 
-/// Nobody stops these.
+/// These operations are never cancelled.
 static NEVER: Cancel = Cancel::new();
 
 fn meets(a: &Shape, b: &Shape) -> bool {
@@ -44,7 +44,7 @@ fn count(words: &mut SplitWhitespace<'_>) -> usize {
     word(words).parse().expect("a count")
 }
 
-/// The shape that is written next, if it is valid.
+/// Reads the next shape, if it is valid.
 fn read_shape(words: &mut SplitWhitespace<'_>) -> Option<Shape> {
     match word(words) {
         "P" => shape_of(&format!(r#"{{"type":"Point","coordinates":{}}}"#, positions(words, 1))),
@@ -108,7 +108,7 @@ fn ways(words: &mut SplitWhitespace<'_>, answer: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// A number as it was recorded, if it is the same to the last bit.
+/// A number in its recorded spelling, if it is the same to the last bit.
 fn like_recorded(number: f64, recorded: Option<&str>) -> String {
     match recorded {
         Some(text) if text.parse() == Ok(number) => text.to_owned(),
@@ -161,7 +161,7 @@ fn shapes_that_meet_are_found_by_their_cells_and_there_are_few() {
     assert!(meeting > 50, "{meeting}");
 }
 
-/// Numbers from 0 to 1 that a seed repeats.
+/// Random numbers from 0 to 1, determined by a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -176,7 +176,7 @@ impl Numbers {
     }
 }
 
-/// Shapes by the cells they are kept under.
+/// Shapes by the cells of an index.
 #[derive(Default)]
 struct Kept {
     shapes: Vec<Shape>,
@@ -192,7 +192,7 @@ impl Kept {
         self.shapes.push(shape);
     }
 
-    /// Points, and now and then a line or a triangle, around a place.
+    /// Points, and occasionally a line or a triangle, around a position.
     fn scattered(numbers: &mut Numbers, around: LonLat, degrees: f64, count: usize) -> Kept {
         let mut kept = Kept::default();
         for i in 0..count {
@@ -208,7 +208,7 @@ impl Kept {
         kept
     }
 
-    /// The distances of the nearest, by rings; and how many shapes were looked at.
+    /// The distances of the nearest shapes, found by rings, and the number of shapes examined.
     fn nearest(&self, bounds: Bounds) -> (Vec<(f64, usize)>, usize) {
         let mut search = Search::new(bounds);
         let mut looked_at = 0;
@@ -228,7 +228,7 @@ impl Kept {
         }
     }
 
-    /// The same by looking at everything.
+    /// The same distances, found by examining all shapes.
     fn nearest_of_all(&self, bounds: &Bounds) -> Vec<f64> {
         let center = bounds.center.to_point();
         let all = self.shapes.iter().map(|shape| distance(&center, shape, &bounds.ellipsoid));

@@ -155,8 +155,7 @@ fn check_items(items: &[Datum], reference_len: &mut usize) -> Result<(), KeyErro
 /// Far longer than any key.
 const KEY_BYTES_MAX: usize = 1 << 16;
 
-/// Whether the written bytes are those of a key, or of a position between keys, which decides every comparison with
-/// keys.
+/// Whether the written bytes form a key or lie between keys, which decides every comparison with keys.
 #[derive(PartialEq, Eq)]
 enum Place {
     Key,

@@ -1,4 +1,4 @@
-//! Errors of evaluation: class, text and the way to the term that failed.
+//! Errors of evaluation: class, text and the path to the term that failed.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Codec, Packer, UnpackError, Unpacker};
 use crate::backtrace::{Frame, TermPath};
 use crate::error::{ErrorClass, EvalError};
 
-/// The classes in the order of their numbers, which never change.
+/// The classes in the order of their numbers, which must not change.
 const CLASSES: [ErrorClass; 8] = [
     ErrorClass::Internal,
     ErrorClass::ResourceLimit,
@@ -52,7 +52,7 @@ impl Codec for Arc<TermPath> {
     }
 }
 
-/// The way that goes on from `outer` with these frames.
+/// The path `outer` extended by these frames.
 pub(super) fn extended(outer: Option<Arc<TermPath>>, frames: Vec<Frame>) -> Option<Arc<TermPath>> {
     frames.into_iter().fold(outer, |outer, frame| Some(Arc::new(TermPath::new(outer, frame))))
 }

@@ -1,8 +1,8 @@
-//! What travels between nodes: closures, steps, pipelines and partial results as bytes, so that
-//! they are carried out where the rows are. docs/formats/request.md is the format.
+//! Codec for messages between nodes: closures, steps, pipelines and partial results as bytes, so that they can run
+//! where the rows are. docs/formats/request.md is the format.
 //!
-//! Whatever comes in is checked as if a stranger had sent it: no bytes make it panic, and what is
-//! read back is as legal as what a client's query compiles to.
+//! Input is not trusted: no bytes cause a panic, and a decoded value is as valid as one compiled from a client's
+//! query.
 
 mod eval_error;
 mod packer;

@@ -1,41 +1,41 @@
-//! Writing and reading the plainest parts: numbers, bytes, text, lists.
+//! Encodes and decodes primitives: numbers, bytes, text, lists.
 
 use datum::{Bytes, Text, cancel};
 use io::memory::{self, Account, OverBudget};
 
 use crate::error::EvalError;
 
-/// Most bytes that are packed: with what a link puts around them they are a message that it takes.
+/// Most bytes that are written. With the framing of a link they fit into one message.
 pub const BYTES_MAX: usize = 255 << 20;
-/// After so many bytes more it is asked whether somebody waits for them, and whether there is memory.
+/// Bytes written between two checks for cancellation and memory.
 const CHECK_INTERVAL_BYTES: usize = 1 << 20;
 
-/// Bytes that are not what they should be.
+/// Bytes that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read at byte {at}")]
 pub struct UnpackError {
-    /// What was to be read.
+    /// The value that could not be read.
     pub what: &'static str,
-    /// Where, counted from the start.
+    /// Position in the input.
     pub at: usize,
 }
 
-/// A value that can travel.
+/// A value that can be sent to another node.
 pub trait Codec: Sized {
     /// Appends the value.
     fn pack(&self, out: &mut Packer);
 
-    /// Takes the value off the front. Fails when the bytes are no such value.
+    /// Reads the value. Fails if the bytes are not such a value.
     fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError>;
 }
 
-/// Why something was not packed to its end.
+/// Why a value was not written completely.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PackError {
-    /// It has more bytes than [`BYTES_MAX`].
+    /// It exceeds [`BYTES_MAX`].
     #[error("it has more than {BYTES_MAX} bytes")]
     TooLarge,
-    /// There is no memory for it.
+    /// There is not enough memory.
     #[error("there is no memory for it")]
     NoMemory(#[from] OverBudget),
     /// The query that this thread works for is cancelled.
@@ -44,7 +44,7 @@ pub enum PackError {
 }
 
 impl PackError {
-    /// What a client is told of it; `what` is the subject of the sentence, in the plural.
+    /// The error for the client. `what` is the subject of the sentence, in the plural.
     #[must_use]
     pub fn error(self, what: &str) -> EvalError {
         match self {
@@ -58,11 +58,11 @@ impl PackError {
     }
 }
 
-/// Bytes being written. Values share their parts, so that a small one may be enormous as bytes: what is too
-/// large, has no memory or is not wanted any more is not written any further, and [`Packer::finish`] says so.
+/// A buffer for encoded values. Values share their parts, so a small one may be enormous when encoded: writing
+/// stops if it is too large, runs out of memory or is cancelled, and [`Packer::finish`] reports that.
 pub struct Packer {
     bytes: Vec<u8>,
-    /// The number of bytes at which to look whether to go on.
+    /// The length at which the next check is due.
     check_at: usize,
     fault: Option<PackError>,
 }
@@ -74,13 +74,13 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Nothing written yet, room for `capacity` bytes.
+    /// An empty buffer with room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Packer {
         Packer { bytes: Vec::with_capacity(capacity), check_at: CHECK_INTERVAL_BYTES, fault: None }
     }
 
-    /// The bytes. Fails when not everything was written.
+    /// The bytes. Fails if not everything was written.
     pub fn finish(self) -> Result<Bytes, PackError> {
         match self.fault {
             None => Ok(Bytes::from(self.bytes)),
@@ -88,19 +88,19 @@ impl Packer {
         }
     }
 
-    /// The number of bytes so far.
+    /// The number of bytes written.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing was written yet.
+    /// Whether nothing was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether nothing more is written: who walks through something large ends then.
+    /// Whether writing has stopped: walks through large values should end.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.fault.is_some()
@@ -113,14 +113,14 @@ impl Packer {
         }
     }
 
-    /// Bytes of a length that is known.
+    /// Bytes whose length the reader knows.
     pub fn raw(&mut self, bytes: &[u8]) {
         if self.takes(bytes.len()) {
             self.bytes.extend_from_slice(bytes);
         }
     }
 
-    /// A number, small ones in few bytes: seven bits a byte, the lowest first.
+    /// An unsigned number in few bytes if it is small: seven bits per byte, lowest first.
     pub fn count(&mut self, mut count: u64) {
         while count >= 0x80 {
             self.byte((count as u8) | 0x80);
@@ -129,13 +129,13 @@ impl Packer {
         self.byte(count as u8);
     }
 
-    /// Bytes with their length before them.
+    /// Bytes, preceded by their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len() as u64);
         self.raw(bytes);
     }
 
-    /// Several values with their number before them.
+    /// Several values, preceded by their number.
     pub fn list<'a, T: Codec + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
         self.count(items.len() as u64);
         for item in items {
@@ -146,14 +146,14 @@ impl Packer {
         }
     }
 
-    /// Whether so many bytes more are written.
+    /// Whether `more` bytes can be written.
     #[inline]
     fn takes(&mut self, more: usize) -> bool {
         let len = self.bytes.len().saturating_add(more);
         len <= self.check_at || self.looks_good(len)
     }
 
-    /// [`Packer::takes`] as often as it is looked closely. From the first fault on it is asked each time.
+    /// The slow path of `takes`: runs the checks. After the first error it is called every time.
     #[cold]
     fn looks_good(&mut self, len: usize) -> bool {
         if self.fault.is_none() {
@@ -173,27 +173,27 @@ impl Packer {
         memory::check()?;
         let capacity = self.bytes.capacity();
         if let (true, Some(account)) = (len + CHECK_INTERVAL_BYTES > capacity, Account::current()) {
-            // The bytes move to a place twice as large before this one is given back.
+            // Growing the buffer needs the new and the old memory at the same time.
             account.check_room((2 * capacity).max(len) as u64)?;
         }
         Ok(())
     }
 }
 
-/// Bytes being read. What is read shares their memory.
+/// Encoded values being read. Decoded values share their memory.
 pub struct Unpacker {
     bytes: Bytes,
     at: usize,
 }
 
 impl Unpacker {
-    /// From the first byte on.
+    /// Reads `bytes` from the start.
     #[must_use]
     pub fn new(bytes: Bytes) -> Unpacker {
         Unpacker { bytes, at: 0 }
     }
 
-    /// That `what` cannot be read here.
+    /// The error that `what` cannot be read at this position.
     #[must_use]
     pub fn invalid(&self, what: &'static str) -> UnpackError {
         UnpackError { what, at: self.at }
@@ -227,7 +227,7 @@ impl Unpacker {
         Ok(bytes)
     }
 
-    /// Eight bytes, or as many as `N`.
+    /// `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
         let found = found.ok_or_else(|| self.invalid("bytes"))?;
@@ -235,7 +235,7 @@ impl Unpacker {
         Ok(found)
     }
 
-    /// What [`Packer::count`] wrote.
+    /// Reads a number written by [`Packer::count`].
     pub fn count(&mut self) -> Result<u64, UnpackError> {
         let mut count = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -252,25 +252,25 @@ impl Unpacker {
         Err(self.invalid("a number"))
     }
 
-    /// A number of things in memory.
+    /// Reads a number that fits into a `usize`.
     pub fn size(&mut self) -> Result<usize, UnpackError> {
         let count = self.count()?;
         usize::try_from(count).map_err(|_| self.invalid("a size"))
     }
 
-    /// What [`Packer::bytes`] wrote.
+    /// Reads bytes written by [`Packer::bytes`].
     pub fn bytes(&mut self) -> Result<Bytes, UnpackError> {
         let count = self.size()?;
         self.raw(count)
     }
 
-    /// As many values as the number before them says.
+    /// Reads several values, preceded by their number.
     pub fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Unpacker) -> Result<T, UnpackError>,
     ) -> Result<Vec<T>, UnpackError> {
         let count = self.size()?;
-        // Each takes a byte at least, so that a false number does not take memory.
+        // Each value takes at least one byte, so that a false number cannot allocate much memory.
         let mut items = Vec::with_capacity(count.min(self.left()).min(1024));
         for _ in 0..count {
             if self.left() == 0 {
@@ -300,7 +300,7 @@ impl Codec for usize {
     }
 }
 
-/// Signed numbers, small magnitudes in few bytes.
+/// Signed numbers, in few bytes if their magnitude is small.
 impl Codec for i64 {
     fn pack(&self, out: &mut Packer) {
         out.count(((self << 1) ^ (self >> 63)) as u64);
@@ -311,7 +311,7 @@ impl Codec for i64 {
     }
 }
 
-/// All bits of it.
+/// All bits of the number.
 impl Codec for f64 {
     fn pack(&self, out: &mut Packer) {
         out.raw(&self.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Steps and what they look at an item with: selectors, predicates, filters, groups.
+//! Steps and their parts: selectors, predicates, filters, groups.
 
 use datum::{Datum, Text};
 
@@ -16,7 +16,7 @@ use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 use crate::signature;
 use crate::transform::{PerItem, Transform, is_over_objects};
 
-/// The terms that `Transform::Field` may stand for, in the order of their numbers.
+/// The terms that `Transform::Field` may represent, in the order of their numbers.
 const FIELD_TERMS: [&str; 3] = ["get_field", "bracket", "distinct"];
 
 impl Codec for Transform {
@@ -148,7 +148,7 @@ impl Codec for Filter {
             1 => FilterTest::Truth(Closure::unpack(from)?),
             2 => FilterTest::Pattern(Closure::unpack(from)?),
             3 => match Datum::unpack(from)? {
-                // What a stranger says is ascending may not be.
+                // Input is not trusted, so the values are sorted again.
                 Datum::Array(unwanted) => Filter::without(&unwanted).test,
                 _ => return Err(from.invalid("a filter")),
             },
@@ -193,7 +193,7 @@ impl Codec for GroupBy {
     }
 }
 
-/// A number that says which of several forms follows, and the form.
+/// A number that tells the variant, followed by the variant.
 pub(super) fn tagged<T: Codec>(tag: u8, value: &T, out: &mut Packer) {
     out.byte(tag);
     value.pack(out);

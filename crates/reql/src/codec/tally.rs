@@ -1,4 +1,4 @@
-//! What is done where the rows are, and what is known after some of them.
+//! Pipelines, and their partial results.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -68,7 +68,7 @@ impl Codec for Partial {
             Partial::Items(items) => tagged(0, items, out),
             Partial::Count(count) => tagged(1, count, out),
             Partial::Sum { sum, count } => {
-                // A sum may be infinite by now, which is an error only when it is finished.
+                // The sum may be infinite, which is an error only when it is finished.
                 out.byte(2);
                 out.raw(&sum.to_le_bytes());
                 count.pack(out);

@@ -1,5 +1,5 @@
-//! Functions with what they captured. Only closed ones travel: one that reaches for tables is
-//! refused, like everything a client's query could not have been compiled to.
+//! Functions with their captured variables. Only closed functions can be sent: an open one is refused on input,
+//! like everything that cannot come from a client's query.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const NOWHERE: u8 = 0;
 const FROM_ROOT: u8 = 1;
 const FROM_AROUND: u8 = 2;
 
-/// In the order of their numbers, which never change.
+/// In the order of their numbers, which must not change.
 const RESULT_KINDS: [ResultKind; 5] = [
     ResultKind::Datum,
     ResultKind::Literals,
@@ -86,7 +86,7 @@ impl Codec for Arg {
     }
 }
 
-/// `around` is where the function around this one stands.
+/// `around` is the path of the enclosing function.
 fn write_func(func: &FuncTerm, around: Option<&TermPath>, out: &mut Packer) {
     out.count(func.params.len() as u64);
     func.params.iter().for_each(|id| id.0.pack(out));
@@ -122,8 +122,8 @@ fn write_term(term: &Term, around: Option<&TermPath>, out: &mut Packer) {
     });
 }
 
-/// Only what leads from the function around it to this one, so that functions in functions do not
-/// take room in the square of their depth.
+/// Writes only the path from the enclosing function to this one, so that nested functions do not take space
+/// quadratic in their depth.
 fn write_path(path: Option<&Arc<TermPath>>, around: Option<&TermPath>, out: &mut Packer) {
     let Some(path) = path else { return out.byte(NOWHERE) };
     match around.and_then(|around| path.beyond(around)) {
@@ -147,7 +147,7 @@ struct OpenFunc {
 
 struct Reader<'a> {
     from: &'a mut Unpacker,
-    /// The functions around the current term, outermost first.
+    /// The enclosing functions of the current term, outermost first.
     funcs: Vec<OpenFunc>,
 }
 
@@ -185,7 +185,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A use of a variable: every function between here and its own captures it.
+    /// Reads a use of a variable. Every function between here and the variable's own captures it.
     fn var(&mut self) -> Result<Term, UnpackError> {
         let id = VarId(i64::unpack(self.from)?);
         let owner = self.funcs.iter().rposition(|func| func.params.contains(&id));
@@ -225,7 +225,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What the compilation of a query would have refused.
+    /// Applies the checks of the compiler for queries.
     fn check(&self, call: &Call) -> Result<(), UnpackError> {
         let signature = signature::of(call.op);
         if !call.traits.splices && !signature.arity.accepts(call.args.len()) {

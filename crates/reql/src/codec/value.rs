@@ -1,4 +1,4 @@
-//! Datums, exactly as they are: stored rows as their bytes, everything else part by part.
+//! Datums, without any loss: stored rows as their bytes, other values part by part.
 
 use datum::{Datum, Object, Text, Time, pseudo, row};
 
@@ -19,7 +19,7 @@ const GEOMETRY: u8 = 10;
 const MINVAL: u8 = 11;
 const MAXVAL: u8 = 12;
 
-/// Most minutes a zone may be away from UTC: 24:59.
+/// Largest offset of a zone from UTC, in minutes: 24:59.
 const OFFSET_MINUTES_MAX: i64 = 24 * 60 + 59;
 
 impl Codec for Datum {

@@ -29,14 +29,14 @@ impl Growth {
 
 /// A quotation mark takes two bytes in a JSON string, a control character six.
 const AS_TEXT: usize = 6;
-/// Size of a character as a string of its own.
+/// A character becomes a separate string.
 const SPLIT: usize = 4;
 /// A lower-case letter may have an upper-case form of three characters.
 const OTHER_CASE: usize = 3;
 
-/// The bound on the result of `op`. `None` for terms without a bound on their time: those that make much out of
-/// little (`range`, `fold`), those that do more than walk through their arguments (relations of geometries, joins),
-/// and all terms not listed.
+/// The bound on the result of `op`. `None` for terms without a bound on their time: `range` and `fold`, which make
+/// much out of little; joins and relations of geometries, which do more than walk through their arguments; and all
+/// terms not listed.
 pub(super) fn growth(op: Op) -> Option<Growth> {
     use Op::*;
     Some(match op {

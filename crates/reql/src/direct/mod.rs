@@ -1,9 +1,9 @@
 //! Runs simple pipelines directly on stored rows: filters, maps, groups and sums of plain fields read the stored
 //! bytes, without making a datum, copying, or counting references.
 //!
-//! A [`Direct`] handles only plain cases. A row that is not one (with a nested value, or anything that would be an
-//! error) is rejected before anything is changed. The caller then pushes it as an item through the general
-//! pipeline, which decides what is right.
+//! A [`Direct`] handles only plain cases. It rejects a row that is not one (with a nested value, or anything that
+//! would be an error) before it changes anything. The caller then pushes the row as an item through the general
+//! pipeline, which gives the right result or error.
 
 mod expr;
 mod fold;

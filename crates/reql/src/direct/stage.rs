@@ -17,7 +17,7 @@ pub(super) enum Stage {
     Map(Expr),
 }
 
-/// What a filter does with an item that lacks a needed field.
+/// How a filter treats an item that lacks a needed field.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing {
     Drop,

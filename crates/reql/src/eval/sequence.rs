@@ -195,7 +195,7 @@ fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
     operation::slice(call.args.len(), is_open, position).map(Operation::Slice)
 }
 
-/// Evaluates one argument. Literals are legal in what is merged or matched, and some terms take sequences.
+/// Evaluates one argument. Literals are legal in values to merge or match, and some terms take sequences.
 fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match (op, i, term) {
         (Op::Merge | Op::Filter, _, _) => func_at(term, place.with_literals()),

@@ -1,7 +1,7 @@
 //! The search for the shapes nearest to a point, in rings of increasing radius.
 //!
 //! The caller looks up the shapes in the cells of a ring and offers them. The search measures their distance, keeps
-//! those that are near enough, and decides whether another ring is needed. After the last ring the results are in
+//! the near ones, and decides whether another ring is needed. After the last ring the results are in
 //! ascending order of their distance. The radii are RethinkDB's: the first is 10 metres on earth, and each ring is
 //! sized to add about a hundred results.
 

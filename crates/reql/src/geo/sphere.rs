@@ -1,8 +1,8 @@
 //! Points of the unit sphere, and measurements of the edges between them.
 //!
-//! An edge is the shorter arc of the great circle through two points. The formulas are those of S2 as RethinkDB
-//! used it, operation for operation: whether a point lies *on* an edge is decided by comparing coordinates, so that
-//! sums in another order would give other results.
+//! An edge is the shorter arc of the great circle through two points. The formulas follow S2 as RethinkDB used it,
+//! operation for operation: whether a point lies *on* an edge is decided by comparing coordinates, so that sums in
+//! another order would give other results.
 
 use s2::r3::vector::Vector;
 

@@ -1,4 +1,4 @@
-//! Arguments become an operation.
+//! Makes an operation from the arguments of a term.
 
 use datum::Datum;
 
@@ -15,7 +15,7 @@ use crate::term::Call;
 use crate::terminal::Terminal;
 use crate::transform::{Transform, is_over_objects, step_of};
 
-/// Arguments that are more than a datum or a function.
+/// Arguments that are neither a datum nor a function.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// The `default` of `filter`.
@@ -26,16 +26,16 @@ pub struct Extras {
     pub emit: Option<Closure>,
     /// The `final_emit` of `fold`.
     pub final_emit: Option<Closure>,
-    /// There is an index, so that nothing else needs to be given to `group` and `order_by`.
+    /// Whether there is an index, so that `group` and `order_by` need no other argument.
     pub indexed: bool,
 }
 
-/// The operation that `op` is with these arguments; `None` when it is not a term over sequences.
+/// The operation of `op` with these arguments; `None` if it is not a term over sequences.
 ///
-/// The first argument of `args` is only a place for the sequence.
+/// The first argument of `args` is a placeholder for the sequence.
 ///
-/// An `index` is refused: there is no table here. Whoever has dealt with it leaves it out and says
-/// so in `extras`, since it can stand for everything else that must be given.
+/// An `index` is an error, since there is no table here. A caller that handles the index omits it and sets
+/// `indexed` in `extras`, because an index can replace all other arguments.
 pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation>, EvalError> {
     let operation = match op {
         Op::Map | Op::ConcatMap | Op::Filter | Op::Zip => step(op, args, extras)?,
@@ -65,7 +65,7 @@ pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation
     Ok(Some(operation))
 }
 
-/// Whether `op` is a term over sequences that [`build`] knows.
+/// Whether [`build`] knows the term `op`.
 #[must_use]
 pub fn is_operation(op: Op) -> bool {
     is_over_objects(op)
@@ -155,7 +155,7 @@ fn terminal(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     Ok(Operation::Terminal(Vec::new(), terminal))
 }
 
-/// Indexes belong to tables, which are not here.
+/// The error for an index: only tables have indexes.
 fn index_refused(op: Op, with_function: bool) -> EvalError {
     let term = op.name().to_lowercase();
     match op {
@@ -168,7 +168,7 @@ fn index_refused(op: Op, with_function: bool) -> EvalError {
     }
 }
 
-/// Whether a term names an index, and nothing else to go by, so that what it is of must be a table.
+/// Whether a term names an index and nothing else to order or group by, so that its first argument must be a table.
 pub(crate) fn wants_table(call: &Call) -> bool {
     let has_index = call.optarg("index").is_some();
     match call.op {
@@ -213,8 +213,8 @@ fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     }
 }
 
-/// A `slice` with so many arguments. It looks at each of its bounds before the position it is about, and at the right
-/// one only if there is a right position. Source: `slice_term_t` in terms/arr.cc of RethinkDB 2.4.
+/// A `slice` with `count` arguments. It checks each of its bounds before the position it belongs to, and the right
+/// bound only if there is a right position. Source: `slice_term_t` in terms/arr.cc of RethinkDB 2.4.
 pub(crate) fn slice(
     count: usize,
     is_open: impl Fn(&'static str) -> Result<Option<bool>, EvalError>,
@@ -230,7 +230,7 @@ pub(crate) fn slice(
     Ok(Slice { left, right, left_open, right_closed })
 }
 
-/// Whether a bound is open, if it was given.
+/// Whether a bound is open; `None` if the option is missing.
 pub(crate) fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
     match args.optional_string(name)?.map(|text| text.as_ref()) {
         None => Ok(None),
@@ -266,7 +266,7 @@ fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     Ok(Operation::Join(Join { right, predicate, outer: op == Op::OuterJoin }))
 }
 
-/// An optional argument of the term itself: one of the whole query is meant for tables.
+/// An optional argument of the term itself. The options of the query are meant for tables.
 fn own_optarg<'a>(args: &Args<'a>, name: &str) -> Option<&'a Datum> {
     args.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }

@@ -1,7 +1,7 @@
-//! What a sequence term does to its first argument once its other arguments are known.
+//! Operations: sequence terms whose arguments, except the sequence itself, are known.
 //!
-//! An operation is made once and applied to an array, to a stream, to each of several groups, or
-//! taken apart by whoever wants to run its steps closer to the rows.
+//! An operation is made once and applied to an array, to a stream, or to each of several groups. A pipeline can
+//! also take it apart to run its steps closer to the rows.
 
 mod build;
 
@@ -24,18 +24,18 @@ use crate::value::{Grouped, GroupedKind, Grouping, Value};
 pub use build::{Extras, build, is_operation};
 pub(crate) use build::{is_open, slice, wants_table};
 
-/// A sequence term with its arguments but for the first.
+/// A sequence term with all its arguments but the first.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Each item apart; over objects, the term's own meaning.
+    /// A transformation of each item, which also applies to a single object for terms over objects.
     Step(Transform),
-    /// One value of all items.
+    /// An aggregate of all items.
     Terminal(Vec<Transform>, Terminal),
     /// `group`.
     Group(GroupBy),
     /// `order_by` in memory.
     OrderBy(Vec<Order>),
-    /// `slice`, `skip`; also of strings and binaries.
+    /// `slice`, `skip`; also for strings and binaries.
     Slice(Slice),
     /// `limit`.
     Limit(u32),
@@ -43,7 +43,7 @@ pub enum Operation {
     Nth(i32),
     /// `is_empty`.
     IsEmpty,
-    /// `contains`: each value and each function has an item of its own.
+    /// `contains`: each value and each function must match a different item.
     Contains(Vec<Predicate>),
     /// `offsets_of`.
     OffsetsOf(Predicate),
@@ -56,7 +56,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The value of the term for this first argument.
+    /// Evaluates the term for this first argument.
     pub fn apply(&self, source: Value, env: &Env<'_>) -> Result<Value, EvalError> {
         match source {
             Value::Datum(Datum::Array(items)) => self.on_array(&items, env),
@@ -68,8 +68,8 @@ impl Operation {
         }
     }
 
-    /// That the first argument, a value of this kind, is neither a datum nor a sequence. Source: terms/arr.cc and
-    /// terms/obj_or_seq.cc of RethinkDB 2.4.
+    /// The error for a first argument that is neither a datum nor a sequence but a value of this kind. Source:
+    /// terms/arr.cc and terms/obj_or_seq.cc of RethinkDB 2.4.
     #[must_use]
     pub fn refused(&self, kind: &str, printed: &str) -> EvalError {
         let error = match self {
@@ -86,7 +86,7 @@ impl Operation {
         error.at(0)
     }
 
-    /// The value for an array in memory; sequences of items are arrays again.
+    /// Evaluates the term for an array; a resulting sequence is an array, too.
     pub fn on_array(&self, items: &Array, env: &Env<'_>) -> Result<Value, EvalError> {
         if !matches!(self, Operation::Slice(_) | Operation::Nth(_) | Operation::Group(_)) {
             env.check_batches()?;
@@ -94,7 +94,7 @@ impl Operation {
         let source = || ArrayItems::new(items.clone());
         let array = match self {
             Operation::Step(step) => transform::map_array(step, items, env)?,
-            // What ends the groups takes the items one after the other: they are no array on the way.
+            // Terms after `group` consume the items one by one, so the intermediate array limit does not apply.
             Operation::Group(_) => return self.on_stream(Box::new(source()), env),
             Operation::OrderBy(orders) => order::sort(items, orders, env)?,
             Operation::Slice(slice) => slice.of_array(items),
@@ -115,8 +115,8 @@ impl Operation {
         Ok(Value::Datum(Datum::Array(array)))
     }
 
-    /// The value for a stream; sequences of items are streams again, except where all items were
-    /// needed to make them.
+    /// Evaluates the term for a stream. A resulting sequence is a stream, except if all items were needed to make
+    /// it.
     pub fn on_stream(&self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Value, EvalError> {
         if self.reads() {
             env.check_batches()?;
@@ -150,7 +150,7 @@ impl Operation {
         Ok(Value::Stream(stream))
     }
 
-    /// The value for something that is no sequence: an error for most terms.
+    /// Evaluates the term for a value that is not a sequence, which is an error for most terms.
     fn on_single(&self, single: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match (self, single) {
             (Operation::Step(step), _) => step.check_single(single).and_then(|()| step.item(single, env)),
@@ -174,7 +174,7 @@ impl Operation {
                 let (from, to) = slice.within(bytes.len());
                 Ok(Datum::Binary(bytes.slice(from..to)))
             }
-            // Also for null, which is a mistake of the query here. Source: terms/arr.cc of RethinkDB 2.4.
+            // Also for null: here it is a mistake in the query. Source: terms/arr.cc of RethinkDB 2.4.
             (Operation::Slice(_), _) => {
                 let found = single.kind().name();
                 let message = format!("Expected ARRAY, BINARY, or STRING, but found {found}.");
@@ -184,7 +184,7 @@ impl Operation {
         }
     }
 
-    /// The value of a term that ends a sequence.
+    /// Evaluates a term that consumes a sequence.
     fn end(&self, items: &mut dyn Items, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Operation::Terminal(steps, terminal) => {
@@ -198,7 +198,7 @@ impl Operation {
         }
     }
 
-    /// The values for each group.
+    /// Evaluates the term for each group.
     fn on_groups(&self, grouped: Grouped, env: &Env<'_>) -> Result<Value, EvalError> {
         if grouped.kind == GroupedKind::Stream {
             self.check_groups()?;
@@ -229,7 +229,7 @@ impl Operation {
         Ok(Value::Grouped(Box::new(Grouped { kind, groups })))
     }
 
-    /// The values for the groups of a stream, which are gathered only when they have to be.
+    /// Evaluates the term for the groups of a stream. The groups are collected only if that is necessary.
     fn on_grouping(&self, mut grouping: Grouping, env: &Env<'_>) -> Result<Value, EvalError> {
         self.check_groups()?;
         match self {
@@ -248,8 +248,8 @@ impl Operation {
         }
     }
 
-    /// Fails where groups of a stream cannot be taken apart. Source: the terms that are `grouped_seq_op_term_t` in
-    /// terms/seq.cc of RethinkDB 2.4 and ask for the items.
+    /// Fails for terms that need the items of each group of a stream. Source: the terms in terms/seq.cc of
+    /// RethinkDB 2.4 that are `grouped_seq_op_term_t` and ask for the items.
     fn check_groups(&self) -> Result<(), EvalError> {
         match self {
             Operation::Group(_) => Err(EvalError::logic(
@@ -260,7 +260,7 @@ impl Operation {
         }
     }
 
-    /// Whether items of a stream are read at once, and not when its own items are.
+    /// Whether the term reads its stream at once, instead of when its own items are read.
     fn reads(&self) -> bool {
         match self {
             Operation::Step(_)
@@ -280,7 +280,7 @@ impl Operation {
         }
     }
 
-    /// Whether everything it calls can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self {
@@ -303,9 +303,9 @@ impl Operation {
     }
 }
 
-/// Fails if a term takes a sequence and nothing else, or is one over objects, and looks at its first argument before
-/// the others, and `single` is nothing that it takes. Source: the order of arguments in terms/seq.cc,
-/// terms/rewrites.cc and terms/obj_or_seq.cc of RethinkDB 2.4.
+/// Fails if `op` checks its first argument before the others and `single`, which is not a sequence, is not
+/// accepted. Source: the order of arguments in terms/seq.cc, terms/rewrites.cc and terms/obj_or_seq.cc of RethinkDB
+/// 2.4.
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     match single {
         Datum::Array(_) => Ok(()),
@@ -314,7 +314,7 @@ pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     }
 }
 
-/// Whether a term looks at the sequence it is of before its other arguments.
+/// Whether a term checks its sequence before its other arguments.
 #[must_use]
 pub fn checks_source_first(op: Op) -> bool {
     matches!(
@@ -331,7 +331,7 @@ pub fn checks_source_first(op: Op) -> bool {
     )
 }
 
-/// Whether a term is of sequences alone, so that it asks for one whatever it is given.
+/// Whether a term accepts only sequences as its first argument.
 #[must_use]
 pub fn is_of_sequences(op: Op) -> bool {
     checks_source_first(op)
@@ -352,7 +352,7 @@ pub fn is_of_sequences(op: Op) -> bool {
         )
 }
 
-/// Takes all items through `steps` into `terminal`, and whether any of them counted.
+/// Runs all items through `steps` into `terminal`. Also returns whether any of them counted.
 fn accumulate(
     steps: &[Transform],
     terminal: &Terminal,
@@ -375,7 +375,7 @@ fn accumulate(
     Ok((partial, taken))
 }
 
-/// The groups of a value that is still to be grouped; anything else stays as it is.
+/// Collects the groups of a stream that is not grouped yet; any other value is unchanged.
 pub fn collect_groups(value: Value, env: &Env<'_>) -> Result<Value, EvalError> {
     match value {
         Value::Grouping(grouping) => run_groups(*grouping, Vec::new(), Terminal::Collect, env),
@@ -383,7 +383,7 @@ pub fn collect_groups(value: Value, env: &Env<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// Takes every item to its groups, through `steps`, into `terminal`.
+/// Adds every item to its groups, through `steps`, into `terminal`.
 fn run_groups(
     mut grouping: Grouping,
     mut steps: Vec<Transform>,
@@ -412,9 +412,8 @@ fn nth_of_array(items: &Array, position: i32) -> Result<Datum, EvalError> {
     found.cloned().ok_or_else(|| EvalError::out_of_bounds(position))
 }
 
-/// Whether each of the values and each of the functions has an item of its own; an item may be that of a value and of a
-/// function. Without items nothing is contained, not even nothing. Source: `contains_term_t` in terms/arr.cc of RethinkDB
-/// 2.4.
+/// Whether each value and each function matches a different item; one item may match a value and also a function.
+/// False for an empty sequence, even without arguments. Source: `contains_term_t` in terms/arr.cc of RethinkDB 2.4.
 fn contains(predicates: &[Predicate], items: &mut dyn Items, env: &Env<'_>) -> Result<bool, EvalError> {
     let is_value = |(_, predicate): &(usize, &Predicate)| matches!(predicate, Predicate::Equals(_));
     let (mut values, mut functions): (Vec<_>, Vec<_>) = predicates.iter().enumerate().partition(is_value);
@@ -430,7 +429,7 @@ fn contains(predicates: &[Predicate], items: &mut dyn Items, env: &Env<'_>) -> R
     Ok(false)
 }
 
-/// Leaves out the first of some predicates, each with the position of its argument, that holds for an item.
+/// Removes the first predicate that holds for an item. Each comes with the position of its argument.
 fn leave_out_first(
     wanted: &mut Vec<(usize, &Predicate)>,
     item: &Datum,
@@ -446,12 +445,13 @@ fn leave_out_first(
     Ok(())
 }
 
-/// `count` items, each as likely as any other (reservoir sampling), in any order.
+/// `count` items, each with equal probability (reservoir sampling), in any order.
 fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
     if items.is_infinite() {
         return Err(EvalError::infinite());
     }
-    // What is asked for counts, however few items there are. Source: terms/random.cc of RethinkDB.
+    // The limit applies to the requested count, even if there are fewer items. Source: terms/random.cc of
+    // RethinkDB.
     env.check_array(count)?;
     let mut chosen = Vec::new();
     let mut seen: u64 = 0;
@@ -473,7 +473,7 @@ fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datu
     Ok(chosen)
 }
 
-/// Takes an argument out of its place.
+/// The argument at a position.
 fn taken(values: &[Arg], position: usize) -> Result<Arg, EvalError> {
     let missing = || EvalError::internal(format!("argument {position} is missing"));
     values.get(position).cloned().ok_or_else(missing)

@@ -1,41 +1,41 @@
-//! Documents that know where they may be broken, and how they are laid out on lines of a width.
+//! Pretty printer: documents with possible line breaks, laid out on lines of limited width.
 //!
-//! Oppen's printer in linear time: a document becomes a row of pieces, each nest is told where it
-//! would end if nothing were broken, and one walk over the pieces decides. Widths are bytes.
-//! Source: RethinkDB 2.4, src/pprint/pprint.cc; so is what breaks and what does not.
+//! Oppen's algorithm in linear time: a document becomes a list of pieces, the end of each nest without line breaks
+//! is computed, and one pass over the pieces decides which breaks to use. Widths are in bytes. Source: RethinkDB
+//! 2.4, src/pprint/pprint.cc, including where lines may break.
 
 use std::borrow::Cow;
 
-/// Spaces that indenting may always cost, and then for each byte of what is laid out. Below a long
-/// string every line would be indented by its length: with more than this, lines begin at the left.
+/// Budget of spaces for indentation: this many, plus one for each byte of the document. After a long string all
+/// following lines would be indented by its length; once the budget is used up, lines start at the left.
 const SPACES_ALWAYS: usize = 1 << 20;
 const SPACES_PER_BYTE: usize = 4;
 
-/// What is to be laid out.
+/// A document to lay out.
 #[derive(Debug)]
 pub(super) enum Doc {
     /// Text that is never broken.
     Text(Cow<'static, str>),
-    /// `flat`, or else the end of a line and `next` at the beginning of the following one.
+    /// Either `flat`, or the end of a line with `next` at the start of the following one.
     Break {
-        /// What stands there on one line.
+        /// The text on one line.
         flat: &'static str,
-        /// What the next line begins with.
+        /// The text at the start of the next line.
         next: &'static str,
     },
-    /// The end of a line, whatever there is room for.
+    /// An unconditional line break.
     NewLine,
-    /// One after the other.
+    /// A sequence of documents.
     Row(Vec<Doc>),
-    /// Lines begin below its first byte. Its own breaks are all broken if it does not fit on the
-    /// line, and none if it does. Breaks in no nest are broken.
+    /// Lines are indented to the column of its first byte. Breaks directly inside it are all used if it does not
+    /// fit on the line, and none otherwise. Breaks outside any nest are always used.
     Nest(Box<Doc>),
 }
 
 impl Doc {
-    /// A space, or the end of a line.
+    /// A space, or a line break.
     pub(super) const SPACE: Doc = Doc::Break { flat: " ", next: "" };
-    /// A dot, on the next line if need be.
+    /// A dot, which moves to the next line at a break.
     pub(super) const DOT: Doc = Doc::Break { flat: ".", next: "." };
 
     pub(super) fn text(text: impl Into<Cow<'static, str>>) -> Doc {
@@ -51,7 +51,7 @@ impl Doc {
     }
 }
 
-/// `doc` on lines of at most `width` bytes where there is a way; no line break at the end.
+/// Lays out `doc` on lines of at most `width` bytes where possible, without a line break at the end.
 pub(super) fn laid_out(doc: &Doc, width: usize) -> String {
     let mut row = Pieces::default();
     row.push(doc);
@@ -71,7 +71,7 @@ pub(super) fn laid_out(doc: &Doc, width: usize) -> String {
     page.out
 }
 
-/// A document in the order of reading. Positions are those in the document on a single line.
+/// One piece of a document in reading order. Positions refer to the document on a single line.
 enum Piece<'d> {
     Text(&'d str),
     Break { flat: &'static str, next: &'static str, end: usize },
@@ -110,17 +110,17 @@ impl<'d> Pieces<'d> {
     }
 }
 
-/// Where writing stands.
+/// The state of the output.
 struct Page {
     out: String,
     width: usize,
     column: usize,
-    /// What ends up to here, in the document on a single line, fits on the present line.
+    /// Position, in the document on a single line, up to which text fits on the current line.
     edge: usize,
-    /// How many nests around this place are not broken.
+    /// The number of enclosing nests that fit on the line.
     unbroken: usize,
     indents: Vec<usize>,
-    /// Spaces that are left for indenting.
+    /// Remaining budget of spaces for indentation.
     spaces: usize,
 }
 

@@ -1,8 +1,7 @@
-//! Functions and terms as RethinkDB 2.4 shows them: the source a user of the JavaScript driver
-//! would write, on lines.
+//! Prints functions and terms as RethinkDB 2.4 does: as source code for the JavaScript driver, on several lines.
 //!
-//! `index_status`, write hooks, `info` and the jobs table show queries this way. A term becomes a
-//! document ([`source`], [`names`]), the document becomes lines ([`layout`]).
+//! `index_status`, write hooks, `info` and the jobs table show queries this way. A term becomes a document
+//! ([`source`], [`names`]), which is laid out on lines ([`layout`]).
 
 mod layout;
 mod names;
@@ -12,9 +11,9 @@ use crate::term::{FuncTerm, Term};
 use layout::laid_out;
 use source::Source;
 
-/// How wide the body of a function is laid out; the words around it do not count.
+/// Line width of the body of a function, not counting the text around it.
 const BODY_COLUMNS: usize = 80;
-/// How wide a query is laid out.
+/// Line width of a query.
 const QUERY_COLUMNS: usize = 89;
 
 /// The source of a function: `function(var1) { return var1("a"); }`

@@ -1,14 +1,14 @@
-//! Names of terms, options and variables in source, and which terms are written how.
+//! Names of terms, options and variables in source code, and the syntax of each term.
 //!
 //! Source: RethinkDB 2.4, src/pprint/js_pprint.cc.
 
 use crate::signature::Op;
 use crate::term::VarId;
 
-/// How a term is written.
+/// The syntax of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `[a, b]` or `{"a": b}`, a value.
+    /// An array `[a, b]` or object `{"a": b}`.
     Value,
     /// `a.name(b)`
     Method,
@@ -18,7 +18,7 @@ pub(super) enum Form {
     Constant,
 }
 
-/// How a term with `args` arguments is written.
+/// The syntax of a term with `args` arguments.
 pub(super) fn form(op: Op, args: usize) -> Form {
     match op {
         Op::MakeArray | Op::MakeObj => Form::Value,
@@ -109,7 +109,7 @@ fn is_function(op: Op) -> bool {
     )
 }
 
-/// `getField` of GET_FIELD.
+/// The method name of a term, such as `getField` for GET_FIELD.
 pub(super) fn of_term(op: Op) -> String {
     match op {
         Op::Javascript => "js".to_owned(),
@@ -117,7 +117,7 @@ pub(super) fn of_term(op: Op) -> String {
     }
 }
 
-/// `leftBound` of `left_bound`.
+/// Converts `left_bound` to `leftBound`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut letters = name.chars();
@@ -130,7 +130,7 @@ pub(super) fn camel_case(name: &str) -> String {
     out
 }
 
-/// `var1`; variables that no client names are negative: `_var1`.
+/// `var1`; variables not named by a client have negative numbers: `_var1`.
 pub(super) fn of_variable(id: VarId) -> String {
     let sign = if id.0 < 0 { "_" } else { "" };
     format!("{sign}var{}", id.0.unsigned_abs())

@@ -1,9 +1,8 @@
-//! Terms as documents, in the JavaScript driver's words.
+//! Translates terms into documents with the syntax of the JavaScript driver.
 //!
-//! What RethinkDB writes is kept also where it is no JavaScript: `r.do` with several arguments has
-//! no comma behind its function, strings are not escaped, an array in an argument has no `r.expr`
-//! before its methods. Users compare these texts.
-//! Source: RethinkDB 2.4, src/pprint/js_pprint.cc.
+//! RethinkDB's output is reproduced even where it is not valid JavaScript: `r.do` with several arguments has no
+//! comma after its function, strings are not escaped, and an array in an argument has no `r.expr` before its
+//! methods. Users compare these texts. Source: RethinkDB 2.4, src/pprint/js_pprint.cc.
 
 use datum::{Datum, pseudo};
 
@@ -12,22 +11,22 @@ use super::names::{self, Form};
 use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term};
 
-/// Below this many levels there is only `...`.
+/// Deeper levels are printed as `...`.
 const LEVELS_MAX: usize = 15;
 
-/// Writes one term.
+/// Prints one term.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Levels around this place, and one for each `...` before it: RethinkDB enters the level it
-    /// leaves out and never comes back.
+    /// The number of enclosing levels, plus one for each `...` printed so far: RethinkDB counts a level that it
+    /// leaves out and never uncounts it.
     levels: usize,
-    /// Inside something that already made values terms, where they stand plain.
+    /// Whether an enclosing term makes values terms, so that values need no `r.expr`.
     plain: bool,
-    /// Below the receiver of a chain, which has its `r.` before it: nothing there has its own.
+    /// Whether the receiver of the enclosing chain begins with `r.`, so that nothing inside repeats it.
     after_r: bool,
 }
 
-/// A term, or a part of a value that was written as terms.
+/// A term, or a part of a value that is printed as terms.
 #[derive(Clone, Copy)]
 enum Node<'a> {
     Term(&'a Term),
@@ -36,7 +35,7 @@ enum Node<'a> {
 
 /// One method of a chain.
 struct Link {
-    /// `.name(…)`, not `(…)`.
+    /// Whether the link is `.name(…)` instead of `(…)`.
     dotted: bool,
     doc: Doc,
 }
@@ -63,7 +62,7 @@ impl Source {
         doc
     }
 
-    /// A value known before anything ran, as the terms that make it.
+    /// A constant value, printed as the terms that make it.
     fn value(&mut self, value: &Datum) -> Doc {
         match value {
             Datum::MinVal => self.constant(Op::MinVal),
@@ -98,7 +97,7 @@ impl Source {
         if plain { array } else { self.made("expr", array) }
     }
 
-    /// `{"a": 1}`, or `r.object("a", 1)` where a value has to be made a term.
+    /// `{"a": 1}`, or `r.object("a", 1)` where a value must become a term.
     fn object<'a>(&mut self, members: impl Iterator<Item = (&'a str, Node<'a>)>) -> Doc {
         if std::mem::replace(&mut self.plain, true) {
             let members = members.map(|(name, node)| Doc::nest(member(name, self.node(node)))).collect();
@@ -108,7 +107,7 @@ impl Source {
         self.made("object", Doc::nest(listed(members)))
     }
 
-    /// `a.b(…)(…).c(…)`, however long, without descending.
+    /// A chain `a.b(…)(…).c(…)` of any length, without recursion.
     fn chain(&mut self, last: &Call) -> Doc {
         let mut links = Vec::new();
         let mut end = Some(last);
@@ -136,8 +135,8 @@ impl Source {
         }
     }
 
-    /// The last method of a chain. What it is given is visited from its end to its beginning, which
-    /// decides where `...` stands.
+    /// The last method of a chain. Its arguments are visited from last to first, which determines where `...`
+    /// appears.
     fn link(&mut self, call: &Call) -> Link {
         let plain = std::mem::replace(&mut self.plain, true);
         let options = self.options(call);
@@ -173,7 +172,7 @@ impl Source {
         self.with_r(Doc::row([name, Doc::text("("), args, Doc::text(")")]))
     }
 
-    /// `r.do` of no value, or of several.
+    /// `r.do` with no value, or with several.
     fn do_several(&mut self, call: &Call) -> Doc {
         let Some((func, args)) = call.args.split_first() else { return self.function(call) };
         let plain = std::mem::replace(&mut self.plain, true);
@@ -207,7 +206,7 @@ impl Source {
             Doc::nest(body),
             Doc::text(";"),
         ]);
-        // The body begins below the middle of the word `function`.
+        // The body is indented to the middle of the word `function`.
         Doc::nest(Doc::row([Doc::text("func"), Doc::nest(head), Doc::NewLine, Doc::text("}")]))
     }
 
@@ -220,7 +219,7 @@ impl Source {
         self.with_r(Doc::row([Doc::text(by), Doc::text("("), Doc::nest(inner), Doc::text(")")]))
     }
 
-    /// `r.` and what comes behind it.
+    /// `r.` followed by `doc`.
     fn with_r(&self, doc: Doc) -> Doc {
         match self.after_r {
             true => doc,
@@ -229,7 +228,7 @@ impl Source {
     }
 }
 
-/// What the last method of a chain is called on.
+/// The receiver of the last method of a chain.
 fn receiver_of(call: &Call) -> Option<&Term> {
     match call.op {
         Op::Funcall => call.args.get(1),
@@ -237,7 +236,7 @@ fn receiver_of(call: &Call) -> Option<&Term> {
     }
 }
 
-/// Whether a chain may begin with it without `r.` before.
+/// Whether a chain may begin with this term without `r.` before it.
 fn stands_alone(term: &Term) -> bool {
     match term {
         Term::Var(_) => true,
@@ -249,7 +248,7 @@ fn stands_alone(term: &Term) -> bool {
     }
 }
 
-/// What a chain begins with, the dot behind that, and its methods.
+/// Joins the start of a chain, the dot after it, and its methods.
 fn joined(links: Vec<Link>, receiver: Option<(Doc, Doc)>) -> Doc {
     let mut row = Vec::with_capacity(1 + 2 * links.len());
     let mut first_dot = None;
@@ -292,19 +291,19 @@ fn scalar(value: &Datum) -> Doc {
     }
 }
 
-/// In quotes, not escaped; with its first NUL it ends.
+/// Quotes text without escaping it; the text ends at its first NUL.
 fn quoted(text: &str) -> String {
     let end = text.find('\0').unwrap_or(text.len());
     format!("\"{}\"", &text[..end])
 }
 
-/// Whole numbers as a C `long` prints them, all others with six decimals.
+/// Prints integers as C's `long` and all other numbers with six decimals.
 fn number_text(number: f64) -> String {
     const LONG_END: f64 = 9_223_372_036_854_775_808.0;
     if number.trunc() != number {
         return format!("{number:.6}");
     }
-    // Out of range the processor answers the least number, also for great ones.
+    // The processor converts numbers out of range, in either direction, to the smallest `long`.
     let fits = (-LONG_END..LONG_END).contains(&number);
     let whole = if fits { number as i64 } else { i64::MIN };
     whole.to_string()

@@ -1,4 +1,4 @@
-//! `fold`: items from left to right through an accumulator.
+//! `fold`: passes items from left to right through an accumulator.
 
 use datum::{Array, Datum};
 
@@ -12,26 +12,26 @@ use crate::error::EvalError;
 pub struct Fold {
     /// The accumulator before the first item.
     pub base: Datum,
-    /// From accumulator and item to the next accumulator.
+    /// Computes the next accumulator from the accumulator and an item.
     pub next: Closure,
-    /// What is handed on for each item; without it the answer is the last accumulator.
+    /// Computes the items to emit for each item; without it the result is the last accumulator.
     pub emit: Option<Closure>,
-    /// What the last accumulator becomes, or what is handed on after the last item.
+    /// Computes the result from the last accumulator or, with `emit`, the items to emit after the last item.
     pub final_emit: Option<Closure>,
 }
 
-/// What a fold hands on. There is one for a query, whatever its size.
+/// The result of a fold. There is one per query, so its size does not matter.
 #[expect(clippy::large_enum_variant)]
 pub enum Emit {
-    /// One value: no `emit` was given.
+    /// A single value: without `emit`.
     Value(Datum),
-    /// A stream of what `emit` answers.
+    /// A stream of the items that `emit` returns.
     Stream(Folded),
 }
 
 impl Fold {
-    /// Fails unless the accumulator's function takes the arguments it will be called with. The others are asked when
-    /// they are called. Source: `fold_term_t` in terms/seq.cc of RethinkDB 2.4.
+    /// Fails unless the accumulator's function takes the right number of arguments. The other functions are checked
+    /// when they are called. Source: `fold_term_t` in terms/seq.cc of RethinkDB 2.4.
     pub fn check_arity(&self) -> Result<(), EvalError> {
         match self.next.arity() {
             0 | 2 => Ok(()),
@@ -39,7 +39,7 @@ impl Fold {
         }
     }
 
-    /// Whether its functions can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let closed = |closure: &Closure| closure.func.closed;
@@ -48,7 +48,7 @@ impl Fold {
             && self.final_emit.as_ref().is_none_or(closed)
     }
 
-    /// Folds `items`; without `emit` right away.
+    /// Folds `items`; immediately if there is no `emit`.
     pub fn over(self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Emit, EvalError> {
         self.check_arity()?;
         if self.emit.is_some() {
@@ -76,18 +76,18 @@ impl Fold {
     }
 }
 
-/// What `emit` answers for the items of a stream.
+/// The stream of items that `emit` returns.
 pub struct Folded {
     items: Box<dyn Items>,
     fold: Fold,
     accumulator: Datum,
-    /// Items of one answer, and how many of them were handed on.
+    /// Items of one result, and the number of them emitted so far.
     many: (Array, usize),
     done: bool,
 }
 
 impl Folded {
-    /// What is handed on for the next item, or after the last; `None` when there is nothing left.
+    /// Takes the next item, or ends after the last one. `None` if there is nothing left to emit.
     fn step(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         if let Some(item) = self.items.next(env)? {
             let next = self

@@ -1,4 +1,4 @@
-//! `inner_join` and `outer_join`, and the rows joins are made of.
+//! `inner_join` and `outer_join`, and the result rows of joins.
 
 use datum::{Array, Datum, ObjectBuilder, Text};
 
@@ -7,14 +7,14 @@ use crate::closure::{CallResult, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
 
-/// Which pairs a join makes.
+/// The definition of a join.
 #[derive(Clone)]
 pub struct Join {
     /// The right side.
     pub right: Right,
-    /// Whether a left and a right item belong together.
+    /// Whether a left and a right item form a pair.
     pub predicate: Closure,
-    /// Whether a left item without a partner stands alone.
+    /// Whether a left item without a partner is emitted alone.
     pub outer: bool,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Join {
 }
 
 impl Join {
-    /// Whether everything it calls can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let is_closed = |closure: &Closure| closure.func.closed;
@@ -41,13 +41,13 @@ impl Join {
     }
 }
 
-/// The right side of a join. RethinkDB evaluates it for each left item; that makes a difference where it depends on
-/// chance or fails.
+/// The right side of a join. RethinkDB evaluates it for each left item, which makes a difference if it is random or
+/// fails.
 #[derive(Clone)]
 pub enum Right {
-    /// Items that are at hand.
+    /// Items in memory.
     Kept(Array),
-    /// What a function of nothing answers for each left item.
+    /// A function without parameters, called for each left item.
     Anew(Closure),
 }
 
@@ -64,7 +64,7 @@ impl Right {
     }
 }
 
-/// A row of a join: `{left, right}`, or `{left}` when there is no partner.
+/// A result row of a join: `{left, right}`, or `{left}` without a partner.
 #[must_use]
 pub fn pair(left: Datum, right: Option<Datum>) -> Datum {
     let mut row = ObjectBuilder::new();
@@ -75,18 +75,18 @@ pub fn pair(left: Datum, right: Option<Datum>) -> Datum {
     Datum::Object(row.build())
 }
 
-/// The pairs of a stream's items with the right side.
+/// The stream of pairs of a stream's items with the right side.
 pub struct Joined<I> {
     items: I,
     join: Join,
-    /// The left item that is being paired, the right side, and the position it has reached there.
+    /// The current left item, the right side, and the position in it.
     current: Option<(Datum, Array, usize)>,
-    /// Whether the left item found a partner.
+    /// Whether the current left item had a partner.
     matched: bool,
 }
 
 impl<I: Items> Joined<I> {
-    /// The join of `items` with the right side.
+    /// Joins `items` with the right side.
     pub fn new(items: I, join: Join) -> Self {
         Joined { items, join, current: None, matched: false }
     }

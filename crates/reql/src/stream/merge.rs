@@ -1,4 +1,4 @@
-//! `union`: streams one after the other, or merged by an order they already have.
+//! `union`: concatenates streams, or merges sorted ones.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -10,13 +10,13 @@ use crate::env::Env;
 use crate::error::EvalError;
 use crate::order::{Order, SortKey, compare, sort_key};
 
-/// Streams one after the other.
+/// Concatenates streams.
 pub struct Chained {
     inputs: VecDeque<Box<dyn Items>>,
 }
 
 impl Chained {
-    /// The items of each input after those of the inputs before it.
+    /// The items of all inputs, one input after the other.
     #[must_use]
     pub fn new(inputs: Vec<Box<dyn Items>>) -> Self {
         Chained { inputs: inputs.into() }
@@ -39,7 +39,7 @@ impl Items for Chained {
     }
 }
 
-/// Streams that are each in order, merged into one that is.
+/// Merges sorted streams into one.
 pub struct Merged {
     inputs: Vec<Input>,
     orders: Vec<Order>,
@@ -48,19 +48,19 @@ pub struct Merged {
 
 struct Input {
     items: Box<dyn Items>,
-    /// The item to hand on next and what it is ordered by.
+    /// The next item of the input, with its sort key.
     head: Option<(SortKey, Datum)>,
 }
 
 impl Merged {
-    /// `inputs` merged by `orders`. Reading fails where an input is not in that order.
+    /// Merges `inputs` by `orders`. Reading fails if an input is not sorted.
     #[must_use]
     pub fn new(inputs: Vec<Box<dyn Items>>, orders: Vec<Order>) -> Self {
         let inputs = inputs.into_iter().map(|items| Input { items, head: None }).collect();
         Merged { inputs, orders, started: false }
     }
 
-    /// Reads the next item of an input into its head.
+    /// Reads the next item of an input as its head. Returns the previous head.
     fn advance(&mut self, position: usize, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         let input = &mut self.inputs[position];
         let before = input.head.take();

@@ -1,8 +1,7 @@
-//! Sequences whose items are made when they are asked for.
+//! Streams: sequences whose items are produced on demand.
 //!
-//! [`Items`] is what a stream is. The closed language has few sources of its own (`range`,
-//! arrays); tables are sources at the top of a query. What is built on a source is the same for
-//! all of them and lives in the modules here.
+//! A stream implements [`Items`]. The closed evaluator has only arrays and `range` as sources; tables are sources
+//! at the top of a query. The modules here build on any source.
 
 mod fold;
 mod join;
@@ -24,12 +23,12 @@ pub use slice::{Slice, Sliced, nth};
 pub use source::{ArrayItems, RangeItems};
 pub use step::{Offsets, Stepped, Zipped, check_map_arity};
 
-/// All items, as an array; fails beyond the array limit.
+/// Collects all items into an array. Fails beyond the array limit.
 pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
     gather(items, env, |count| env.check_array(count))
 }
 
-/// All items, to be read again and again; no array of the query's, so that only memory limits them.
+/// Collects all items, to be read repeatedly. The result is not an array of the query, so only memory limits it.
 pub fn collect_unlimited(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
     gather(items, env, |_| Ok(()))
 }

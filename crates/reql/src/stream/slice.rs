@@ -6,21 +6,21 @@ use super::Items;
 use crate::env::Env;
 use crate::error::EvalError;
 
-/// Which positions of a sequence are wanted.
+/// A range of positions in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The first position; negative from the end. `left_open` leaves it out.
+    /// The first position, counted from the end if negative. Excluded if `left_open` is set.
     pub left: i64,
-    /// The position to stop before; negative from the end. `right_closed` takes it in.
+    /// The position to stop before, counted from the end if negative. Included if `right_closed` is set.
     pub right: i64,
-    /// The left position itself is left out.
+    /// Whether the left position is excluded.
     pub left_open: bool,
-    /// The right position itself is taken in.
+    /// Whether the right position is included.
     pub right_closed: bool,
 }
 
 impl Slice {
-    /// Everything but the first `count` items.
+    /// All items but the first `count`.
     #[must_use]
     pub fn skip(count: i64) -> Self {
         Slice { left: count, right: -1, left_open: false, right_closed: true }
@@ -32,9 +32,10 @@ impl Slice {
         Slice { left: 0, right: count, left_open: false, right_closed: false }
     }
 
-    /// The positions of a sequence of `len` items that are wanted: from, and up to but without.
+    /// The positions in a sequence of `len` items: from the first up to, but not including, the second.
     ///
-    /// A left position before the beginning is the beginning; a right one makes it empty.
+    /// A left position before the start counts as the start; a right position before the start makes the slice
+    /// empty.
     #[must_use]
     pub fn within(self, len: usize) -> (usize, usize) {
         let size = i64::try_from(len).unwrap_or(i64::MAX);
@@ -48,7 +49,7 @@ impl Slice {
         (position(left.min(right)), position(right))
     }
 
-    /// The part of an array.
+    /// The slice of an array.
     #[must_use]
     pub fn of_array(self, items: &Array) -> Array {
         let (from, to) = self.within(items.len());
@@ -58,9 +59,9 @@ impl Slice {
         Array::from(items[from..to].to_vec())
     }
 
-    /// The positions of a stream that are wanted: from, and up to but without, if there is an end.
+    /// The positions in a stream: from the first up to, but not including, the second, if there is an end.
     ///
-    /// Fails where positions would have to be counted from the end.
+    /// Fails if a position is counted from the end.
     pub fn of_stream(self) -> Result<(u64, Option<u64>), EvalError> {
         let Ok(left) = u64::try_from(self.left) else {
             return Err(EvalError::logic("Cannot use a negative left index on a stream."));
@@ -80,16 +81,16 @@ impl Slice {
     }
 }
 
-/// Part of another stream.
+/// A slice of another stream.
 pub struct Sliced<I> {
     items: I,
     skip: u64,
-    /// Items still to hand on, if there is an end.
+    /// The number of items still to emit, if there is an end.
     left: Option<u64>,
 }
 
 impl<I: Items> Sliced<I> {
-    /// The part of `items` that `slice` wants.
+    /// Takes the `slice` of `items`.
     pub fn new(items: I, slice: Slice) -> Result<Self, EvalError> {
         let (from, to) = slice.of_stream()?;
         Ok(Sliced { items, skip: from, left: to.map(|to| to.saturating_sub(from)) })

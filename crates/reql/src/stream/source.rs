@@ -1,4 +1,4 @@
-//! Sources the language has without tables: arrays and ranges.
+//! Sources without tables: arrays and ranges.
 
 use datum::{Array, Datum};
 
@@ -32,7 +32,7 @@ impl Items for ArrayItems {
     }
 }
 
-/// `range`: integers that follow each other.
+/// `range`: consecutive integers.
 #[derive(Debug)]
 pub struct RangeItems {
     next: i64,
@@ -40,7 +40,7 @@ pub struct RangeItems {
 }
 
 impl RangeItems {
-    /// From `start` up to but without `end`; without `end`, for ever.
+    /// From `start` up to, but not including, `end`; infinite without `end`.
     #[must_use]
     pub fn new(start: i64, end: Option<i64>) -> Self {
         RangeItems { next: start, end }

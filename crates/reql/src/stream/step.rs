@@ -1,4 +1,4 @@
-//! Streams that look at items one at a time: transformed, zipped from several, offsets.
+//! Streams that process items one at a time: transformed, zipped from several, offsets.
 
 use datum::{Array, Datum};
 
@@ -9,18 +9,18 @@ use crate::error::EvalError;
 use crate::select::Predicate;
 use crate::transform::{Emitted, Part, Transform};
 
-/// What a step hands on for the items of another stream.
+/// The stream of items that a step emits for the items of another stream.
 pub struct Stepped<I> {
     items: I,
     step: Transform,
-    /// Items that one item became, and how many of them were handed on.
+    /// Items emitted for one item, and the number of them returned so far.
     many: (Array, usize),
-    /// What is left of the stream that one item became.
+    /// The rest of a stream emitted for one item.
     part: Option<Part>,
 }
 
 impl<I: Items> Stepped<I> {
-    /// `step` over `items`.
+    /// Applies `step` to `items`.
     pub fn new(items: I, step: Transform) -> Self {
         Stepped { items, step, many: (Array::default(), 0), part: None }
     }
@@ -60,21 +60,21 @@ impl<I: Items> Items for Stepped<I> {
     }
 }
 
-/// `map` over several streams at once, as long as the shortest.
+/// `map` over several streams at once; ends with the shortest.
 pub struct Zipped {
     inputs: Vec<Box<dyn Items>>,
     closure: Closure,
 }
 
 impl Zipped {
-    /// `closure` is called with one item of each input. Fails when it takes another number.
+    /// Calls `closure` with one item of each input. Fails if it takes another number of arguments.
     pub fn new(inputs: Vec<Box<dyn Items>>, closure: Closure) -> Result<Self, EvalError> {
         check_map_arity(&closure, inputs.len())?;
         Ok(Zipped { inputs, closure })
     }
 }
 
-/// Fails unless the function of a `map` over `sequences` sequences takes as many arguments.
+/// Fails unless the function of a `map` over `sequences` sequences takes that many arguments.
 pub fn check_map_arity(closure: &Closure, sequences: usize) -> Result<(), EvalError> {
     let declared = closure.arity();
     if declared == 0 || declared == sequences {
@@ -110,7 +110,7 @@ impl Items for Zipped {
     }
 }
 
-/// `offsets_of`: the positions of the items a predicate holds for.
+/// `offsets_of`: the positions of the items for which a predicate holds.
 pub struct Offsets<I> {
     items: I,
     predicate: Predicate,
@@ -118,7 +118,7 @@ pub struct Offsets<I> {
 }
 
 impl<I: Items> Offsets<I> {
-    /// Positions in `items`, counted from 0.
+    /// The positions in `items`, counted from 0.
     pub fn new(items: I, predicate: Predicate) -> Self {
         Offsets { items, predicate, position: 0 }
     }

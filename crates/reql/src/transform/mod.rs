@@ -1,4 +1,4 @@
-//! Steps that take one item of a sequence and hand on none, one or several.
+//! Steps that turn one item of a sequence into none, one or several.
 //!
 //! The same steps serve arrays in memory, rows inside a shard and streams at the top of a query.
 
@@ -26,38 +26,38 @@ pub use over_objects::{PerItem, check_object, is_over_objects};
 pub enum Transform {
     /// `map` over one sequence.
     Map(Closure),
-    /// `concat_map`: the function answers a sequence, whose items are handed on.
+    /// `concat_map`: emits the items of the sequence that the function returns.
     ConcatMap(Closure),
     /// `filter`.
     Filter(Filter),
-    /// The items for which a predicate holds, as `count` with an argument wants them.
+    /// The items for which a predicate holds, for `count` with an argument.
     Matching(Predicate),
-    /// `get_field` and `bracket` with a name: the field, of the items that have it.
+    /// `get_field` and `bracket` with a name: the field of those items that have it.
     Field {
         /// The field.
         name: Text,
-        /// Which of the two terms, for messages.
+        /// The name of the term, for messages.
         term: &'static str,
     },
     /// `pluck`.
     Pluck(PathSpec),
     /// `without`.
     Without(PathSpec),
-    /// `has_fields`: the items that have them.
+    /// `has_fields`: the items that have the fields.
     HasFields(PathSpec),
-    /// `with_fields`: the items that have them, with nothing else.
+    /// `with_fields`: the items that have the fields, reduced to these.
     WithFields(PathSpec),
-    /// `intersects` and `includes`: the shapes for which it holds.
+    /// `intersects` and `includes`: the shapes for which the relation holds.
     Shape(ShapeTest),
-    /// `merge`; the first argument is a place for the item.
+    /// `merge`; the first argument is a placeholder for the item.
     Merge(Vec<Arg>),
     /// A term over objects whose arguments are evaluated for each item.
     PerItem(PerItem),
-    /// `zip`: the right side of a join laid over the left.
+    /// `zip`: merges the right side of a join into the left.
     Zip,
 }
 
-/// What a step hands on for one item.
+/// The items that a step emits for one item.
 pub enum Emitted {
     /// Nothing.
     None,
@@ -65,12 +65,12 @@ pub enum Emitted {
     One(Datum),
     /// Several.
     Many(Array),
-    /// Items to be pulled.
+    /// The items of a stream.
     Stream(Part),
 }
 
-/// What the function of `concat_map` answered for one item: as many items as there are, none of them
-/// made before it is asked for.
+/// The stream that the function of `concat_map` returned for one item, of any length. Its items are produced on
+/// demand.
 pub struct Part(Box<dyn Items>);
 
 impl Part {
@@ -80,17 +80,17 @@ impl Part {
     }
 }
 
-/// Whether more items are wanted.
+/// Whether a sequence must be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Yes.
+    /// Read on.
     Continue,
-    /// No: nothing that follows can change the result.
+    /// Stop: later items cannot change the result.
     Stop,
 }
 
-/// Terms that keep some items leave out those, among them nulls, where something is missing.
-/// Source: the filters that terms/obj_or_seq.cc of RethinkDB 2.4 makes of them.
+/// Terms that keep some of the items drop those in which something is missing, among them nulls. Source: the
+/// filters that terms/obj_or_seq.cc of RethinkDB 2.4 makes of them.
 fn unless_missing(emitted: Result<Emitted, EvalError>) -> Result<Emitted, EvalError> {
     match emitted {
         Err(error) if error.is_non_existence() => Ok(Emitted::None),
@@ -99,7 +99,7 @@ fn unless_missing(emitted: Result<Emitted, EvalError>) -> Result<Emitted, EvalEr
 }
 
 impl Transform {
-    /// Handles one item.
+    /// Processes one item.
     pub fn step(&self, item: Datum, env: &Env<'_>) -> Result<Emitted, EvalError> {
         let keep = |keep: bool, item: Datum| if keep { Emitted::One(item) } else { Emitted::None };
         match self {
@@ -149,8 +149,8 @@ impl Transform {
         }
     }
 
-    /// What the term answers for a single value that is not a sequence: its own meaning for
-    /// terms over objects, an error for the others.
+    /// The result for a single value that is not a sequence: defined for terms over objects, an error for all
+    /// others.
     pub fn item(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Transform::Field { name, term } => field_of(item, name, term),
@@ -172,8 +172,8 @@ impl Transform {
         }
     }
 
-    /// Fails for a single value that a term over objects has no meaning for, and says that of its first argument. Of an
-    /// item of a sequence the term itself is told. Source: terms/obj_or_seq.cc of RethinkDB.
+    /// Fails for a single value that a term over objects does not accept; the error names its first argument. For
+    /// an item of a sequence, the error belongs to the term itself. Source: terms/obj_or_seq.cc of RethinkDB.
     pub fn check_single(&self, single: &Datum) -> Result<(), EvalError> {
         let checked = match self {
             Transform::Field { term, .. } => object_of(single, term).map(drop),
@@ -188,7 +188,7 @@ impl Transform {
         checked.map_err(|error| error.at(0))
     }
 
-    /// What messages call the step as a term over objects, if it is one.
+    /// The name of the step in messages, if it is a term over objects.
     pub(crate) fn over_objects(&self) -> Option<&'static str> {
         match self {
             Transform::Field { term, .. } => Some(term),
@@ -200,7 +200,7 @@ impl Transform {
         }
     }
 
-    /// The term, for people.
+    /// The name of the term, for people.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -220,7 +220,7 @@ impl Transform {
         }
     }
 
-    /// Whether everything the step calls can run inside a shard.
+    /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let closed = |closure: &Closure| closure.func.closed;
@@ -251,7 +251,7 @@ fn zip(item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
     }
 }
 
-/// Takes `item` through all `steps` and hands what comes out to `sink`.
+/// Runs `item` through all `steps` and passes the results to `sink`.
 pub fn run<S>(steps: &[Transform], mut item: Datum, env: &Env<'_>, sink: &mut S) -> Result<Flow, EvalError>
 where
     S: FnMut(Datum) -> Result<Flow, EvalError>,
@@ -283,7 +283,7 @@ where
     sink(item)
 }
 
-/// The array of everything `step` hands on for the items of an array.
+/// The array of all items that `step` emits for the items of an array.
 pub fn map_array(step: &Transform, items: &Array, env: &Env<'_>) -> Result<Array, EvalError> {
     let mut out = Vec::with_capacity(items.len());
     for item in items.iter() {

@@ -1,8 +1,8 @@
-//! Terms over objects: over a sequence they mean each of its items.
+//! Terms over objects: applied to a sequence they process each of its items.
 //!
-//! RethinkDB makes a function of such a term, and calls it with each item: what its other arguments are is asked for every
-//! item anew. It shows where one of them depends on chance, or fails. Source: `make_obj_or_seq_func` in
-//! terms/obj_or_seq.cc of RethinkDB 2.4.
+//! RethinkDB turns such a term into a function and calls it with each item, so that its other arguments are
+//! evaluated again for every item. This is visible if one of them is random or fails. Source:
+//! `make_obj_or_seq_func` in terms/obj_or_seq.cc of RethinkDB 2.4.
 
 use datum::{Datum, pseudo};
 
@@ -17,7 +17,7 @@ use crate::op::merge::stray_literal;
 use crate::op::pathspec::PathSpec;
 use crate::signature::Op;
 
-/// Whether `op` is a term over objects that does not look at its other arguments before its first one.
+/// Whether `op` is a term over objects that checks its first argument before the others.
 #[must_use]
 pub fn is_over_objects(op: Op) -> bool {
     matches!(
@@ -33,7 +33,7 @@ pub fn is_over_objects(op: Op) -> bool {
     )
 }
 
-/// Fails if `op` is such a term, and `item` nothing that it has a meaning for.
+/// Fails if `op` is such a term and does not accept `item`.
 pub fn check_object(op: Op, item: &Datum) -> Result<(), EvalError> {
     match op {
         Op::Intersects | Op::Includes => shape_test(op, &Datum::Null).check(item),
@@ -41,7 +41,7 @@ pub fn check_object(op: Op, item: &Datum) -> Result<(), EvalError> {
     }
 }
 
-/// What messages call such a term.
+/// The name of such a term in messages.
 pub(super) fn name_of(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::GetField => "get_field",
@@ -55,7 +55,7 @@ pub(super) fn name_of(op: Op) -> Option<&'static str> {
     })
 }
 
-/// The step that such a term is with these arguments, of which the first is only a place for the item.
+/// The step of such a term with these arguments, the first of which is a placeholder for the item.
 pub(crate) fn step_of(op: Op, args: &Args<'_>) -> Result<Transform, EvalError> {
     Ok(match op {
         Op::GetField => Transform::Field { name: args.string(1)?.clone(), term: "get_field" },
@@ -74,17 +74,17 @@ fn shape_test(op: Op, argument: &Datum) -> ShapeTest {
     ShapeTest::new(relation, argument)
 }
 
-/// Such a term whose arguments are evaluated for every item.
+/// Such a term with arguments that are evaluated for every item.
 #[derive(Clone, Debug)]
 pub struct PerItem {
     /// The term.
     pub op: Op,
-    /// Its arguments but for the first, as functions that look at nothing.
+    /// All its arguments but the first, as functions without parameters.
     pub args: Vec<Closure>,
 }
 
 impl PerItem {
-    /// The step that it is for this item.
+    /// The step for this item.
     pub(super) fn for_item(&self, item: &Datum, env: &Env<'_>) -> Result<Transform, EvalError> {
         check_object(self.op, item)?;
         let mut values = vec![Arg::Datum(Datum::Null)];
@@ -98,7 +98,7 @@ impl PerItem {
         step_of(self.op, &Args::new(&values, &[], env))
     }
 
-    /// Whether items in which something is missing are left out.
+    /// Whether items in which something is missing are dropped.
     pub(super) fn leaves_out(&self) -> bool {
         !matches!(self.op, Op::Pluck | Op::Without | Op::Merge)
     }

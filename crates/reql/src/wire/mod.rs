@@ -1,9 +1,7 @@
-//! The first station of a query inside the language: bytes become terms that are known to be
-//! legal.
+//! Parses queries: bytes become validated terms.
 //!
-//! Everything RethinkDB reports before it evaluates is found here: malformed trees, arity,
-//! unknown options, writes nested in stream operations, unbound variables. No bytes make it
-//! panic or run out of stack.
+//! Reports all errors that RethinkDB reports before evaluation: malformed trees, arity, unknown options, writes
+//! nested in stream operations, unbound variables. No input causes a panic or a stack overflow.
 
 mod compile;
 mod tape;
@@ -19,7 +17,7 @@ use tape::{Node, Tape, Value};
 
 pub use write::write_term;
 
-/// What a client asks for.
+/// The type of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     /// Evaluate a term.
@@ -28,7 +26,7 @@ pub enum QueryKind {
     Continue,
     /// Cancel the query with this token.
     Stop,
-    /// ResultKind when all earlier queries without reply are done.
+    /// Respond when all earlier noreply queries are done.
     NoreplyWait,
     /// Describe this server.
     ServerInfo,
@@ -37,13 +35,13 @@ pub enum QueryKind {
 /// One request of a client.
 #[derive(Debug)]
 pub struct Query {
-    /// What is asked for.
+    /// The type.
     pub kind: QueryKind,
-    /// What to evaluate; always there for START, never for anything else.
+    /// The term to evaluate; present for START and only then.
     pub term: Option<Term>,
     /// Options of the whole query, each a term.
     pub optargs: Vec<(Text, Term)>,
-    /// The text it was read from.
+    /// The text of the query.
     pub source: Text,
 }
 
@@ -54,17 +52,16 @@ impl Query {
         self.optargs.iter().find(|(key, _)| key == name).map(|(_, term)| term)
     }
 
-    /// Whether an option that is read before anything runs is literally true
-    /// (`noreply`, `profile`, `explain`).
+    /// Whether an option that is read before evaluation is literally true (`noreply`, `profile`, `explain`).
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.optarg(name), Some(Term::Datum(value)) if value.is_truthy())
     }
 }
 
-/// Options of a query that no term has.
+/// Options of a query that are not options of a term.
 ///
-/// The last ones are the drivers' own business; some drivers send them all the same.
+/// The last ones are meant for drivers themselves; some drivers send them nevertheless.
 const RUN_OPTIONS: [&str; 19] = [
     "db",
     "noreply",
@@ -87,16 +84,15 @@ const RUN_OPTIONS: [&str; 19] = [
     "user",
 ];
 
-/// Reads one query: `[kind, term, options]`.
+/// Parses a query: `[kind, term, options]`.
 ///
-/// Fails with a CLIENT error when the bytes are no query at all and with a COMPILE error when
-/// the term is not legal.
+/// Fails with a CLIENT error if the bytes are not a query, and with a COMPILE error if the term is not legal.
 /// Source: docs/reql-spec.md sections 1.2, 1.4, 1.5, 2.2 and 6.
 pub fn parse_query(bytes: &[u8]) -> Result<Query, CompileError> {
     parse_shared_query(Bytes::copy_from_slice(bytes))
 }
 
-/// [`parse_query`] of bytes that the strings of the query may share.
+/// Like [`parse_query`], for bytes that the strings of the query may share.
 pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
     let source = Text::try_from(bytes).map_err(|_| not_json())?;
     let tape = Tape::parse(&source).map_err(|_| not_json())?;
@@ -118,7 +114,7 @@ pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
         }
         return Ok(Query { kind, term: None, optargs: Vec::new(), source });
     };
-    // An array that is known before anything runs would miss a limit of the query's own.
+    // Folded arrays would bypass an array limit of the query.
     let limited = options.and_then(|options| options.members());
     let fold = !limited.into_iter().flatten().any(|(name, _)| name == "array_limit");
     let term = Compiler::of_query(&source, fold)
@@ -180,7 +176,7 @@ fn envelope(message: &str) -> CompileError {
     CompileError::client(format!("Server could not parse query: {message}"))
 }
 
-/// Reads one term outside any query, as stored functions and tests need it.
+/// Parses a single term outside a query, for stored functions and tests.
 pub fn parse_term(bytes: &[u8]) -> Result<Term, CompileError> {
     let source = Text::try_from(Bytes::copy_from_slice(bytes)).map_err(|_| not_json())?;
     let tape = Tape::parse(&source).map_err(|_| not_json())?;

@@ -1,4 +1,4 @@
-//! Terms back into the bytes they came from, for functions that are stored.
+//! Writes terms in their wire form, for functions that are stored.
 
 use datum::{Datum, pseudo};
 
@@ -6,8 +6,8 @@ use crate::deep;
 use crate::signature;
 use crate::term::Term;
 
-/// The JSON text of `term`; [`super::parse_term`] reads it back. `None` if it has more than `bytes_max` bytes, of
-/// which not many more are written.
+/// The JSON text of `term`, which [`super::parse_term`] reads. `None` if it has more than `bytes_max` bytes;
+/// writing stops soon after that.
 #[must_use]
 pub fn write_term(term: &Term, bytes_max: usize) -> Option<Vec<u8>> {
     let mut out = Text { bytes: Vec::new(), bytes_max };
@@ -15,7 +15,7 @@ pub fn write_term(term: &Term, bytes_max: usize) -> Option<Vec<u8>> {
     (!out.is_over()).then_some(out.bytes)
 }
 
-/// A text being written that may become too long.
+/// A text with a maximum length.
 struct Text {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -28,14 +28,14 @@ impl Text {
         }
     }
 
-    /// Whether it is too long, so that nothing more is added.
+    /// Whether the text is too long, so that nothing more is appended.
     fn is_over(&self) -> bool {
         self.bytes.len() > self.bytes_max
     }
 
-    /// A value that is its own JSON.
+    /// A value that prints as its own JSON.
     fn plain(&mut self, datum: &Datum) {
-        // A string that is too long as it stands is not escaped first.
+        // Do not escape a string that is too long already.
         if datum.json_may_fit(self.bytes_max) {
             datum.write_json(&mut self.bytes);
         } else {
@@ -73,7 +73,7 @@ fn write(term: &Term, out: &mut Text) {
     });
 }
 
-/// A value as terms that make it: arrays need to be called so.
+/// Writes a value as terms that make it: arrays need MAKE_ARRAY.
 fn write_datum(datum: &Datum, out: &mut Text) {
     match datum {
         _ if out.is_over() => {}

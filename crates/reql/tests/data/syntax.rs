@@ -1,4 +1,4 @@
-//! A small notation for terms, close to what the JavaScript driver lets one write.
+//! A notation for terms, similar to the JavaScript driver's.
 //!
 //! ```text
 //! [1, 2].map(x => x.add(1))        {a: 1}["a"]        r.branch(true, 1, r.error("no"))
@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The term as it is on the wire.
+/// The wire form of the term.
 pub fn to_wire(text: &str) -> Result<Value, String> {
     let mut parser = Parser { text, at: 0, scopes: Vec::new(), next_var: 1 };
     let term = parser.expression()?;
@@ -59,7 +59,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The parameters of a function, if one begins here.
+    /// The parameters of a function, if one begins at this position.
     fn lambda(&mut self) -> Option<Vec<&'a str>> {
         let start = self.at;
         let mut params = Vec::new();
@@ -254,8 +254,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The bytes of the number that `text` begins with. A point without digits after it is not part of
-/// it: `1.do(…)`.
+/// The length of the number at the start of `text`. A point without digits after it is not part of the number:
+/// `1.do(…)`.
 fn number_length(text: &str) -> usize {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let sign = usize::from(text.starts_with('-'));

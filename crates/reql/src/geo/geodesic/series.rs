@@ -1,6 +1,6 @@
 //! The series of the integrals along a geodesic, to the sixth order of a small parameter.
 //!
-//! Names and numbers are those of Karney's article (sections 3 and 4 of its addenda).
+//! Uses the names and numbers of Karney's article (sections 3 and 4 of its addenda).
 
 /// The sum of `c[i] * sin(2 (i + 1) x)`, by Clenshaw's method.
 fn sine_series(sine: f64, cosine: f64, c: &[f64]) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! Both engines run in linear time and agree on the meaning of expressions, but not on all of the syntax. The
 //! translator parses an expression as RE2 does: it rejects what RE2 rejects, with the same messages, and rewrites
-//! what the crate would read differently (`\d` beyond ASCII, `\Q…\E`, octal escapes, braces that are not a
+//! all that the crate would read differently (`\d` beyond ASCII, `\Q…\E`, octal escapes, braces that are not a
 //! repetition, set operators inside classes).
 
 mod class;

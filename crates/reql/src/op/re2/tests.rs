@@ -1,4 +1,4 @@
-//! Expressions that RE2 accepts, and its messages for those that it rejects.
+//! Expressions that RE2 accepts, and its messages for rejected ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! JSON nodes become terms; whatever can be known to be wrong is refused.
+//! Compiles JSON nodes into terms and reports all errors that can be found before evaluation.
 
 pub(super) mod walk;
 
@@ -17,22 +17,22 @@ use crate::term::{Call, FuncTerm, Term, VarId};
 
 /// Compiles one tree.
 pub(super) struct Compiler<'s> {
-    /// The text of the query, of which strings are slices.
+    /// The text of the query; strings are slices of it.
     source: &'s Text,
-    /// The functions around the current node, outermost first.
+    /// The enclosing functions of the current node, outermost first.
     funcs: Vec<OpenFunc>,
-    /// Whether what is known may become a value at once.
+    /// Whether constants may be folded into values.
     fold: bool,
-    /// The arguments that lead to the current node, outermost first.
+    /// The arguments on the path to the current node, outermost first.
     steps: Vec<Step>,
-    /// Whether functions are told where they stand.
+    /// Whether functions get their paths.
     places_functions: bool,
 }
 
-/// An argument on the way to the current node.
+/// An argument on the path to the current node.
 struct Step {
     frame: Frame,
-    /// The way up to here, once a function below asked for it.
+    /// The path up to here, if a function below needed it.
     path: Option<Arc<TermPath>>,
 }
 
@@ -42,12 +42,12 @@ struct OpenFunc {
     captures: Vec<VarId>,
 }
 
-/// What the surroundings of a node allow.
+/// The context of a node, which restricts the terms allowed there.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// Inside an argument of a stream operation, where nothing may be written.
+    /// Whether writes are forbidden, inside an argument of a stream operation.
     no_writes: bool,
-    /// Directly below ORDER_BY or UNION, where ASC and DESC are legal.
+    /// Whether ASC and DESC are legal, directly below ORDER_BY or UNION.
     ordering: bool,
 }
 
@@ -60,12 +60,12 @@ struct Raw<'t, 'a> {
 }
 
 impl<'s> Compiler<'s> {
-    /// `fold` says that there is no array limit of the query's own, which arrays made now would miss.
+    /// `fold` tells that the query sets no array limit, which folded arrays would bypass.
     pub(super) fn new(source: &'s Text, fold: bool) -> Self {
         Compiler { source, funcs: Vec::new(), fold, steps: Vec::new(), places_functions: false }
     }
 
-    /// The same for the term of a query, whose functions know where in it they stand.
+    /// A compiler for the term of a query, whose functions get their paths.
     pub(super) fn of_query(source: &'s Text, fold: bool) -> Self {
         Compiler { places_functions: true, ..Compiler::new(source, fold) }
     }
@@ -75,7 +75,7 @@ impl<'s> Compiler<'s> {
         self.term(value, Place::default())
     }
 
-    /// The argument `frame` of the current node.
+    /// Compiles the argument `frame` of the current node.
     fn below(&mut self, frame: Frame, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
         self.steps.push(Step { frame, path: None });
         let term = self.term(value, place);
@@ -85,7 +85,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// The way to the current node.
+    /// The path to the current node.
     fn path(&mut self) -> Option<Arc<TermPath>> {
         if !self.places_functions {
             return None;
@@ -104,7 +104,7 @@ impl<'s> Compiler<'s> {
             if let Some(datum) = self.known(value) {
                 return Ok(Term::Datum(datum));
             }
-            // Trying again at every level below would take time in the square of the depth.
+            // Trying again at every level below would take time quadratic in the depth.
             self.fold = false;
         }
         deep::level(|| match value.node() {
@@ -124,7 +124,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// A part of the query's text when it stands there as it is.
+    /// A string as a slice of the query's text, if it is spelled there without escapes.
     #[allow(clippy::ptr_arg, reason = "whether it is borrowed is what matters")]
     fn text(&self, text: &Cow<'_, str>) -> Text {
         match text {
@@ -133,8 +133,8 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// The value of a node that is known before anything runs, unless making it is an error,
-    /// which then belongs to the compilation or the evaluation of the whole.
+    /// The value of a constant node. `None` if making it is an error, which the compilation or the evaluation then
+    /// reports.
     fn known(&self, value: Value<'_, '_>) -> Option<Datum> {
         if let Some(mut elements) = value.items() {
             let items = elements.nth(1).and_then(Value::items)?;
@@ -218,7 +218,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// `[1, value]`: a value said to be one.
+    /// `[1, value]`: an explicit datum.
     fn literal(&self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
         let only = |value: Value<'_, '_>| match value.items() {
             Some(mut items) => items.next().map(|item| self.plain_value(item)),
@@ -229,7 +229,7 @@ impl<'s> Compiler<'s> {
         })
     }
 
-    /// A JSON value as it is, arrays included.
+    /// A JSON value without interpretation, arrays included.
     fn plain_value(&self, value: Value<'_, '_>) -> Datum {
         deep::level(|| {
             if let Some(items) = value.items() {
@@ -269,7 +269,7 @@ impl<'s> Compiler<'s> {
         self.bind(id)
     }
 
-    /// `r.row`: legal where exactly one function around it has exactly one argument.
+    /// `r.row`: legal if exactly one enclosing function has exactly one parameter.
     fn implicit_var(&mut self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
         if raw.args_len() > 0 {
             let arity = signature::of(Op::ImplicitVar).arity;
@@ -288,7 +288,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// A use of variable `id`: every function between here and its own captures it.
+    /// A use of variable `id`. Every function between here and the variable's own captures it.
     fn bind(&mut self, id: VarId) -> Result<Term, CompileError> {
         let owner = self.funcs.iter().rposition(|func| func.params.contains(&id));
         let owner = owner.ok_or_else(not_found)?;
@@ -311,7 +311,7 @@ impl<'t, 'a> Raw<'t, 'a> {
     }
 }
 
-/// Takes `[id, args, optargs]` apart.
+/// Splits `[id, args, optargs]`.
 fn read_raw<'t, 'a>(value: Value<'t, 'a>) -> Result<Raw<'t, 'a>, CompileError> {
     let mut elements = value.items().ok_or_else(not_found)?;
     let count = elements.len();
@@ -390,8 +390,8 @@ fn is_splice(term: &Term) -> bool {
     matches!(term, Term::Call(call) if call.op == Op::Args)
 }
 
-/// An object as the value it stands for. A literal is only legal where it is merged, and what
-/// only claims to be a pseudotype is an error: both are left to the evaluation.
+/// An object as the value it represents. `None` for a literal, which is legal only inside a merge, and for an
+/// invalid pseudotype: both are left to the evaluation.
 fn plain_or_pseudo(object: Object) -> Option<Datum> {
     if !object.contains_key(pseudo::KEY) {
         return Some(Datum::Object(object));
@@ -402,7 +402,7 @@ fn plain_or_pseudo(object: Object) -> Option<Datum> {
     pseudo::from_object(object).ok()
 }
 
-/// Whether an option of this name is among `optargs`. There are few: each name is of a short list.
+/// Whether `optargs` contains this name. The list is short.
 pub(super) fn is_named(optargs: &[(Text, Term)], name: &str) -> bool {
     optargs.iter().any(|(key, _)| key == name)
 }
@@ -431,7 +431,7 @@ fn check_place(op: Op, place: Place) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// Stream operations take writes in their first argument only.
+/// Whether writes are allowed only in the first argument of `op`.
 fn is_stream_operation(op: Op) -> bool {
     matches!(
         op,
@@ -467,7 +467,7 @@ fn place_of_optarg(op: Op, place: Place) -> Place {
     Place { no_writes: place.no_writes || is_stream_operation(op), ordering: orders_below(op, place) }
 }
 
-/// ASC and DESC stand directly below ORDER_BY or UNION, or in an array there.
+/// ASC and DESC are legal directly below ORDER_BY or UNION, or in an array there.
 fn orders_below(op: Op, place: Place) -> bool {
     match op {
         Op::OrderBy | Op::Union => true,

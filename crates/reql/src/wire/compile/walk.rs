@@ -1,5 +1,5 @@
-//! What is wrong with the shape of a query, wherever it stands. RethinkDB looks through all of it for that before it
-//! compiles any of it; here it is looked for when something was found wrong, so that the same mistake is told.
+//! Checks the structure of a whole query. RethinkDB does this before it compiles any part; here it runs only after
+//! another error was found, so that the same error is reported.
 
 use super::{Place, check_place, place_of_arg, place_of_optarg, read_raw};
 use crate::backtrace::Frame;
@@ -8,8 +8,7 @@ use crate::error::CompileError;
 use crate::signature::Op;
 use crate::wire::tape::{Node, Value};
 
-/// Fails with the first term that cannot be one or may not stand where it does.
-/// Source: `term_walker_t` of RethinkDB.
+/// Fails at the first term that is malformed or not allowed at its place. Source: `term_walker_t` of RethinkDB.
 pub(in crate::wire) fn check(root: Value<'_, '_>) -> Result<(), CompileError> {
     node(root, Place::default())
 }

@@ -1,18 +1,18 @@
-//! The bytes of a query as a flat list of JSON nodes.
+//! The JSON of a query as a flat list of nodes.
 //!
-//! A query may be nested tens of thousands of levels deep, so that neither reading nor dropping
-//! it may recurse: nodes lie one after the other, and an array or object knows where it ends.
+//! A query may have tens of thousands of levels, so neither reading nor dropping it may recurse: nodes are stored
+//! in sequence, and an array or object knows where it ends.
 
 mod reader;
 mod scan;
 
 use std::borrow::Cow;
 
-/// The bytes are not JSON, or nested deeper than any query needs.
+/// The bytes are not JSON, or nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotJson;
 
-/// One JSON value, or the frame around several.
+/// One JSON value, or the header of an array or object.
 #[derive(Debug)]
 pub(super) enum Node<'a> {
     Null,
@@ -24,15 +24,15 @@ pub(super) enum Node<'a> {
     Object(Span),
 }
 
-/// What lies between the brackets of an array or object.
+/// The contents of an array or object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Items or members.
+    /// The number of items or members.
     len: u32,
-    /// The position after the last node inside; while it is being read, that of the array or
-    /// object around it.
+    /// The position after the last node inside; while the contents are being read, the position of the enclosing
+    /// array or object.
     end: u32,
-    /// Whether every value directly inside is known before anything runs.
+    /// Whether every value directly inside is a constant.
     items_known: bool,
 }
 
@@ -64,16 +64,16 @@ pub(super) struct Value<'t, 'a> {
 }
 
 impl<'a> Tape<'a> {
-    /// Reads exactly one JSON value and white space around it.
+    /// Parses exactly one JSON value with optional white space around it.
     pub(super) fn parse(text: &'a str) -> Result<Self, NotJson> {
-        // Nodes are addressed by 32 bits; each takes at least one byte.
+        // Node positions have 32 bits; each node takes at least one byte of text.
         if u32::try_from(text.len()).is_err() {
             return Err(NotJson);
         }
         Ok(Tape { nodes: reader::read(text)? })
     }
 
-    /// The value the text consists of.
+    /// The root value.
     pub(super) fn root(&self) -> Value<'_, 'a> {
         Value { tape: self, at: 0 }
     }
@@ -104,8 +104,8 @@ impl<'t, 'a> Value<'t, 'a> {
         }
     }
 
-    /// Whether, as a term, it is known before anything runs: a plain value, an object of known
-    /// values, or the term that makes an array of them.
+    /// Whether, as a term, it is a constant: a plain value, an object of constants, or the term that makes an array
+    /// of constants.
     pub(super) fn is_known(self) -> bool {
         is_known(&self.tape.nodes, self.at)
     }
@@ -119,7 +119,7 @@ impl<'t, 'a> Value<'t, 'a> {
     }
 }
 
-/// Values that follow each other.
+/// Consecutive values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Siblings<'t, 'a> {
     next: Value<'t, 'a>,
@@ -143,7 +143,7 @@ impl<'t, 'a> Iterator for Siblings<'t, 'a> {
 
 impl ExactSizeIterator for Siblings<'_, '_> {}
 
-/// Keys and values that follow each other.
+/// Consecutive keys and values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Members<'t, 'a>(Siblings<'t, 'a>);
 
@@ -167,7 +167,7 @@ impl<'t, 'a> Iterator for Members<'t, 'a> {
 
 impl ExactSizeIterator for Members<'_, '_> {}
 
-/// MAKE_ARRAY, the one term whose value can be known.
+/// MAKE_ARRAY, the only term that can be a constant.
 const MAKE_ARRAY: f64 = 2.0;
 
 fn is_known(nodes: &[Node<'_>], at: u32) -> bool {

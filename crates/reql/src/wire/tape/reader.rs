@@ -1,11 +1,11 @@
-//! From text to nodes, without recursion.
+//! Reads text into nodes, without recursion.
 
 use std::borrow::Cow;
 
 use super::scan::{escape, number_len, plain_end, small_integer};
 use super::{Node, NotJson, Span, is_known};
 
-/// Levels of arrays and objects a query may have. Each needs some stack when it is evaluated.
+/// Most levels of arrays and objects in a query. Each needs some stack when it is evaluated.
 const DEPTH_MAX: usize = 100_000;
 
 /// What may come next in the text.
@@ -21,7 +21,7 @@ enum Expect {
     CommaOrEnd,
 }
 
-/// The nodes of exactly one JSON value and white space around it.
+/// The nodes of exactly one JSON value with optional white space around it.
 pub(super) fn read(text: &str) -> Result<Vec<Node<'_>>, NotJson> {
     let nodes = Vec::with_capacity(text.len() / 8 + 4);
     let mut reader = Reader { text, at: 0, nodes, innermost: None, depth: 0 };
@@ -33,7 +33,7 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     nodes: Vec<Node<'a>>,
-    /// The innermost array or object that has not ended.
+    /// The innermost open array or object.
     innermost: Option<u32>,
     depth: usize,
 }
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(expect)
     }
 
-    /// Ends the innermost array or object. Its length was counted by commas, from 1.
+    /// Ends the innermost array or object. Its length is the number of its commas plus one.
     fn close(&mut self) -> Result<Expect, NotJson> {
         self.at += 1;
         self.depth -= 1;
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
                 if !number.is_finite() {
                     return Err(NotJson);
                 }
-                // An integer has one zero; `-0.0` is none.
+                // The integer zero has no sign; `-0.0` is not an integer.
                 (if number == 0.0 && len == "-0".len() { 0.0 } else { number }, len)
             }
         };

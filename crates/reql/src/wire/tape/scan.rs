@@ -1,9 +1,9 @@
-//! Where strings and numbers end, and what escapes stand for.
+//! Finds the ends of strings and numbers, and decodes escapes.
 
 use super::NotJson;
 
-/// The first position from `start` on that holds a quote, a backslash or a control character,
-/// or the length.
+/// The first position from `start` on with a quote, a backslash or a control character; the length if there is
+/// none.
 pub(super) fn plain_end(bytes: &[u8], start: usize) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -16,7 +16,7 @@ pub(super) fn plain_end(bytes: &[u8], start: usize) -> usize {
         let control = word.wrapping_sub(LOW * 0x20) & !word & HIGH;
         let special = quote | backslash | control;
         if special != 0 {
-            // The lowest mark is exact: a borrow can only spoil marks above a true one.
+            // The lowest mark is exact: a borrow can only produce false marks above a true one.
             return at + (special.trailing_zeros() / 8) as usize;
         }
         at += 8;
@@ -27,7 +27,7 @@ pub(super) fn plain_end(bytes: &[u8], start: usize) -> usize {
     at
 }
 
-/// The character of the escape whose letter is at `at`, and the position after it.
+/// Decodes the escape whose letter is at `at`. Returns the character and the position after it.
 pub(super) fn escape(text: &str, at: usize) -> Result<(char, usize), NotJson> {
     let character = match text.as_bytes().get(at) {
         Some(b'"') => '"',
@@ -66,8 +66,8 @@ fn hex_unit(text: &str, at: usize) -> Result<u32, NotJson> {
     u32::from_str_radix(digits, 16).map_err(|_| NotJson)
 }
 
-/// The plain integer of a few digits at the start of `bytes`, which most numbers of a query are,
-/// and its length.
+/// The plain integer of a few digits at the start of `bytes`, and its length: the fast path for most numbers of a
+/// query.
 pub(super) fn small_integer(bytes: &[u8]) -> Option<(f64, usize)> {
     const DIGITS_MAX: usize = 15;
     let mut value: u64 = 0;
@@ -81,7 +81,7 @@ pub(super) fn small_integer(bytes: &[u8]) -> Option<(f64, usize)> {
     }
     let ends = !matches!(bytes.get(len), Some(b'.' | b'e' | b'E'));
     let plain = len == 1 || (len > 1 && bytes[0] != b'0');
-    // Up to 15 digits are exact.
+    // Integers of up to 15 digits are exact.
     (ends && plain).then_some((value as f64, len))
 }
 

@@ -1,4 +1,4 @@
-//! The tape agrees with serde_json on what is JSON and what it says.
+//! The tape agrees with serde_json on which texts are JSON and on their values.
 
 use super::{Node, Tape, Value};
 
@@ -23,7 +23,7 @@ fn check(text: &str) {
     assert_eq!(ours, theirs, "{text}");
 }
 
-/// Numbers as doubles, which is all a query can hold.
+/// Converts numbers to doubles, the only numbers of a query.
 fn doubles(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Number(number) => number.as_f64().into(),
