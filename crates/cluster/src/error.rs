@@ -239,7 +239,7 @@ pub enum AdminError {
     /// The catalog has changed, and the log of this node, which does not get on, has not heard how.
     #[error(
         "The configuration of the cluster has changed, and the server that was asked does not know how, because its log \
-         does not get on (`current_issues` says why); nothing was changed. RpcClient another server."
+         does not get on (`current_issues` says why); nothing was changed. Ask another server."
     )]
     Outdated,
     /// The catalog has lost its majority.
