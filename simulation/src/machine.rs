@@ -8,7 +8,7 @@ use cluster::{Node, ServerId};
 use engine::Engine;
 use engine::memory::MemoryEngine;
 use io::sim::{Host, Process, SimNetwork, SimRandom, Tasks};
-use io::{Happening, Nanos, Party};
+use io::{Nanos, NetworkEvent, NetworkHandler};
 use parking_lot::Mutex;
 
 use crate::boot::{self, Plan, Started};
@@ -38,7 +38,7 @@ pub struct Life {
     /// The node, once it serves.
     pub node: Option<Arc<Node>>,
     wake_at: Nanos,
-    happened: Vec<Happening>,
+    happened: Vec<NetworkEvent>,
     is_stalled: bool,
 }
 
@@ -136,8 +136,8 @@ impl Machine {
                 net.stall(self.host);
             }
             false => {
-                tasks.go_on(life.process);
-                net.go_on(self.host);
+                tasks.resume(life.process);
+                net.resume(self.host);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Life {
     }
 
     /// Something has happened on its network.
-    pub fn hear(&mut self, happening: Happening) {
+    pub fn hear(&mut self, happening: NetworkEvent) {
         self.happened.push(happening);
     }
 
@@ -193,10 +193,10 @@ impl Life {
         if self.is_stalled {
             return false;
         }
-        let rung = links.bell().was_rung();
+        let rung = links.loop_waker().take_wake();
         if rung {
             // Asked, it forgets.
-            links.bell().ring();
+            links.loop_waker().wake();
         }
         rung || !self.happened.is_empty() || self.wake_at <= now
     }
@@ -211,10 +211,10 @@ impl Life {
     pub fn step(&mut self, host: Host, now: Nanos, tasks: &Tasks, net: &mut SimNetwork) {
         let Some((links, party)) = &mut self.links else { return };
         let mut orders = Vec::new();
-        let _ = links.bell().was_rung();
+        let _ = links.loop_waker().take_wake();
         let happened = &mut self.happened;
         self.wake_at = tasks.within(self.process, || party.step(now, happened, &mut orders));
-        net.carry_out(host, orders);
+        net.execute(host, orders);
     }
 }
 

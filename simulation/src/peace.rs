@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cluster::{Core, GroupId, Node, TableHandle, readiness};
 use datum::KeyRange;
-use io::sim::{Host, Weather};
+use io::sim::{Host, NetworkConditions};
 use storage::{Direction, ShardRange, Table};
 
 use crate::client::Client;
@@ -36,7 +36,10 @@ impl World {
         say!("peace");
         self.calm();
         self.net.heal_cuts();
-        self.net.set_weather(Weather { unreachable_after: Duration::from_secs(5), ..Weather::default() });
+        self.net.set_conditions(NetworkConditions {
+            unreachable_after: Duration::from_secs(5),
+            ..NetworkConditions::default()
+        });
         for nth in 0..self.machines.len() {
             if self.net.is_stalled(Host(nth)) {
                 self.machines[nth].set_stalled(false, &self.tasks, &mut self.net);

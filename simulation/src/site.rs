@@ -94,7 +94,7 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
                     None => Tried::Is(Outcome::Unknown("nonsense".to_owned())),
                 },
                 Ok(Err(RpcError::NotConnected(_) | RpcError::Refused { .. })) => Tried::Elsewhere(None),
-                Ok(Err(RpcError::NoAnswer(_))) | Err(task::HungUp) => match op.kind {
+                Ok(Err(RpcError::NoAnswer(_))) | Err(task::Disconnected) => match op.kind {
                     Kind::Read(_) => Tried::Elsewhere(None),
                     _ => Tried::Is(Outcome::Unknown("no answer".to_owned())),
                 },

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster::{ShardsWanted, TableChange, Wanted};
 use datum::Text;
 use io::Nanos;
-use io::sim::{Hang, Host, Process, SimRandom, Weather};
+use io::sim::{Hang, Host, NetworkConditions, Process, SimRandom};
 
 use crate::machine::{End, PACES};
 use crate::trace::say;
@@ -255,11 +255,11 @@ impl World {
 
     fn change_weather(&mut self) {
         let random = &self.random;
-        self.net.set_weather(Weather {
-            delay_most: Duration::from_millis([1, 5, 50, 200][random.below(4) as usize]),
+        self.net.set_conditions(NetworkConditions {
+            delay_max: Duration::from_millis([1, 5, 50, 200][random.below(4) as usize]),
             breaks_one_in: [0, 0, 5000, 500][random.below(4) as usize],
             unreachable_after: Duration::from_secs(5),
-            ..Weather::default()
+            ..NetworkConditions::default()
         });
     }
 

@@ -21,5 +21,7 @@ mod random;
 
 pub use clock::{Clock, Nanos};
 pub use files::{File, Files, Lock};
-pub use network::{Bell, ConnectionId, Ends, Happening, Order, Party, TLS_FAULT};
+pub use network::{
+    ConnectionId, Endpoints, LoopWaker, NetworkCommand, NetworkEvent, NetworkHandler, TLS_FAULT,
+};
 pub use random::Random;

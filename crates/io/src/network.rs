@@ -1,6 +1,6 @@
 //! Connections between nodes, for programs that never wait.
 //!
-//! A [`Party`] is told what has happened on its connections and says what is to be done. Who drives
+//! A [`NetworkHandler`] is told what has happened on its connections and says what is to be done. Who drives
 //! it is not its business: a thread with sockets ([`crate::real::NetworkThread`]), or a simulation
 //! that cuts cables on purpose ([`crate::sim::SimNetwork`]). Bytes of one direction of a connection
 //! arrive in order and once, until the connection ends; nothing is promised of where they are cut.
@@ -51,23 +51,23 @@ impl ConnectionId {
 /// Between which addresses a connection is, each `address:port`, as this side sees it: where the network
 /// translates addresses, the other side sees others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct Endpoints {
     /// The end of this party.
-    pub here: String,
+    pub local: String,
     /// The end of the other one.
-    pub there: String,
+    pub remote: String,
 }
 
 /// What happened on the network of a party.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum NetworkEvent {
     /// A dialed connection stands.
-    Connected(ConnectionId, Ends),
+    Connected(ConnectionId, Endpoints),
     /// Somebody dialed.
-    Accepted(ConnectionId, Ends),
+    Accepted(ConnectionId, Endpoints),
     /// Bytes came, at least one.
     Arrived(ConnectionId, Bytes),
-    /// Everything given with [`Order::Send`] up to one that asked for it has left this process.
+    /// Everything given with [`NetworkCommand::Send`] up to one that asked for it has left this process.
     Drained(ConnectionId),
     /// The connection is over, or never stood; nothing more will happen on it. Not told of a
     /// connection the party closed itself. What TLS refuses begins with [`TLS_FAULT`].
@@ -79,8 +79,8 @@ pub const TLS_FAULT: &str = "TLS: ";
 
 /// What a party wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Dial `host:port`. Answered by [`Happening::Connected`] or [`Happening::Closed`].
+pub enum NetworkCommand {
+    /// Dial `host:port`. Answered by [`NetworkEvent::Connected`] or [`NetworkEvent::Closed`].
     Connect(ConnectionId, String),
     /// Send these bytes behind those sent before.
     Send {
@@ -88,18 +88,23 @@ pub enum Order {
         connection: ConnectionId,
         /// The bytes, in order.
         bytes: Vec<Bytes>,
-        /// Whether [`Happening::Drained`] is wanted once they have left.
-        tell: bool,
+        /// Whether [`NetworkEvent::Drained`] is wanted once they have left.
+        notify_drained: bool,
     },
     /// Send what waits as far as that is possible at once, and end the connection.
     Close(ConnectionId),
 }
 
 /// A program of the network.
-pub trait Party: Send {
-    /// Takes note of what has `happened` (emptying it) at `now`, appends what is to be done to
-    /// `orders`, and says when it wants to be called again if nothing happens before. Never waits.
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos;
+pub trait NetworkHandler: Send {
+    /// Takes note of what has `network_events` (emptying it) at `now`, appends what is to be done to
+    /// `commands`, and says when it wants to be called again if nothing happens before. Never waits.
+    fn step(
+        &mut self,
+        now: Nanos,
+        network_events: &mut Vec<NetworkEvent>,
+        commands: &mut Vec<NetworkCommand>,
+    ) -> Nanos;
 }
 
 const AWAKE: u8 = 0;
@@ -108,51 +113,51 @@ const ASLEEP: u8 = 2;
 
 /// Tells the driver of a party that another thread has something for it. Rings through to the
 /// system only when the driver sleeps.
-pub struct Bell {
+pub struct LoopWaker {
     state: AtomicU8,
-    ringer: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    wake_fn: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Bell {
+impl LoopWaker {
     /// A bell nobody has rung; its driver is awake.
     #[must_use]
-    pub fn new() -> Bell {
-        Bell { state: AtomicU8::new(AWAKE), ringer: OnceLock::new() }
+    pub fn new() -> LoopWaker {
+        LoopWaker { state: AtomicU8::new(AWAKE), wake_fn: OnceLock::new() }
     }
 
     /// Rings: the party will be stepped after this call.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP
-            && let Some(ringer) = self.ringer.get()
+            && let Some(wake_fn) = self.wake_fn.get()
         {
-            ringer();
+            wake_fn();
         }
     }
 
     /// Whether it was rung since this was last asked.
-    pub fn was_rung(&self) -> bool {
+    pub fn take_wake(&self) -> bool {
         self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
     }
 
     /// Whether it was rung and nobody has asked since.
-    pub(crate) fn is_rung(&self) -> bool {
+    pub(crate) fn is_woken(&self) -> bool {
         self.state.load(Ordering::SeqCst) == RUNG
     }
 
     /// Says how the driver is woken while it sleeps; only the first counts.
-    pub(crate) fn wake_with(&self, ringer: Box<dyn Fn() + Send + Sync>) {
-        drop(self.ringer.set(ringer));
+    pub(crate) fn set_wake_fn(&self, wake_fn: Box<dyn Fn() + Send + Sync>) {
+        drop(self.wake_fn.set(wake_fn));
     }
 
     /// The driver lies down, or goes on sleeping, unless the bell was rung meanwhile.
-    pub(crate) fn may_sleep(&self) -> bool {
+    pub(crate) fn try_sleep(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst) != Err(RUNG)
     }
 }
 
-impl Default for Bell {
-    fn default() -> Bell {
-        Bell::new()
+impl Default for LoopWaker {
+    fn default() -> LoopWaker {
+        LoopWaker::new()
     }
 }
 
@@ -164,19 +169,19 @@ mod tests {
 
     #[test]
     fn the_system_hears_only_the_first_ring_of_a_sleep() {
-        let (bell, heard) = (Bell::new(), Arc::new(AtomicUsize::new(0)));
+        let (loop_waker, heard) = (LoopWaker::new(), Arc::new(AtomicUsize::new(0)));
         let counted = heard.clone();
-        bell.wake_with(Box::new(move || {
+        loop_waker.set_wake_fn(Box::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         }));
-        bell.ring();
-        assert!(!bell.may_sleep(), "rung while awake");
-        assert!(bell.was_rung() && !bell.was_rung());
-        assert!(bell.may_sleep());
-        assert!(bell.may_sleep(), "asleep already");
-        bell.ring();
-        bell.ring();
+        loop_waker.wake();
+        assert!(!loop_waker.try_sleep(), "rung while awake");
+        assert!(loop_waker.take_wake() && !loop_waker.take_wake());
+        assert!(loop_waker.try_sleep());
+        assert!(loop_waker.try_sleep(), "asleep already");
+        loop_waker.wake();
+        loop_waker.wake();
         assert_eq!(heard.load(Ordering::SeqCst), 1);
-        assert!(bell.was_rung());
+        assert!(loop_waker.take_wake());
     }
 }

@@ -15,9 +15,9 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::sim::tasks::{self, TaskId};
 
 /// A thread that was started.
-pub struct Thread(Kind);
+pub struct Thread(ThreadKind);
 
-enum Kind {
+enum ThreadKind {
     Real(std::thread::JoinHandle<()>),
     Simulated(TaskId),
 }
@@ -25,25 +25,28 @@ enum Kind {
 /// Starts a thread. Fails when the system has none to give.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Thread> {
     if let Some(here) = tasks::here() {
-        return Ok(Thread(Kind::Simulated(here.spawn(name, work))));
+        return Ok(Thread(ThreadKind::Simulated(here.spawn(name, work))));
     }
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(|thread| Thread(Kind::Real(thread)))
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map(|thread| Thread(ThreadKind::Real(thread)))
 }
 
 impl Thread {
     /// Waits until the thread has ended. A panic was already reported on its own thread.
     pub fn join(self) {
         match self.0 {
-            Kind::Real(thread) => drop(thread.join()),
-            Kind::Simulated(task) => tasks::here().into_iter().for_each(|here| here.join(task)),
+            ThreadKind::Real(thread) => drop(thread.join()),
+            ThreadKind::Simulated(task) => tasks::here().into_iter().for_each(|here| here.join(task)),
         }
     }
 
     /// Ends the thread's present or next [`park_timeout`].
     pub fn unpark(&self) {
         match &self.0 {
-            Kind::Real(thread) => thread.thread().unpark(),
-            Kind::Simulated(task) => tasks::here().into_iter().for_each(|here| here.unpark(*task)),
+            ThreadKind::Real(thread) => thread.thread().unpark(),
+            ThreadKind::Simulated(task) => tasks::here().into_iter().for_each(|here| here.unpark(*task)),
         }
     }
 }
@@ -89,18 +92,18 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What ended a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitResult {
     /// Somebody notified, or nobody did: look again.
-    Told,
+    Notified,
     /// The time was up.
     TimedOut,
 }
 
-impl Waited {
+impl WaitResult {
     /// Whether the time was up.
     #[must_use]
     pub fn timed_out(&self) -> bool {
-        *self == Waited::TimedOut
+        *self == WaitResult::TimedOut
     }
 }
 
@@ -126,17 +129,17 @@ impl Condvar {
     }
 
     /// As [`Condvar::wait`], for `wait` at most.
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, wait: Duration) -> Waited {
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, wait: Duration) -> WaitResult {
         self.wait_until(guard, now() + wait)
     }
 
     /// As [`Condvar::wait`], until `deadline` at most.
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Instant) -> Waited {
-        let is_told = match tasks::here() {
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Instant) -> WaitResult {
+        let is_notified = match tasks::here() {
             Some(here) => here.wait_unlocked(self.key(), Some(deadline), guard),
             None => !self.real.wait_until(guard, deadline).timed_out(),
         };
-        if is_told { Waited::Told } else { Waited::TimedOut }
+        if is_notified { WaitResult::Notified } else { WaitResult::TimedOut }
     }
 
     /// Wakes one who waits.
@@ -183,12 +186,12 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 /// The other end of a channel is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HungUp;
+pub struct Disconnected;
 
 impl<T> Sender<T> {
     /// Sends `value`; fails, and drops it, when nobody will receive it.
-    pub fn send(&self, value: T) -> std::result::Result<(), HungUp> {
-        let sent = self.real.send(value).map_err(|_| HungUp);
+    pub fn send(&self, value: T) -> std::result::Result<(), Disconnected> {
+        let sent = self.real.send(value).map_err(|_| Disconnected);
         notify(&self.name);
         sent
     }
@@ -209,10 +212,10 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for a value. Fails when none is there and none can come.
-    pub fn recv(&self) -> std::result::Result<T, HungUp> {
+    pub fn recv(&self) -> std::result::Result<T, Disconnected> {
         match tasks::here() {
-            Some(here) => self.receive_in(&here, None).ok_or(HungUp),
-            None => self.real.recv().map_err(|_| HungUp),
+            Some(here) => self.receive_in(&here, None).ok_or(Disconnected),
+            None => self.real.recv().map_err(|_| Disconnected),
         }
     }
 

@@ -212,7 +212,7 @@ impl EvalError {
         Self::resource(format!(
             "The query needs more memory than is left: {} of {} MiB for queries are in use.  Ask for less at \
              a time, or raise the `--memory-limit` of the server.",
-            mebibytes(over.drawn),
+            mebibytes(over.reserved),
             mebibytes(over.limit)
         ))
     }

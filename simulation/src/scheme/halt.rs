@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::{GroupId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig, places_of};
 use io::Nanos;
-use io::sim::{Host, Weather};
+use io::sim::{Host, NetworkConditions};
 
 use super::Scheme;
 use crate::machine::End;
@@ -65,10 +65,10 @@ impl World {
         let group = led.config.shards[led.at].group;
         say!("group {group} is copied to node {}, which is halted", to.0);
         self.clear_up(&[led.leader, to.0]);
-        self.net.set_weather(Weather {
-            delay_most: SLOW,
+        self.net.set_conditions(NetworkConditions {
+            delay_max: SLOW,
             unreachable_after: Duration::from_secs(5),
-            ..Weather::default()
+            ..NetworkConditions::default()
         });
         let is_placed = !led.has(to.1);
         let mut places = places_of(&led.config.shards);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cluster::ServerId;
 use io::Nanos;
-use io::sim::{Host, Weather};
+use io::sim::{Host, NetworkConditions};
 use log::GroupId;
 
 use crate::machine::{End, PACES};
@@ -108,7 +108,10 @@ impl World {
     /// Heals the network, and the disks of some machines.
     fn clear_up(&mut self, machines: &[usize]) {
         self.net.heal_cuts();
-        self.net.set_weather(Weather { unreachable_after: Duration::from_secs(5), ..Weather::default() });
+        self.net.set_conditions(NetworkConditions {
+            unreachable_after: Duration::from_secs(5),
+            ..NetworkConditions::default()
+        });
         for nth in machines {
             self.machines[*nth].plan.disk.set_pace(PACES[0]);
         }

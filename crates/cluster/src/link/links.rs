@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use io::{Bell, Clock, ConnectionId, Happening, Nanos, Order, Party};
+use io::{Clock, ConnectionId, LoopWaker, Nanos, NetworkCommand, NetworkEvent, NetworkHandler};
 use parking_lot::Mutex;
 
 use super::contract::{LinkOptions, LinkTimings, MayFound, PeerInfo, Receiver};
@@ -22,7 +22,7 @@ use crate::{OnResponse, Responder, RpcClient, RpcError, ServerId};
 pub struct Links(Arc<Shared>);
 
 struct Shared {
-    bell: Arc<Bell>,
+    loop_waker: Arc<LoopWaker>,
     /// `None` once the party is gone.
     inbox: Mutex<Option<Vec<Command>>>,
     /// Whether requests may lie in the inbox for which nobody has rung.
@@ -50,7 +50,7 @@ impl Links {
         let now = clock.now();
         let machine = Machine::new(Beginning { me, join, book, timings, limits, random, now, started_ms });
         Links(Arc::new(Shared {
-            bell: Arc::default(),
+            loop_waker: Arc::default(),
             inbox: Mutex::new(Some(Vec::new())),
             lies_aside: AtomicBool::new(false),
             linked: ArcSwap::default(),
@@ -71,8 +71,8 @@ impl Links {
 
     /// The bell that tells the driver of the party that there is something to do.
     #[must_use]
-    pub fn bell(&self) -> Arc<Bell> {
-        self.0.bell.clone()
+    pub fn loop_waker(&self) -> Arc<LoopWaker> {
+        self.0.loop_waker.clone()
     }
 
     /// Sends `letters` to replicas on `to`. Dropped when there is no link, or no room.
@@ -152,7 +152,7 @@ impl RpcClient for Links {
 
     fn turn(&self) {
         if self.0.lies_aside.swap(false, Ordering::AcqRel) {
-            self.0.bell.ring();
+            self.0.loop_waker.wake();
         }
     }
 
@@ -164,7 +164,7 @@ impl RpcClient for Links {
 impl Shared {
     fn hand_in(&self, command: Command) {
         if self.lay_in(command) {
-            self.bell.ring();
+            self.loop_waker.wake();
         }
     }
 
@@ -208,8 +208,13 @@ pub struct LinkParty {
     effects: Vec<Effect>,
 }
 
-impl Party for LinkParty {
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+impl NetworkHandler for LinkParty {
+    fn step(
+        &mut self,
+        now: Nanos,
+        happened: &mut Vec<NetworkEvent>,
+        orders: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
         // Most requests are answered when they are told: such answers leave with what is sent anyway.
         for _ in 0..ROUNDS_MAX {
             self.take_wanted();

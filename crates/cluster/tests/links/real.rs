@@ -139,7 +139,8 @@ fn node(wish: Wish<'_>) -> Node {
     let hall = Arc::new(Hall::default());
     let party = links.party(hall.clone()).unwrap();
     let thread =
-        NetworkThread::start(wish.thread, party, links.bell(), vec![listener], wish.tls, clock).unwrap();
+        NetworkThread::start(wish.thread, party, links.loop_waker(), vec![listener], wish.tls, clock)
+            .unwrap();
     Node { server, address: place.to_string(), links, hall, _thread: thread }
 }
 
@@ -210,22 +211,22 @@ fn the_bell_is_rung_once_for_what_was_asked_aside() {
         let sender = sender.clone();
         links.call_buffered(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
     };
-    let bell = links.bell();
+    let loop_waker = links.loop_waker();
     links.turn();
     call_buffered();
     call_buffered();
-    assert!(!bell.was_rung(), "rung before the turn");
+    assert!(!loop_waker.take_wake(), "rung before the turn");
     links.turn();
-    assert!(bell.was_rung());
+    assert!(loop_waker.take_wake());
     links.turn();
-    assert!(!bell.was_rung(), "nothing lies aside any more");
+    assert!(!loop_waker.take_wake(), "nothing lies aside any more");
     drop(links.party(Arc::new(Hall::default())));
     call_buffered();
     for _ in 0..3 {
         assert!(matches!(receiver.try_recv().unwrap(), Err(RpcError::NotConnected(_))));
     }
     links.turn();
-    assert!(!bell.was_rung(), "there is no party any more");
+    assert!(!loop_waker.take_wake(), "there is no party any more");
 }
 
 #[test]

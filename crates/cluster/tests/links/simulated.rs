@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use io::sim::{Host, Weather};
+use io::sim::{Host, NetworkConditions};
 
 use crate::world::{World, server};
 
@@ -47,7 +47,7 @@ fn act(world: &mut World) {
         }
         86..92 => world.net.mend(Host(one), Host(other)),
         92..94 => world.net.stall(Host(one)),
-        94..97 => world.net.go_on(Host(one)),
+        94..97 => world.net.resume(Host(one)),
         97 => world.net.break_between(Host(one), Host(other)),
         98 => world.restart(one),
         _ => {}
@@ -57,21 +57,21 @@ fn act(world: &mut World) {
 /// A cluster of some nodes through bad weather and into good. Returns the digest of what happened.
 fn storm(seed: u64) -> u64 {
     let mut world = World::new(seed, 2 + (seed % 4) as usize);
-    let stormy = Weather {
-        delay_most: Duration::from_millis(1 + world.random.below(300)),
+    let stormy = NetworkConditions {
+        delay_max: Duration::from_millis(1 + world.random.below(300)),
         breaks_one_in: if world.random.one_in(2) { 400 } else { 0 },
-        piece_bytes_max: 1 << world.random.below(17),
+        chunk_bytes_max: 1 << world.random.below(17),
         window_bytes: 1 << (10 + world.random.below(9)),
-        ..Weather::default()
+        ..NetworkConditions::default()
     };
-    world.net.set_weather(stormy);
+    world.net.set_conditions(stormy);
     for _ in 0..150 {
         act(&mut world);
         let pause = if world.random.one_in(20) { 8000 } else { 200 };
         world.run_for(Duration::from_millis(world.random.below(pause)));
     }
     world.net.heal();
-    world.net.set_weather(Weather::default());
+    world.net.set_conditions(NetworkConditions::default());
     world.run_for(Duration::from_secs(80));
     assert!(world.is_meshed(), "not every pair has found each other again");
     all_is_answered(&mut world);
@@ -150,13 +150,13 @@ fn a_stopped_process_is_silent_in_seconds_and_comes_back() {
     world.run_for(Duration::from_secs(4));
     assert!(!world.nodes[0].links.is_heard(server(1)), "four seconds of silence were not noticed");
     assert!(world.nodes[0].links.is_heard(server(2)));
-    world.net.go_on(Host(1));
+    world.net.resume(Host(1));
     world.run_for(Duration::from_secs(1));
     assert!(world.is_meshed(), "the link itself has survived");
     world.net.stall(Host(1));
     world.run_for(Duration::from_secs(15));
     assert!(world.nodes[0].links.peers().iter().all(|peer| peer.server != server(1)), "the link is over");
-    world.net.go_on(Host(1));
+    world.net.resume(Host(1));
     world.run_for(Duration::from_secs(5));
     assert!(world.is_meshed(), "five seconds are enough to link again");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use io::sim::{Host, SimClock, SimNetwork, SimRandom};
-use io::{Clock, Happening, Nanos, Party, Random};
+use io::{Clock, Nanos, NetworkEvent, NetworkHandler, Random};
 use rekindle_cluster::link::{
     Book, Letter, LinkOptions, LinkParty, LinkTimings, Links, Me, PeerId, PeerInfo, QueueLimits, Receiver,
 };
@@ -157,7 +157,7 @@ pub struct Node {
     pub desk: Arc<RpcServer>,
     party: Option<LinkParty>,
     wake_at: Nanos,
-    happened: Vec<Happening>,
+    happened: Vec<NetworkEvent>,
 }
 
 pub struct World {
@@ -349,12 +349,12 @@ impl World {
             }
             let Some(party) = &mut node.party else { continue };
             let mut steps = 0;
-            while node.links.bell().was_rung() || !node.happened.is_empty() || node.wake_at <= now {
+            while node.links.loop_waker().take_wake() || !node.happened.is_empty() || node.wake_at <= now {
                 let mut orders = Vec::new();
                 node.wake_at = party.step(now, &mut node.happened, &mut orders);
                 steps += 1;
                 assert!(steps < 100, "a party that always wants to be called at once");
-                self.net.carry_out(node.host, orders);
+                self.net.execute(node.host, orders);
             }
         }
     }

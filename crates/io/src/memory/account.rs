@@ -10,10 +10,10 @@ use super::metered::net;
 
 /// A thread looks at the budget each time it has allocated this much more. What a query holds may
 /// be wrong by this much per thread.
-const STEP_BYTES: i64 = 256 << 10;
+const CHECK_INTERVAL_BYTES: i64 = 256 << 10;
 
 /// An account draws this much at once, so that the budget is not asked at every step.
-const DRAW_BYTES: i64 = 1 << 20;
+const RESERVE_BYTES: i64 = 1 << 20;
 
 /// Whoever drew as much as this at once leaves enough behind for the allocator to be told. What the others leave, in each
 /// of an allocator's arenas, has room beside what is budgeted.
@@ -24,61 +24,62 @@ const PURGE_BYTES: i64 = 8 << 20;
 pub struct Account {
     budget: Arc<Budget>,
     /// Whether what is held when the work ends belongs to somebody else from then on.
-    is_brief: bool,
-    state: Mutex<State>,
+    resets_on_leave: bool,
+    state: Mutex<AccountState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct AccountState {
     owner: Owner,
     /// Allocated less freed by threads that worked for the account.
     held: i64,
-    drawn: i64,
+    reserved: i64,
     /// The most that was ever drawn.
-    drawn_max: i64,
+    reserved_max: i64,
 }
 
 thread_local! {
-    static DESK: RefCell<Desk> = const { RefCell::new(Desk { account: None, base: 0, has_looked: false }) };
+    static THREAD_ACCOUNT: RefCell<ThreadAccount> =
+        const { RefCell::new(ThreadAccount { account: None, base: 0, has_checked: false }) };
     /// The net allocations at which the budget is to be looked at.
-    static LOOK_AT: Cell<i64> = const { Cell::new(i64::MAX) };
+    static CHECK_AT: Cell<i64> = const { Cell::new(i64::MAX) };
 }
 
 /// Whom this thread works for, and its net allocations when it last said so.
-struct Desk {
+struct ThreadAccount {
     account: Option<Arc<Account>>,
     base: i64,
     /// Whether the budget was looked at since it began to work for the account.
-    has_looked: bool,
+    has_checked: bool,
 }
 
 impl Account {
     /// An account of a query that draws from `budget`.
     #[must_use]
     pub fn new(budget: Arc<Budget>) -> Arc<Account> {
-        Arc::new(Account { budget, is_brief: false, state: Mutex::new(State::new()) })
+        Arc::new(Account { budget, resets_on_leave: false, state: Mutex::new(AccountState::new()) })
     }
 
     /// An account for many short queries, one after the other: what they allocated and did not free
     /// (answers, log entries) is forgotten when each ends.
     #[must_use]
-    pub fn brief(budget: Arc<Budget>) -> Arc<Account> {
-        Arc::new(Account { budget, is_brief: true, state: Mutex::new(State::new()) })
+    pub fn for_short_queries(budget: Arc<Budget>) -> Arc<Account> {
+        Arc::new(Account { budget, resets_on_leave: true, state: Mutex::new(AccountState::new()) })
     }
 
     /// The account this thread works for.
     #[must_use]
     pub fn current() -> Option<Arc<Account>> {
-        DESK.with_borrow(|desk| desk.account.clone())
+        THREAD_ACCOUNT.with_borrow(|current| current.account.clone())
     }
 
     /// From now on this thread's allocations go on this account, until the answer is dropped.
-    pub fn enter(self: &Arc<Account>) -> Work {
-        Work { before: switch(Some(self.clone())), this_thread: PhantomData }
+    pub fn enter(self: &Arc<Account>) -> AccountGuard {
+        AccountGuard { before: switch(Some(self.clone())), this_thread: PhantomData }
     }
 
     /// Somebody else keeps `bytes` that were allocated here.
-    pub fn give_away(&self, bytes: u64) {
+    pub fn disown(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.with_state(|state| state.held = state.held.saturating_sub(bytes));
     }
@@ -86,16 +87,16 @@ impl Account {
     /// Fails unless `bytes` more could be drawn now, on top of what was allocated.
     pub fn check_room(&self, bytes: u64) -> Result<(), OverBudget> {
         let owner = self.with_state(|state| state.owner);
-        self.budget.draw(owner, bytes)?;
-        self.budget.give_back(owner, bytes);
+        self.budget.reserve(owner, bytes)?;
+        self.budget.release(owner, bytes);
         Ok(())
     }
 
     /// The query waits (or works again): what it holds is drawn by `owner` from now on, to the byte.
     pub fn move_to(&self, owner: Owner) {
         self.with_state(|state| {
-            self.set_drawn(state, state.held.max(0));
-            self.budget.hand_over(state.owner, owner, state.drawn.unsigned_abs());
+            self.set_reserved(state, state.held.max(0));
+            self.budget.transfer(state.owner, owner, state.reserved.unsigned_abs());
             state.owner = owner;
         });
     }
@@ -104,47 +105,47 @@ impl Account {
     fn add(&self, bytes: i64) -> Result<(), OverBudget> {
         self.with_state(|state| {
             state.held = state.held.saturating_add(bytes);
-            if state.held > state.drawn {
-                let wanted = (state.held - state.drawn).max(DRAW_BYTES);
-                self.budget.draw(state.owner, wanted.unsigned_abs())?;
-                state.drawn += wanted;
-                state.drawn_max = state.drawn_max.max(state.drawn);
-            } else if state.drawn - state.held.max(0) > 4 * DRAW_BYTES {
-                self.set_drawn(state, state.held.max(0) + DRAW_BYTES);
+            if state.held > state.reserved {
+                let requested = (state.held - state.reserved).max(RESERVE_BYTES);
+                self.budget.reserve(state.owner, requested.unsigned_abs())?;
+                state.reserved += requested;
+                state.reserved_max = state.reserved_max.max(state.reserved);
+            } else if state.reserved - state.held.max(0) > 4 * RESERVE_BYTES {
+                self.set_reserved(state, state.held.max(0) + RESERVE_BYTES);
             }
             Ok(())
         })
     }
 
-    fn set_drawn(&self, state: &mut State, bytes: i64) {
-        if bytes > state.drawn {
-            self.budget.draw_anyway(state.owner, (bytes - state.drawn).unsigned_abs());
+    fn set_reserved(&self, state: &mut AccountState, bytes: i64) {
+        if bytes > state.reserved {
+            self.budget.reserve_unchecked(state.owner, (bytes - state.reserved).unsigned_abs());
         } else {
-            self.budget.give_back(state.owner, (state.drawn - bytes).unsigned_abs());
+            self.budget.release(state.owner, (state.reserved - bytes).unsigned_abs());
         }
-        state.drawn = bytes;
+        state.reserved = bytes;
     }
 
     /// Gives everything back: to the system, when it was much, and then to the budget, so that nobody draws it
     /// who cannot have it yet.
     fn end(&self) {
-        if self.with_state(|state| std::mem::take(&mut state.drawn_max)) >= PURGE_BYTES {
+        if self.with_state(|state| std::mem::take(&mut state.reserved_max)) >= PURGE_BYTES {
             purge();
         }
         self.with_state(|state| {
             state.held = 0;
-            self.set_drawn(state, 0);
+            self.set_reserved(state, 0);
         });
     }
 
-    fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    fn with_state<R>(&self, change: impl FnOnce(&mut AccountState) -> R) -> R {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl State {
-    fn new() -> State {
-        State { owner: Owner::Queries, held: 0, drawn: 0, drawn_max: 0 }
+impl AccountState {
+    fn new() -> AccountState {
+        AccountState { owner: Owner::Queries, held: 0, reserved: 0, reserved_max: 0 }
     }
 }
 
@@ -157,21 +158,25 @@ impl Drop for Account {
 /// Fails when this thread works for an account that has allocated more than it may draw. Nearly
 /// free; to be asked wherever much may be allocated.
 pub fn check() -> Result<(), OverBudget> {
-    if net() <= LOOK_AT.get() { Ok(()) } else { look() }
+    if net() <= CHECK_AT.get() { Ok(()) } else { check_budget() }
 }
 
 #[cold]
-fn look() -> Result<(), OverBudget> {
-    DESK.with_borrow_mut(|desk| {
-        desk.has_looked = true;
-        let looked = desk.settle();
+fn check_budget() -> Result<(), OverBudget> {
+    THREAD_ACCOUNT.with_borrow_mut(|current| {
+        current.has_checked = true;
+        let checked = current.settle();
         // Who was refused is asked again at once, so that ignoring the error does not help.
-        LOOK_AT.set(if looked.is_ok() { desk.base.saturating_add(STEP_BYTES) } else { i64::MIN });
-        looked
+        CHECK_AT.set(if checked.is_ok() {
+            current.base.saturating_add(CHECK_INTERVAL_BYTES)
+        } else {
+            i64::MIN
+        });
+        checked
     })
 }
 
-impl Desk {
+impl ThreadAccount {
     /// Puts what was allocated since the last time on the account.
     fn settle(&mut self) -> Result<(), OverBudget> {
         let now = net();
@@ -183,33 +188,37 @@ impl Desk {
 
 /// Makes this thread work for `account`; answers for whom it did before.
 fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
-    DESK.with_borrow_mut(|desk| {
-        match &desk.account {
-            Some(leaving) if leaving.is_brief => {
-                if desk.has_looked {
+    THREAD_ACCOUNT.with_borrow_mut(|current| {
+        match &current.account {
+            Some(leaving) if leaving.resets_on_leave => {
+                if current.has_checked {
                     leaving.end();
                 }
-                desk.base = net();
+                current.base = net();
             }
             // A refusal now finds its query when it asks next; what is here already is known.
-            _ => drop(desk.settle()),
+            _ => drop(current.settle()),
         }
-        desk.has_looked = false;
-        LOOK_AT.set(if account.is_some() { desk.base.saturating_add(STEP_BYTES) } else { i64::MAX });
-        std::mem::replace(&mut desk.account, account)
+        current.has_checked = false;
+        CHECK_AT.set(if account.is_some() {
+            current.base.saturating_add(CHECK_INTERVAL_BYTES)
+        } else {
+            i64::MAX
+        });
+        std::mem::replace(&mut current.account, account)
     })
 }
 
 /// This thread works for an account as long as this lives.
 #[must_use]
 #[derive(Debug)]
-pub struct Work {
+pub struct AccountGuard {
     before: Option<Arc<Account>>,
     /// Belongs to the thread it was made on.
     this_thread: PhantomData<*const ()>,
 }
 
-impl Drop for Work {
+impl Drop for AccountGuard {
     fn drop(&mut self) {
         let before = self.before.take();
         drop(switch(before));
@@ -236,17 +245,17 @@ mod tests {
         let work = account.enter();
         let large = bytes(20 * MB);
         assert_eq!(check(), Ok(()));
-        let drawn = budget.drawn_by(Owner::Queries);
-        assert!((20 * MB..22 * MB).contains(&drawn), "{drawn}");
+        let reserved = budget.reserved_by(Owner::Queries);
+        assert!((20 * MB..22 * MB).contains(&reserved), "{reserved}");
         drop(large);
         let small = bytes(MB);
         assert_eq!(check(), Ok(()), "not looked at: less is held than before");
         drop(work);
-        let drawn = budget.drawn_by(Owner::Queries);
-        assert!((MB..6 * MB).contains(&drawn), "{drawn}");
+        let reserved = budget.reserved_by(Owner::Queries);
+        assert!((MB..6 * MB).contains(&reserved), "{reserved}");
         drop(small);
         drop(account);
-        assert_eq!(budget.drawn_by(Owner::Queries), 0);
+        assert_eq!(budget.reserved_by(Owner::Queries), 0);
     }
 
     #[test]
@@ -283,7 +292,7 @@ mod tests {
         let budget = Budget::new(MB);
         let account = Account::new(budget.clone());
         let work = account.enter();
-        let inner = Account::new(Budget::endless());
+        let inner = Account::new(Budget::unlimited());
         let within = inner.enter();
         let large = bytes(20 * MB);
         assert_eq!(check(), Ok(()), "on the inner account");
@@ -303,27 +312,27 @@ mod tests {
         // Both are sizes that an allocator has.
         let (kept, given) = (bytes(96 << 10), bytes(48 << 10));
         drop(work);
-        account.give_away(48 << 10);
+        account.disown(48 << 10);
         account.move_to(Owner::Cursors);
-        let drawn = budget.drawn_by(Owner::Cursors);
-        assert!((96 << 10..106 << 10).contains(&drawn), "{drawn}");
-        assert_eq!(budget.drawn_by(Owner::Queries), 0);
+        let reserved = budget.reserved_by(Owner::Cursors);
+        assert!((96 << 10..106 << 10).contains(&reserved), "{reserved}");
+        assert_eq!(budget.reserved_by(Owner::Queries), 0);
         account.move_to(Owner::Queries);
-        assert_eq!(budget.drawn_by(Owner::Cursors), 0);
+        assert_eq!(budget.reserved_by(Owner::Cursors), 0);
         drop((kept, given));
     }
 
     #[test]
     fn a_brief_account_forgets() {
         let budget = Budget::new(10 * MB);
-        let account = Account::brief(budget.clone());
+        let account = Account::for_short_queries(budget.clone());
         let mut kept = Vec::new();
         for _ in 0..20 {
             let _work = account.enter();
             kept.push(bytes(MB));
             assert_eq!(check(), Ok(()));
         }
-        assert_eq!(budget.drawn_by(Owner::Queries), 0);
+        assert_eq!(budget.reserved_by(Owner::Queries), 0);
         let _work = account.enter();
         let large = bytes(20 * MB);
         assert!(check().is_err());

@@ -43,17 +43,17 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
     /// Bytes that were asked for.
-    pub wanted: u64,
+    pub requested: u64,
     /// Bytes drawn by all at that moment.
-    pub drawn: u64,
+    pub reserved: u64,
     /// Bytes there are.
     pub limit: u64,
 }
 
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OverBudget { wanted, drawn, limit } = self;
-        write!(f, "{wanted} bytes more than the {drawn} of {limit} that are in use")
+        let OverBudget { requested, reserved, limit } = self;
+        write!(f, "{requested} bytes more than the {reserved} of {limit} that are in use")
     }
 }
 
@@ -73,7 +73,7 @@ impl Budget {
 
     /// A budget that refuses nobody.
     #[must_use]
-    pub fn endless() -> Arc<Budget> {
+    pub fn unlimited() -> Arc<Budget> {
         Budget::new(u64::MAX)
     }
 
@@ -90,7 +90,7 @@ impl Budget {
 
     /// Bytes `owner` has drawn now.
     #[must_use]
-    pub fn drawn_by(&self, owner: Owner) -> u64 {
+    pub fn reserved_by(&self, owner: Owner) -> u64 {
         unsigned(self.owners[owner as usize].load(Relaxed))
     }
 
@@ -101,31 +101,31 @@ impl Budget {
     }
 
     /// Draws `bytes` for `owner`, or fails and draws nothing when there are not as many left.
-    pub fn draw(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
-        let wanted = signed(bytes);
-        let before = self.total.fetch_add(wanted, Relaxed);
-        if before.saturating_add(wanted) > self.limit.load(Relaxed) {
-            self.total.fetch_sub(wanted, Relaxed);
+    pub fn reserve(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
+        let requested = signed(bytes);
+        let before = self.total.fetch_add(requested, Relaxed);
+        if before.saturating_add(requested) > self.limit.load(Relaxed) {
+            self.total.fetch_sub(requested, Relaxed);
             self.refused.fetch_add(1, Relaxed);
-            return Err(OverBudget { wanted: bytes, drawn: unsigned(before), limit: self.limit() });
+            return Err(OverBudget { requested: bytes, reserved: unsigned(before), limit: self.limit() });
         }
-        self.owners[owner as usize].fetch_add(wanted, Relaxed);
+        self.owners[owner as usize].fetch_add(requested, Relaxed);
         Ok(())
     }
 
     /// Draws `bytes` that are in use already, however many are left: what cannot be refused must
     /// at least be known.
-    pub fn draw_anyway(&self, owner: Owner, bytes: u64) {
+    pub fn reserve_unchecked(&self, owner: Owner, bytes: u64) {
         self.change(owner, signed(bytes));
     }
 
     /// Gives back what was drawn.
-    pub fn give_back(&self, owner: Owner, bytes: u64) {
+    pub fn release(&self, owner: Owner, bytes: u64) {
         self.change(owner, -signed(bytes));
     }
 
     /// Lets `to` have what `from` has drawn.
-    pub fn hand_over(&self, from: Owner, to: Owner, bytes: u64) {
+    pub fn transfer(&self, from: Owner, to: Owner, bytes: u64) {
         self.owners[from as usize].fetch_sub(signed(bytes), Relaxed);
         self.owners[to as usize].fetch_add(signed(bytes), Relaxed);
     }
@@ -138,25 +138,25 @@ impl Budget {
 
 /// A buffer of known size, on somebody's account as long as this lives.
 #[derive(Debug)]
-pub struct Hold {
+pub struct Reservation {
     budget: Arc<Budget>,
     owner: Owner,
     bytes: u64,
 }
 
-impl Hold {
+impl Reservation {
     /// Nothing yet.
     #[must_use]
-    pub fn new(budget: Arc<Budget>, owner: Owner) -> Hold {
-        Hold { budget, owner, bytes: 0 }
+    pub fn new(budget: Arc<Budget>, owner: Owner) -> Reservation {
+        Reservation { budget, owner, bytes: 0 }
     }
 
     /// The buffer has this many bytes now.
     pub fn set(&mut self, bytes: u64) {
         if bytes >= self.bytes {
-            self.budget.draw_anyway(self.owner, bytes - self.bytes);
+            self.budget.reserve_unchecked(self.owner, bytes - self.bytes);
         } else {
-            self.budget.give_back(self.owner, self.bytes - bytes);
+            self.budget.release(self.owner, self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -164,7 +164,7 @@ impl Hold {
     /// The buffer is about to have this many bytes; fails, and changes nothing, if they are not left.
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), OverBudget> {
         if bytes > self.bytes {
-            self.budget.draw(self.owner, bytes - self.bytes)?;
+            self.budget.reserve(self.owner, bytes - self.bytes)?;
             self.bytes = bytes;
         }
         Ok(())
@@ -177,9 +177,9 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.owner, self.bytes);
+        self.budget.release(self.owner, self.bytes);
     }
 }
 
@@ -199,31 +199,31 @@ mod tests {
     #[test]
     fn nobody_draws_more_than_there_is() {
         let budget = Budget::new(100);
-        assert_eq!(budget.draw(Owner::Queries, 60), Ok(()));
-        let refused = OverBudget { wanted: 41, drawn: 60, limit: 100 };
-        assert_eq!(budget.draw(Owner::Cursors, 41), Err(refused));
-        assert_eq!(budget.draw(Owner::Cursors, 40), Ok(()));
-        budget.give_back(Owner::Queries, 60);
-        assert_eq!((budget.drawn_by(Owner::Queries), budget.drawn_by(Owner::Cursors)), (0, 40));
+        assert_eq!(budget.reserve(Owner::Queries, 60), Ok(()));
+        let refused = OverBudget { requested: 41, reserved: 60, limit: 100 };
+        assert_eq!(budget.reserve(Owner::Cursors, 41), Err(refused));
+        assert_eq!(budget.reserve(Owner::Cursors, 40), Ok(()));
+        budget.release(Owner::Queries, 60);
+        assert_eq!((budget.reserved_by(Owner::Queries), budget.reserved_by(Owner::Cursors)), (0, 40));
         assert_eq!(budget.refused(), 1);
     }
 
     #[test]
     fn a_hold_gives_back_what_it_has() {
         let budget = Budget::new(100);
-        let mut hold = Hold::new(budget.clone(), Owner::Connections);
+        let mut hold = Reservation::new(budget.clone(), Owner::Connections);
         hold.set(150);
-        assert_eq!(budget.drawn_by(Owner::Connections), 150, "what is there is counted");
+        assert_eq!(budget.reserved_by(Owner::Connections), 150, "what is there is counted");
         assert!(hold.grow_to(151).is_err());
         hold.set(10);
         assert_eq!(hold.grow_to(100), Ok(()));
         drop(hold);
-        assert_eq!(budget.drawn_by(Owner::Connections), 0);
+        assert_eq!(budget.reserved_by(Owner::Connections), 0);
     }
 
     #[test]
     fn an_endless_budget_refuses_nobody() {
-        let budget = Budget::endless();
-        assert_eq!(budget.draw(Owner::Queries, 1 << 50), Ok(()));
+        let budget = Budget::unlimited();
+        assert_eq!(budget.reserve(Owner::Queries, 1 << 50), Ok(()));
     }
 }

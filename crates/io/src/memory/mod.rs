@@ -6,7 +6,7 @@
 //!
 //! - [`Budget`]: how much there is, and who has drawn how much
 //! - [`Account`]: what one query has allocated, on all its threads, read off the allocator
-//! - [`Hold`]: a buffer of known size
+//! - [`Reservation`]: a buffer of known size
 //! - [`Metered`]: the allocator that counts
 //!
 //! A thread's allocations go on the account it [entered](Account::enter); [`check`] is asked now
@@ -17,6 +17,6 @@ mod allocator;
 mod budget;
 mod metered;
 
-pub use account::{Account, Work, check};
-pub use budget::{Budget, Hold, OverBudget, Owner};
+pub use account::{Account, AccountGuard, check};
+pub use budget::{Budget, OverBudget, Owner, Reservation};
 pub use metered::Metered;

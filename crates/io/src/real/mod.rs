@@ -7,5 +7,5 @@ mod random;
 
 pub use clock::RealClock;
 pub use files::RealFiles;
-pub use network::{Borrowed, NetworkThread, Tls, TlsError, TlsFile, server_config};
+pub use network::{BorrowedLoop, NetworkThread, Tls, TlsError, TlsFile, server_config};
 pub use random::RealRandom;

@@ -18,7 +18,7 @@ use crate::{File, Files, Lock};
 /// What a disk writes at once.
 const SECTOR_BYTES: usize = 512;
 /// How often who waits for a disk that hangs looks whether it still does.
-const HANG_LOOK: Duration = Duration::from_millis(2);
+const HANG_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A disk that misbehaves when told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +155,8 @@ impl SimFiles {
     fn wait_while(&self, hangs: &[Hang]) {
         while self.disk().hangs.is_some_and(|hang| hangs.contains(&hang)) {
             match tasks::here() {
-                Some(here) => here.sleep(HANG_LOOK),
-                None => std::thread::sleep(HANG_LOOK),
+                Some(here) => here.sleep(HANG_POLL_INTERVAL),
+                None => std::thread::sleep(HANG_POLL_INTERVAL),
             }
             if hangs == [Hang::Everything] && self.may_pass() {
                 return;

@@ -11,6 +11,6 @@ pub(crate) mod tasks;
 pub use chance::Chance;
 pub use clock::SimClock;
 pub use files::{Fault, Hang, SimFiles};
-pub use network::{Host, SimNetwork, Weather};
+pub use network::{Host, NetworkConditions, SimNetwork};
 pub use random::SimRandom;
-pub use tasks::{Entered, Process, Tasks, is_task, process};
+pub use tasks::{EnterGuard, Process, Tasks, is_task, process};

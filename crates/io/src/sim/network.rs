@@ -2,7 +2,7 @@
 //!
 //! Nodes are hosts with one address each. Whoever drives a simulation asks [`SimNetwork::next_at`] when
 //! something happens next, moves the clock there, takes it with [`SimNetwork::deliver`], steps the
-//! party it happened to, and hands the party's orders to [`SimNetwork::carry_out`].
+//! party it happened to, and hands the party's orders to [`SimNetwork::execute`].
 //!
 //! What holds on a real network holds here, and no more: bytes of one direction arrive in order and
 //! once, cut anywhere; a direction that is cut holds them back until it is mended, as TCP would by
@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::{SimClock, SimRandom};
-use crate::network::{ConnectionId, Ends, Happening, Order};
+use crate::network::{ConnectionId, Endpoints, NetworkCommand, NetworkEvent};
 use crate::{Clock, Nanos};
 
 /// A node on the network.
@@ -24,28 +24,28 @@ pub struct Host(pub usize);
 
 /// How fast and how reliable the network is.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// Least time from one host to another.
-    pub delay_least: Duration,
+    pub delay_min: Duration,
     /// Most time from one host to another.
-    pub delay_most: Duration,
+    pub delay_max: Duration,
     /// A connection breaks once in so many deliveries; never if zero.
     pub breaks_one_in: u64,
     /// Bytes are cut into pieces at most this long on their way.
-    pub piece_bytes_max: usize,
+    pub chunk_bytes_max: usize,
     /// Bytes under way in one direction before the sender hears nothing more of room.
     pub window_bytes: usize,
     /// How long a dialer waits for a host that cannot be reached before it hears so.
     pub unreachable_after: Duration,
 }
 
-impl Default for Weather {
-    fn default() -> Weather {
-        Weather {
-            delay_least: Duration::from_micros(100),
-            delay_most: Duration::from_millis(2),
+impl Default for NetworkConditions {
+    fn default() -> NetworkConditions {
+        NetworkConditions {
+            delay_min: Duration::from_micros(100),
+            delay_max: Duration::from_millis(2),
             breaks_one_in: 0,
-            piece_bytes_max: 64 << 10,
+            chunk_bytes_max: 64 << 10,
             window_bytes: 256 << 10,
             unreachable_after: Duration::from_secs(60),
         }
@@ -56,15 +56,15 @@ impl Default for Weather {
 pub struct SimNetwork {
     clock: SimClock,
     random: SimRandom,
-    weather: Weather,
+    conditions: NetworkConditions,
     hosts: Vec<HostState>,
     /// Directions in which nothing passes.
     cuts: BTreeSet<(Host, Host)>,
-    cables: BTreeMap<u64, Cable>,
-    cable_next: u64,
+    connections: BTreeMap<u64, SimConnection>,
+    connection_next: u64,
     accepted_next: u64,
     /// News of the own host, which need not travel.
-    ready: Vec<(Host, Happening)>,
+    ready: Vec<(Host, NetworkEvent)>,
 }
 
 struct HostState {
@@ -82,29 +82,29 @@ enum Side {
     Accepter,
 }
 
-struct Cable {
-    dialer: End,
-    accepter: End,
+struct SimConnection {
+    dialer: ConnectionEnd,
+    accepter: ConnectionEnd,
 }
 
 /// One end of a connection, and what is under way to it.
-struct End {
+struct ConnectionEnd {
     host: Host,
     id: ConnectionId,
     /// Whether the party there still knows of it.
     is_open: bool,
-    coming: VecDeque<(Nanos, Travelling)>,
+    in_flight: VecDeque<(Nanos, InFlight)>,
     /// Bytes under way to this end.
-    coming_bytes: usize,
+    in_flight_bytes: usize,
     /// The other end wants to hear when all of them are here.
-    tell: bool,
+    notify_drained: bool,
 }
 
-enum Travelling {
+enum InFlight {
     Dial,
-    Stands,
+    Connected,
     Bytes(Bytes),
-    End(String),
+    Closed(String),
 }
 
 impl SimNetwork {
@@ -114,11 +114,11 @@ impl SimNetwork {
         SimNetwork {
             clock,
             random,
-            weather: Weather::default(),
+            conditions: NetworkConditions::default(),
             hosts: Vec::new(),
             cuts: BTreeSet::new(),
-            cables: BTreeMap::new(),
-            cable_next: 0,
+            connections: BTreeMap::new(),
+            connection_next: 0,
             accepted_next: 0,
             ready: Vec::new(),
         }
@@ -133,8 +133,8 @@ impl SimNetwork {
     }
 
     /// From now on the network is like this.
-    pub fn set_weather(&mut self, weather: Weather) {
-        self.weather = weather;
+    pub fn set_conditions(&mut self, conditions: NetworkConditions) {
+        self.conditions = conditions;
     }
 
     /// Nothing passes from `from` to `to` any more; what is under way waits.
@@ -166,7 +166,7 @@ impl SimNetwork {
     }
 
     /// Lets a stopped host go on.
-    pub fn go_on(&mut self, host: Host) {
+    pub fn resume(&mut self, host: Host) {
         self.hosts[host.0].is_stalled = false;
     }
 
@@ -181,8 +181,8 @@ impl SimNetwork {
         self.hosts[host.0].is_up = false;
         self.ready.retain(|(to, _)| *to != host);
         let ends = std::mem::take(&mut self.hosts[host.0].ends);
-        for (cable, side) in ends.into_values() {
-            self.hang_up(cable, side, "the process at the other end is gone");
+        for (connection, side) in ends.into_values() {
+            self.close_from(connection, side, "the process at the other end is gone");
         }
     }
 
@@ -194,13 +194,13 @@ impl SimNetwork {
 
     /// Ends every connection between two hosts, as a router that forgets would.
     pub fn break_between(&mut self, one: Host, other: Host) {
-        let between = |cable: &Cable| {
-            let hosts = (cable.dialer.host, cable.accepter.host);
+        let between = |connection: &SimConnection| {
+            let hosts = (connection.dialer.host, connection.accepter.host);
             hosts == (one, other) || hosts == (other, one)
         };
-        let broken: Vec<u64> = self.cables.iter().filter(|(_, c)| between(c)).map(|(n, _)| *n).collect();
-        for cable in broken {
-            self.break_cable(cable);
+        let broken: Vec<u64> = self.connections.iter().filter(|(_, c)| between(c)).map(|(n, _)| *n).collect();
+        for connection in broken {
+            self.reset_connection(connection);
         }
     }
 
@@ -210,45 +210,49 @@ impl SimNetwork {
         if self.ready.iter().any(|(host, _)| !self.is_stalled(*host)) {
             return Some(self.clock.now());
         }
-        let ends = self
-            .cables
-            .values()
-            .flat_map(|cable| [(&cable.dialer, cable.accepter.host), (&cable.accepter, cable.dialer.host)]);
-        let coming = ends.filter(|(end, from)| self.passes(*from, end.host) && end.is_open);
-        coming.filter_map(|(end, _)| end.coming.front()).map(|(at, _)| *at).min()
+        let ends = self.connections.values().flat_map(|connection| {
+            [(&connection.dialer, connection.accepter.host), (&connection.accepter, connection.dialer.host)]
+        });
+        let in_flight = ends.filter(|(end, from)| self.passes(*from, end.host) && end.is_open);
+        in_flight.filter_map(|(end, _)| end.in_flight.front()).map(|(at, _)| *at).min()
     }
 
     /// Takes what happens now, one thing for each direction of a connection at most.
-    pub fn deliver(&mut self) -> Vec<(Host, Happening)> {
+    pub fn deliver(&mut self) -> Vec<(Host, NetworkEvent)> {
         let now = self.clock.now();
         let ready = std::mem::take(&mut self.ready);
-        let (mut happened, stalled): (Vec<_>, Vec<_>) =
+        let (mut network_events, stalled): (Vec<_>, Vec<_>) =
             ready.into_iter().partition(|(host, _)| !self.is_stalled(*host));
         self.ready = stalled;
-        let cables: Vec<u64> = self.cables.keys().copied().collect();
-        for number in cables {
+        let connections: Vec<u64> = self.connections.keys().copied().collect();
+        for number in connections {
             for side in [Side::Dialer, Side::Accepter] {
                 if let Some(one) = self.deliver_to(number, side, now) {
-                    happened.push(one);
+                    network_events.push(one);
                 }
             }
-            if self.cables.get(&number).is_some_and(|cable| !cable.dialer.is_open && !cable.accepter.is_open)
+            if self
+                .connections
+                .get(&number)
+                .is_some_and(|connection| !connection.dialer.is_open && !connection.accepter.is_open)
             {
-                self.cables.remove(&number);
+                self.connections.remove(&number);
             }
         }
-        happened
+        network_events
     }
 
     /// Does what the party on `host` wants.
-    pub fn carry_out(&mut self, host: Host, orders: Vec<Order>) {
-        for order in orders {
-            match order {
-                Order::Connect(id, address) => self.dial(host, id, &address),
-                Order::Send { connection, bytes, tell } => self.send(host, connection, bytes, tell),
-                Order::Close(id) => {
-                    if let Some((cable, side)) = self.hosts[host.0].ends.remove(&id) {
-                        self.hang_up(cable, side, "the other side closed the connection");
+    pub fn execute(&mut self, host: Host, commands: Vec<NetworkCommand>) {
+        for command in commands {
+            match command {
+                NetworkCommand::Connect(id, address) => self.dial(host, id, &address),
+                NetworkCommand::Send { connection, bytes, notify_drained } => {
+                    self.send(host, connection, bytes, notify_drained)
+                }
+                NetworkCommand::Close(id) => {
+                    if let Some((connection, side)) = self.hosts[host.0].ends.remove(&id) {
+                        self.close_from(connection, side, "the other side closed the connection");
                     }
                 }
             }
@@ -260,144 +264,144 @@ impl SimNetwork {
     }
 
     fn delay(&self) -> Duration {
-        let (least, most) = (self.weather.delay_least.as_nanos(), self.weather.delay_most.as_nanos());
+        let (least, most) = (self.conditions.delay_min.as_nanos(), self.conditions.delay_max.as_nanos());
         let spread = u64::try_from(most.saturating_sub(least)).unwrap_or(u64::MAX);
-        self.weather.delay_least + Duration::from_nanos(self.random.below(spread.saturating_add(1)))
+        self.conditions.delay_min + Duration::from_nanos(self.random.below(spread.saturating_add(1)))
     }
 
     fn dial(&mut self, host: Host, id: ConnectionId, address: &str) {
         let now = self.clock.now();
-        let number = self.cable_next;
-        self.cable_next += 1;
+        let number = self.connection_next;
+        self.connection_next += 1;
         self.hosts[host.0].ends.insert(id, (number, Side::Dialer));
-        let end = |host, id, is_open| End {
+        let end = |host, id, is_open| ConnectionEnd {
             host,
             id,
             is_open,
-            coming: VecDeque::new(),
-            coming_bytes: 0,
-            tell: false,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            notify_drained: false,
         };
         let found = self.hosts.iter().position(|state| state.address == address).map(Host);
-        let mut cable = Cable { dialer: end(host, id, true), accepter: end(host, id, false) };
+        let mut connection = SimConnection { dialer: end(host, id, true), accepter: end(host, id, false) };
         let answer = now.after(self.delay() + self.delay());
         match found {
             Some(other) if self.hosts[other.0].is_up => {
                 if self.cuts.contains(&(host, other)) || self.cuts.contains(&(other, host)) {
                     // No packet that is sent again gets through: the dialer is told, in the end.
-                    let at = now.after(self.weather.unreachable_after);
-                    cable.dialer.coming.push_back((at, Travelling::End("no route".to_owned())));
+                    let at = now.after(self.conditions.unreachable_after);
+                    connection.dialer.in_flight.push_back((at, InFlight::Closed("no route".to_owned())));
                 } else {
                     let accepted = ConnectionId::accepted(self.accepted_next);
                     self.accepted_next += 1;
-                    cable.accepter = end(other, accepted, true);
-                    cable.accepter.coming.push_back((now.after(self.delay()), Travelling::Dial));
-                    cable.dialer.coming.push_back((answer, Travelling::Stands));
+                    connection.accepter = end(other, accepted, true);
+                    connection.accepter.in_flight.push_back((now.after(self.delay()), InFlight::Dial));
+                    connection.dialer.in_flight.push_back((answer, InFlight::Connected));
                 }
             }
             _ => {
-                let refused = Travelling::End("connection refused".to_owned());
-                cable.dialer.coming.push_back((answer, refused));
+                let refused = InFlight::Closed("connection refused".to_owned());
+                connection.dialer.in_flight.push_back((answer, refused));
             }
         }
-        self.cables.insert(number, cable);
+        self.connections.insert(number, connection);
     }
 
-    fn send(&mut self, host: Host, id: ConnectionId, bytes: Vec<Bytes>, tell: bool) {
+    fn send(&mut self, host: Host, id: ConnectionId, bytes: Vec<Bytes>, notify_drained: bool) {
         let Some((number, side)) = self.hosts[host.0].ends.get(&id).copied() else { return };
         let (delay, now) = (self.delay(), self.clock.now());
-        let window_bytes = self.weather.window_bytes;
-        let Some(cable) = self.cables.get_mut(&number) else { return };
-        let (_, far) = cable.ends(side);
+        let window_bytes = self.conditions.window_bytes;
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let (_, far) = connection.ends(side);
         let mut whole = BytesMut::new();
-        bytes.iter().for_each(|piece| whole.extend_from_slice(piece));
-        far.coming_bytes += whole.len();
+        bytes.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+        far.in_flight_bytes += whole.len();
         if !whole.is_empty() && far.is_open {
-            let last = far.coming.back().map_or(now, |(at, _)| *at);
-            far.coming.push_back((last.max(now.after(delay)), Travelling::Bytes(whole.freeze())));
+            let last = far.in_flight.back().map_or(now, |(at, _)| *at);
+            far.in_flight.push_back((last.max(now.after(delay)), InFlight::Bytes(whole.freeze())));
         }
-        if tell && far.coming_bytes <= window_bytes {
-            self.ready.push((host, Happening::Drained(id)));
-        } else if tell {
-            far.tell = true;
+        if notify_drained && far.in_flight_bytes <= window_bytes {
+            self.ready.push((host, NetworkEvent::Drained(id)));
+        } else if notify_drained {
+            far.notify_drained = true;
         }
     }
 
     /// The party at `side` has let go of the connection; the other end hears of it in time.
-    fn hang_up(&mut self, number: u64, side: Side, why: &str) {
+    fn close_from(&mut self, number: u64, side: Side, why: &str) {
         let (delay, now) = (self.delay(), self.clock.now());
-        let Some(cable) = self.cables.get_mut(&number) else { return };
-        let (own, far) = cable.ends(side);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let (own, far) = connection.ends(side);
         own.is_open = false;
-        own.coming.clear();
-        let last = far.coming.back().map_or(now, |(at, _)| *at);
-        far.coming.push_back((last.max(now.after(delay)), Travelling::End(why.to_owned())));
+        own.in_flight.clear();
+        let last = far.in_flight.back().map_or(now, |(at, _)| *at);
+        far.in_flight.push_back((last.max(now.after(delay)), InFlight::Closed(why.to_owned())));
     }
 
     /// Both ends lose the connection and what is under way on it.
-    fn break_cable(&mut self, number: u64) {
+    fn reset_connection(&mut self, number: u64) {
         let now = self.clock.now();
-        let Some(cable) = self.cables.get_mut(&number) else { return };
-        for end in [&mut cable.dialer, &mut cable.accepter] {
-            end.coming.clear();
-            end.coming.push_back((now, Travelling::End("connection reset".to_owned())));
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        for end in [&mut connection.dialer, &mut connection.accepter] {
+            end.in_flight.clear();
+            end.in_flight.push_back((now, InFlight::Closed("connection reset".to_owned())));
         }
     }
 
-    fn ends_between(&self, here: Host, there: Host) -> Ends {
-        let [here, there] = [here, there].map(|host| self.hosts[host.0].address.clone());
-        Ends { here, there }
+    fn endpoints_between(&self, local: Host, remote: Host) -> Endpoints {
+        let [local, remote] = [local, remote].map(|host| self.hosts[host.0].address.clone());
+        Endpoints { local, remote }
     }
 
-    fn deliver_to(&mut self, number: u64, side: Side, now: Nanos) -> Option<(Host, Happening)> {
-        let cable = self.cables.get_mut(&number)?;
-        let (end, far) = cable.ends(side);
+    fn deliver_to(&mut self, number: u64, side: Side, now: Nanos) -> Option<(Host, NetworkEvent)> {
+        let connection = self.connections.get_mut(&number)?;
+        let (end, far) = connection.ends(side);
         let (host, id, from) = (end.host, end.id, far.host);
         if !end.is_open {
             return None;
         }
-        let (at, _) = end.coming.front()?;
+        let (at, _) = end.in_flight.front()?;
         if *at > now || !self.passes(from, host) {
             return None;
         }
-        if self.weather.breaks_one_in > 0 && self.random.one_in(self.weather.breaks_one_in) {
-            self.break_cable(number);
+        if self.conditions.breaks_one_in > 0 && self.random.one_in(self.conditions.breaks_one_in) {
+            self.reset_connection(number);
         }
-        let piece_bytes = 1 + self.random.below(self.weather.piece_bytes_max.max(1) as u64) as usize;
-        let window_bytes = self.weather.window_bytes;
-        let (end, far) = self.cables.get_mut(&number)?.ends(side);
-        let (at, what) = end.coming.pop_front()?;
-        let happening = match what {
-            Travelling::Dial => {
+        let chunk_bytes = 1 + self.random.below(self.conditions.chunk_bytes_max.max(1) as u64) as usize;
+        let window_bytes = self.conditions.window_bytes;
+        let (end, far) = self.connections.get_mut(&number)?.ends(side);
+        let (at, what) = end.in_flight.pop_front()?;
+        let event = match what {
+            InFlight::Dial => {
                 self.hosts[host.0].ends.insert(id, (number, side));
-                Happening::Accepted(id, self.ends_between(host, from))
+                NetworkEvent::Accepted(id, self.endpoints_between(host, from))
             }
-            Travelling::Stands => Happening::Connected(id, self.ends_between(host, from)),
-            Travelling::Bytes(mut bytes) => {
-                let piece = bytes.split_to(piece_bytes.min(bytes.len()));
+            InFlight::Connected => NetworkEvent::Connected(id, self.endpoints_between(host, from)),
+            InFlight::Bytes(mut bytes) => {
+                let chunk = bytes.split_to(chunk_bytes.min(bytes.len()));
                 if !bytes.is_empty() {
-                    end.coming.push_front((at, Travelling::Bytes(bytes)));
+                    end.in_flight.push_front((at, InFlight::Bytes(bytes)));
                 }
-                end.coming_bytes = end.coming_bytes.saturating_sub(piece.len());
-                if end.tell && end.coming_bytes <= window_bytes {
-                    end.tell = false;
-                    self.ready.push((from, Happening::Drained(far.id)));
+                end.in_flight_bytes = end.in_flight_bytes.saturating_sub(chunk.len());
+                if end.notify_drained && end.in_flight_bytes <= window_bytes {
+                    end.notify_drained = false;
+                    self.ready.push((from, NetworkEvent::Drained(far.id)));
                 }
-                Happening::Arrived(id, piece)
+                NetworkEvent::Arrived(id, chunk)
             }
-            Travelling::End(why) => {
+            InFlight::Closed(why) => {
                 end.is_open = false;
                 self.hosts[host.0].ends.remove(&id);
-                Happening::Closed(id, why)
+                NetworkEvent::Closed(id, why)
             }
         };
-        Some((host, happening))
+        Some((host, event))
     }
 }
 
-impl Cable {
+impl SimConnection {
     /// The end at `side`, and the other one.
-    fn ends(&mut self, side: Side) -> (&mut End, &mut End) {
+    fn ends(&mut self, side: Side) -> (&mut ConnectionEnd, &mut ConnectionEnd) {
         match side {
             Side::Dialer => (&mut self.dialer, &mut self.accepter),
             Side::Accepter => (&mut self.accepter, &mut self.dialer),
@@ -422,31 +426,34 @@ mod tests {
         let mut net = SimNetwork::new(clock.clone(), SimRandom::new(1));
         let hosts = [net.add_host("a:1"), net.add_host("b:1")];
         let id = ConnectionId::dialed(1);
-        net.carry_out(hosts[0], vec![Order::Connect(id, "b:1".to_owned())]);
+        net.execute(hosts[0], vec![NetworkCommand::Connect(id, "b:1".to_owned())]);
         Pair { clock, net, hosts, id }
     }
 
     impl Pair {
         /// Everything that happens until nothing does.
-        fn settle(&mut self) -> Vec<(Host, Happening)> {
-            let mut happened = Vec::new();
+        fn settle(&mut self) -> Vec<(Host, NetworkEvent)> {
+            let mut network_events = Vec::new();
             while let Some(at) = self.net.next_at() {
                 self.clock.advance(at.since(self.clock.now()));
-                happened.extend(self.net.deliver());
+                network_events.extend(self.net.deliver());
             }
-            happened
+            network_events
         }
 
         fn send(&mut self, text: &'static [u8]) {
-            let order =
-                Order::Send { connection: self.id, bytes: vec![Bytes::from_static(text)], tell: false };
-            self.net.carry_out(self.hosts[0], vec![order]);
+            let command = NetworkCommand::Send {
+                connection: self.id,
+                bytes: vec![Bytes::from_static(text)],
+                notify_drained: false,
+            };
+            self.net.execute(self.hosts[0], vec![command]);
         }
     }
 
-    fn text(happened: &[(Host, Happening)]) -> Vec<u8> {
-        let bytes = happened.iter().filter_map(|(_, happening)| match happening {
-            Happening::Arrived(_, bytes) => Some(bytes.to_vec()),
+    fn text(network_events: &[(Host, NetworkEvent)]) -> Vec<u8> {
+        let bytes = network_events.iter().filter_map(|(_, event)| match event {
+            NetworkEvent::Arrived(_, bytes) => Some(bytes.to_vec()),
             _ => None,
         });
         bytes.flatten().collect()
@@ -460,12 +467,12 @@ mod tests {
         pair.net.cut(one, other);
         pair.send(b"first ");
         pair.send(b"second");
-        pair.net.carry_out(one, vec![Order::Close(pair.id)]);
+        pair.net.execute(one, vec![NetworkCommand::Close(pair.id)]);
         assert!(pair.settle().is_empty(), "nothing passes, not even the end");
         pair.net.mend(one, other);
-        let happened = pair.settle();
-        assert_eq!(text(&happened), b"first second");
-        assert!(matches!(happened.last(), Some((host, Happening::Closed(..))) if *host == other));
+        let network_events = pair.settle();
+        assert_eq!(text(&network_events), b"first second");
+        assert!(matches!(network_events.last(), Some((host, NetworkEvent::Closed(..))) if *host == other));
     }
 
     #[test]
@@ -474,14 +481,14 @@ mod tests {
         pair.settle();
         let [one, other] = pair.hosts;
         let id = ConnectionId::dialed(2);
-        pair.net.carry_out(one, vec![Order::Connect(id, "c:1".to_owned())]);
-        assert!(matches!(&pair.settle()[..], [(_, Happening::Closed(closed, _))] if *closed == id));
+        pair.net.execute(one, vec![NetworkCommand::Connect(id, "c:1".to_owned())]);
+        assert!(matches!(&pair.settle()[..], [(_, NetworkEvent::Closed(closed, _))] if *closed == id));
         pair.net.cut(other, one);
         let (before, id) = (pair.clock.now(), ConnectionId::dialed(3));
-        pair.net.carry_out(one, vec![Order::Connect(id, "b:1".to_owned())]);
+        pair.net.execute(one, vec![NetworkCommand::Connect(id, "b:1".to_owned())]);
         pair.net.mend(other, one);
         pair.settle();
-        assert_eq!(pair.clock.now().since(before), Weather::default().unreachable_after);
+        assert_eq!(pair.clock.now().since(before), NetworkConditions::default().unreachable_after);
     }
 
     #[test]
@@ -490,8 +497,8 @@ mod tests {
         pair.settle();
         let [one, other] = pair.hosts;
         pair.net.crash(other);
-        assert!(matches!(&pair.settle()[..], [(host, Happening::Closed(..))] if *host == one));
-        pair.net.carry_out(one, vec![Order::Connect(ConnectionId::dialed(2), "b:1".to_owned())]);
-        assert!(matches!(&pair.settle()[..], [(_, Happening::Closed(..))]));
+        assert!(matches!(&pair.settle()[..], [(host, NetworkEvent::Closed(..))] if *host == one));
+        pair.net.execute(one, vec![NetworkCommand::Connect(ConnectionId::dialed(2), "b:1".to_owned())]);
+        assert!(matches!(&pair.settle()[..], [(_, NetworkEvent::Closed(..))]));
     }
 }

@@ -4,7 +4,7 @@
 //! can go on does so next is drawn from the seed. A task belongs to a process; when a process is killed
 //! its tasks end where they are.
 
-// A task has to find its way back to the scheduler from any depth of its stack; see `give_way`.
+// A task has to find its way back to the scheduler from any depth of its stack; see `yield_now`.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -23,7 +23,7 @@ use crate::{Clock, Nanos};
 
 const STACK_BYTES: usize = 512 << 10;
 /// How often a task looks again whether a lock is free.
-const LOCK_PAUSE: Duration = Duration::from_micros(500);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
 /// One task of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,16 +44,16 @@ struct Inner {
     random: SimRandom,
     // Simulated instants count from here.
     zero: Instant,
-    state: RefCell<State>,
+    state: RefCell<TasksState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TasksState {
     tasks: BTreeMap<TaskId, Task>,
     next: u64,
     ready: Vec<TaskId>,
     // Those that would be ready, were their process not stalled.
-    held: Vec<TaskId>,
+    stalled_ready: Vec<TaskId>,
     stalled: BTreeSet<Process>,
     timers: BTreeSet<(Nanos, TaskId)>,
     process: Option<Process>,
@@ -69,14 +69,14 @@ struct Task {
     fiber: Option<Fiber>,
     waits_for: Option<usize>,
     timer: Option<Nanos>,
-    was_told: bool,
-    may_go_on: bool,
+    was_notified: bool,
+    is_unparked: bool,
 }
 
 thread_local! {
     static HERE: RefCell<Option<Tasks>> = const { RefCell::new(None) };
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
-    static WAY_OUT: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
+    static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
 }
 
 /// The simulation that the calling thread is in.
@@ -100,9 +100,9 @@ pub fn process() -> Option<Process> {
 }
 
 /// While it lives, the thread that made it is in a simulation.
-pub struct Entered(());
+pub struct EnterGuard(());
 
-impl Drop for Entered {
+impl Drop for EnterGuard {
     fn drop(&mut self) {
         IS_SIMULATED.set(false);
         HERE.set(None);
@@ -110,13 +110,13 @@ impl Drop for Entered {
 }
 
 /// Goes back to the scheduler; returns when it is this task's turn again.
-fn give_way() {
-    let way_out = WAY_OUT.get();
+fn yield_now() {
+    let yielder = YIELDER.get();
     // SAFETY: the pointer was set by the fiber that runs now, when it began or when it last came back
     // from here, to the yielder that lives on this fiber's own stack for as long as the fiber does.
-    // Callers make sure that a fiber runs (`State::running`).
-    unsafe { (*way_out).suspend(()) };
-    WAY_OUT.set(way_out);
+    // Callers make sure that a fiber runs (`TasksState::running`).
+    unsafe { (*yielder).suspend(()) };
+    YIELDER.set(yielder);
 }
 
 impl Tasks {
@@ -128,10 +128,10 @@ impl Tasks {
 
     /// From now on everything on this thread that waits is simulated.
     #[must_use]
-    pub fn enter(&self) -> Entered {
+    pub fn enter(&self) -> EnterGuard {
         HERE.set(Some(self.clone()));
         IS_SIMULATED.set(true);
-        Entered(())
+        EnterGuard(())
     }
 
     /// Does something as `process`: what it starts belongs to that.
@@ -172,10 +172,10 @@ impl Tasks {
     }
 
     /// Lets the tasks of `process` go on.
-    pub fn go_on(&self, process: Process) {
+    pub fn resume(&self, process: Process) {
         let mut state = self.0.state.borrow_mut();
         state.stalled.remove(&process);
-        for id in std::mem::take(&mut state.held) {
+        for id in std::mem::take(&mut state.stalled_ready) {
             state.make_ready(id);
         }
     }
@@ -227,11 +227,11 @@ impl Tasks {
             Ok(CoroutineResult::Return(())) => {
                 state.stacks.push(fiber.into_stack());
                 state.remove(id);
-                state.tell(key_of(id), usize::MAX);
+                state.notify(key_of(id), usize::MAX);
             }
             Err(panic) => {
                 let name = state.remove(id).map(|task| task.name).unwrap_or_default();
-                state.panic = Some(format!("{name} panicked: {}", words(&*panic)));
+                state.panic = Some(format!("{name} panicked: {}", panic_message(&*panic)));
             }
         }
         state.panic.clone().map_or(Ok(Some(id.0)), Err)
@@ -253,8 +253,8 @@ impl Tasks {
         let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a stack"));
         // Boxed: only small things can be handed to a new stack.
         let work: Box<dyn FnOnce()> = Box::new(work);
-        let fiber = Coroutine::with_stack(stack, move |way_out: &Yielder<(), ()>, ()| {
-            WAY_OUT.set(way_out);
+        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            YIELDER.set(yielder);
             work();
         });
         let mut state = self.0.state.borrow_mut();
@@ -268,7 +268,7 @@ impl Tasks {
         }
         let (name, fiber) = (name.to_owned(), Some(fiber));
         let (waits_for, timer) = (None, None);
-        let task = Task { process, name, fiber, waits_for, timer, was_told: false, may_go_on: false };
+        let task = Task { process, name, fiber, waits_for, timer, was_notified: false, is_unparked: false };
         state.tasks.insert(id, task);
         state.make_ready(id);
         id
@@ -285,9 +285,9 @@ impl Tasks {
     pub(crate) fn unpark(&self, id: TaskId) {
         let mut state = self.0.state.borrow_mut();
         if let Some(task) = state.tasks.get_mut(&id) {
-            task.may_go_on = true;
+            task.is_unparked = true;
         }
-        state.tell(park_key(id), 1);
+        state.notify(park_key(id), 1);
     }
 
     pub(crate) fn unpark_self(&self) {
@@ -298,11 +298,12 @@ impl Tasks {
     pub(crate) fn park(&self, wait: Duration) {
         let running = self.0.state.borrow().running;
         let Some(id) = running else { return };
-        let take =
-            || self.0.state.borrow_mut().tasks.get_mut(&id).is_some_and(|t| std::mem::take(&mut t.may_go_on));
-        if !take() {
+        let take_unpark = || {
+            self.0.state.borrow_mut().tasks.get_mut(&id).is_some_and(|t| std::mem::take(&mut t.is_unparked))
+        };
+        if !take_unpark() {
             self.wait(park_key(id), Some(self.instant() + wait));
-            take();
+            take_unpark();
         }
     }
 
@@ -319,12 +320,12 @@ impl Tasks {
             if let Some(guard) = mutex.try_lock() {
                 return guard;
             }
-            self.sleep(LOCK_PAUSE);
+            self.sleep(LOCK_RETRY_INTERVAL);
         }
     }
 
     pub(crate) fn notify(&self, key: usize, most: usize) {
-        self.0.state.borrow_mut().tell(key, most);
+        self.0.state.borrow_mut().notify(key, most);
     }
 
     /// As [`Tasks::wait`], with the lock given up meanwhile.
@@ -349,17 +350,17 @@ impl Tasks {
             let id = state.running.expect("invariant: in a simulation only tasks wait");
             let timer = deadline.map(|at| Nanos::default().after(at.duration_since(self.0.zero)));
             if let Some(task) = state.tasks.get_mut(&id) {
-                (task.waits_for, task.timer, task.was_told) = (Some(key), timer, false);
+                (task.waits_for, task.timer, task.was_notified) = (Some(key), timer, false);
             }
             state.timers.extend(timer.map(|at| (at, id)));
             id
         };
-        give_way();
-        self.0.state.borrow().tasks.get(&id).is_some_and(|task| task.was_told)
+        yield_now();
+        self.0.state.borrow().tasks.get(&id).is_some_and(|task| task.was_notified)
     }
 }
 
-impl State {
+impl TasksState {
     fn wake(&mut self, now: Nanos) {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id));
@@ -373,18 +374,18 @@ impl State {
     fn make_ready(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
         match self.stalled.contains(&task.process) {
-            true => self.held.push(id),
+            true => self.stalled_ready.push(id),
             false => self.ready.push(id),
         }
     }
 
-    fn tell(&mut self, key: usize, most: usize) {
+    fn notify(&mut self, key: usize, most: usize) {
         let waiting = self.tasks.iter().filter(|(_, task)| task.waits_for == Some(key));
-        let told: Vec<TaskId> = waiting.map(|(id, _)| *id).take(most).collect();
-        for id in told {
+        let notified: Vec<TaskId> = waiting.map(|(id, _)| *id).take(most).collect();
+        for id in notified {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             let timer = task.timer.take();
-            (task.waits_for, task.was_told) = (None, true);
+            (task.waits_for, task.was_notified) = (None, true);
             if let Some(at) = timer {
                 self.timers.remove(&(at, id));
             }
@@ -398,7 +399,7 @@ impl State {
             self.timers.remove(&(at, id));
         }
         self.ready.retain(|ready| *ready != id);
-        self.held.retain(|held| *held != id);
+        self.stalled_ready.retain(|stalled_ready| *stalled_ready != id);
         Some(task)
     }
 }
@@ -420,7 +421,7 @@ fn park_key(id: TaskId) -> usize {
     (id.0 as usize) << 2 | 3
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without words").to_owned()
 }

@@ -101,7 +101,7 @@ impl Inner {
             let counting = account.enter();
             let batch = cursor.next_batch();
             drop(counting);
-            account.give_away(batch.len() as u64);
+            account.disown(batch.len() as u64);
             if !cursor.is_over() {
                 account.move_to(Owner::Cursors);
                 self.service.cursors.keep(entered.key(), cursor, self.service.node().clock().now());

@@ -222,7 +222,7 @@ fn service(node: Arc<Node>) -> Arc<Service> {
 }
 
 fn service_with(node: Arc<Node>, facts: ServerFacts) -> Arc<Service> {
-    service_drawing_from(node, facts, Budget::endless())
+    service_drawing_from(node, facts, Budget::unlimited())
 }
 
 fn service_drawing_from(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>) -> Arc<Service> {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::io::memory::{Hold, OverBudget, Owner};
+use ::io::memory::{OverBudget, Owner, Reservation};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
@@ -57,7 +57,7 @@ pub struct Connection<S> {
     partial: Vec<u8>,
     out: SendBuffer,
     /// The memory of both buffers.
-    hold: Hold,
+    hold: Reservation,
 }
 
 enum Phase {
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Connection<S> {
             waker,
             partial: Vec::new(),
             out: SendBuffer::default(),
-            hold: Hold::new(worker.shared.memory.clone(), Owner::Connections),
+            hold: Reservation::new(worker.shared.memory.clone(), Owner::Connections),
             worker,
         }
     }

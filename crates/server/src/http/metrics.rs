@@ -200,7 +200,7 @@ fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, obse
         .sample(&[("owner", "memtables")], memory.memtables as f64)
         .sample(&[("owner", "table_readers")], memory.table_readers as f64);
     for owner in Owner::ALL {
-        family.sample(&[("owner", owner.name())], observed.memory.drawn_by(owner) as f64);
+        family.sample(&[("owner", owner.name())], observed.memory.reserved_by(owner) as f64);
     }
     let limit = observed.memory.limit() as f64;
     page.single(

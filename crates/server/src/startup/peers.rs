@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::io::real::{Borrowed, NetworkThread, Tls};
+use ::io::real::{BorrowedLoop, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
 use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
 use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, Post, ServerId, UNASSIGNED_PEER};
@@ -100,7 +100,7 @@ impl Peers {
             return Err(OpenError::Join("the links are in use".to_owned()).into());
         };
         let thread =
-            NetworkThread::start("links", party, links.bell(), listeners, tls, context.clock.clone())?;
+            NetworkThread::start("links", party, links.loop_waker(), listeners, tls, context.clock.clone())?;
         let links = Peers { reception, links, thread };
         let cluster = match &identity {
             Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
@@ -114,7 +114,7 @@ impl Peers {
     }
 
     /// Has the caller drive the links until what is returned is dropped.
-    pub fn lend(&self) -> Option<Borrowed> {
+    pub fn lend(&self) -> Option<BorrowedLoop> {
         self.thread.lend()
     }
 

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use ::io::real::Borrowed;
+use ::io::real::BorrowedLoop;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
@@ -30,7 +30,7 @@ const LINK_POLL_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
 /// more there is, the less each costs. Drives `links`, if they are given to it.
-pub(crate) async fn drive_worker(worker: Rc<WorkerState>, links: Option<Borrowed>) {
+pub(crate) async fn drive_worker(worker: Rc<WorkerState>, links: Option<BorrowedLoop>) {
     match links.map(Links::watch) {
         Some(Ok(links)) => drive_service_and_links(&worker, links).await,
         Some(Err(error)) => {
@@ -56,7 +56,7 @@ async fn drive_service_and_links(worker: &WorkerState, mut links: Links) {
         // What the log hears from other nodes, and from the drivers that are ready, it sees to together.
         let held = HoldGuard::of(&*worker.shared.service);
         if has_events {
-            links.driver.take_in();
+            links.driver.receive();
         }
         // Who was answered by another node tells its client, who may ask again: that leaves with what is answered to
         // other nodes.
@@ -65,7 +65,7 @@ async fn drive_service_and_links(worker: &WorkerState, mut links: Links) {
         if collect_batch(worker).await {
             drive(worker);
         }
-        let poll_after = poll_fn(|cx| Poll::Ready(links.driver.send(cx.waker()))).await;
+        let poll_after = poll_fn(|cx| Poll::Ready(links.driver.flush(cx.waker()))).await;
         has_events = poll_after.is_zero() || links.wait(worker, poll_after).await;
     }
 }
@@ -117,7 +117,7 @@ impl Drop for HoldGuard<'_> {
 
 /// The links to other nodes, and how this thread hears that there is something to do for them.
 struct Links {
-    driver: Borrowed,
+    driver: BorrowedLoop,
     events: AsyncFd<OwnedFd>,
     // When there is something to do at the latest. It may go off early, so that it need not be set for each wait: for one
     // that goes off before all others the runtime wakes its own thread, with a system call.
@@ -125,7 +125,7 @@ struct Links {
 }
 
 impl Links {
-    fn watch(driver: Borrowed) -> io::Result<Links> {
+    fn watch(driver: BorrowedLoop) -> io::Result<Links> {
         let events = driver.events()?;
         // SAFETY: a descriptor that is owned stays open, and the same, until what owns it is dropped.
         let events = unsafe { AsyncFd::register_with_interest(events, Interest::READABLE)? };
@@ -153,7 +153,7 @@ impl Links {
             event.into_iter().for_each(|mut event| event.clear_ready());
             return Poll::Ready(true);
         }
-        match worker.poll_drive_request(cx).is_ready() || self.driver.has_news() {
+        match worker.poll_drive_request(cx).is_ready() || self.driver.has_pending_wake() {
             true => Poll::Ready(false),
             false => self.timer.as_mut().poll(cx).map(|()| true),
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ::io::real::Borrowed;
+use ::io::real::BorrowedLoop;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -54,7 +54,7 @@ struct Lane {
 
 impl Workers {
     /// Starts `count` threads, at least one. The first drives `links`, too, if they are given to it.
-    pub fn start(shared: &Arc<Shared>, count: usize, mut links: Option<Borrowed>) -> io::Result<Workers> {
+    pub fn start(shared: &Arc<Shared>, count: usize, mut links: Option<BorrowedLoop>) -> io::Result<Workers> {
         let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (accepted, receiver) = unbounded_channel();
@@ -107,7 +107,7 @@ fn run(
     counters: Arc<Counters>,
     open: &AtomicUsize,
     mut accepted: UnboundedReceiver<Accepted>,
-    links: Option<Borrowed>,
+    links: Option<BorrowedLoop>,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let worker = Rc::new(WorkerState::new(shared, counters));

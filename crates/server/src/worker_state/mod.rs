@@ -58,7 +58,7 @@ impl Shared {
             service,
             pool: QueryPool::new()?,
             server_version,
-            memory: Budget::endless(),
+            memory: Budget::unlimited(),
             tls: None,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             draining: AtomicBool::new(false),
@@ -113,7 +113,7 @@ impl WorkerState {
     #[must_use]
     pub fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> WorkerState {
         WorkerState {
-            account: Account::brief(shared.memory.clone()),
+            account: Account::for_short_queries(shared.memory.clone()),
             shared,
             counters,
             wakes: Arc::default(),

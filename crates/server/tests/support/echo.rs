@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use io::real::{NetworkThread, RealClock};
-use io::{Bell, Clock, ConnectionId, Happening, Nanos, Order, Party};
+use io::{Clock, ConnectionId, LoopWaker, Nanos, NetworkCommand, NetworkEvent, NetworkHandler};
 
 const LONG: Duration = Duration::from_secs(60);
 
 /// A party, who drives it unless that is lent, and the other end of its only connection.
 pub struct Echo {
     pub thread: NetworkThread,
-    bell: Arc<Bell>,
+    loop_waker: Arc<LoopWaker>,
     to_say: Arc<Mutex<Vec<Bytes>>>,
     other_end: TcpStream,
 }
@@ -24,11 +24,12 @@ impl Echo {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other_end = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         other_end.set_read_timeout(Some(LONG)).unwrap();
-        let (bell, to_say) = (Arc::<Bell>::default(), Arc::<Mutex<Vec<Bytes>>>::default());
+        let (loop_waker, to_say) = (Arc::<LoopWaker>::default(), Arc::<Mutex<Vec<Bytes>>>::default());
         let party = Echoing { to_say: to_say.clone(), connection: None };
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let thread = NetworkThread::start("echo", party, bell.clone(), vec![listener], None, clock).unwrap();
-        Echo { thread, bell, to_say, other_end }
+        let thread =
+            NetworkThread::start("echo", party, loop_waker.clone(), vec![listener], None, clock).unwrap();
+        Echo { thread, loop_waker, to_say, other_end }
     }
 
     /// What comes back of `said`.
@@ -40,7 +41,7 @@ impl Echo {
     /// What the party says when somebody has given it `said` to say and rung.
     pub fn by_itself(&self, said: &'static [u8]) -> Vec<u8> {
         self.to_say.lock().unwrap().push(Bytes::from_static(said));
-        self.bell.ring();
+        self.loop_waker.wake();
         self.hear(said.len())
     }
 
@@ -56,20 +57,29 @@ struct Echoing {
     connection: Option<ConnectionId>,
 }
 
-impl Party for Echoing {
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+impl NetworkHandler for Echoing {
+    fn step(
+        &mut self,
+        now: Nanos,
+        happened: &mut Vec<NetworkEvent>,
+        orders: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
         for happening in happened.drain(..) {
             match happening {
-                Happening::Accepted(connection, _) => self.connection = Some(connection),
-                Happening::Arrived(connection, bytes) => {
-                    orders.push(Order::Send { connection, bytes: vec![bytes], tell: false });
+                NetworkEvent::Accepted(connection, _) => self.connection = Some(connection),
+                NetworkEvent::Arrived(connection, bytes) => {
+                    orders.push(NetworkCommand::Send {
+                        connection,
+                        bytes: vec![bytes],
+                        notify_drained: false,
+                    });
                 }
                 _ => {}
             }
         }
         if let Some(connection) = self.connection {
             let bytes = std::mem::take(&mut *self.to_say.lock().unwrap());
-            orders.push(Order::Send { connection, bytes, tell: false });
+            orders.push(NetworkCommand::Send { connection, bytes, notify_drained: false });
         }
         now.after(LONG)
     }

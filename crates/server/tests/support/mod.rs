@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use io::real::Borrowed;
+use io::real::BorrowedLoop;
 use protocol::handshake::{ClientHandshake, ClientStep};
 use protocol::response::ServerInfo;
 use protocol::scram::PasswordRecord;
@@ -177,11 +177,11 @@ pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> Hous
 }
 
 /// Starts one thread, which drives `links` besides.
-pub fn start_with_links(links: Borrowed) -> House {
+pub fn start_with_links(links: BorrowedLoop) -> House {
     start_all(1, |_| {}, Some(links))
 }
 
-fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Option<Borrowed>) -> House {
+fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Option<BorrowedLoop>) -> House {
     let gates = Arc::<Gates>::default();
     let service = Arc::new(Puppet(gates.clone()));
     let random = Arc::new(io::real::RealRandom);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use io::{ConnectionId, Ends, Order, TLS_FAULT};
+use io::{ConnectionId, Endpoints, NetworkCommand, TLS_FAULT};
 
 use super::fault::{Fault, Reason};
 use super::founding::Dialed;
@@ -18,9 +18,9 @@ use crate::link::hello::Hello;
 const PROGRAM: &str = concat!("rekindle ", env!("CARGO_PKG_VERSION"));
 
 impl Machine {
-    pub(super) fn connected(&mut self, id: ConnectionId, ends: Ends) {
+    pub(super) fn connected(&mut self, id: ConnectionId, ends: Endpoints) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.reached = ends.there;
+        session.reached = ends.remote;
         session.stage = Stage::Greeting;
         session.since = self.now;
         self.tick_by(self.now.after(self.timings.handshake_timeout));
@@ -51,7 +51,7 @@ impl Machine {
             found,
         };
         let bytes = vec![frame::preface(VERSIONS, hello.to_text().as_bytes())];
-        self.orders.push(Order::Send { connection: id, bytes, tell: false });
+        self.orders.push(NetworkCommand::Send { connection: id, bytes, notify_drained: false });
     }
 
     /// The other side's range of versions has come.
@@ -309,7 +309,7 @@ impl Machine {
         if session_is_refused(self, id) && !fault.reason.is_quiet() && !self.is_expected(fault.reason) {
             self.say_refused(id, &fault.text);
         }
-        self.orders.push(Order::Close(id));
+        self.orders.push(NetworkCommand::Close(id));
         self.over(id, &fault.text, Some(fault.reason));
     }
 
@@ -326,7 +326,7 @@ impl Machine {
         if session_is_refused(self, id) && !is_quiet {
             self.say_refused(id, &text);
         }
-        self.orders.push(Order::Close(id));
+        self.orders.push(NetworkCommand::Close(id));
         self.over(id, &text, reason);
     }
 
@@ -378,7 +378,11 @@ impl Machine {
     fn send_frame(&mut self, id: ConnectionId, kind: Kind, number: u64, payload: &[u8]) {
         let mut out = BytesMut::new();
         frame::put(&mut out, kind, flag::WHOLE, number, payload);
-        self.orders.push(Order::Send { connection: id, bytes: vec![out.freeze()], tell: false });
+        self.orders.push(NetworkCommand::Send {
+            connection: id,
+            bytes: vec![out.freeze()],
+            notify_drained: false,
+        });
     }
 
     /// Connections that take too long, and links that owe an echo.
@@ -400,7 +404,7 @@ impl Machine {
             }
         }
         for (id, stage) in late {
-            self.orders.push(Order::Close(id));
+            self.orders.push(NetworkCommand::Close(id));
             let why = match stage {
                 Stage::Dialing => "it does not answer",
                 _ => "it does not say who it is, or cannot agree on a link",

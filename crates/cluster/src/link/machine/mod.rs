@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use io::{ConnectionId, Happening, Nanos, Order, Random};
+use io::{ConnectionId, Nanos, NetworkCommand, NetworkEvent, Random};
 use uuid::Uuid;
 
 use super::book::Book;
@@ -121,7 +121,7 @@ pub(super) struct Machine {
     is_closed: bool,
     /// Servers to which something is to be sent, each once.
     unsent: Vec<ServerId>,
-    orders: Vec<Order>,
+    orders: Vec<NetworkCommand>,
     effects: Vec<Effect>,
 }
 
@@ -182,7 +182,7 @@ impl Machine {
     pub(super) fn step(
         &mut self,
         now: Nanos,
-        happened: &mut Vec<Happening>,
+        happened: &mut Vec<NetworkEvent>,
         wanted: &mut Vec<Command>,
         may_adopt: MayAdopt<'_>,
         effects: &mut Vec<Effect>,
@@ -202,7 +202,7 @@ impl Machine {
 
     /// What is to be done on the network after the steps since this was last asked: what waits for a server leaves
     /// together.
-    pub(super) fn orders(&mut self, orders: &mut Vec<Order>) {
+    pub(super) fn orders(&mut self, orders: &mut Vec<NetworkCommand>) {
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.sort_unstable();
         for server in unsent.drain(..) {
@@ -222,21 +222,21 @@ impl Machine {
         self.tick_at
     }
 
-    fn happened(&mut self, happening: Happening, may_adopt: MayAdopt<'_>) {
+    fn happened(&mut self, happening: NetworkEvent, may_adopt: MayAdopt<'_>) {
         match happening {
-            Happening::Connected(id, ends) => self.connected(id, ends),
-            Happening::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
-                self.orders.push(Order::Close(id));
+            NetworkEvent::Connected(id, ends) => self.connected(id, ends),
+            NetworkEvent::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
+                self.orders.push(NetworkCommand::Close(id));
             }
-            Happening::Accepted(id, ends) => {
-                let mut session = Session::new(Origin::Accepted(ends.there), Stage::Greeting, self.now);
-                session.reached = ends.here;
+            NetworkEvent::Accepted(id, ends) => {
+                let mut session = Session::new(Origin::Accepted(ends.remote), Stage::Greeting, self.now);
+                session.reached = ends.local;
                 self.sessions.insert(id, session);
                 self.tick_by(self.now.after(self.timings.handshake_timeout));
             }
-            Happening::Arrived(id, bytes) => self.arrived(id, bytes, may_adopt),
-            Happening::Drained(id) => self.drained(id),
-            Happening::Closed(id, why) => self.ended(id, &why),
+            NetworkEvent::Arrived(id, bytes) => self.arrived(id, bytes, may_adopt),
+            NetworkEvent::Drained(id) => self.drained(id),
+            NetworkEvent::Closed(id, why) => self.ended(id, &why),
         }
     }
 
@@ -292,7 +292,7 @@ impl Machine {
         for (id, address) in due {
             let session = Session::new(Origin::Dialed(address.clone()), Stage::Dialing, now);
             self.sessions.insert(id, session);
-            self.orders.push(Order::Connect(id, address));
+            self.orders.push(NetworkCommand::Connect(id, address));
             self.tick_by(now.after(self.timings.dial_timeout));
         }
         if let Some(at) = next_at {

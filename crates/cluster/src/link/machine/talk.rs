@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use io::{ConnectionId, Nanos, Order};
+use io::{ConnectionId, Nanos, NetworkCommand};
 
 use super::fault::Fault;
 use super::{Effect, Machine, Note};
@@ -117,8 +117,8 @@ impl Machine {
         PeerStats::add(&peer.stats.frames_out, batch.frames);
         PeerStats::add(&peer.stats.letters_out, batch.letters);
         PeerStats::add(&peer.stats.bytes_out, batch.len);
-        let tell = peer.given_bytes >= GIVEN_BYTES_MAX / 2;
-        self.orders.push(Order::Send { connection, bytes: batch.bytes, tell });
+        let notify_drained = peer.given_bytes >= GIVEN_BYTES_MAX / 2;
+        self.orders.push(NetworkCommand::Send { connection, bytes: batch.bytes, notify_drained });
     }
 
     /// Everything given to the network for a link has left.

@@ -11,13 +11,13 @@ use mio::Waker;
 
 use crate::network::ConnectionId;
 
-type Found = (ConnectionId, io::Result<Vec<SocketAddr>>);
+type Resolved = (ConnectionId, io::Result<Vec<SocketAddr>>);
 
 /// Looks names up, each on a thread of its own: the system's resolver blocks.
 pub(super) struct Dialer {
     waker: Arc<Waker>,
-    sender: Sender<Found>,
-    receiver: Receiver<Found>,
+    sender: Sender<Resolved>,
+    receiver: Receiver<Resolved>,
     waiting: HashSet<ConnectionId>,
 }
 
@@ -29,17 +29,17 @@ impl Dialer {
 
     /// The place `address` names, if it is a number; otherwise it is looked up and comes with
     /// [`Dialer::resolved`].
-    pub(super) fn places_of(&mut self, id: ConnectionId, address: &str) -> Option<Vec<SocketAddr>> {
-        if let Ok(place) = address.parse() {
-            return Some(vec![place]);
+    pub(super) fn resolve(&mut self, id: ConnectionId, address: &str) -> Option<Vec<SocketAddr>> {
+        if let Ok(address) = address.parse() {
+            return Some(vec![address]);
         }
         self.waiting.insert(id);
         let (sender, waker, name) = (self.sender.clone(), self.waker.clone(), address.to_owned());
         let look_up = move || {
             let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            let found = found.and_then(|places| match places.is_empty() {
+            let found = found.and_then(|addresses| match addresses.is_empty() {
                 true => Err(io::Error::new(ErrorKind::NotFound, "the name has no address")),
-                false => Ok(places),
+                false => Ok(addresses),
             });
             // Nobody listens any more when the driver has ended.
             drop(sender.send((id, found)));
@@ -53,13 +53,13 @@ impl Dialer {
     }
 
     /// Names that have been looked up since, but for those given up.
-    pub(super) fn resolved(&mut self) -> Vec<Found> {
-        let found: Vec<Found> = self.receiver.try_iter().collect();
+    pub(super) fn resolved(&mut self) -> Vec<Resolved> {
+        let found: Vec<Resolved> = self.receiver.try_iter().collect();
         found.into_iter().filter(|(id, _)| self.waiting.remove(id)).collect()
     }
 
     /// Nobody waits for this one any more.
-    pub(super) fn forget(&mut self, id: ConnectionId) {
+    pub(super) fn cancel(&mut self, id: ConnectionId) {
         self.waiting.remove(&id);
     }
 }

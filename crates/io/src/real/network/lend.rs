@@ -12,67 +12,67 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// What drives a party, whichever thread does it.
-pub(super) trait Turns: Send {
+pub(super) trait EventLoop: Send {
     /// Waits until there is something to do, and does it.
-    fn turn(&mut self);
+    fn run_once(&mut self);
 
-    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`Turns::send`].
-    fn take_in(&mut self);
+    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`EventLoop::flush`].
+    fn receive(&mut self);
 
     /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
-    /// has to be done, unless [`Turns::events`] becomes readable or `waker` is woken.
-    fn send(&mut self, waker: &Waker) -> Duration;
+    /// has to be done, unless [`EventLoop::events`] becomes readable or `waker` is woken.
+    fn flush(&mut self, waker: &Waker) -> Duration;
 
     /// Whether another thread has something for the party that no turn has seen.
-    fn has_news(&self) -> bool;
+    fn has_pending_wake(&self) -> bool;
 
     /// The event queue: readable when something happens on a connection.
     fn events(&self) -> io::Result<OwnedFd>;
 
     /// The thread takes its turns itself again.
-    fn came_back(&mut self);
+    fn reclaim(&mut self);
 
     /// The party's last step; what it orders leaves as far as that is possible at once.
-    fn end(self: Box<Self>);
+    fn shut_down(self: Box<Self>);
 }
 
 /// The work of a [`super::NetworkThread`], lent to the thread that has this. Dropped, it goes back; if that thread panics
 /// it does not, because nobody knows what state it is in, and the network thread ends.
-pub struct Borrowed {
+pub struct BorrowedLoop {
     // There until this is dropped.
-    driver: Option<Box<dyn Turns>>,
-    back: Sender<Box<dyn Turns>>,
+    driver: Option<Box<dyn EventLoop>>,
+    back: Sender<Box<dyn EventLoop>>,
 }
 
-impl Borrowed {
-    /// What becomes readable when something happens on a connection, and stays so until the next [`Borrowed::take_in`].
+impl BorrowedLoop {
+    /// What becomes readable when something happens on a connection, and stays so until the next [`BorrowedLoop::receive`].
     /// Fails when the system gives no file descriptor.
     pub fn events(&self) -> io::Result<OwnedFd> {
         let driver = self.driver.as_ref().ok_or(io::ErrorKind::NotFound)?;
         driver.events()
     }
 
-    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`Borrowed::send`],
+    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`BorrowedLoop::flush`],
     /// and leaves with what is said until then.
-    pub fn take_in(&mut self) {
-        self.driver.iter_mut().for_each(|driver| driver.take_in());
+    pub fn receive(&mut self) {
+        self.driver.iter_mut().for_each(|driver| driver.receive());
     }
 
     /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
-    /// has to be done, unless [`Borrowed::events`] becomes readable or `waker` is woken; zero if there is more to do at
+    /// has to be done, unless [`BorrowedLoop::events`] becomes readable or `waker` is woken; zero if there is more to do at
     /// once.
-    pub fn send(&mut self, waker: &Waker) -> Duration {
-        self.driver.as_mut().map_or(Duration::MAX, |driver| driver.send(waker))
+    pub fn flush(&mut self, waker: &Waker) -> Duration {
+        self.driver.as_mut().map_or(Duration::MAX, |driver| driver.flush(waker))
     }
 
     /// Whether somebody has something to say that no turn has seen, in which case the waker was woken.
     #[must_use]
-    pub fn has_news(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| driver.has_news())
+    pub fn has_pending_wake(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| driver.has_pending_wake())
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for BorrowedLoop {
     fn drop(&mut self) {
         if let Some(driver) = self.driver.take()
             && !thread::panicking()
@@ -85,27 +85,30 @@ impl Drop for Borrowed {
 
 /// Gives `driver` to whoever waits for it at the other end of `borrower`, and waits until it is back. `None` if it does
 /// not come back.
-pub(super) fn lend(driver: Box<dyn Turns>, borrower: &Sender<Borrowed>) -> Option<Box<dyn Turns>> {
+pub(super) fn lend(
+    driver: Box<dyn EventLoop>,
+    borrower: &Sender<BorrowedLoop>,
+) -> Option<Box<dyn EventLoop>> {
     let (back, returned) = channel();
     // Not taken, it comes back at once.
-    drop(borrower.send(Borrowed { driver: Some(driver), back }));
+    drop(borrower.send(BorrowedLoop { driver: Some(driver), back }));
     let mut driver = returned.recv().ok()?;
-    driver.came_back();
+    driver.reclaim();
     Some(driver)
 }
 
 /// Wakes whichever thread takes the turns.
-pub(super) struct Ringer {
+pub(super) struct WakeTarget {
     events: Arc<mio::Waker>,
     borrower: Mutex<Option<Waker>>,
 }
 
-impl Ringer {
-    pub(super) fn new(events: Arc<mio::Waker>) -> Ringer {
-        Ringer { events, borrower: Mutex::new(None) }
+impl WakeTarget {
+    pub(super) fn new(events: Arc<mio::Waker>) -> WakeTarget {
+        WakeTarget { events, borrower: Mutex::new(None) }
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         match &*self.borrower.lock() {
             Some(waker) => waker.wake_by_ref(),
             // An event queue that cannot be rung any more is about to be closed with its thread.
@@ -113,7 +116,7 @@ impl Ringer {
         }
     }
 
-    pub(super) fn rings_for(&self, waker: &Waker) {
+    pub(super) fn set_waker(&self, waker: &Waker) {
         let mut borrower = self.borrower.lock();
         match &mut *borrower {
             Some(known) => known.clone_from(waker),
@@ -121,7 +124,7 @@ impl Ringer {
         }
     }
 
-    pub(super) fn rings_for_nobody(&self) {
+    pub(super) fn clear_waker(&self) {
         *self.borrower.lock() = None;
     }
 }

@@ -1,4 +1,4 @@
-//! TCP: one thread that drives a [`Party`] over sockets.
+//! TCP: one thread that drives a [`NetworkHandler`] over sockets.
 //!
 //! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party, once more if
 //! somebody has rung meanwhile, and writes what it ordered with one gathering write for each connection.
@@ -23,70 +23,71 @@ use std::time::Duration;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Waker};
 
-use crate::network::{Bell, ConnectionId, Ends, Happening, Order, Party};
+use crate::network::{ConnectionId, Endpoints, LoopWaker, NetworkCommand, NetworkEvent, NetworkHandler};
 use crate::{Clock, Nanos};
 use dial::Dialer;
 use event::{LISTENERS_MAX, Readiness, WAKER, id_of, listener_index, listener_token, token_of};
-pub use lend::Borrowed;
-use lend::{Ringer, Turns};
-use socket::{Progress, Socket};
+pub use lend::BorrowedLoop;
+use lend::{EventLoop, WakeTarget};
+use socket::{Socket, SocketProgress};
 pub use tls::{Tls, TlsError, TlsFile, server_config};
 
 /// Events that one turn takes.
 const EVENTS_MAX: usize = 256;
 /// How often the party is stepped because somebody has rung before connections are looked at again.
-const STEPS_MAX: usize = 16;
+const STEPS_PER_POLL_MAX: usize = 16;
 /// Memory for so many orders is kept from one step to the next.
-const ORDERS_KEPT_MAX: usize = 256;
+const COMMANDS_CAPACITY_MAX: usize = 256;
 /// How long a connection that was closed here may take to send its last bytes.
-const LINGER: Duration = Duration::from_secs(2);
+const CLOSE_LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after the system refused to give us a connection (too many open files).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A thread that drives one party. Dropped, it closes every connection and waits for the thread.
 pub struct NetworkThread {
-    bell: Arc<Bell>,
+    loop_waker: Arc<LoopWaker>,
     stop: Arc<AtomicBool>,
-    borrowers: Sender<Sender<Borrowed>>,
+    borrowers: Sender<Sender<BorrowedLoop>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NetworkThread {
-    /// Starts a thread called `name` that accepts on `listeners` and dials as `party` wants, inside
+    /// Starts a thread called `name` that accepts on `listeners` and dials as `handler` wants, inside
     /// TLS if that is given. Fails if the system gives no thread or event queue.
     pub fn start(
         name: &str,
-        party: impl Party + 'static,
-        bell: Arc<Bell>,
+        handler: impl NetworkHandler + 'static,
+        loop_waker: Arc<LoopWaker>,
         listeners: Vec<StdListener>,
         tls: Option<Tls>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<NetworkThread> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut driver: Box<dyn Turns> = Box::new(Driver::new(party, bell.clone(), listeners, tls, clock)?);
-        let told = stop.clone();
+        let mut driver: Box<dyn EventLoop> =
+            Box::new(Driver::new(handler, loop_waker.clone(), listeners, tls, clock)?);
+        let stopping = stop.clone();
         let (borrowers, wishes) = channel();
         let thread =
             thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
-                while !told.load(Ordering::SeqCst) {
+                while !stopping.load(Ordering::SeqCst) {
                     if let Ok(borrower) = wishes.try_recv() {
                         let Some(returned) = lend::lend(driver, &borrower) else { return };
                         driver = returned;
                     }
-                    driver.turn();
+                    driver.run_once();
                 }
-                driver.end();
+                driver.shut_down();
             })?;
-        Ok(NetworkThread { bell, stop, borrowers, thread: Some(thread) })
+        Ok(NetworkThread { loop_waker, stop, borrowers, thread: Some(thread) })
     }
 
     /// Has the caller take this thread's turns until what is returned is dropped; meanwhile the thread sleeps, and does
     /// not end. `None` if it has ended.
     #[must_use]
-    pub fn lend(&self) -> Option<Borrowed> {
+    pub fn lend(&self) -> Option<BorrowedLoop> {
         let (sender, borrowed) = channel();
         self.borrowers.send(sender).ok()?;
-        self.bell.ring();
+        self.loop_waker.wake();
         borrowed.recv().ok()
     }
 }
@@ -97,7 +98,7 @@ const STACK_BYTES: usize = 16 << 20;
 impl Drop for NetworkThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.bell.ring();
+        self.loop_waker.wake();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so; there is nothing left to wait for.
             drop(thread.join());
@@ -106,9 +107,9 @@ impl Drop for NetworkThread {
 }
 
 struct Driver<P> {
-    party: P,
-    bell: Arc<Bell>,
-    ringer: Arc<Ringer>,
+    handler: P,
+    loop_waker: Arc<LoopWaker>,
+    wake_target: Arc<WakeTarget>,
     clock: Arc<dyn Clock>,
     tls: Option<Tls>,
     poll: Poll,
@@ -125,19 +126,19 @@ struct Driver<P> {
     /// Sockets to write to: they were given something, have room again, or were closed.
     unsent: Vec<ConnectionId>,
     /// Closed by the party; they go when their last bytes have left, or at this time.
-    leaving: Vec<(Nanos, ConnectionId)>,
+    closing: Vec<(Nanos, ConnectionId)>,
     accepted_next: u64,
     dialer: Dialer,
-    happened: Vec<Happening>,
-    orders: Vec<Order>,
+    network_events: Vec<NetworkEvent>,
+    commands: Vec<NetworkCommand>,
     wake_at: Nanos,
     scratch: Vec<u8>,
 }
 
-impl<P: Party> Driver<P> {
+impl<P: NetworkHandler> Driver<P> {
     fn new(
-        party: P,
-        bell: Arc<Bell>,
+        handler: P,
+        loop_waker: Arc<LoopWaker>,
         listeners: Vec<StdListener>,
         tls: Option<Tls>,
         clock: Arc<dyn Clock>,
@@ -151,13 +152,13 @@ impl<P: Party> Driver<P> {
             poll.registry().register(&mut listener, listener_token(i), Interest::READABLE)?;
             sockets.push(listener);
         }
-        let ringer = Arc::new(Ringer::new(waker.clone()));
-        let rung = ringer.clone();
-        bell.wake_with(Box::new(move || rung.ring()));
+        let wake_target = Arc::new(WakeTarget::new(waker.clone()));
+        let target = wake_target.clone();
+        loop_waker.set_wake_fn(Box::new(move || target.wake()));
         Ok(Driver {
-            party,
-            bell,
-            ringer,
+            handler,
+            loop_waker,
+            wake_target,
             tls,
             events: Events::with_capacity(EVENTS_MAX),
             poll,
@@ -168,20 +169,20 @@ impl<P: Party> Driver<P> {
             sockets: BTreeMap::new(),
             unread: Vec::new(),
             unsent: Vec::new(),
-            leaving: Vec::new(),
+            closing: Vec::new(),
             accepted_next: 0,
             dialer: Dialer::new(waker),
-            happened: Vec::new(),
-            orders: Vec::new(),
+            network_events: Vec::new(),
+            commands: Vec::new(),
             wake_at: clock.now(),
             clock,
             scratch: vec![0; socket::READ_BYTES],
         })
     }
 
-    /// Waits for at most `patience` until something happens, and tells the party.
-    fn take_in_within(&mut self, patience: Duration) {
-        self.wait(patience);
+    /// Waits for at most `timeout` until something happens, and tells the party.
+    fn receive_within(&mut self, timeout: Duration) {
+        self.wait(timeout);
         self.resolved();
         self.accept();
         self.read();
@@ -191,34 +192,34 @@ impl<P: Party> Driver<P> {
     /// Steps the party; what it wants sent waits.
     fn step(&mut self) {
         // Who rings from here on is heard by the next step, or by the next turn.
-        self.bell.was_rung();
-        self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
-        self.carry_out();
+        self.loop_waker.take_wake();
+        self.wake_at = self.handler.step(self.clock.now(), &mut self.network_events, &mut self.commands);
+        self.execute_commands();
     }
 
     /// Sends what the party wants sent, and what it has to say by now because somebody has rung.
-    fn send_out(&mut self) {
-        for _ in 0..STEPS_MAX {
-            if !self.happened.is_empty() || self.bell.is_rung() {
+    fn step_and_write(&mut self) {
+        for _ in 0..STEPS_PER_POLL_MAX {
+            if !self.network_events.is_empty() || self.loop_waker.is_woken() {
                 self.step();
             }
             self.write();
-            if self.happened.is_empty() && !self.bell.is_rung() {
+            if self.network_events.is_empty() && !self.loop_waker.is_woken() {
                 break;
             }
         }
-        self.forget_left();
+        self.drop_closed();
     }
 
     /// How long nothing has to be done unless something happens; from then on whoever rings the bell rings through.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         let has_to_read = self.has_more_events || !self.unread.is_empty();
-        let is_busy = has_to_read || !self.happened.is_empty() || !self.unsent.is_empty();
-        if is_busy || !self.bell.may_sleep() {
+        let is_busy = has_to_read || !self.network_events.is_empty() || !self.unsent.is_empty();
+        if is_busy || !self.loop_waker.try_sleep() {
             return Duration::ZERO;
         }
         let mut until = self.wake_at;
-        if let Some((at, _)) = self.leaving.first() {
+        if let Some((at, _)) = self.closing.first() {
             until = until.min(*at);
         }
         if !self.accepting.is_empty() {
@@ -227,11 +228,11 @@ impl<P: Party> Driver<P> {
         until.since(self.clock.now())
     }
 
-    /// Waits until something happens, at most for `patience`.
-    fn wait(&mut self, patience: Duration) {
+    /// Waits until something happens, at most for `timeout`.
+    fn wait(&mut self, timeout: Duration) {
         self.has_more_events = false;
         // A wait that a signal cut short is a turn in which nothing happened.
-        if self.poll.poll(&mut self.events, Some(patience)).is_err() {
+        if self.poll.poll(&mut self.events, Some(timeout)).is_err() {
             return;
         }
         self.has_more_events = self.events.iter().count() == EVENTS_MAX;
@@ -259,7 +260,7 @@ impl<P: Party> Driver<P> {
         if ready.writable || ready.failed {
             if socket.is_dialing() {
                 let progress = socket.dialed(self.poll.registry(), token_of(id));
-                self.note(id, progress);
+                self.handle_progress(id, progress);
             } else {
                 self.unsent.push(id);
             }
@@ -273,7 +274,7 @@ impl<P: Party> Driver<P> {
 
     fn resolved(&mut self) {
         for (id, found) in self.dialer.resolved() {
-            let dialed = found.and_then(|places| Socket::dial(places, self.tls.as_ref()));
+            let dialed = found.and_then(|addresses| Socket::dial(addresses, self.tls.as_ref()));
             self.dialed(id, dialed);
         }
     }
@@ -285,7 +286,7 @@ impl<P: Party> Driver<P> {
         });
         match registered {
             Ok(socket) => drop(self.sockets.insert(id, socket)),
-            Err(error) => self.happened.push(Happening::Closed(id, error.to_string())),
+            Err(error) => self.network_events.push(NetworkEvent::Closed(id, error.to_string())),
         }
     }
 
@@ -310,16 +311,16 @@ impl<P: Party> Driver<P> {
                         Ok(socket)
                     });
                     if let Ok(socket) = socket {
-                        let ends = Ends { here: socket.ends().here, there: from.to_string() };
+                        let ends = Endpoints { local: socket.endpoints().local, remote: from.to_string() };
                         self.sockets.insert(id, socket);
-                        self.happened.push(Happening::Accepted(id, ends));
+                        self.network_events.push(NetworkEvent::Accepted(id, ends));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(_) => {
-                    self.accept_next = self.clock.now().after(ACCEPT_PAUSE);
+                    self.accept_next = self.clock.now().after(ACCEPT_BACKOFF);
                     return true;
                 }
             }
@@ -331,45 +332,45 @@ impl<P: Party> Driver<P> {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let mut arrived = Vec::new();
             let progress = socket.read(&mut self.scratch, &mut arrived);
-            if !socket.is_leaving {
-                self.happened.extend(arrived.into_iter().map(|bytes| Happening::Arrived(id, bytes)));
+            if !socket.is_closing {
+                self.network_events.extend(arrived.into_iter().map(|bytes| NetworkEvent::Arrived(id, bytes)));
             }
-            if matches!(progress, Progress::More) {
+            if matches!(progress, SocketProgress::More) {
                 self.unread.push(id);
             }
-            self.note(id, progress);
+            self.handle_progress(id, progress);
         }
     }
 
-    fn carry_out(&mut self) {
-        let mut orders = std::mem::take(&mut self.orders);
-        for order in orders.drain(..) {
-            match order {
-                Order::Connect(id, address) => match self.dialer.places_of(id, &address) {
-                    Some(places) => {
-                        let dialed = Socket::dial(places, self.tls.as_ref());
+    fn execute_commands(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        for command in commands.drain(..) {
+            match command {
+                NetworkCommand::Connect(id, address) => match self.dialer.resolve(id, &address) {
+                    Some(addresses) => {
+                        let dialed = Socket::dial(addresses, self.tls.as_ref());
                         self.dialed(id, dialed);
                     }
                     None => continue,
                 },
-                Order::Send { connection, bytes, tell } => {
+                NetworkCommand::Send { connection, bytes, notify_drained } => {
                     if let Some(socket) = self.sockets.get_mut(&connection) {
-                        socket.give(bytes, tell);
+                        socket.queue(bytes, notify_drained);
                         self.unsent.push(connection);
                     }
                 }
-                Order::Close(id) => {
-                    self.dialer.forget(id);
+                NetworkCommand::Close(id) => {
+                    self.dialer.cancel(id);
                     if let Some(socket) = self.sockets.get_mut(&id) {
-                        socket.is_leaving = true;
-                        self.leaving.push((self.clock.now().after(LINGER), id));
+                        socket.is_closing = true;
+                        self.closing.push((self.clock.now().after(CLOSE_LINGER_TIMEOUT), id));
                         self.unsent.push(id);
                     }
                 }
             }
         }
-        orders.shrink_to(ORDERS_KEPT_MAX);
-        self.orders = orders;
+        commands.shrink_to(COMMANDS_CAPACITY_MAX);
+        self.commands = commands;
     }
 
     fn write(&mut self) {
@@ -379,75 +380,75 @@ impl<P: Party> Driver<P> {
         for id in unsent {
             if let Some(socket) = self.sockets.get_mut(&id) {
                 let progress = socket.write();
-                self.note(id, progress);
+                self.handle_progress(id, progress);
             }
         }
     }
 
     /// What came of reading or writing, for the party.
-    fn note(&mut self, id: ConnectionId, progress: Progress) {
-        let happening = match progress {
-            Progress::Nothing | Progress::More => return,
-            Progress::Connected => {
+    fn handle_progress(&mut self, id: ConnectionId, progress: SocketProgress) {
+        let event = match progress {
+            SocketProgress::Nothing | SocketProgress::More => return,
+            SocketProgress::Connected => {
                 let Some(socket) = self.sockets.get(&id) else { return };
-                Happening::Connected(id, socket.ends())
+                NetworkEvent::Connected(id, socket.endpoints())
             }
-            Progress::Drained => Happening::Drained(id),
-            Progress::Over(why) => Happening::Closed(id, why),
+            SocketProgress::Drained => NetworkEvent::Drained(id),
+            SocketProgress::Over(why) => NetworkEvent::Closed(id, why),
         };
-        let is_leaving = self.sockets.get(&id).is_none_or(|socket| socket.is_leaving);
-        if matches!(happening, Happening::Closed(..)) {
+        let is_closing = self.sockets.get(&id).is_none_or(|socket| socket.is_closing);
+        if matches!(event, NetworkEvent::Closed(..)) {
             self.sockets.remove(&id);
         }
-        if !is_leaving {
-            self.happened.push(happening);
+        if !is_closing {
+            self.network_events.push(event);
         }
     }
 
     /// Drops connections closed long enough ago.
-    fn forget_left(&mut self) {
+    fn drop_closed(&mut self) {
         let now = self.clock.now();
-        while let Some((at, id)) = self.leaving.first().copied() {
+        while let Some((at, id)) = self.closing.first().copied() {
             if self.sockets.contains_key(&id) && at > now {
                 break;
             }
             self.sockets.remove(&id);
-            self.leaving.remove(0);
+            self.closing.remove(0);
         }
     }
 }
 
-impl<P: Party> Turns for Driver<P> {
-    fn turn(&mut self) {
-        self.take_in_within(self.patience());
-        self.send_out();
+impl<P: NetworkHandler> EventLoop for Driver<P> {
+    fn run_once(&mut self) {
+        self.receive_within(self.timeout());
+        self.step_and_write();
     }
 
-    fn take_in(&mut self) {
-        self.take_in_within(Duration::ZERO);
+    fn receive(&mut self) {
+        self.receive_within(Duration::ZERO);
     }
 
-    fn send(&mut self, waker: &task::Waker) -> Duration {
-        self.send_out();
-        self.ringer.rings_for(waker);
-        self.patience()
+    fn flush(&mut self, waker: &task::Waker) -> Duration {
+        self.step_and_write();
+        self.wake_target.set_waker(waker);
+        self.timeout()
     }
 
-    fn has_news(&self) -> bool {
-        self.bell.is_rung()
+    fn has_pending_wake(&self) -> bool {
+        self.loop_waker.is_woken()
     }
 
     fn events(&self) -> io::Result<OwnedFd> {
         self.poll.registry().as_fd().try_clone_to_owned()
     }
 
-    fn came_back(&mut self) {
-        self.ringer.rings_for_nobody();
+    fn reclaim(&mut self) {
+        self.wake_target.clear_waker();
     }
 
-    fn end(mut self: Box<Self>) {
-        self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
-        self.carry_out();
+    fn shut_down(mut self: Box<Self>) {
+        self.handler.step(self.clock.now(), &mut self.network_events, &mut self.commands);
+        self.execute_commands();
         self.write();
     }
 }

@@ -9,21 +9,21 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::Connection as TlsSession;
 
-use super::tls::{Tls, told};
-use crate::network::{Ends, TLS_FAULT};
+use super::tls::{Tls, describe};
+use crate::network::{Endpoints, TLS_FAULT};
 
 /// What one read takes.
 pub(super) const READ_BYTES: usize = 256 << 10;
 /// Reads of one connection before others have their turn.
-const READS_MAX: usize = 4;
+const READS_PER_POLL_MAX: usize = 4;
 /// Pieces that one gathering write takes.
 const SLICES_MAX: usize = 64;
 /// Bytes that are encrypted at a time.
-const SEAL_BYTES: usize = 64 << 10;
+const ENCRYPT_BYTES: usize = 64 << 10;
 
 /// What came of reading or writing.
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) enum SocketProgress {
     /// Nothing the party has to know.
     Nothing,
     /// There is more to read.
@@ -39,58 +39,58 @@ pub(super) enum Progress {
 pub(super) struct Socket {
     stream: TcpStream,
     tls: Option<Box<TlsSession>>,
-    stage: Stage,
+    state: SocketState,
     waiting: VecDeque<Bytes>,
-    tell: bool,
+    notify_drained: bool,
     /// The other side has said that it is done, or the system that the connection is.
     pub(super) is_ending: bool,
     /// The party has closed it.
-    pub(super) is_leaving: bool,
-    has_shut: bool,
+    pub(super) is_closing: bool,
+    has_shut_down: bool,
 }
 
-enum Stage {
+enum SocketState {
     /// Dialing; if it fails these places are next.
     Dialing(Vec<SocketAddr>),
-    Standing,
+    Connected,
 }
 
 impl Socket {
-    /// Dials the first of `places`, the others if that fails.
-    pub(super) fn dial(mut places: Vec<SocketAddr>, tls: Option<&Tls>) -> io::Result<Socket> {
-        places.reverse();
-        let stream = dial_one(&mut places)?;
+    /// Dials the first of `addresses`, the others if that fails.
+    pub(super) fn dial(mut addresses: Vec<SocketAddr>, tls: Option<&Tls>) -> io::Result<Socket> {
+        addresses.reverse();
+        let stream = dial_one(&mut addresses)?;
         let session = tls.map(Tls::client).transpose()?;
-        Ok(Socket::new(stream, session, Stage::Dialing(places)))
+        Ok(Socket::new(stream, session, SocketState::Dialing(addresses)))
     }
 
     /// A connection that somebody else dialed.
     pub(super) fn accepted(stream: TcpStream, tls: Option<&Tls>) -> io::Result<Socket> {
         stream.set_nodelay(true)?;
         let session = tls.map(Tls::server).transpose()?;
-        Ok(Socket::new(stream, session, Stage::Standing))
+        Ok(Socket::new(stream, session, SocketState::Connected))
     }
 
-    fn new(stream: TcpStream, tls: Option<Box<TlsSession>>, stage: Stage) -> Socket {
+    fn new(stream: TcpStream, tls: Option<Box<TlsSession>>, state: SocketState) -> Socket {
         Socket {
             stream,
             tls,
-            stage,
+            state,
             waiting: VecDeque::new(),
-            tell: false,
+            notify_drained: false,
             is_ending: false,
-            is_leaving: false,
-            has_shut: false,
+            is_closing: false,
+            has_shut_down: false,
         }
     }
 
     /// Its addresses as the system sees them; empty where it does not know, as of a connection that has just ended.
-    pub(super) fn ends(&self) -> Ends {
+    pub(super) fn endpoints(&self) -> Endpoints {
         // The scope of an address of a link is a number of this machine only.
         let shown = |at: io::Result<SocketAddr>| {
             at.map(|at| SocketAddr::new(at.ip(), at.port()).to_string()).unwrap_or_default()
         };
-        Ends { here: shown(self.stream.local_addr()), there: shown(self.stream.peer_addr()) }
+        Endpoints { local: shown(self.stream.local_addr()), remote: shown(self.stream.peer_addr()) }
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
@@ -98,33 +98,33 @@ impl Socket {
     }
 
     /// Adds bytes to those that wait to leave.
-    pub(super) fn give(&mut self, bytes: Vec<Bytes>, tell: bool) {
-        self.waiting.extend(bytes.into_iter().filter(|piece| !piece.is_empty()));
-        self.tell |= tell;
+    pub(super) fn queue(&mut self, bytes: Vec<Bytes>, notify_drained: bool) {
+        self.waiting.extend(bytes.into_iter().filter(|chunk| !chunk.is_empty()));
+        self.notify_drained |= notify_drained;
     }
 
     /// Whether the connection does not stand yet.
     pub(super) fn is_dialing(&self) -> bool {
-        matches!(self.stage, Stage::Dialing(_))
+        matches!(self.state, SocketState::Dialing(_))
     }
 
     /// The system says that dialing has come to an end.
-    pub(super) fn dialed(&mut self, registry: &Registry, token: Token) -> Progress {
-        let Stage::Dialing(rest) = &mut self.stage else { return Progress::Nothing };
+    pub(super) fn dialed(&mut self, registry: &Registry, token: Token) -> SocketProgress {
+        let SocketState::Dialing(rest) = &mut self.state else { return SocketProgress::Nothing };
         let failed = match self.stream.take_error() {
             Ok(None) => match self.stream.peer_addr() {
                 Ok(_) => None,
                 // Not yet.
-                Err(error) if error.kind() == ErrorKind::NotConnected => return Progress::Nothing,
+                Err(error) if error.kind() == ErrorKind::NotConnected => return SocketProgress::Nothing,
                 Err(error) => Some(error),
             },
             Ok(Some(error)) | Err(error) => Some(error),
         };
         let Some(error) = failed else {
-            self.stage = Stage::Standing;
+            self.state = SocketState::Connected;
             // Only delays small messages; the connection is as good without.
             drop(self.stream.set_nodelay(true));
-            return Progress::Connected;
+            return SocketProgress::Connected;
         };
         let next = if rest.is_empty() { Err(error) } else { dial_one(rest) };
         let registered = next.and_then(|stream| {
@@ -133,36 +133,36 @@ impl Socket {
             self.register(registry, token)
         });
         match registered {
-            Ok(()) => Progress::Nothing,
-            Err(error) => Progress::Over(error.to_string()),
+            Ok(()) => SocketProgress::Nothing,
+            Err(error) => SocketProgress::Over(error.to_string()),
         }
     }
 
     /// Takes what has arrived, in pieces, up to a limit.
-    pub(super) fn read(&mut self, scratch: &mut [u8], arrived: &mut Vec<Bytes>) -> Progress {
+    pub(super) fn read(&mut self, scratch: &mut [u8], arrived: &mut Vec<Bytes>) -> SocketProgress {
         if self.is_dialing() {
-            return Progress::Nothing;
+            return SocketProgress::Nothing;
         }
-        for _ in 0..READS_MAX {
+        for _ in 0..READS_PER_POLL_MAX {
             let read = match &mut self.tls {
-                Some(session) => read_sealed(&mut self.stream, session, scratch, arrived),
+                Some(session) => read_encrypted(&mut self.stream, session, scratch, arrived),
                 None => read_plain(&mut self.stream, scratch, arrived),
             };
             match read {
                 // A read that was not filled has taken everything, unless an end stands behind it.
-                Ok(Got::Some { is_full }) if is_full || self.is_ending => {}
-                Ok(Got::Some { .. }) => return self.answer_handshake(),
-                Ok(Got::Nothing) => return self.answer_handshake(),
-                Ok(Got::End) => return Progress::Over(self.end()),
+                Ok(ReadOutcome::Some { is_full }) if is_full || self.is_ending => {}
+                Ok(ReadOutcome::Some { .. }) => return self.answer_handshake(),
+                Ok(ReadOutcome::Nothing) => return self.answer_handshake(),
+                Ok(ReadOutcome::ConnectionEnd) => return SocketProgress::Over(self.end()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // What TLS has to say of it helps the other side.
-                    drop(self.write_sealed());
-                    return Progress::Over(error.to_string());
+                    drop(self.write_encrypted());
+                    return SocketProgress::Over(error.to_string());
                 }
             }
         }
-        Progress::More
+        SocketProgress::More
     }
 
     /// Why there is nothing more to read.
@@ -177,26 +177,30 @@ impl Socket {
     }
 
     /// A handshake of TLS may have something to send after it has read something.
-    fn answer_handshake(&mut self) -> Progress {
+    fn answer_handshake(&mut self) -> SocketProgress {
         let wants_write = self.tls.as_ref().is_some_and(|session| session.wants_write());
-        if wants_write { self.write() } else { Progress::Nothing }
+        if wants_write { self.write() } else { SocketProgress::Nothing }
     }
 
     /// Sends what waits, as far as the system takes it.
-    pub(super) fn write(&mut self) -> Progress {
+    pub(super) fn write(&mut self) -> SocketProgress {
         if self.is_dialing() {
-            return if self.is_leaving { Progress::Over(String::new()) } else { Progress::Nothing };
+            return if self.is_closing {
+                SocketProgress::Over(String::new())
+            } else {
+                SocketProgress::Nothing
+            };
         }
-        let had_to_tell = self.tell;
-        let written = if self.tls.is_some() { self.write_sealed() } else { self.write_plain() };
+        let must_notify = self.notify_drained;
+        let written = if self.tls.is_some() { self.write_encrypted() } else { self.write_plain() };
         match written {
-            Ok(true) if self.is_leaving => self.shut(),
-            Ok(true) if had_to_tell => {
-                self.tell = false;
-                Progress::Drained
+            Ok(true) if self.is_closing => self.shut_down(),
+            Ok(true) if must_notify => {
+                self.notify_drained = false;
+                SocketProgress::Drained
             }
-            Ok(_) => Progress::Nothing,
-            Err(error) => Progress::Over(error.to_string()),
+            Ok(_) => SocketProgress::Nothing,
+            Err(error) => SocketProgress::Over(error.to_string()),
         }
     }
 
@@ -214,7 +218,7 @@ impl Socket {
         Ok(true)
     }
 
-    fn write_sealed(&mut self) -> io::Result<bool> {
+    fn write_encrypted(&mut self) -> io::Result<bool> {
         let Some(session) = &mut self.tls else { return Ok(true) };
         loop {
             while session.wants_write() {
@@ -230,15 +234,15 @@ impl Socket {
             if self.waiting.is_empty() || session.is_handshaking() {
                 return Ok(self.waiting.is_empty());
             }
-            let mut sealed = 0;
-            while let Some(piece) = self.waiting.front_mut() {
-                let part = piece.split_to(piece.len().min(SEAL_BYTES - sealed));
+            let mut encrypted = 0;
+            while let Some(chunk) = self.waiting.front_mut() {
+                let part = chunk.split_to(chunk.len().min(ENCRYPT_BYTES - encrypted));
                 session.writer().write_all(&part)?;
-                sealed += part.len();
-                if piece.is_empty() {
+                encrypted += part.len();
+                if chunk.is_empty() {
                     self.waiting.pop_front();
                 }
-                if sealed == SEAL_BYTES {
+                if encrypted == ENCRYPT_BYTES {
                     break;
                 }
             }
@@ -247,26 +251,26 @@ impl Socket {
 
     /// Says that nothing more will come. The connection goes once the other side has said so, too: closed
     /// earlier, bytes that still arrive would make the system throw away what was sent last.
-    fn shut(&mut self) -> Progress {
-        if self.has_shut {
-            return Progress::Nothing;
+    fn shut_down(&mut self) -> SocketProgress {
+        if self.has_shut_down {
+            return SocketProgress::Nothing;
         }
-        self.has_shut = true;
+        self.has_shut_down = true;
         if let Some(session) = &mut self.tls {
             session.send_close_notify();
-            drop(self.write_sealed());
+            drop(self.write_encrypted());
         }
         match self.stream.shutdown(Shutdown::Write) {
-            Ok(()) => Progress::Nothing,
-            Err(error) => Progress::Over(error.to_string()),
+            Ok(()) => SocketProgress::Nothing,
+            Err(error) => SocketProgress::Over(error.to_string()),
         }
     }
 }
 
-fn dial_one(places: &mut Vec<SocketAddr>) -> io::Result<TcpStream> {
+fn dial_one(addresses: &mut Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    while let Some(place) = places.pop() {
-        match TcpStream::connect(place) {
+    while let Some(address) = addresses.pop() {
+        match TcpStream::connect(address) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
@@ -276,10 +280,10 @@ fn dial_one(places: &mut Vec<SocketAddr>) -> io::Result<TcpStream> {
 
 /// Writes the first of the pieces that wait; there is at least one. One alone goes the shorter way through the kernel.
 fn write_some(stream: &mut TcpStream, waiting: &VecDeque<Bytes>) -> io::Result<usize> {
-    if let (1, Some(piece)) = (waiting.len(), waiting.front()) {
-        return stream.write(piece);
+    if let (1, Some(chunk)) = (waiting.len(), waiting.front()) {
+        return stream.write(chunk);
     }
-    let slices: Vec<IoSlice<'_>> = waiting.iter().take(SLICES_MAX).map(|piece| IoSlice::new(piece)).collect();
+    let slices: Vec<IoSlice<'_>> = waiting.iter().take(SLICES_MAX).map(|chunk| IoSlice::new(chunk)).collect();
     stream.write_vectored(&slices)
 }
 
@@ -294,39 +298,43 @@ fn skip(waiting: &mut VecDeque<Bytes>, mut written: usize) {
     }
 }
 
-enum Got {
+enum ReadOutcome {
     Some { is_full: bool },
     Nothing,
-    End,
+    ConnectionEnd,
 }
 
-fn read_plain(stream: &mut TcpStream, scratch: &mut [u8], arrived: &mut Vec<Bytes>) -> io::Result<Got> {
+fn read_plain(
+    stream: &mut TcpStream,
+    scratch: &mut [u8],
+    arrived: &mut Vec<Bytes>,
+) -> io::Result<ReadOutcome> {
     match stream.read(scratch) {
-        Ok(0) => Ok(Got::End),
+        Ok(0) => Ok(ReadOutcome::ConnectionEnd),
         Ok(count) => {
             arrived.push(Bytes::copy_from_slice(&scratch[..count]));
-            Ok(Got::Some { is_full: count == scratch.len() })
+            Ok(ReadOutcome::Some { is_full: count == scratch.len() })
         }
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Got::Nothing),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Nothing),
         Err(error) => Err(error),
     }
 }
 
-fn read_sealed(
+fn read_encrypted(
     stream: &mut TcpStream,
     session: &mut TlsSession,
     scratch: &mut [u8],
     arrived: &mut Vec<Bytes>,
-) -> io::Result<Got> {
+) -> io::Result<ReadOutcome> {
     match session.read_tls(stream) {
-        Ok(0) => return Ok(Got::End),
+        Ok(0) => return Ok(ReadOutcome::ConnectionEnd),
         Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Got::Nothing),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(ReadOutcome::Nothing),
         Err(error) => return Err(error),
     }
-    let state = session
-        .process_new_packets()
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("{TLS_FAULT}{}", told(&error))))?;
+    let state = session.process_new_packets().map_err(|error| {
+        io::Error::new(ErrorKind::InvalidData, format!("{TLS_FAULT}{}", describe(&error)))
+    })?;
     let mut left = state.plaintext_bytes_to_read();
     while left > 0 {
         let room = left.min(scratch.len());
@@ -341,5 +349,9 @@ fn read_sealed(
         }
     }
     // A session takes a few kilobytes at a time: only an empty socket ends the reading.
-    if state.peer_has_closed() { Ok(Got::End) } else { Ok(Got::Some { is_full: true }) }
+    if state.peer_has_closed() {
+        Ok(ReadOutcome::ConnectionEnd)
+    } else {
+        Ok(ReadOutcome::Some { is_full: true })
+    }
 }

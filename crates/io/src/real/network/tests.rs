@@ -18,11 +18,16 @@ const LONG: Duration = Duration::from_secs(60);
 /// Sends everything back.
 struct Mirror;
 
-impl Party for Mirror {
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        for happening in happened.drain(..) {
-            if let Happening::Arrived(connection, bytes) = happening {
-                orders.push(Order::Send { connection, bytes: vec![bytes], tell: false });
+impl NetworkHandler for Mirror {
+    fn step(
+        &mut self,
+        now: Nanos,
+        network_events: &mut Vec<NetworkEvent>,
+        commands: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
+        for event in network_events.drain(..) {
+            if let NetworkEvent::Arrived(connection, bytes) = event {
+                commands.push(NetworkCommand::Send { connection, bytes: vec![bytes], notify_drained: false });
             }
         }
         now.after(LONG)
@@ -33,21 +38,26 @@ impl Party for Mirror {
 struct Caller {
     address: Option<String>,
     message: Bytes,
-    told: Sender<Happening>,
+    told: Sender<NetworkEvent>,
 }
 
-impl Party for Caller {
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+impl NetworkHandler for Caller {
+    fn step(
+        &mut self,
+        now: Nanos,
+        network_events: &mut Vec<NetworkEvent>,
+        commands: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
         let id = ConnectionId::dialed(1);
         if let Some(address) = self.address.take() {
-            orders.push(Order::Connect(id, address));
+            commands.push(NetworkCommand::Connect(id, address));
         }
-        for happening in happened.drain(..) {
-            if matches!(happening, Happening::Connected(..)) {
+        for event in network_events.drain(..) {
+            if matches!(event, NetworkEvent::Connected(..)) {
                 let pieces = self.message.chunks(10_000).map(Bytes::copy_from_slice).collect();
-                orders.push(Order::Send { connection: id, bytes: pieces, tell: true });
+                commands.push(NetworkCommand::Send { connection: id, bytes: pieces, notify_drained: true });
             }
-            drop(self.told.send(happening));
+            drop(self.told.send(event));
         }
         now.after(LONG)
     }
@@ -62,8 +72,12 @@ fn mutual() -> Tls {
         .unwrap()
 }
 
-fn start(party: impl Party + 'static, listeners: Vec<StdListener>, tls: Option<Tls>) -> NetworkThread {
-    NetworkThread::start("test", party, Arc::default(), listeners, tls, Arc::new(RealClock::new())).unwrap()
+fn start(
+    handler: impl NetworkHandler + 'static,
+    listeners: Vec<StdListener>,
+    tls: Option<Tls>,
+) -> NetworkThread {
+    NetworkThread::start("test", handler, Arc::default(), listeners, tls, Arc::new(RealClock::new())).unwrap()
 }
 
 fn comes_back(tls: Option<Tls>, host: &str) {
@@ -72,14 +86,14 @@ fn comes_back(tls: Option<Tls>, host: &str) {
     let place = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], tls.clone());
     let message: Bytes = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let (told, happened) = channel();
+    let (told, network_events) = channel();
     let _caller = start(Caller { address: Some(address), message: message.clone(), told }, Vec::new(), tls);
     let (mut returned, mut has_drained) = (Vec::new(), false);
     while returned.len() < message.len() || !has_drained {
-        match happened.recv_timeout(LONG).expect("something happens") {
-            Happening::Connected(_, ends) => assert_eq!(ends.there, place),
-            Happening::Arrived(_, bytes) => returned.extend_from_slice(&bytes),
-            Happening::Drained(_) => has_drained = true,
+        match network_events.recv_timeout(LONG).expect("something happens") {
+            NetworkEvent::Connected(_, ends) => assert_eq!(ends.remote, place),
+            NetworkEvent::Arrived(_, bytes) => returned.extend_from_slice(&bytes),
+            NetworkEvent::Drained(_) => has_drained = true,
             other => panic!("{other:?}"),
         }
     }
@@ -113,14 +127,14 @@ fn what_ends(dialed: Option<Tls>, dialing: Option<Tls>) -> (String, Option<Bytes
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], dialed);
-    let (told, happened) = channel();
+    let (told, network_events) = channel();
     let message = Bytes::from_static(&[b'R'; 24]);
     let _caller = start(Caller { address: Some(address), message, told }, Vec::new(), dialing);
     let mut arrived = None;
     loop {
-        match happened.recv_timeout(LONG).expect("something happens") {
-            Happening::Closed(_, why) => return (why, arrived),
-            Happening::Arrived(_, bytes) => arrived = Some(bytes),
+        match network_events.recv_timeout(LONG).expect("something happens") {
+            NetworkEvent::Closed(_, why) => return (why, arrived),
+            NetworkEvent::Arrived(_, bytes) => arrived = Some(bytes),
             _ => {}
         }
     }
@@ -169,14 +183,14 @@ fn take_turns(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).unwrap());
         let mut source = SourceFd(&watched.as_raw_fd());
         poll.registry().register(&mut source, Token(0), Interest::READABLE).unwrap();
-        let (mut happened, mut turns) = (Events::with_capacity(8), 0);
+        let (mut network_events, mut turns) = (Events::with_capacity(8), 0);
         let waker = task::Waker::from(Arc::new(Rings(waker)));
         while !stop.load(Ordering::SeqCst) {
             turns += 1;
-            borrowed.take_in();
-            let rest = borrowed.send(&waker);
-            if !borrowed.has_news() {
-                poll.poll(&mut happened, Some(rest)).unwrap();
+            borrowed.receive();
+            let rest = borrowed.flush(&waker);
+            if !borrowed.has_pending_wake() {
+                poll.poll(&mut network_events, Some(rest)).unwrap();
             }
         }
         turns
@@ -200,7 +214,7 @@ fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
         let stop = Arc::new(AtomicBool::new(false));
         let borrower = (round != 1).then(|| take_turns(&mirror, stop.clone()));
         let message = Bytes::from(vec![round; 1_000_000]);
-        let (told, happened) = channel();
+        let (told, network_events) = channel();
         let _caller = start(
             Caller { address: Some(address.clone()), message: message.clone(), told },
             Vec::new(),
@@ -208,13 +222,15 @@ fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
         );
         let mut returned = 0;
         while returned < message.len() {
-            if let Happening::Arrived(_, bytes) = happened.recv_timeout(LONG).expect("something happens") {
+            if let NetworkEvent::Arrived(_, bytes) =
+                network_events.recv_timeout(LONG).expect("something happens")
+            {
                 assert!(bytes.iter().all(|byte| *byte == round));
                 returned += bytes.len();
             }
         }
         stop.store(true, Ordering::SeqCst);
-        mirror.bell.ring();
+        mirror.loop_waker.wake();
         if let Some(borrower) = borrower {
             assert!(borrower.join().unwrap() > 1, "the borrower took turns");
         }
@@ -224,12 +240,17 @@ fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
 /// Sends everything back, and tells that it came.
 struct Teller(Sender<()>);
 
-impl Party for Teller {
-    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        if happened.iter().any(|happening| matches!(happening, Happening::Arrived(..))) {
+impl NetworkHandler for Teller {
+    fn step(
+        &mut self,
+        now: Nanos,
+        network_events: &mut Vec<NetworkEvent>,
+        commands: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
+        if network_events.iter().any(|event| matches!(event, NetworkEvent::Arrived(..))) {
             self.0.send(()).unwrap();
         }
-        Mirror.step(now, happened, orders)
+        Mirror.step(now, network_events, commands)
     }
 }
 
@@ -246,14 +267,14 @@ fn what_is_said_in_several_steps_waits_for_the_borrower_and_leaves_together() {
         let until = Instant::now() + LONG;
         while arrived.try_recv().is_err() {
             assert!(Instant::now() < until, "it arrives");
-            borrowed.take_in();
+            borrowed.receive();
         }
         caller.set_nonblocking(true).unwrap();
         let early = caller.read(&mut [0; 64]).map_err(|error| error.kind());
         assert_eq!(early, Err(ErrorKind::WouldBlock), "nothing leaves before it is sent");
         caller.set_nonblocking(false).unwrap();
     }
-    borrowed.send(task::Waker::noop());
+    borrowed.flush(task::Waker::noop());
     let mut heard = [0; 64];
     let len = caller.read(&mut heard).unwrap();
     assert_eq!(&heard[..len], b"one, two. ");
@@ -275,14 +296,14 @@ fn what_a_panic_left_half_done_does_not_go_on() {
 fn whoever_is_dialed_knows_at_which_of_its_addresses() {
     let listener = StdListener::bind("0.0.0.0:0").unwrap();
     let address = format!("127.0.0.2:{}", listener.local_addr().unwrap().port());
-    let (told, happened) = channel();
+    let (told, network_events) = channel();
     let idle = Caller { address: None, message: Bytes::new(), told };
     let _dialed = start(idle, vec![listener], None);
     let (told, _) = channel();
     let dials = Caller { address: Some(address.clone()), message: Bytes::new(), told };
     let _dialing = start(dials, Vec::new(), None);
-    let accepted = happened.recv_timeout(LONG).unwrap();
-    assert!(matches!(&accepted, Happening::Accepted(_, ends) if ends.here == address), "{accepted:?}");
+    let accepted = network_events.recv_timeout(LONG).unwrap();
+    assert!(matches!(&accepted, NetworkEvent::Accepted(_, ends) if ends.local == address), "{accepted:?}");
 }
 
 #[test]
@@ -290,10 +311,10 @@ fn nobody_at_home_is_told() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let (told, happened) = channel();
+    let (told, network_events) = channel();
     let _caller = start(Caller { address: Some(address), message: Bytes::new(), told }, Vec::new(), None);
-    let closed = happened.recv_timeout(LONG).unwrap();
-    assert!(matches!(&closed, Happening::Closed(_, why) if why.contains("refused")), "{closed:?}");
+    let closed = network_events.recv_timeout(LONG).unwrap();
+    assert!(matches!(&closed, NetworkEvent::Closed(_, why) if why.contains("refused")), "{closed:?}");
 }
 
 #[test]
@@ -318,16 +339,21 @@ fn a_file_that_is_no_certificate_is_named() {
 
 /// Has something more to do after every step, for a while.
 struct Restless {
-    bell: Arc<Bell>,
+    loop_waker: Arc<LoopWaker>,
     steps: usize,
     done: Sender<()>,
 }
 
-impl Party for Restless {
-    fn step(&mut self, now: Nanos, _happened: &mut Vec<Happening>, _orders: &mut Vec<Order>) -> Nanos {
+impl NetworkHandler for Restless {
+    fn step(
+        &mut self,
+        now: Nanos,
+        _happened: &mut Vec<NetworkEvent>,
+        _orders: &mut Vec<NetworkCommand>,
+    ) -> Nanos {
         self.steps += 1;
         match self.steps {
-            ..100 => self.bell.ring(),
+            ..100 => self.loop_waker.wake(),
             100 => drop(self.done.send(())),
             _ => {}
         }
@@ -337,9 +363,10 @@ impl Party for Restless {
 
 #[test]
 fn a_party_that_rings_for_itself_is_stepped_although_nothing_else_happens() {
-    let (bell, (done, is_done)) = (Arc::new(Bell::new()), channel());
-    let party = Restless { bell: bell.clone(), steps: 0, done };
+    let (loop_waker, (done, is_done)) = (Arc::new(LoopWaker::new()), channel());
+    let handler = Restless { loop_waker: loop_waker.clone(), steps: 0, done };
     let _thread =
-        NetworkThread::start("test", party, bell, Vec::new(), None, Arc::new(RealClock::new())).unwrap();
+        NetworkThread::start("test", handler, loop_waker, Vec::new(), None, Arc::new(RealClock::new()))
+            .unwrap();
     is_done.recv_timeout(LONG / 2).expect("it is stepped before it wants to be");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::io::memory::Hold;
+use ::io::memory::Reservation;
 use parking_lot::Mutex;
 use protocol::Token;
 
@@ -21,7 +21,7 @@ pub struct Completion {
     /// The whole frame.
     pub frame: Vec<u8>,
     /// The memory of the frame.
-    pub hold: Hold,
+    pub hold: Reservation,
     /// Where the next batch comes from.
     pub stream: Option<Stream>,
     /// What to count.

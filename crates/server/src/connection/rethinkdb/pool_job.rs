@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::io::memory::{Account, Budget, Hold, Owner};
+use ::io::memory::{Account, Budget, Owner, Reservation};
 use bytes::Bytes;
 use protocol::{Failure, Token};
 use reql::{Cancel, ErrorClass, EvalError};
@@ -100,9 +100,9 @@ impl PoolJob {
         let mut frame = Vec::new();
         // The cursor of a noreply query ends here: nobody can ask for its next batch.
         let cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
-        let mut hold = Hold::new(memory, Owner::Connections);
+        let mut hold = Reservation::new(memory, Owner::Connections);
         hold.set(frame.capacity() as u64);
-        account.give_away(frame.capacity() as u64);
+        account.disown(frame.capacity() as u64);
         Encoded { job_info: self, frame, hold, cursor, failed }
     }
 }
@@ -111,7 +111,7 @@ impl PoolJob {
 struct Encoded {
     job_info: PoolJob,
     frame: Vec<u8>,
-    hold: Hold,
+    hold: Reservation,
     cursor: Option<Box<dyn crate::service::Cursor>>,
     failed: bool,
 }

@@ -250,7 +250,7 @@ mod tests {
     const TOKEN: Token = Token(5);
 
     fn endless() -> Option<Stream> {
-        Some(Stream::idle(Box::new(Endless), Account::new(Budget::endless())))
+        Some(Stream::idle(Box::new(Endless), Account::new(Budget::unlimited())))
     }
 
     #[test]

@@ -25,8 +25,8 @@ fn linked_pair(one: u128, other: u128) -> ([Machine; 2], ConnectionId) {
 fn second_connection(one: &mut Machine, other: &mut Machine) -> ConnectionId {
     let id = ConnectionId::accepted(100);
     other.send_hello(id);
-    let Some(Order::Send { bytes, .. }) = other.orders.pop() else { panic!("there is a hello") };
-    let (now, mut happened) = (one.now, vec![Happening::Accepted(id, from("10.0.0.5:7"))]);
+    let Some(NetworkCommand::Send { bytes, .. }) = other.orders.pop() else { panic!("there is a hello") };
+    let (now, mut happened) = (one.now, vec![NetworkEvent::Accepted(id, from("10.0.0.5:7"))]);
     one.step(now, &mut happened, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
     assert!(told(one, id, &[bytes.concat()]).is_empty());
     assert!(!closes(one, id), "it is decided about");
@@ -63,11 +63,15 @@ fn book_without(server: ServerId) -> Vec<u8> {
 
 /// What `machine` tells when `pieces` arrive as one; notes and books that are kept left out.
 fn told(machine: &mut Machine, link: ConnectionId, pieces: &[Vec<u8>]) -> Vec<String> {
-    told_after(machine, vec![Happening::Arrived(link, Bytes::from(pieces.concat()))], Vec::new())
+    told_after(machine, vec![NetworkEvent::Arrived(link, Bytes::from(pieces.concat()))], Vec::new())
 }
 
 /// The same when that has happened and is wanted.
-fn told_after(machine: &mut Machine, mut happened: Vec<Happening>, mut wanted: Vec<Command>) -> Vec<String> {
+fn told_after(
+    machine: &mut Machine,
+    mut happened: Vec<NetworkEvent>,
+    mut wanted: Vec<Command>,
+) -> Vec<String> {
     let (now, mut effects) = (machine.now, Vec::new());
     machine.step(now, &mut happened, &mut wanted, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
@@ -83,7 +87,7 @@ fn told_after(machine: &mut Machine, mut happened: Vec<Happening>, mut wanted: V
 fn closes(machine: &mut Machine, link: ConnectionId) -> bool {
     let mut orders = Vec::new();
     machine.orders(&mut orders);
-    orders.iter().any(|order| matches!(order, Order::Close(id) if *id == link))
+    orders.iter().any(|order| matches!(order, NetworkCommand::Close(id) if *id == link))
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn whoever_waits_for_the_place_of_a_link_does_not_get_it_once_the_server_is_remo
         let mut orders = Vec::new();
         one.orders(&mut orders);
         for id in [link, waiting] {
-            assert!(orders.contains(&Order::Close(id)), "{id:?}: {orders:?}");
+            assert!(orders.contains(&NetworkCommand::Close(id)), "{id:?}: {orders:?}");
         }
         assert!(one.sessions.is_empty());
     }
@@ -167,7 +171,7 @@ fn talk_before_there_is_a_link_ends_the_connection() {
     for (number, talk) in [vec![], letter(1), frame_of(Kind::Request, 1, b"?")].into_iter().enumerate() {
         let early = ConnectionId::accepted(100 + number as u64);
         let (now, is_talk, mut effects) = (one.now, !talk.is_empty(), Vec::new());
-        let mut happened = vec![Happening::Accepted(early, from("n2:1"))];
+        let mut happened = vec![NetworkEvent::Accepted(early, from("n2:1"))];
         one.step(now, &mut happened, &mut Vec::new(), &|_, _| Ok(()), &mut effects);
         assert!(told(&mut one, early, &[hello.clone(), talk]).is_empty());
         assert_eq!(closes(&mut one, early), is_talk, "with nothing behind it the hello is welcome");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use io::sim::SimRandom;
-use io::{Ends, TLS_FAULT};
+use io::{Endpoints, TLS_FAULT};
 
 use super::*;
 use crate::link::frame::{self, VERSIONS, Versions};
@@ -14,7 +14,7 @@ mod founding;
 /// Machines, two of them mostly, whose connections never fail.
 struct Bench<const N: usize = 2> {
     machines: [Machine; N],
-    happened: [Vec<Happening>; N],
+    happened: [Vec<NetworkEvent>; N],
     notes: [Vec<String>; N],
     connected: [Vec<PeerInfo>; N],
     far_ends: BTreeMap<(usize, ConnectionId), (usize, ConnectionId)>,
@@ -55,8 +55,8 @@ fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
 }
 
 /// The ends of a connection that somebody at `there` dialed.
-fn from(there: &str) -> Ends {
-    Ends { here: "n1:1".to_owned(), there: there.to_owned() }
+fn from(there: &str) -> Endpoints {
+    Endpoints { local: "n1:1".to_owned(), remote: there.to_owned() }
 }
 
 fn bench(one: Machine, other: Machine) -> Bench {
@@ -112,12 +112,12 @@ impl<const N: usize> Bench<N> {
         is_busy
     }
 
-    fn carry_out(&mut self, i: usize, order: Order) {
+    fn carry_out(&mut self, i: usize, order: NetworkCommand) {
         match order {
-            Order::Connect(id, address) if self.nobody_at == Some(&*address) => {
-                self.happened[i].push(Happening::Closed(id, "nobody is there".to_owned()));
+            NetworkCommand::Connect(id, address) if self.nobody_at == Some(&*address) => {
+                self.happened[i].push(NetworkEvent::Closed(id, "nobody is there".to_owned()));
             }
-            Order::Connect(id, address) => {
+            NetworkCommand::Connect(id, address) => {
                 // Each machine is where its name says, the next one at all other places; a machine may dial itself.
                 let named = self.machines.iter().position(|machine| machine.me.addresses[0] == address);
                 self.accepted_next += 1;
@@ -132,17 +132,18 @@ impl<const N: usize> Bench<N> {
                 self.far_ends.insert((i, id), (to, accepted));
                 self.far_ends.insert((to, accepted), (i, id));
                 let from = format!("10.0.0.{i}:999");
-                let seen = Ends { here, there: from.clone() };
-                self.happened[to].push(Happening::Accepted(accepted, seen));
-                self.happened[i].push(Happening::Connected(id, Ends { here: from, there: address }));
+                let seen = Endpoints { local: here, remote: from.clone() };
+                self.happened[to].push(NetworkEvent::Accepted(accepted, seen));
+                self.happened[i]
+                    .push(NetworkEvent::Connected(id, Endpoints { local: from, remote: address }));
             }
-            Order::Send { connection, bytes, .. } => {
+            NetworkCommand::Send { connection, bytes, .. } => {
                 let Some((to, far)) = self.far_ends.get(&(i, connection)).copied() else { return };
-                self.happened[to].extend(bytes.into_iter().map(|bytes| Happening::Arrived(far, bytes)));
+                self.happened[to].extend(bytes.into_iter().map(|bytes| NetworkEvent::Arrived(far, bytes)));
             }
-            Order::Close(id) => {
+            NetworkCommand::Close(id) => {
                 let Some((to, far)) = self.far_ends.remove(&(i, id)) else { return };
-                self.happened[to].push(Happening::Closed(far, "closed".to_owned()));
+                self.happened[to].push(NetworkEvent::Closed(far, "closed".to_owned()));
             }
         }
     }
@@ -197,7 +198,7 @@ fn a_proxy_dials_all_servers_and_nobody_remembers_it() {
     for (&(from, id), _) in
         bench.far_ends.clone().iter().filter(|((from, _), (to, _))| *from == 2 || *to == 2)
     {
-        bench.happened[from].push(Happening::Closed(id, "the cable was cut".to_owned()));
+        bench.happened[from].push(NetworkEvent::Closed(id, "the cable was cut".to_owned()));
     }
     bench.run(A_WHILE);
     assert_eq!(
@@ -268,8 +269,8 @@ fn another_release_is_told_from_here_and_tells_itself() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     let id = ConnectionId::accepted(77);
     let future = Versions { least: VERSIONS.most + 1, most: VERSIONS.most + 3 };
-    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
-    bench.happened[0].push(Happening::Arrived(id, frame::preface(future, b"in words of the future")));
+    bench.happened[0].push(NetworkEvent::Accepted(id, from("10.0.0.5:7")));
+    bench.happened[0].push(NetworkEvent::Arrived(id, frame::preface(future, b"in words of the future")));
     bench.step(0);
     assert_eq!(bench.notes[0].len(), 1);
     assert!(
@@ -280,7 +281,7 @@ fn another_release_is_told_from_here_and_tells_itself() {
     bench.machines[0].wanted(Command::Join("n2:1".to_owned()));
     bench.step(0);
     let dialed = ConnectionId::dialed(1);
-    bench.happened[0].push(Happening::Arrived(dialed, frame::preface(future, b"")));
+    bench.happened[0].push(NetworkEvent::Arrived(dialed, frame::preface(future, b"")));
     bench.step(0);
     assert!(
         bench.notes[0][1].contains("Cannot link to the server at n2:1: server \"n1\" speaks versions 2 to 2")
@@ -291,14 +292,14 @@ fn another_release_is_told_from_here_and_tells_itself() {
 fn bytes_of_somebody_else_end_the_connection() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     let id = ConnectionId::accepted(77);
-    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
+    bench.happened[0].push(NetworkEvent::Accepted(id, from("10.0.0.5:7")));
     let http = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    bench.happened[0].push(Happening::Arrived(id, http));
+    bench.happened[0].push(NetworkEvent::Arrived(id, http));
     let mut orders = Vec::new();
     let happened = &mut bench.happened[0];
     bench.machines[0].step(Nanos(1), happened, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
     bench.machines[0].orders(&mut orders);
-    assert_eq!(orders, [Order::Close(id)]);
+    assert_eq!(orders, [NetworkCommand::Close(id)]);
 }
 
 #[test]
@@ -306,14 +307,14 @@ fn whom_tls_refuses_is_named_once() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     for (number, port) in [(77, 7), (78, 8)] {
         let id = ConnectionId::accepted(number);
-        bench.happened[0].push(Happening::Accepted(id, from(&format!("10.0.0.5:{port}"))));
-        bench.happened[0].push(Happening::Closed(id, format!("{TLS_FAULT}peer sent no certificates")));
+        bench.happened[0].push(NetworkEvent::Accepted(id, from(&format!("10.0.0.5:{port}"))));
+        bench.happened[0].push(NetworkEvent::Closed(id, format!("{TLS_FAULT}peer sent no certificates")));
         bench.step(0);
     }
     // Who only looks whether somebody listens is refused nothing.
     let id = ConnectionId::accepted(79);
-    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.6:9")));
-    bench.happened[0].push(Happening::Closed(id, "the other side closed the connection".to_owned()));
+    bench.happened[0].push(NetworkEvent::Accepted(id, from("10.0.0.6:9")));
+    bench.happened[0].push(NetworkEvent::Closed(id, "the other side closed the connection".to_owned()));
     bench.step(0);
     assert_eq!(bench.notes[0], ["Refused a server at 10.0.0.5:7: TLS: peer sent no certificates"]);
     assert!(bench.machines[0].sessions.is_empty());
@@ -326,11 +327,11 @@ fn of_several_bad_servers_behind_one_host_each_is_told_once() {
     for dial in 1..=60 {
         let why = format!("{TLS_FAULT}certificate {}", dial % 3);
         let id = ConnectionId::accepted(dial);
-        bench.happened[0].push(Happening::Accepted(id, from(&format!("10.0.0.5:{dial}"))));
-        bench.happened[0].push(Happening::Closed(id, why.clone()));
+        bench.happened[0].push(NetworkEvent::Accepted(id, from(&format!("10.0.0.5:{dial}"))));
+        bench.happened[0].push(NetworkEvent::Closed(id, why.clone()));
         for order in orders.drain(..) {
-            let Order::Connect(dialed, _) = order else { continue };
-            bench.happened[0].push(Happening::Closed(dialed, why.clone()));
+            let NetworkCommand::Connect(dialed, _) = order else { continue };
+            bench.happened[0].push(NetworkEvent::Closed(dialed, why.clone()));
         }
         bench.now = bench.now.after(Duration::from_secs(4));
         let mut effects = Vec::new();
@@ -355,10 +356,10 @@ fn whoever_speaks_tls_to_a_server_in_the_clear_is_told_apart() {
     bench.step(0);
     // An alert, to what this side has said; and the first words of somebody else.
     bench.happened[0]
-        .push(Happening::Arrived(ConnectionId::dialed(1), Bytes::from_static(&[21, 3, 3, 0, 2, 2, 10])));
+        .push(NetworkEvent::Arrived(ConnectionId::dialed(1), Bytes::from_static(&[21, 3, 3, 0, 2, 2, 10])));
     let id = ConnectionId::accepted(78);
-    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
-    bench.happened[0].push(Happening::Arrived(id, Bytes::from_static(&[22, 3, 1, 0, 200, 1, 0, 0])));
+    bench.happened[0].push(NetworkEvent::Accepted(id, from("10.0.0.5:7")));
+    bench.happened[0].push(NetworkEvent::Arrived(id, Bytes::from_static(&[22, 3, 1, 0, 200, 1, 0, 0])));
     bench.step(0);
     assert!(bench.notes[0][0].starts_with("Cannot link to the server at n2:1: the other side uses TLS and"));
     assert!(
@@ -379,7 +380,7 @@ fn what_waits_for_a_server_after_several_steps_leaves_together() {
     }
     let mut orders = Vec::new();
     machine.orders(&mut orders);
-    assert!(matches!(orders[..], [Order::Send { .. }]), "{orders:?}");
+    assert!(matches!(orders[..], [NetworkCommand::Send { .. }]), "{orders:?}");
 }
 
 #[test]
@@ -388,13 +389,13 @@ fn an_incarnation_that_was_replaced_stays_away() {
     bench.run(A_WHILE);
     let old = bench.machines[1].incarnation;
     let dismissed: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
-    dismissed.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+    dismissed.into_iter().for_each(|id| bench.carry_out(1, NetworkCommand::Close(id)));
     bench.machines[1] = machine(2, Some(9), &[]);
     bench.machines[1].incarnation = old + 1;
     bench.run(A_WHILE);
     assert_eq!(bench.connected[0].iter().map(|info| info.incarnation).collect::<Vec<_>>(), [old, old + 1]);
     let current: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
-    current.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+    current.into_iter().for_each(|id| bench.carry_out(1, NetworkCommand::Close(id)));
     bench.machines[1] = machine(2, Some(9), &[]);
     bench.machines[1].incarnation = old;
     bench.run(A_WHILE);
@@ -413,7 +414,7 @@ fn the_last_words_of_a_process_that_is_gone_do_not_keep_the_next_one_away() {
     // The next process is heard first, then the one before it, then the next one dials again.
     for (incarnation, started_ms) in [(gone + 1, 5), (gone, 4), (gone + 1, 5)] {
         let dismissed: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
-        dismissed.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+        dismissed.into_iter().for_each(|id| bench.carry_out(1, NetworkCommand::Close(id)));
         bench.machines[1] = machine(2, Some(9), &[]);
         bench.machines[1].incarnation = incarnation;
         bench.machines[1].started_ms = started_ms;

@@ -18,10 +18,10 @@ use rustls::{
 };
 use verify::{AnyClient, AnyServer, Trusted};
 
-mod told;
+mod describe;
 mod verify;
 
-pub(super) use told::told;
+pub(super) use describe::describe;
 
 /// What a node needs to speak TLS with others. Clones share it.
 #[derive(Clone)]

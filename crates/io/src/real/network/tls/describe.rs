@@ -3,7 +3,7 @@
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 /// Why TLS has ended a connection between nodes.
-pub(in crate::real::network) fn told(error: &Error) -> String {
+pub(in crate::real::network) fn describe(error: &Error) -> String {
     match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the other side does not use it, and this one does".to_owned()
