@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_escaped_is_unescaped() {
+    fn escaped_text_is_unescaped() {
         let text: String = (0..0x80).map(char::from).chain("é😀\\u0041".chars()).collect();
         let mut out = Vec::new();
         write_escaped(&text, &mut out);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_read_and_faults_told_apart() {
+    fn escapes_are_read_and_errors_distinguished() {
         assert_eq!(read_escape(b"\\n", 0), Ok(('\n', 2)));
         assert_eq!(read_escape(b"\\u00e9x", 0), Ok(('é', 6)));
         assert_eq!(read_escape(b"\\ud83d\\uDE00", 0), Ok(('😀', 12)));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_numbers_are_told_apart() {
+    fn each_error_in_a_number_is_distinguished() {
         assert_eq!(read_number("-"), Err(NumberFault::NoDigit));
         assert_eq!(read_number("+1"), Err(NumberFault::NoDigit));
         assert_eq!(read_number("1."), Err(NumberFault::NoFraction));

@@ -145,37 +145,37 @@ impl<'a> RowView<'a> {
         self.layout.text
     }
 
-    /// The canonical JSON text of the field `name`, if there is one. `place` holds the field's position in the
+    /// The canonical JSON text of the field `name`, if there is one. `position` holds the field's position in the
     /// previous row and is updated to its position in this one: consecutive rows often have the same layout.
     #[must_use]
     #[inline]
-    pub fn field(&self, name: &str, place: &mut FieldPlace) -> Option<&'a [u8]> {
+    pub fn field(&self, name: &str, position: &mut FieldPosition) -> Option<&'a [u8]> {
         if self.layout.escaped_keys {
             return self.bytes.get(raw::find(self.bytes, name)?);
         }
         let is_it = |span: Span| self.layout.key(span) == Some(name.as_bytes());
-        let guess = place.member;
+        let guess = position.member;
         let mut span = self.layout.span(guess).filter(|span| guess < self.layout.count && is_it(*span));
         if span.is_none() {
             let found = self.layout.lower_bound(name.as_bytes())?;
             span = self.layout.span(found).filter(|span| found < self.layout.count && is_it(*span));
-            place.member = found;
+            position.member = found;
         }
         let value_start = span?.value_start;
-        place.offset = HEADER_BYTES + value_start;
-        self.layout.text.get(value_start..self.layout.value_end(place.member)?)
+        position.offset = HEADER_BYTES + value_start;
+        self.layout.text.get(value_start..self.layout.value_end(position.member)?)
     }
 }
 
 /// The position of a field in the previous row.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FieldPlace {
+pub struct FieldPosition {
     /// Index of the member.
     member: usize,
     offset: usize,
 }
 
-impl FieldPlace {
+impl FieldPosition {
     /// Offset of the field's value from the start of the stored row; 0 if it was not found yet.
     #[must_use]
     pub fn offset(&self) -> usize {

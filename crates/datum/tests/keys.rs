@@ -97,7 +97,7 @@ fn refused(value: Datum, message: &str, is_null: bool) {
 }
 
 #[test]
-fn what_is_not_a_key_is_told_why() {
+fn values_without_a_key_get_the_reference_messages() {
     let object = Datum::Object([(Text::from("a"), Datum::from(1))].into_iter().collect::<Object>());
     refused(
         Datum::Null,
@@ -173,7 +173,7 @@ fn lengths_are_counted_as_the_reference_counts_them() {
 }
 
 #[test]
-fn ranges_hold_what_lies_between_their_bounds() {
+fn ranges_contain_the_keys_between_their_bounds() {
     let key = |n: i32| PrimaryKey::encode(&Datum::from(n)).expect("a number");
     let bounds = |n: i32| [KeyBound::Unbounded, KeyBound::Included(key(n)), KeyBound::Excluded(key(n))];
     let mut ranges = vec![KeyRange::all(), KeyRange::one(key(2))];
@@ -197,7 +197,7 @@ fn ranges_hold_what_lies_between_their_bounds() {
 }
 
 #[test]
-fn what_an_index_does_not_hold_is_told_why() {
+fn values_without_an_index_key_get_the_reference_messages() {
     let array = |item: Datum| Datum::from(vec![Datum::from(1), item]);
     for (value, message) in [
         (

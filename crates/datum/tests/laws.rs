@@ -58,7 +58,7 @@ fn values_are_read_alike_however_they_are_spelled() {
 }
 
 #[test]
-fn compact_text_is_what_serde_json_reads_and_writes() {
+fn compact_text_agrees_with_serde_json() {
     for_seeds(|random| {
         let value = values::value(random, 3);
         let text = value.to_json_string();
@@ -161,7 +161,7 @@ fn stored_text_compares_and_hashes_as_its_tree() {
 }
 
 #[test]
-fn pseudotypes_are_what_their_objects_stand_for() {
+fn pseudotypes_equal_their_parsed_objects() {
     for_seeds(|random| {
         let value = values::value(random, 0);
         if let Some(object) = pseudo::to_object(&value) {

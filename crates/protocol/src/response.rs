@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_framed_where_they_are_or_behind_what_is_there() {
+    fn texts_are_framed_in_place_or_appended() {
         let behind_room = |texts: &[u8]| [&[7; TEXTS_ROOM_BYTES], texts].concat();
         for (texts, expected) in
             [(&br#""a",true"#[..], r#"{"t":2,"r":["a",true],"n":[]}"#), (b"", r#"{"t":2,"r":[],"n":[]}"#)]
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_carry_class_and_way() {
+    fn failures_carry_class_and_path() {
         let mut backtrace = Backtrace::default();
         backtrace.push_outer(Frame::Optional("in\"dex".into()));
         backtrace.push_outer(Frame::Argument(1));

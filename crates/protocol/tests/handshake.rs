@@ -101,7 +101,7 @@ fn wrong_passwords_and_unknown_users_are_refused_at_the_end() {
 }
 
 #[test]
-fn versions_are_told_before_the_client_says_anything() {
+fn versions_are_sent_before_the_first_message() {
     let (sent, progress) = answer(&Version::V1_0.magic().to_le_bytes());
     assert_eq!(sent, VERSIONS);
     assert_eq!(progress, Progress { used: 4, step: Step::NeedMore });

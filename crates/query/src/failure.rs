@@ -21,7 +21,7 @@ pub(crate) fn index_failed(table: &StoredTable, name: &Text, error: IndexError) 
             EvalError::op_failed(format!(
                 "Index `{name}` on table `{db}.{table}` was accessed before its construction was finished."
             ))
-            .bare()
+            .frameless()
         }
         IndexError::Bound(error) => key_error(&error),
         IndexError::TooMany { most, value } => EvalError::resource(format!(

@@ -179,7 +179,7 @@ impl TableRef {
                 "Index `{name}` is a geospatial index.  Only get_nearest and get_intersecting can use a \
                  geospatial index."
             ))
-            .bare()),
+            .frameless()),
             Some(index) => Ok(Index::Secondary(index)),
         }
     }
@@ -195,7 +195,7 @@ impl TableRef {
     /// store.cc of RethinkDB.
     pub fn unreadable_index(&self, index: &str) -> EvalError {
         match self {
-            TableRef::Stored(_) => self.index_missing(index).bare(),
+            TableRef::Stored(_) => self.index_missing(index).frameless(),
             TableRef::System(_) => self.index_missing(index),
         }
     }

@@ -94,19 +94,19 @@ pub struct Backtrace {
     /// The path to the first of the frames, once the error left a function whose path is known.
     anchor: Option<Arc<TermPath>>,
     /// Whether the backtrace stays empty.
-    is_bare: bool,
+    is_frameless: bool,
 }
 
 impl Backtrace {
     /// A backtrace that stays empty.
     #[must_use]
-    pub fn bare() -> Backtrace {
-        Backtrace { is_bare: true, ..Backtrace::default() }
+    pub fn frameless() -> Backtrace {
+        Backtrace { is_frameless: true, ..Backtrace::default() }
     }
 
     /// Adds the frame of an enclosing term. Does nothing once the whole path is known.
     pub fn push_outer(&mut self, frame: Frame) {
-        if self.anchor.is_none() && !self.is_bare {
+        if self.anchor.is_none() && !self.is_frameless {
             self.inner_first.push(frame);
         }
     }
@@ -114,7 +114,7 @@ impl Backtrace {
     /// Completes the backtrace: its frames are relative to the end of `path`. Functions are often called far from
     /// the term that contains them, when a stream is read.
     pub fn anchor(&mut self, path: &Arc<TermPath>) {
-        if self.anchor.is_none() && !self.is_bare {
+        if self.anchor.is_none() && !self.is_frameless {
             self.anchor = Some(path.clone());
         }
     }

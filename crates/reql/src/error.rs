@@ -309,15 +309,15 @@ impl EvalError {
 
     /// The same error with a backtrace that stays empty: RethinkDB raises it where rows are read, outside any term.
     #[must_use]
-    pub fn bare(mut self) -> Self {
-        self.0.backtrace = Backtrace::bare();
+    pub fn frameless(mut self) -> Self {
+        self.0.backtrace = Backtrace::frameless();
         self
     }
 
     /// The same error for an operation that may have been carried out in part: OP_FAILED becomes OP_INDETERMINATE.
     /// Mistakes in the query keep their class.
     #[must_use]
-    pub fn in_doubt(mut self) -> Self {
+    pub fn indeterminate(mut self) -> Self {
         if self.0.class == ErrorClass::OpFailed {
             self.0.class = ErrorClass::OpIndeterminate;
         }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_function_is_refused() {
+    fn text_that_is_not_a_function_is_refused() {
         for text in ["", "1", "[17,[1,1]]", "[69,[[2,[1]],[10,[2]]]]"] {
             assert!(StoredFunc::parse(Text::from(text)).is_err(), "{text}");
         }

@@ -208,7 +208,7 @@ fn print(value: reql::Value) -> String {
 }
 
 #[test]
-fn what_is_evaluated_for_each_item_is_so_over_there() {
+fn per_item_arguments_survive_encoding() {
     for (text, by_chance) in [
         ("x => [].merge({u: r.uuid(), x: x})", true),
         ("x => [].pluck(r.error(\"no\"))", false),
@@ -275,7 +275,7 @@ fn enormous() -> Datum {
 }
 
 #[test]
-fn what_is_enormous_is_packed_to_a_limit() {
+fn packing_an_enormous_value_stops_at_the_limit() {
     let closure = {
         let outer = syntax::to_wire("x => r.do(1, y => [x, x, x])").unwrap().to_string();
         let Term::Func(outer) = parse_term(outer.as_bytes()).unwrap() else { panic!("a function") };

@@ -19,7 +19,7 @@ use datum::{Datum, Text, Time};
 use rekindle_reql::{self as reql, Cancel, CompileError, Env, EvalError, Scope, SeededRandom, Value, wire};
 
 #[test]
-fn every_case_says_what_its_file_says() {
+fn every_case_gives_the_output_in_its_file() {
     cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata"), answer);
 }
 

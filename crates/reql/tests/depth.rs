@@ -83,7 +83,7 @@ fn deep_objects_calls_and_functions() {
 }
 
 #[test]
-fn a_chain_is_printed_to_its_end_and_what_is_nested_is_cut() {
+fn a_chain_is_printed_completely_and_deep_nesting_is_cut() {
     on_a_small_stack(|| {
         let chain = wire::parse_term(&nested("[141,[", "\"x\"", "]]")).expect("a legal term");
         assert_eq!(reql::print::term(&chain).matches(".upcase()").count(), DEPTH);
@@ -115,7 +115,7 @@ fn objects_in_deep_texts_are_merged_matched_and_plucked_in_one_walk() {
 }
 
 #[test]
-fn what_is_deeper_than_any_query_is_refused() {
+fn queries_over_the_depth_limit_are_refused() {
     on_a_small_stack(|| {
         for before in ["[", "[2,[", "{\"a\":"] {
             let bytes = before.repeat(1_000_000);

@@ -235,7 +235,7 @@ fn texts_with_escapes_are_looked_at_where_they_lie() {
 }
 
 #[test]
-fn what_has_no_plain_form_is_not_begun() {
+fn a_pipeline_without_plain_steps_is_not_direct() {
     with_env(|env| {
         for text in [
             "t.pluck(\"a\").count()",

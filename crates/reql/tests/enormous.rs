@@ -57,7 +57,7 @@ fn evaluated_term(term: &Term, cancel: &Cancel) -> Result<Datum, EvalError> {
 }
 
 #[test]
-fn what_is_made_of_them_is_bounded_by_memory() {
+fn results_are_bounded_by_memory() {
     for term in TERMS {
         let account = Account::new(Budget::new(64 * MB));
         let _work = account.enter();
@@ -67,7 +67,7 @@ fn what_is_made_of_them_is_bounded_by_memory() {
 }
 
 #[test]
-fn what_is_made_of_them_is_made_until_the_query_is_told_to_stop() {
+fn evaluation_ends_when_the_query_is_cancelled() {
     for term in TERMS.into_iter().chain(WALKS) {
         let cancel = Arc::new(Cancel::new());
         let error = std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn wide(levels: usize, leaf: Datum) -> Object {
 }
 
 #[test]
-fn a_walk_that_has_begun_looks_whether_it_is_to_stop() {
+fn walks_check_for_cancellation() {
     let stopped = Cancel::new();
     stopped.set();
     let (x, y) = (wide(45, Datum::from(0)), wide(45, Datum::from(1)));
@@ -104,7 +104,7 @@ fn a_walk_that_has_begun_looks_whether_it_is_to_stop() {
 }
 
 #[test]
-fn a_row_is_changed_for_whoever_the_thread_works_for() {
+fn merging_a_row_respects_the_memory_budget_of_the_thread() {
     let account = Account::new(Budget::new(64 * MB));
     let _work = account.enter();
     let (x, y) = (wide(45, Datum::from(0)), wide(45, Datum::from(1)));

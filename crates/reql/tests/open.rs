@@ -54,7 +54,7 @@ fn a_function_with_an_open_term_reaches_the_world_with_its_variables() {
 }
 
 #[test]
-fn what_merges_literals_keeps_them_around_open_terms() {
+fn literals_to_merge_survive_around_open_terms() {
     let world = Sevens::default();
     let value = eval(
         "{a: {b: 1}}.merge(x => {a: r.literal({c: 1}), d: r.table(\"t\").get(x)})",
@@ -87,7 +87,7 @@ fn parse(json: &str) -> Datum {
 }
 
 #[test]
-fn a_query_that_was_told_to_stop_stops() {
+fn a_cancelled_query_ends() {
     for endless in [
         "r.range().contains(-1)",
         "r.range().filter(x => x.lt(0)).nth(0)",

@@ -7,7 +7,7 @@ use std::str::SplitWhitespace;
 
 use datum::{Datum, json};
 use rekindle_reql::Cancel;
-use rekindle_reql::geo::cover::{kept_cells, sought_ranges};
+use rekindle_reql::geo::cover::{index_cells, search_ranges};
 use rekindle_reql::geo::nearest::{Bounds, Search};
 use rekindle_reql::geo::{Ellipsoid, Geodesic, LonLat, Shape, distance};
 
@@ -28,7 +28,7 @@ fn meets(a: &Shape, b: &Shape) -> bool {
 }
 
 fn cells(shape: &Shape) -> Vec<u64> {
-    kept_cells(shape, &NEVER).expect("not stopped")
+    index_cells(shape, &NEVER).expect("not stopped")
 }
 
 fn word<'a>(words: &mut SplitWhitespace<'a>) -> &'a str {
@@ -133,7 +133,7 @@ fn relations_and_lengths_are_those_of_rethinkdb_to_the_last_bit() {
 }
 
 fn is_found(kept: &Shape, sought: &Shape) -> bool {
-    let ranges = sought_ranges(sought, &NEVER).expect("not stopped");
+    let ranges = search_ranges(sought, &NEVER).expect("not stopped");
     cells(kept).iter().any(|cell| ranges.iter().any(|(first, last)| first <= cell && cell <= last))
 }
 
@@ -149,7 +149,7 @@ fn shapes_that_meet_are_found_by_their_cells_and_there_are_few() {
         for shape in [&a, &b] {
             assert!(cells(shape).len() <= 12, "{} {asked}", cells(shape).len());
             assert!(
-                sought_ranges(shape, &NEVER).expect(asked).windows(2).all(|pair| pair[0].1 < pair[1].0),
+                search_ranges(shape, &NEVER).expect(asked).windows(2).all(|pair| pair[0].1 < pair[1].0),
                 "{asked}"
             );
         }

@@ -30,7 +30,7 @@ pub fn bucket_of(key: &[u8]) -> u8 {
             write_value(&value, &mut hash);
         }
     }
-    hash.hand()
+    hash.bucket()
 }
 
 /// RethinkDB's hash of a key, computed byte by byte.
@@ -49,7 +49,7 @@ impl Hash {
     }
 
     /// The highest three of the 63 significant bits.
-    fn hand(&self) -> u8 {
+    fn bucket(&self) -> u8 {
         ((self.0 >> 60) & 0b111) as u8
     }
 }
@@ -159,16 +159,16 @@ mod tests {
     use super::{BUCKETS, bucket_of, write_twenty_digits};
     use crate::{Bytes, Datum, PrimaryKey, Time, json};
 
-    fn hand(value: impl Into<Datum>) -> u8 {
+    fn bucket(value: impl Into<Datum>) -> u8 {
         bucket_of(PrimaryKey::encode(&value.into()).expect("a key").as_bytes())
     }
 
     /// RethinkDB's own test suite expects these keys of a fold over the rows 0 to 99 that emits every twentieth key
     /// (`transform/fold.yaml`).
     #[test]
-    fn rows_dealt_in_turns_come_as_its_suite_expects() {
+    fn rows_interleaved_from_buckets_match_its_suite() {
         let mut hands = vec![Vec::new(); usize::from(BUCKETS)];
-        (0..100).for_each(|id| hands[usize::from(hand(f64::from(id)))].push(id));
+        (0..100).for_each(|id| hands[usize::from(bucket(f64::from(id)))].push(id));
         let shortest = hands.iter().map(Vec::len).min().expect("eight hands");
         let in_turns: Vec<i32> =
             (0..shortest).flat_map(|turn| hands.iter().map(move |hand| hand[turn])).collect();
@@ -201,7 +201,7 @@ mod tests {
 
     /// Expected values come from an implementation of the same rule in another language.
     #[test]
-    fn each_kind_of_key_has_its_hand() {
+    fn each_kind_of_key_has_its_bucket() {
         let hands = [
             (r#""a""#, 5),
             (r#""\u00e9""#, 6),
@@ -214,10 +214,10 @@ mod tests {
             (r#"["a\u0001b"]"#, 6),
         ];
         for (text, number) in hands {
-            assert_eq!(hand(json::parse(text.as_bytes()).expect("JSON")), number, "{text}");
+            assert_eq!(bucket(json::parse(text.as_bytes()).expect("JSON")), number, "{text}");
         }
-        assert_eq!(hand(Datum::Time(Time::new(12.5, 60))), 6);
-        assert_eq!(hand(Datum::Binary(Bytes::from_static(&[0, 1, 0xff]))), 1);
+        assert_eq!(bucket(Datum::Time(Time::new(12.5, 60))), 6);
+        assert_eq!(bucket(Datum::Binary(Bytes::from_static(&[0, 1, 0xff]))), 1);
         assert_eq!(bucket_of(&[]), 0);
     }
 }

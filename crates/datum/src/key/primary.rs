@@ -111,7 +111,7 @@ pub fn bound_position(value: &Datum) -> PrimaryKey {
             out.extend_from_slice(bytes);
         }
         other => {
-            write_place(other, &mut out);
+            write_position(other, &mut out);
         }
     }
     PrimaryKey(Bytes::from(out))
@@ -157,23 +157,23 @@ const KEY_BYTES_MAX: usize = 1 << 16;
 
 /// Whether the written bytes form a key or lie between keys, which decides every comparison with keys.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum Encoded {
     Key,
     BetweenKeys,
 }
 
-fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
+fn write_position(value: &Datum, out: &mut Vec<u8>) -> Encoded {
     match value {
         Datum::Array(items) => deep::level(|| {
             out.push(ARRAY);
             for item in items.iter() {
                 // Later items cannot affect any comparison.
-                if out.len() > KEY_BYTES_MAX || write_place(item, out) == Place::BetweenKeys {
-                    return Place::BetweenKeys;
+                if out.len() > KEY_BYTES_MAX || write_position(item, out) == Encoded::BetweenKeys {
+                    return Encoded::BetweenKeys;
                 }
             }
             out.push(END);
-            Place::Key
+            Encoded::Key
         }),
         Datum::String(text) => {
             out.push(STRING);
@@ -182,19 +182,19 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
             out.extend_from_slice(&bytes[..nul.unwrap_or(bytes.len())]);
             out.push(END);
             if nul.is_none() {
-                return Place::Key;
+                return Encoded::Key;
             }
             // Sorts after every key that begins with the text before the NUL.
             out.push(u8::MAX);
-            Place::BetweenKeys
+            Encoded::BetweenKeys
         }
         Datum::MinVal | Datum::MaxVal | Datum::Null | Datum::Object(_) | Datum::Geometry(_) => {
             out.push(keyless_tag(value.kind()));
-            Place::BetweenKeys
+            Encoded::BetweenKeys
         }
         Datum::Bool(_) | Datum::Number(_) | Datum::Binary(_) | Datum::Time(_) => {
             write_scalar(value, out);
-            Place::Key
+            Encoded::Key
         }
     }
 }

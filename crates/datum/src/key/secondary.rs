@@ -57,31 +57,31 @@ fn cut(mut out: Vec<u8>) -> SecondaryKey {
 
 /// Whether more bytes may follow: a bound inside an array decides every comparison.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum Encoded {
     Key,
     BetweenKeys,
 }
 
-fn write_bound(value: &Datum, out: &mut Vec<u8>) -> Result<Place, KeyError> {
+fn write_bound(value: &Datum, out: &mut Vec<u8>) -> Result<Encoded, KeyError> {
     match value {
         Datum::MinVal | Datum::MaxVal => {
             out.push(keyless_tag(value.kind()));
-            Ok(Place::BetweenKeys)
+            Ok(Encoded::BetweenKeys)
         }
         Datum::Array(items) => {
             out.push(ARRAY);
             for item in items.iter() {
                 if out.len() > BYTES_MAX {
-                    return Ok(Place::Key);
+                    return Ok(Encoded::Key);
                 }
-                if deep::level(|| write_bound(item, out))? == Place::BetweenKeys {
-                    return Ok(Place::BetweenKeys);
+                if deep::level(|| write_bound(item, out))? == Encoded::BetweenKeys {
+                    return Ok(Encoded::BetweenKeys);
                 }
             }
             out.push(END);
-            Ok(Place::Key)
+            Ok(Encoded::Key)
         }
-        other => write(other, out).map(|()| Place::Key),
+        other => write(other, out).map(|()| Encoded::Key),
     }
 }
 

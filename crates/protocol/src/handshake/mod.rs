@@ -10,7 +10,7 @@ mod refusal;
 mod server;
 
 pub use client::{ClientHandshake, ClientStep, HandshakeFailed};
-pub use refusal::{OldRefusal, Refusal};
+pub use refusal::{LegacyRefusal, Refusal};
 pub use server::{Accounts, Established, Progress, Randomness, ServerHandshake, Step};
 
 /// The protocol version that the first four bytes of a connection announce.

@@ -61,7 +61,7 @@ impl Refusal {
 
 /// A handshake without users failed. Sent as a line of text, then the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OldRefusal {
+pub enum LegacyRefusal {
     /// The first four bytes are not a known version.
     #[error(
         "Received an unsupported protocol version. This port is for RethinkDB queries. \
@@ -82,7 +82,7 @@ pub enum OldRefusal {
     UnknownFormat(u32),
 }
 
-impl OldRefusal {
+impl LegacyRefusal {
     pub(super) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("ERROR: {self}\n\0").as_bytes());
     }

@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::message::{self, Cut};
-use super::{FORMAT_JSON, FORMAT_PROTOBUF, MAGIC_PROTOBUF, MESSAGE_BYTES_MAX, OldRefusal, Refusal, Version};
+use super::{
+    FORMAT_JSON, FORMAT_PROTOBUF, LegacyRefusal, MAGIC_PROTOBUF, MESSAGE_BYTES_MAX, Refusal, Version,
+};
 use crate::scram::{Challenge, Decoy, PasswordRecord, ServerExchange};
 
 /// The accounts against which clients are authenticated.
@@ -65,7 +67,7 @@ enum Stage {
 }
 
 /// The outcome of one stage, with the number of bytes used.
-enum Move {
+enum StageOutcome {
     NeedMore,
     On { used: usize, next: Stage },
     Established { used: usize, established: Established },
@@ -73,11 +75,11 @@ enum Move {
 
 /// A refusal, with or without JSON.
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum AnyRefusal {
     #[error(transparent)]
-    Old(#[from] OldRefusal),
+    Legacy(#[from] LegacyRefusal),
     #[error(transparent)]
-    New(#[from] Refusal),
+    Json(#[from] Refusal),
 }
 
 impl ServerHandshake {
@@ -100,20 +102,20 @@ impl ServerHandshake {
         loop {
             let rest = input.get(used_total..).unwrap_or_default();
             match self.step(rest, accounts, server_version, out) {
-                Ok(Move::NeedMore) => return Progress { used: used_total, step: Step::NeedMore },
-                Ok(Move::On { used, next }) => {
+                Ok(StageOutcome::NeedMore) => return Progress { used: used_total, step: Step::NeedMore },
+                Ok(StageOutcome::On { used, next }) => {
                     used_total += used;
                     self.stage = next;
                 }
-                Ok(Move::Established { used, established }) => {
+                Ok(StageOutcome::Established { used, established }) => {
                     self.stage = Stage::Over;
                     return Progress { used: used_total + used, step: Step::Established(established) };
                 }
                 Err(stop) => {
                     self.stage = Stage::Over;
                     match &stop {
-                        Stop::Old(refusal) => refusal.write(out),
-                        Stop::New(refusal) => refusal.write(out),
+                        AnyRefusal::Legacy(refusal) => refusal.write(out),
+                        AnyRefusal::Json(refusal) => refusal.write(out),
                     }
                     return Progress { used: used_total, step: Step::Refused(stop.to_string()) };
                 }
@@ -127,7 +129,7 @@ impl ServerHandshake {
         accounts: &dyn Accounts,
         version: &str,
         out: &mut Vec<u8>,
-    ) -> Result<Move, Stop> {
+    ) -> Result<StageOutcome, AnyRefusal> {
         match &mut self.stage {
             Stage::Magic => read_magic(input, version, out),
             Stage::Key { version } => read_key(*version, input, accounts, out),
@@ -137,21 +139,24 @@ impl ServerHandshake {
             }
             Stage::FinalMessage(exchange) => {
                 let Cut::Message { text, used } = message::cut_client(input)? else {
-                    return Ok(Move::NeedMore);
+                    return Ok(StageOutcome::NeedMore);
                 };
                 let object = message::parse(text)?;
                 let client_final = message::authentication(&object)?;
                 let (user, server_final) = exchange.finish(client_final).map_err(Refusal::from)?;
                 message::write_authentication(out, &server_final);
-                Ok(Move::Established { used, established: Established { version: Version::V1_0, user } })
+                Ok(StageOutcome::Established {
+                    used,
+                    established: Established { version: Version::V1_0, user },
+                })
             }
-            Stage::Over => Ok(Move::NeedMore),
+            Stage::Over => Ok(StageOutcome::NeedMore),
         }
     }
 }
 
-fn read_magic(input: &[u8], server_version: &str, out: &mut Vec<u8>) -> Result<Move, Stop> {
-    let Some((magic, _)) = read_u32(input) else { return Ok(Move::NeedMore) };
+fn read_magic(input: &[u8], server_version: &str, out: &mut Vec<u8>) -> Result<StageOutcome, AnyRefusal> {
+    let Some((magic, _)) = read_u32(input) else { return Ok(StageOutcome::NeedMore) };
     let next = match magic {
         _ if magic == Version::V1_0.magic() => {
             write_versions(out, server_version);
@@ -159,10 +164,10 @@ fn read_magic(input: &[u8], server_version: &str, out: &mut Vec<u8>) -> Result<M
         }
         _ if magic == Version::V0_4.magic() => Stage::Key { version: Version::V0_4 },
         _ if magic == Version::V0_3.magic() => Stage::Key { version: Version::V0_3 },
-        _ if MAGIC_PROTOBUF.contains(&magic) => return Err(OldRefusal::Protobuf.into()),
-        _ => return Err(OldRefusal::UnknownVersion.into()),
+        _ if MAGIC_PROTOBUF.contains(&magic) => return Err(LegacyRefusal::Protobuf.into()),
+        _ => return Err(LegacyRefusal::UnknownVersion.into()),
     };
-    Ok(Move::On { used: 4, next })
+    Ok(StageOutcome::On { used: 4, next })
 }
 
 fn write_versions(out: &mut Vec<u8>, server_version: &str) {
@@ -179,18 +184,18 @@ fn read_key(
     input: &[u8],
     accounts: &dyn Accounts,
     out: &mut Vec<u8>,
-) -> Result<Move, Stop> {
-    let Some((length, rest)) = read_u32(input) else { return Ok(Move::NeedMore) };
+) -> Result<StageOutcome, AnyRefusal> {
+    let Some((length, rest)) = read_u32(input) else { return Ok(StageOutcome::NeedMore) };
     let length = length as usize;
     if length > MESSAGE_BYTES_MAX {
-        return Err(OldRefusal::KeyTooLong.into());
+        return Err(LegacyRefusal::KeyTooLong.into());
     }
-    let Some((key, rest)) = rest.split_at_checked(length) else { return Ok(Move::NeedMore) };
-    let Some((format, _)) = read_u32(rest) else { return Ok(Move::NeedMore) };
+    let Some((key, rest)) = rest.split_at_checked(length) else { return Ok(StageOutcome::NeedMore) };
+    let Some((format, _)) = read_u32(rest) else { return Ok(StageOutcome::NeedMore) };
     match format {
         FORMAT_JSON => {}
-        FORMAT_PROTOBUF => return Err(OldRefusal::Protobuf.into()),
-        other => return Err(OldRefusal::UnknownFormat(other).into()),
+        FORMAT_PROTOBUF => return Err(LegacyRefusal::Protobuf.into()),
+        other => return Err(LegacyRefusal::UnknownFormat(other).into()),
     }
     let record = accounts.password("admin");
     let right = match (record, std::str::from_utf8(key)) {
@@ -198,11 +203,11 @@ fn read_key(
         _ => false,
     };
     if !right {
-        return Err(OldRefusal::WrongKey.into());
+        return Err(LegacyRefusal::WrongKey.into());
     }
     out.extend_from_slice(b"SUCCESS\0");
     let established = Established { version, user: "admin".to_owned() };
-    Ok(Move::Established { used: 4 + length + 4, established })
+    Ok(StageOutcome::Established { used: 4 + length + 4, established })
 }
 
 fn read_first(
@@ -211,14 +216,14 @@ fn read_first(
     decoy: &Decoy,
     nonce: &str,
     out: &mut Vec<u8>,
-) -> Result<Move, Refusal> {
-    let Cut::Message { text, used } = message::cut_client(input)? else { return Ok(Move::NeedMore) };
+) -> Result<StageOutcome, Refusal> {
+    let Cut::Message { text, used } = message::cut_client(input)? else { return Ok(StageOutcome::NeedMore) };
     let object = message::parse(text)?;
     let challenge = Challenge::parse(message::first_authentication(&object)?)?;
     let record = accounts.password(challenge.user());
     let exchange = challenge.answer(record, decoy, nonce);
     message::write_authentication(out, exchange.server_first());
-    Ok(Move::On { used, next: Stage::FinalMessage(Box::new(exchange)) })
+    Ok(StageOutcome::On { used, next: Stage::FinalMessage(Box::new(exchange)) })
 }
 
 fn read_u32(input: &[u8]) -> Option<(u32, &[u8])> {

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_user_is_told_only_at_the_end() {
+    fn an_unknown_user_is_reported_only_at_the_end() {
         let first = |user: &str| {
             let message = format!("n,,n={user},r=nonce");
             Challenge::parse(&message).unwrap().answer(None, &decoy(), "server")
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_client_wants_to_act_for_is_passed_over() {
+    fn an_authorization_identity_is_ignored() {
         let challenge = Challenge::parse("n,a=other,n=user,r=nonce").unwrap();
         assert_eq!(challenge.user(), "user");
         let exchange = challenge.answer(Some(rfc_record()), &decoy(), "server");

@@ -43,7 +43,7 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
             Ok(Some(more)) => sum = more,
             Ok(None) => return Ok(Value::Datum(Datum::Object(sum))),
             // What was written for items before is not undone.
-            Err(error) if has_changed(&sum) => return Err(error.in_doubt()),
+            Err(error) if has_changed(&sum) => return Err(error.indeterminate()),
             Err(error) => return Err(error),
         }
     }

@@ -108,7 +108,7 @@ fn failed_after(op: Op, before: &[(Datum, Datum)], error: EvalError) -> EvalErro
     let is_write = matches!(op, Op::Insert | Op::Update | Op::Replace | Op::Delete | Op::ForEach);
     let changed =
         |(_, answer): &(Datum, Datum)| matches!(answer, Datum::Object(result) if has_changed(result));
-    if is_write && before.iter().any(changed) { error.in_doubt() } else { error }
+    if is_write && before.iter().any(changed) { error.indeterminate() } else { error }
 }
 
 fn ready_value(groups: Vec<(Datum, Datum)>) -> Value {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use datum::{Object, PrimaryKey};
-use reql::geo::cover::sought_ranges;
+use reql::geo::cover::search_ranges;
 use reql::geo::nearest::{Bounds, Found, Search};
 use reql::geo::{LazyShape, Shape};
 use reql::{Cancel, Env, EvalError};
@@ -74,7 +74,7 @@ pub(super) struct MeetingRows {
 impl MeetingRows {
     /// Begins to read. Fails if what is wanted is no valid shape.
     pub fn new(part: GeoIndexReader, wanted: LazyShape, cancel: &Cancel) -> Result<MeetingRows, EvalError> {
-        let walk = Walk::new(part.hits(sought_ranges(wanted.get(cancel)?, cancel)?));
+        let walk = Walk::new(part.hits(search_ranges(wanted.get(cancel)?, cancel)?));
         Ok(MeetingRows { part, wanted, walk })
     }
 

@@ -104,7 +104,7 @@ fn shape_index(
             let why = format!(
                 "Index `{name}` is not a geospatial index.  {term} can only be used with a geospatial index."
             );
-            Err(EvalError::logic(why).bare())
+            Err(EvalError::logic(why).frameless())
         }
     }
 }

@@ -161,7 +161,7 @@ impl<'a> Driver<'a> {
                 Err(error) => !error.is_definite(),
             };
         }
-        if self.wrote { error.in_doubt() } else { error }
+        if self.wrote { error.indeterminate() } else { error }
     }
 
     fn settle_all(&mut self) -> Result<(), EvalError> {

@@ -108,14 +108,14 @@ impl Packer {
 
     /// One byte.
     pub fn byte(&mut self, byte: u8) {
-        if self.takes(1) {
+        if self.has_room(1) {
             self.bytes.push(byte);
         }
     }
 
     /// Bytes whose length the reader knows.
     pub fn raw(&mut self, bytes: &[u8]) {
-        if self.takes(bytes.len()) {
+        if self.has_room(bytes.len()) {
             self.bytes.extend_from_slice(bytes);
         }
     }
@@ -148,14 +148,14 @@ impl Packer {
 
     /// Whether `more` bytes can be written.
     #[inline]
-    fn takes(&mut self, more: usize) -> bool {
+    fn has_room(&mut self, more: usize) -> bool {
         let len = self.bytes.len().saturating_add(more);
-        len <= self.check_at || self.looks_good(len)
+        len <= self.check_at || self.checks_pass(len)
     }
 
-    /// The slow path of `takes`: runs the checks. After the first error it is called every time.
+    /// The slow path of `has_room`: runs the checks. After the first error it is called every time.
     #[cold]
-    fn looks_good(&mut self, len: usize) -> bool {
+    fn checks_pass(&mut self, len: usize) -> bool {
         if self.fault.is_none() {
             self.fault = self.check(len).err();
         }

@@ -29,7 +29,7 @@ fn nested(count: u32, body: impl Fn(&str) -> String) -> String {
 }
 
 #[test]
-fn what_looks_at_a_row_is_brief() {
+fn reading_a_row_is_brief() {
     let (n, tags) = (field("n"), field("tags"));
     for body in [
         format!("[24,[{n},1]]"),
@@ -60,7 +60,7 @@ fn what_looks_at_a_row_is_brief() {
 }
 
 #[test]
-fn what_walks_over_an_array_of_the_row_says_so() {
+fn walking_an_array_of_the_row_costs_per_item() {
     let tags = field("tags");
     let map = |array: &str, func: &str| format!("[38,[{array},{func}]]");
     let upper = function(2, "[142,[[10,[2]]]]");
@@ -77,14 +77,14 @@ fn what_walks_over_an_array_of_the_row_says_so() {
 }
 
 #[test]
-fn what_makes_much_of_little_has_no_bound() {
+fn terms_that_make_much_of_little_have_no_bound() {
     takes("[43,[[173,[1000000000000]]]]", Cost::Unbounded);
     let many = format!("[24,[{}1]]", "1,".repeat(TERMS_MAX));
     takes(&many, Cost::Unbounded);
 }
 
 #[test]
-fn what_multiplies_an_array_has_no_bound() {
+fn multiplying_an_array_has_no_bound() {
     let n = field("n");
     takes(&format!("[26,[[2,[{n}]],100000]]"), Cost::Unbounded);
     takes(&format!("[26,[{n},{n}]]"), Cost::Unbounded);
@@ -97,7 +97,7 @@ fn what_multiplies_an_array_has_no_bound() {
 }
 
 #[test]
-fn what_doubles_what_a_variable_stands_for_has_no_bound() {
+fn repeated_doubling_of_a_variable_has_no_bound() {
     let twice = |value: &str| format!("[24,[{value},{value}]]");
     takes(&nested(3, twice), Cost::Brief);
     takes(&nested(60, twice), Cost::Unbounded);
@@ -115,14 +115,14 @@ fn what_doubles_what_a_variable_stands_for_has_no_bound() {
 }
 
 #[test]
-fn what_looks_for_many_fields_has_no_bound() {
+fn looking_up_many_fields_has_no_bound() {
     let names: Vec<String> = (0..20_000).map(|i| format!(r#""{i}""#)).collect();
     takes(&format!("[33,[{ROW},[2,[{}]]]]", names.join(",")), Cost::Unbounded);
     takes(&format!("[33,[{ROW},{}]]", field("names")), Cost::Unbounded);
 }
 
 #[test]
-fn what_is_done_with_each_item_of_a_sequence_has_no_bound() {
+fn large_work_for_each_item_has_no_bound() {
     let tags = field("tags");
     // As many rows as items.
     takes(&format!("[35,[{tags},{ROW}]]"), Cost::Unbounded);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use datum::row::{FieldPlace, RowView};
+use datum::row::{FieldPosition, RowView};
 use datum::{Datum, Object, Scalar, Text, pseudo};
 use memchr::memmem;
 
@@ -33,7 +33,7 @@ pub(super) enum Expr {
     Constant(Datum),
     Item,
     /// A field, with its position in the previous row.
-    Field(Text, FieldPlace),
+    Field(Text, FieldPosition),
     Compare(Op, Box<[Expr; 2]>),
     /// `and`, `or`: the boolean that decides the result, and the operands.
     Logic(bool, Vec<Expr>),
@@ -58,7 +58,7 @@ impl Expr {
     }
 
     pub(super) fn field(name: Text) -> Expr {
-        Expr::Field(name, FieldPlace::default())
+        Expr::Field(name, FieldPosition::default())
     }
 
     /// The function of a closure, if it is plain. Its parameter may be a row or a value.
@@ -82,11 +82,11 @@ impl Expr {
     }
 
     /// The position, in the previous row, of the first field that is read, if any.
-    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+    pub(super) fn first_field(&self) -> Option<FieldPosition> {
         let first = |parts: &[Expr]| parts.iter().find_map(Expr::first_field);
         match self {
             Expr::Constant(_) | Expr::Item => None,
-            Expr::Field(_, place) => Some(*place),
+            Expr::Field(_, position) => Some(*position),
             Expr::Not(inner) | Expr::Pieces(inner, _) => inner.first_field(),
             Expr::Compare(_, parts) | Expr::Arithmetic(_, parts) | Expr::Default(parts) => first(&parts[..]),
             Expr::Logic(_, parts) => first(parts),
@@ -101,9 +101,9 @@ impl Expr {
                 Item::Value(value) => Ok(value),
                 Item::Row(_) => Err(Stop::NotPlain),
             },
-            Expr::Field(name, place) => match item {
+            Expr::Field(name, position) => match item {
                 Item::Row(row) => {
-                    let json = row.field(name, place).ok_or(Stop::Missing)?;
+                    let json = row.field(name, position).ok_or(Stop::Missing)?;
                     Scalar::of_json(json).ok_or(Stop::NotPlain)
                 }
                 Item::Value(_) => Err(Stop::NotPlain),
@@ -111,10 +111,10 @@ impl Expr {
             Expr::Compare(op, sides) => {
                 let [a, b] = &mut **sides;
                 // Fast path for the most frequent comparison.
-                if let (Expr::Field(name, place), Expr::Constant(Datum::Number(wanted)), Item::Row(row)) =
+                if let (Expr::Field(name, position), Expr::Constant(Datum::Number(wanted)), Item::Row(row)) =
                     (&mut *a, &*b, item)
                 {
-                    let json = row.field(name, place).ok_or(Stop::Missing)?;
+                    let json = row.field(name, position).ok_or(Stop::Missing)?;
                     if let Some(found @ Scalar::Number(_)) = Scalar::of_json(json) {
                         return Ok(Scalar::Bool(holds(*op, found.compare(Scalar::Number(*wanted)))));
                     }

@@ -1,6 +1,6 @@
 //! How an item contributes to an aggregate.
 
-use datum::row::FieldPlace;
+use datum::row::FieldPosition;
 use datum::{Datum, Scalar};
 
 use super::expr::{Expr, Item, Stop};
@@ -35,7 +35,7 @@ impl Fold {
     }
 
     /// The position, in the previous row, of the first field that is read, if any.
-    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+    pub(super) fn first_field(&self) -> Option<FieldPosition> {
         match self {
             Fold::Count => None,
             Fold::Number(expr) => expr.first_field(),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use datum::row::FieldPlace;
+use datum::row::FieldPosition;
 use datum::{Datum, json};
 use foldhash::fast::RandomState;
 
@@ -20,7 +20,7 @@ use crate::terminal::{Partial, Terminal};
 /// The partial results of all groups.
 pub(super) struct Groups {
     /// The fields that make up the key, with their positions in the previous row.
-    parts: Vec<(datum::Text, FieldPlace)>,
+    parts: Vec<(datum::Text, FieldPosition)>,
     terminal: Terminal,
     known: HashMap<Box<[u8]>, Partial, RandomState>,
     /// Scratch buffer for a key of several parts.
@@ -30,7 +30,7 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn of(by: &GroupBy, terminal: &Terminal) -> Option<Groups> {
         let part = |selector: &Selector| match selector {
-            Selector::Field(Datum::String(name)) => Some((name.clone(), FieldPlace::default())),
+            Selector::Field(Datum::String(name)) => Some((name.clone(), FieldPosition::default())),
             _ => None,
         };
         let parts: Vec<_> = by.selectors.iter().map(part).collect::<Option<_>>()?;
@@ -43,8 +43,8 @@ impl Groups {
     }
 
     /// The position of the key's first field in the previous row.
-    pub(super) fn first_field(&self) -> Option<FieldPlace> {
-        self.parts.first().map(|(_, place)| *place)
+    pub(super) fn first_field(&self) -> Option<FieldPosition> {
+        self.parts.first().map(|(_, position)| *position)
     }
 
     /// Adds a row to its group.
@@ -60,8 +60,8 @@ impl Groups {
         let several = parts.len() > 1;
         key.clear();
         let (mut only, mut has_signed_zero): (&[u8], _) = (b"", false);
-        for (i, (name, place)) in parts.iter_mut().enumerate() {
-            let mut json = row.field(name, place).unwrap_or(b"null");
+        for (i, (name, position)) in parts.iter_mut().enumerate() {
+            let mut json = row.field(name, position).unwrap_or(b"null");
             match json {
                 [b'[' | b'{', ..] => return Ok(Err(NotPlain)),
                 b"-0.0" => (json, has_signed_zero) = (b"0", true),

@@ -72,7 +72,7 @@ impl Direct {
             End::Groups { groups, .. } => groups.first_field(),
             End::Rest(_) => None,
         });
-        first.map(|place| place.offset())
+        first.map(|position| position.offset())
     }
 
     /// Adds `row` to `tally`, unless it is not a plain case.

@@ -1,7 +1,7 @@
 //! Steps that are plain functions of a row, or of the result of an earlier step.
 
 use datum::Datum;
-use datum::row::FieldPlace;
+use datum::row::FieldPosition;
 
 use super::expr::{Expr, Item, Stop};
 use crate::env::Env;
@@ -33,7 +33,7 @@ pub(super) fn stages(steps: &[Transform], env: &Env<'_>) -> Vec<Stage> {
 
 impl Stage {
     /// The position, in the previous row, of the first field that is read, if any.
-    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+    pub(super) fn first_field(&self) -> Option<FieldPosition> {
         let (Stage::Filter { test: expr, .. } | Stage::Map(expr)) = self;
         expr.first_field()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::Datum;
 
-use super::{Place, func_at, value_at};
+use super::{Context, func_at, value_at};
 use crate::args::Arg;
 use crate::closure::{CallResult, Closure, Evaluate, ResultKind};
 use crate::env::Env;
@@ -47,12 +47,12 @@ fn run_to_literals(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result
 
 fn run_argument(closure: &Closure, _values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
     let scope = Scope::of_call(&[], &[], &closure.captured);
-    value_at(&closure.func.body, Place { scope: &scope, env, literals: true })?.into_datum()
+    value_at(&closure.func.body, Context { scope: &scope, env, literals: true })?.into_datum()
 }
 
 fn run_constant(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
     let scope = Scope::of_call(&[], &[], &closure.captured);
-    match func_at(&closure.func.body, Place { scope: &scope, env, literals: true })? {
+    match func_at(&closure.func.body, Context { scope: &scope, env, literals: true })? {
         Arg::Datum(datum) => Ok(datum),
         Arg::Func(func) => func.call(values, env),
     }
@@ -70,6 +70,6 @@ fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result
 /// The body is argument 1 of FUNC, which backtraces name.
 fn run(closure: &Closure, values: &[Datum], env: &Env<'_>, literals: bool) -> Result<Value, EvalError> {
     let scope = Scope::of_call(&closure.func.params, values, &closure.captured);
-    let place = Place { scope: &scope, env, literals };
-    value_at(&closure.func.body, place).map_err(|error| error.at(1))
+    let context = Context { scope: &scope, env, literals };
+    value_at(&closure.func.body, context).map_err(|error| error.at(1))
 }

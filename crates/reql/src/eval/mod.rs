@@ -34,37 +34,37 @@ pub use splice::splice;
 
 /// The context in which a term is evaluated.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Context<'a> {
     scope: &'a Scope<'a>,
     env: &'a Env<'a>,
     /// Whether `r.literal` is legal: inside a value that will be merged.
     literals: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Context<'a> {
     /// The same context without literals, for an argument in which they are not legal.
     fn plain(self) -> Self {
-        Place { literals: false, ..self }
+        Context { literals: false, ..self }
     }
 
     fn with_literals(self) -> Self {
-        Place { literals: true, ..self }
+        Context { literals: true, ..self }
     }
 }
 
 /// Evaluates `term` to a datum; any other kind of value is a type error.
 pub fn eval(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Datum, EvalError> {
-    value_at(term, Place { scope, env, literals: false })?.into_datum()
+    value_at(term, Context { scope, env, literals: false })?.into_datum()
 }
 
 /// Evaluates `term` to any kind of value.
 pub fn eval_value(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Value, EvalError> {
-    value_at(term, Place { scope, env, literals: false })
+    value_at(term, Context { scope, env, literals: false })
 }
 
 /// Evaluates `term`, in which literals are legal, to a function or a datum: for a value that will be merged.
 pub fn eval_patch(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Arg, EvalError> {
-    func_at(term, Place { scope, env, literals: true })
+    func_at(term, Context { scope, env, literals: true })
 }
 
 /// Makes a closure of the function: captures the variables it uses. `result` tells what its body may return.
@@ -75,18 +75,18 @@ pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, result: ResultKind) -> R
 /// Wraps `term`, which is not a function, in a closure that evaluates it with every call; literals are legal in its
 /// result.
 pub fn closure_of_argument(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
-    per_item::later(term, scope, ResultKind::Constant)
+    per_item::deferred(term, scope, ResultKind::Constant)
 }
 
 /// The predicate of a join as a closure: a function, or a datum, which is evaluated only if there is a pair.
 pub fn closure_of_predicate(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Closure, EvalError> {
-    per_item::constant(term, Place { scope, env, literals: false })
+    per_item::constant(term, Context { scope, env, literals: false })
 }
 
 /// The right side of a join as a closure that evaluates it with every call. It is the second argument of its term,
 /// as a body is of a function, so that backtraces are right.
 pub fn closure_of_right_side(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
-    per_item::later(term, scope, ResultKind::Sequence)
+    per_item::deferred(term, scope, ResultKind::Sequence)
 }
 
 /// The operation of a sequence term, made of all its arguments but the first; `None` if it is not a term over one
@@ -97,16 +97,16 @@ pub fn operation(
     env: &Env<'_>,
     index: IndexOption,
 ) -> Result<Option<Operation>, EvalError> {
-    let place = Place { scope, env, literals: false };
+    let context = Context { scope, env, literals: false };
     match transform::is_over_objects(call.op) {
-        true => per_item::operation(call, place).map(Some),
-        false => sequence::operation(call, place, index),
+        true => per_item::operation(call, context).map(Some),
+        false => sequence::operation(call, context, index),
     }
 }
 
 /// The order given by the `interleave` of a `union`; `None` if it asks for none.
 pub fn interleave(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Option<Vec<Order>>, EvalError> {
-    several::interleave(call, Place { scope, env, literals: false })
+    several::interleave(call, Context { scope, env, literals: false })
 }
 
 /// The error of a closed term when one of its `count` arguments failed with `error` and those before it have
@@ -147,55 +147,55 @@ pub fn apply(op: Op, values: &[Arg], optargs: &[(Text, Datum)], env: &Env<'_>) -
     }
 }
 
-fn value_at(term: &Term, place: Place<'_>) -> Result<Value, EvalError> {
+fn value_at(term: &Term, context: Context<'_>) -> Result<Value, EvalError> {
     match term {
         Term::Datum(datum) => Ok(Value::Datum(datum.clone())),
-        Term::Var(id) => match place.scope.get(*id) {
+        Term::Var(id) => match context.scope.get(*id) {
             Some(datum) => Ok(Value::Datum(datum.clone())),
             None => Err(EvalError::internal("a variable is not bound where it is used")),
         },
         Term::Func(func) => {
-            let result = if place.literals { ResultKind::Literals } else { ResultKind::Datum };
-            closures::close(func, place.scope, result).map(Value::Func)
+            let result = if context.literals { ResultKind::Literals } else { ResultKind::Datum };
+            closures::close(func, context.scope, result).map(Value::Func)
         }
         Term::Call(call) => {
-            place.env.check_cancel()?;
-            let value = deep::level(|| call_at(call, place));
+            context.env.check_cancel()?;
+            let value = deep::level(|| call_at(call, context));
             // A walk that went too deep was ended with an arbitrary result or error.
-            place.env.cancel.unless_too_deep()?;
+            context.env.cancel.unless_too_deep()?;
             value
         }
     }
 }
 
-fn datum_at(term: &Term, place: Place<'_>) -> Result<Datum, EvalError> {
-    value_at(term, place)?.into_datum()
+fn datum_at(term: &Term, context: Context<'_>) -> Result<Datum, EvalError> {
+    value_at(term, context)?.into_datum()
 }
 
-fn call_at(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    if call.traits.open && !(place.literals && is_shell(call.op)) {
-        return open(call, place, "DATUM");
+fn call_at(call: &Call, context: Context<'_>) -> Result<Value, EvalError> {
+    if call.traits.open && !(context.literals && is_shell(call.op)) {
+        return open(call, context, "DATUM");
     }
     if call.traits.splices {
-        let spliced = splice::splice_at(call, place)?;
-        return call_at(&spliced, place);
+        let spliced = splice::splice_at(call, context)?;
+        return call_at(&spliced, context);
     }
     match call.op {
-        Op::MakeObj => control::make_obj(call, place),
-        Op::MakeArray => control::make_array(call, place),
-        Op::Funcall => control::funcall(call, place),
-        Op::Branch => control::branch(call, place),
-        Op::And | Op::Or => control::and_or(call, place),
-        Op::Default => control::default(call, place),
-        Op::Error => control::error(call, place),
-        Op::Literal => control::literal(call, place),
-        Op::Args => control::args(call, place),
-        Op::Range => several::range(call, place),
-        Op::Union => several::union(call, place),
-        Op::Map if call.args.len() > 2 => several::map(call, place),
-        Op::Ungroup => sequence::ungroup(call, place),
-        op if operation::is_operation(op) => sequence::value(call, place),
-        _ => leaf::value(call, place),
+        Op::MakeObj => control::make_obj(call, context),
+        Op::MakeArray => control::make_array(call, context),
+        Op::Funcall => control::funcall(call, context),
+        Op::Branch => control::branch(call, context),
+        Op::And | Op::Or => control::and_or(call, context),
+        Op::Default => control::default(call, context),
+        Op::Error => control::error(call, context),
+        Op::Literal => control::literal(call, context),
+        Op::Args => control::args(call, context),
+        Op::Range => several::range(call, context),
+        Op::Union => several::union(call, context),
+        Op::Map if call.args.len() > 2 => several::map(call, context),
+        Op::Ungroup => sequence::ungroup(call, context),
+        op if operation::is_operation(op) => sequence::value(call, context),
+        _ => leaf::value(call, context),
     }
 }
 
@@ -205,9 +205,9 @@ fn is_shell(op: Op) -> bool {
 }
 
 /// Evaluates an open term where a value of type `expected` is required.
-fn open(call: &Call, place: Place<'_>, expected: &str) -> Result<Value, EvalError> {
-    match place.env.open {
-        Some(world) => match world.eval_open(call, place.scope)? {
+fn open(call: &Call, context: Context<'_>, expected: &str) -> Result<Value, EvalError> {
+    match context.env.open {
+        Some(world) => match world.eval_open(call, context.scope)? {
             OpenValue::Datum(datum) => Ok(Value::Datum(datum)),
             OpenValue::Func(code) => Ok(Value::Func(Closure::foreign(call.clone(), code))),
             OpenValue::Other { kind, printed } => Err(EvalError::value_type_error(expected, kind, &printed)),
@@ -221,8 +221,8 @@ fn not_here(op: Op) -> EvalError {
 }
 
 /// Evaluates an argument of a term.
-fn arg_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
-    match value_at(term, place)? {
+fn arg_at(term: &Term, context: Context<'_>) -> Result<Arg, EvalError> {
+    match value_at(term, context)? {
         Value::Datum(datum) => Ok(Arg::Datum(datum)),
         Value::Func(closure) => Ok(Arg::Func(closure)),
         other => other.into_datum().map(Arg::Datum),
@@ -230,15 +230,15 @@ fn arg_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
 }
 
 /// Evaluates an argument where a function, or a datum in its place, is expected.
-fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
+fn func_at(term: &Term, context: Context<'_>) -> Result<Arg, EvalError> {
     match term {
-        Term::Call(call) if call.traits.open && !(place.literals && is_shell(call.op)) => {
-            match deep::level(|| open(call, place, "FUNCTION"))? {
+        Term::Call(call) if call.traits.open && !(context.literals && is_shell(call.op)) => {
+            match deep::level(|| open(call, context, "FUNCTION"))? {
                 Value::Func(closure) => Ok(Arg::Func(closure)),
                 other => other.into_datum().map(Arg::Datum),
             }
         }
-        _ => match value_at(term, place)? {
+        _ => match value_at(term, context)? {
             Value::Datum(datum) => Ok(Arg::Datum(datum)),
             Value::Func(closure) => Ok(Arg::Func(closure)),
             other => Err(other.mismatch("FUNCTION")),
@@ -247,9 +247,9 @@ fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
 }
 
 /// Evaluates the optional arguments of a call to datums.
-fn optargs_at(call: &Call, place: Place<'_>) -> Result<Vec<(Text, Datum)>, EvalError> {
+fn optargs_at(call: &Call, context: Context<'_>) -> Result<Vec<(Text, Datum)>, EvalError> {
     let evaluated = call.optargs.iter().map(|(name, term)| {
-        let value = datum_at(term, place.plain()).map_err(|error| error.at(name))?;
+        let value = datum_at(term, context.plain()).map_err(|error| error.at(name))?;
         Ok((name.clone(), value))
     });
     evaluated.collect()

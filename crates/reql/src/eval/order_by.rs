@@ -2,7 +2,7 @@
 
 use datum::Datum;
 
-use super::{Place, func_at, value_at};
+use super::{Context, func_at, value_at};
 use crate::backtrace::Frame;
 use crate::error::EvalError;
 use crate::operation::Operation;
@@ -15,8 +15,8 @@ use crate::value::Value;
 
 /// `order_by` of `source`, its first argument. The other arguments are checked first; a missing table is reported
 /// only if there are items to order. Source: `orderby_term_t` in terms/sort.cc of RethinkDB 2.4.
-pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<Value, EvalError> {
-    let orders = orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
+pub(super) fn order_by(call: &Call, source: Value, context: Context<'_>) -> Result<Value, EvalError> {
+    let orders = orders(&call.args[1..], context, |i| vec![Frame::from(i + 1)])?;
     let nothing_there = match &source {
         Value::Grouped(_) | Value::Grouping(_) => false,
         Value::Datum(Datum::Array(items)) => items.is_empty(),
@@ -24,7 +24,7 @@ pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<V
         single @ Value::Datum(_) => return Err(single.no_sequence()),
         other => return Err(other.no_sequence().at(0)),
     };
-    let index = call.optarg("index").map(|index| value_at(direction(index).1, place));
+    let index = call.optarg("index").map(|index| value_at(direction(index).1, context));
     let indexed = index.transpose().map_err(|error| error.at("index"))?.is_some();
     if indexed && !nothing_there {
         return Err(order::needs_table());
@@ -32,14 +32,14 @@ pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<V
     if orders.is_empty() && !indexed {
         return Err(order::nothing_to_order_by());
     }
-    if nothing_there { Ok(source) } else { Operation::OrderBy(orders).apply(source, place.env) }
+    if nothing_there { Ok(source) } else { Operation::OrderBy(orders).apply(source, context.env) }
 }
 
 /// The orders in `terms`, each of which may be wrapped in ASC or DESC. `path` gives the path to each of them,
 /// innermost frame first.
 pub(super) fn orders(
     terms: &[Term],
-    place: Place<'_>,
+    context: Context<'_>,
     path: impl Fn(usize) -> Vec<Frame>,
 ) -> Result<Vec<Order>, EvalError> {
     let order = |(i, term): (usize, &Term)| {
@@ -51,7 +51,7 @@ pub(super) fn orders(
         if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
             return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
         }
-        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&path))?;
+        let arg = func_at(inner, context).map_err(|error| error.at_end_of(&path))?;
         Ok(Order { selector: Selector::from(arg), direction, path })
     };
     terms.iter().enumerate().map(order).collect()

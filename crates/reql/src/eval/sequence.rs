@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{Datum, ObjectBuilder, Text};
 
 use super::{
-    Place, ResultKind, arg_at, closure_of_right_side, closures, datum_at, func_at, order_by, per_item,
+    Context, ResultKind, arg_at, closure_of_right_side, closures, datum_at, func_at, order_by, per_item,
     value_at,
 };
 use crate::args::{Arg, Args, integer};
@@ -31,15 +31,15 @@ pub enum IndexOption {
 }
 
 /// Evaluates a call of a term over a sequence.
-pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    let place = place.plain();
+pub(super) fn value(call: &Call, context: Context<'_>) -> Result<Value, EvalError> {
+    let context = context.plain();
     let [first, rest @ ..] = call.args.as_slice() else {
         return Err(EvalError::internal("a sequence term without arguments"));
     };
-    if let Some(answer) = pieces(call.op, first, rest, place) {
+    if let Some(answer) = pieces(call.op, first, rest, context) {
         return answer.map(Value::Datum);
     }
-    let source = value_at(first, place).map_err(|error| error.at(0))?;
+    let source = value_at(first, context).map_err(|error| error.at(0))?;
     if let Some(answer) = field(call.op, &source, rest) {
         return answer.map(Value::Datum);
     }
@@ -47,7 +47,7 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         operation::check_source(call.op, single)?;
     }
     if call.op == Op::OrderBy {
-        return order_by::order_by(call, source, place);
+        return order_by::order_by(call, source, context);
     }
     let each = match &source {
         Value::Datum(Datum::Array(_)) | Value::Stream(_) | Value::Grouped(_) | Value::Grouping(_) => true,
@@ -57,10 +57,10 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         return Err(source.mismatch("TABLE").at(0));
     }
     if each && transform::is_over_objects(call.op) {
-        return per_item::operation(call, place)?.apply(source, place.env);
+        return per_item::operation(call, context)?.apply(source, context.env);
     }
-    match operation(call, place, IndexOption::Refuse)? {
-        Some(operation) => operation.apply(source, place.env),
+    match operation(call, context, IndexOption::Refuse)? {
+        Some(operation) => operation.apply(source, context.env),
         None => Err(super::not_here(call.op)),
     }
 }
@@ -79,7 +79,7 @@ fn field(op: Op, source: &Value, rest: &[Term]) -> Option<Result<Datum, EvalErro
 }
 
 /// Fast path for terms over `split`, such as `count`, that do not need to build the array of pieces.
-fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Result<Datum, EvalError>> {
+fn pieces(op: Op, first: &Term, rest: &[Term], context: Context<'_>) -> Option<Result<Datum, EvalError>> {
     let Term::Call(split) = first else { return None };
     if split.op != Op::Split || split.traits.splices || split.traits.open {
         return None;
@@ -98,15 +98,15 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
     if separator.is_empty() {
         return None;
     }
-    let text = match datum_at(text, place) {
+    let text = match datum_at(text, context) {
         Ok(Datum::String(text)) => text,
         Ok(other) => return Some(Err(EvalError::type_error("STRING", &other).at(0).at(0))),
         Err(error) => return Some(Err(error.at(0).at(0))),
     };
     // Pieces must be counted for `count`, and if they might exceed the array limit.
-    let is_counted = op == Op::Count || text.len() >= place.env.array_limit;
+    let is_counted = op == Op::Count || text.len() >= context.env.array_limit;
     let count = if is_counted { count_pieces(&text, separator) } else { 0 };
-    if let Err(error) = place.env.check_array(count) {
+    if let Err(error) = context.env.check_array(count) {
         return Some(Err(error.at(0)));
     }
     Some(match wanted {
@@ -137,24 +137,24 @@ fn count_pieces(text: &str, separator: &str) -> usize {
 /// Evaluates all arguments of `call` but the first, and makes its operation.
 pub(super) fn operation(
     call: &Call,
-    place: Place<'_>,
+    context: Context<'_>,
     index: IndexOption,
 ) -> Result<Option<Operation>, EvalError> {
     if !operation::is_operation(call.op) {
         return Ok(None);
     }
     if call.op == Op::Slice {
-        return slice(call, place).map(Some);
+        return slice(call, context).map(Some);
     }
     let mut values = Vec::with_capacity(call.args.len());
     values.push(Arg::Datum(Datum::Null));
     // An ignored index may come from the term or from the options of the query.
     let mut extras = Extras { indexed: index == IndexOption::Ignore, ..Extras::default() };
     if call.op == Op::OrderBy {
-        extras.orders = order_by::orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
+        extras.orders = order_by::orders(&call.args[1..], context, |i| vec![Frame::from(i + 1)])?;
     } else {
         for (i, term) in call.args.iter().enumerate().skip(1) {
-            values.push(argument(call.op, i, term, place).map_err(|error| error.at(i))?);
+            values.push(argument(call.op, i, term, context).map_err(|error| error.at(i))?);
         }
     }
     let mut optargs = Vec::new();
@@ -164,29 +164,29 @@ pub(super) fn operation(
             // The index may be wrapped in ASC or DESC; only its presence matters here.
             (_, "index") => optargs.push((name.clone(), Datum::Null)),
             (Op::Filter, "default") => {}
-            (Op::Fold, "emit") => extras.emit = Some(function(name, term, place)?),
-            (Op::Fold, "final_emit") => extras.final_emit = Some(function(name, term, place)?),
+            (Op::Fold, "emit") => extras.emit = Some(function(name, term, context)?),
+            (Op::Fold, "final_emit") => extras.final_emit = Some(function(name, term, context)?),
             _ => {
-                let value = datum_at(term, place).map_err(|error| error.at(name))?;
+                let value = datum_at(term, context).map_err(|error| error.at(name))?;
                 optargs.push((name.clone(), value));
             }
         }
     }
     if call.op == Op::Filter {
-        extras.on_missing = on_missing(call, place);
+        extras.on_missing = on_missing(call, context);
     }
-    let args = Args::new(&values, &optargs, place.env);
+    let args = Args::new(&values, &optargs, context.env);
     operation::build(call.op, &args, extras)
 }
 
 /// `slice`, whose arguments are evaluated when they are needed.
-fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
+fn slice(call: &Call, context: Context<'_>) -> Result<Operation, EvalError> {
     let is_open = |name: &'static str| {
-        let given = call.optarg(name).map(|term| datum_at(term, place)).transpose();
+        let given = call.optarg(name).map(|term| datum_at(term, context)).transpose();
         let given = given.map_err(|error| error.at(name))?.map(|given| (Text::from_static(name), given));
-        operation::is_open(&Args::new(&[], given.as_slice(), place.env), name)
+        operation::is_open(&Args::new(&[], given.as_slice(), context.env), name)
     };
-    let position = |i: usize| match call.args.get(i).map(|term| datum_at(term, place)).transpose() {
+    let position = |i: usize| match call.args.get(i).map(|term| datum_at(term, context)).transpose() {
         Ok(Some(Datum::Number(number))) => integer(number).map_err(|error| error.at(i)),
         Ok(Some(other)) => Err(EvalError::type_error("NUMBER", &other).at(i)),
         Ok(None) => Err(EvalError::internal("slice without a position")),
@@ -196,44 +196,44 @@ fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
 }
 
 /// Evaluates one argument. Literals are legal in values to merge or match, and some terms take sequences.
-fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
+fn argument(op: Op, i: usize, term: &Term, context: Context<'_>) -> Result<Arg, EvalError> {
     match (op, i, term) {
-        (Op::Merge | Op::Filter, _, _) => func_at(term, place.with_literals()),
+        (Op::Merge | Op::Filter, _, _) => func_at(term, context.with_literals()),
         (Op::ConcatMap, 1, Term::Func(func)) => {
-            closures::close(func, place.scope, ResultKind::Sequence).map(Arg::Func)
+            closures::close(func, context.scope, ResultKind::Sequence).map(Arg::Func)
         }
-        (Op::Difference, 1, _) => held(term, place).map(Arg::Datum),
-        (Op::InnerJoin | Op::OuterJoin, 1, _) => match held(term, place) {
+        (Op::Difference, 1, _) => held(term, context).map(Arg::Datum),
+        (Op::InnerJoin | Op::OuterJoin, 1, _) => match held(term, context) {
             Ok(items @ Datum::Array(_)) if !purity::is_random(term) => Ok(Arg::Datum(items)),
-            _ => closure_of_right_side(term, place.scope).map(Arg::Func),
+            _ => closure_of_right_side(term, context.scope).map(Arg::Func),
         },
-        (Op::InnerJoin | Op::OuterJoin, 2, _) => per_item::constant(term, place).map(Arg::Func),
+        (Op::InnerJoin | Op::OuterJoin, 2, _) => per_item::constant(term, context).map(Arg::Func),
         (Op::Map | Op::ConcatMap | Op::Reduce | Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _)
-        | (Op::Fold, 2, _) => func_at(term, place),
-        _ => arg_at(term, place),
+        | (Op::Fold, 2, _) => func_at(term, context),
+        _ => arg_at(term, context),
     }
 }
 
 /// A datum, or all items of a stream.
-fn held(term: &Term, place: Place<'_>) -> Result<Datum, EvalError> {
-    match value_at(term, place)? {
-        Value::Stream(mut items) => stream::collect_unlimited(&mut *items, place.env).map(Datum::Array),
+fn held(term: &Term, context: Context<'_>) -> Result<Datum, EvalError> {
+    match value_at(term, context)? {
+        Value::Stream(mut items) => stream::collect_unlimited(&mut *items, context.env).map(Datum::Array),
         other => other.into_datum(),
     }
 }
 
-fn function(name: &Text, term: &Term, place: Place<'_>) -> Result<crate::closure::Closure, EvalError> {
-    match func_at(term, place).map_err(|error| error.at(name))? {
+fn function(name: &Text, term: &Term, context: Context<'_>) -> Result<crate::closure::Closure, EvalError> {
+    match func_at(term, context).map_err(|error| error.at(name))? {
         Arg::Func(closure) => Ok(closure),
         Arg::Datum(datum) => Err(EvalError::not_a_function(&datum).at(name)),
     }
 }
 
 /// The `default` of a filter. An error in the option itself is raised only when the option is needed.
-fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
+fn on_missing(call: &Call, context: Context<'_>) -> OnMissing {
     let value = match call.optarg("default") {
-        Some(term) => datum_at(term, place),
-        None => Ok(place.env.global("default").cloned().unwrap_or(Datum::Bool(false))),
+        Some(term) => datum_at(term, context),
+        None => Ok(context.env.global("default").cloned().unwrap_or(Datum::Bool(false))),
     };
     match value {
         Ok(value) if value.is_truthy() => OnMissing::Keep,
@@ -252,14 +252,14 @@ fn path_of(filter: &Call) -> Option<Arc<TermPath>> {
 }
 
 /// `ungroup`: the groups as an array of `{group, reduction}`.
-pub(super) fn ungroup(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+pub(super) fn ungroup(call: &Call, context: Context<'_>) -> Result<Value, EvalError> {
     let Some(first) = call.args.first() else {
         return Err(EvalError::internal("ungroup without an argument"));
     };
-    let value = value_at(first, place.plain()).map_err(|error| error.at(0))?;
-    match operation::collect_groups(value, place.env)? {
+    let value = value_at(first, context.plain()).map_err(|error| error.at(0))?;
+    match operation::collect_groups(value, context.env)? {
         Value::Grouped(grouped) => {
-            place.env.check_array(grouped.groups.len())?;
+            context.env.check_array(grouped.groups.len())?;
             let rows = grouped.groups.into_iter().map(|(key, value)| {
                 let mut row = ObjectBuilder::new();
                 row.insert(Text::from_static("group"), key);

@@ -40,7 +40,7 @@ pub(super) fn for_each_near(
                 }
             }
         }
-        return ShapeError::unless_stopped(cancel);
+        return ShapeError::check_cancel(cancel);
     }
     let boxes: Vec<(usize, Bounds)> = b.iter().map(Bounds::of).enumerate().collect();
     let (axis, spread) = widest_axis(&boxes);
@@ -50,7 +50,7 @@ pub(super) fn for_each_near(
         boxes.into_iter().partition(|(_, x)| x.high[axis] - x.low[axis] <= length_max);
     short.sort_by(|(_, x), (_, y)| x.low[axis].total_cmp(&y.low[axis]));
     for (i, edge) in a.iter().enumerate() {
-        ShapeError::unless_stopped(cancel)?;
+        ShapeError::check_cancel(cancel)?;
         let bounds = Bounds::of(edge);
         let from = short.partition_point(|(_, x)| x.low[axis] < bounds.low[axis] - length_max);
         let to = short.partition_point(|(_, x)| x.low[axis] <= bounds.high[axis]);

@@ -21,9 +21,9 @@ use crate::env::Cancel;
 pub type CellNumber = u64;
 
 /// Cells of an indexed shape; there can be a few more where many cells meet.
-const KEPT_CELLS_MAX: usize = 8;
+const INDEX_CELLS_MAX: usize = 8;
 /// Cells of a shape in a query.
-const SOUGHT_CELLS_MAX: usize = 16;
+const SEARCH_CELLS_MAX: usize = 16;
 /// The smallest cells, about a centimetre wide.
 const LEVEL_MAX: u8 = 30;
 /// Tolerance for rounding beside a cell's edge, as a sine.
@@ -31,8 +31,8 @@ const MARGIN: f64 = 1e-14;
 
 /// The cells under which an index keeps a shape, ascending: one for a point, none for a shape without points. Fails
 /// if `cancel` is set.
-pub fn kept_cells(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellNumber>, ShapeError> {
-    Ok(covering(shape, KEPT_CELLS_MAX, cancel)?.into_iter().map(|cell| cell.0).collect())
+pub fn index_cells(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellNumber>, ShapeError> {
+    Ok(covering(shape, INDEX_CELLS_MAX, cancel)?.into_iter().map(|cell| cell.0).collect())
 }
 
 /// First and last cell number of a range, both included.
@@ -40,12 +40,12 @@ pub type CellRange = (CellNumber, CellNumber);
 
 /// The ranges of index cells that can hold shapes intersecting this one: ascending, without overlaps. A shape may
 /// be found under several cells. Fails if `cancel` is set.
-pub fn sought_ranges(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellRange>, ShapeError> {
-    Ok(ranges_of(covering(shape, SOUGHT_CELLS_MAX, cancel)?))
+pub fn search_ranges(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellRange>, ShapeError> {
+    Ok(ranges_of(covering(shape, SEARCH_CELLS_MAX, cancel)?))
 }
 
 /// The ranges of index cells that can hold shapes with a part between the two distances, in radians, from the
-/// centre. Like [`sought_ranges`].
+/// centre. Like [`search_ranges`].
 pub(super) fn annulus_ranges(center: &Point, outer: f64, inner: f64) -> Vec<CellRange> {
     let disc = |radius: f64| match radius {
         radius if radius >= std::f64::consts::PI => Cap::full(),
@@ -53,7 +53,7 @@ pub(super) fn annulus_ranges(center: &Point, outer: f64, inner: f64) -> Vec<Cell
         _ => Cap::empty(),
     };
     let annulus = Annulus { outer: disc(outer), inner: disc(inner) };
-    ranges_of(coverer(SOUGHT_CELLS_MAX).covering(&annulus).0)
+    ranges_of(coverer(SEARCH_CELLS_MAX).covering(&annulus).0)
 }
 
 /// The points inside one disc and outside another.
@@ -117,7 +117,7 @@ fn covering(shape: &Shape, cells_max: usize, cancel: &Cancel) -> Result<Vec<Cell
     let area = if let Shape::Polygon(area) = shape { Some(area.clone()) } else { None };
     let region = Outline { bound: bounding_cap(&vertices, area.as_ref()), edges, area };
     // At most some hundred cells are compared with all edges.
-    ShapeError::unless_stopped(cancel)?;
+    ShapeError::check_cancel(cancel)?;
     Ok(coverer(cells_max).covering(&region).0)
 }
 

@@ -12,12 +12,12 @@ mod ellipsoid;
 mod geodesic;
 mod measure;
 pub mod nearest;
+mod orientation;
 mod path;
 mod polygon;
 mod ring;
 mod shape;
 mod sphere;
-mod turn;
 
 pub use ellipsoid::Ellipsoid;
 pub use geodesic::Geodesic;
@@ -119,21 +119,21 @@ pub enum ShapeError {
     #[error("The second argument to `polygon_sub` is not contained in the first one.")]
     NotContained,
     /// The query was cancelled, or ran out of memory.
-    #[error("stopped: {0}")]
-    Stopped(EvalError),
+    #[error("cancelled: {0}")]
+    Cancelled(EvalError),
 }
 
 impl ShapeError {
     /// Fails if the query that needs the shapes was cancelled.
-    fn unless_stopped(cancel: &Cancel) -> Result<(), ShapeError> {
-        cancel.check().map_err(ShapeError::Stopped)
+    fn check_cancel(cancel: &Cancel) -> Result<(), ShapeError> {
+        cancel.check().map_err(ShapeError::Cancelled)
     }
 }
 
 impl From<ShapeError> for EvalError {
     fn from(error: ShapeError) -> Self {
         match error {
-            ShapeError::Stopped(error) => error,
+            ShapeError::Cancelled(error) => error,
             error => EvalError::logic(error.to_string()),
         }
     }

@@ -18,7 +18,8 @@ const FIRST_RADIUS: f64 = 10.0 / 6_378_137.0;
 const GROWTH: f64 = 2.0;
 /// Expected results of a ring.
 const RESULTS_PER_RING: f64 = 100.0;
-/// Corners of the polygon around a ring. Its outer radius is limited, which limits the search.
+/// Corners of RethinkDB's polygon around a ring. A search fails if the outer radius of this polygon exceeds the limit of
+/// circles.
 const CORNERS: f64 = 8.0;
 /// Factor by which that polygon is larger than the ring.
 const LEEWAY: f64 = 1.01;
@@ -88,8 +89,8 @@ impl<K: Eq + Hash, V> Search<K, V> {
         if radius >= max {
             return Err(ShapeError::SearchTooFar(Box::new(ShapeError::RadiusTooLarge { radius, max })));
         }
-        // The earth's radius of curvature lies between these values, so that angles computed on spheres of these
-        // radii bound the true ones from both sides.
+        // The radius of curvature lies between these values: the smaller one gives the largest possible angle of a
+        // distance, the larger one the smallest.
         let (tightest, widest) = (pole * pole / equator, equator * equator / pole);
         let outer = self.reach_m / tightest * (1.0 + MARGIN) + MARGIN;
         let inner = self.done_m / widest * (1.0 - MARGIN) - MARGIN;

@@ -2,8 +2,8 @@
 
 use super::ShapeError;
 use super::boxes::{Edges, Search, for_each_near};
+use super::orientation::{Crossing, crossing};
 use super::sphere::{Point, nearest_edge, nearest_on_edge};
-use super::turn::{Crossing, crossing};
 use crate::env::Cancel;
 
 /// At least two points, joined by edges.

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ShapeError;
+use super::orientation::{Crosser, Crossing, in_order, intersection, vertex_crossing};
 use super::path::Path;
 use super::ring::{Nesting, Ring, bits};
 use super::sphere::{Point, fraction_along, nearest_edge, nearest_on_edge};
-use super::turn::{Crosser, Crossing, in_order, intersection, vertex_crossing};
 use crate::env::Cancel;
 
 /// A set of rings that do not cross: a point belongs to the area if it is inside an odd number of them.
@@ -42,7 +42,7 @@ impl Polygon {
             }
         }
         let depth = |i: usize| {
-            ShapeError::unless_stopped(cancel)?;
+            ShapeError::check_cancel(cancel)?;
             let others = rings.iter().enumerate().filter(|(j, _)| *j != i);
             Ok(others.filter(|(_, other)| other.has_nested(&rings[i])).count())
         };
@@ -138,7 +138,7 @@ impl Polygon {
     fn intersects_ring(&self, ring: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let mut inside = false;
         for mine in self.rings() {
-            ShapeError::unless_stopped(cancel)?;
+            ShapeError::check_cancel(cancel)?;
             if mine.contains(ring, cancel)? {
                 inside = !inside;
             } else if !ring.contains(mine, cancel)? && mine.intersects(ring, cancel)? {
@@ -163,7 +163,7 @@ impl Polygon {
         let Some(first) = path.vertices().first() else { return Ok(false) };
         let mut wanted = self.contains_point(first) == (side == Side::Inside);
         for (a, b) in path.edges() {
-            ShapeError::unless_stopped(cancel)?;
+            ShapeError::check_cancel(cancel)?;
             let mut cuts = self.cuts(a, b);
             if wanted {
                 cuts.push((0.0, *a));
@@ -296,7 +296,7 @@ impl EdgeSet {
         let mut path = vec![*start, *next];
         let mut positions = HashMap::from([(bits(next), 1)]);
         loop {
-            ShapeError::unless_stopped(cancel)?;
+            ShapeError::check_cancel(cancel)?;
             let (before, at) = (path[path.len() - 2], path[path.len() - 1]);
             let next = self.leftmost(&before, &at).ok_or(ShapeError::UnusedEdges)?;
             if let Some(first) = positions.get(&bits(&next)).copied() {

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 
 use super::ShapeError;
 use super::boxes::{Edges, Search, for_each_near};
+use super::orientation::{Corners, Crosser, Crossing, Overlap, crossing, in_order, turn_angle};
 use super::sphere::Point;
-use super::turn::{Corners, Crosser, Crossing, Overlap, crossing, in_order, turn_angle};
 use crate::env::Cancel;
 
 /// A ring around a hemisphere has a turning sum of zero, up to this rounding error, in radians.

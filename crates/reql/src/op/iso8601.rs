@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_wrong() {
+    fn invalid_times_get_the_reference_messages() {
         assert_eq!(message("2013-0101T13Z"), "Date string `2013-0101` must have 0 or 2 hyphens.");
         assert_eq!(message("2a13T13Z"), "Invalid date string `2a13` (got `a` but expected a digit).");
         assert_eq!(message("2013T13:0000Z"), "Time string `13:0000` must have 0 or 2 colons.");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_default_zone_is_said() {
+    fn invalid_default_zones_get_the_reference_messages() {
         let none = "ISO 8601 string has no time zone, and no default time zone was provided.";
         for (zone, wrong) in [("", none), ("UTC", none), ("foo", "Invalid ISO 8601 timezone: `foo+00`.")] {
             assert_eq!(parse("2013-07-30", Some(zone)).expect_err(zone).to_string(), wrong);

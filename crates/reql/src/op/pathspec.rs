@@ -241,11 +241,11 @@ impl PathSpec {
 type Changes = Vec<(Text, Option<Datum>)>;
 
 /// Computes a part of an object, or of a value without members; may return nothing.
-type Part<'a> = &'a dyn Fn(Option<&Object>) -> Result<Option<Object>, EvalError>;
+type PartFn<'a> = &'a dyn Fn(Option<&Object>) -> Result<Option<Object>, EvalError>;
 
 /// Applies `part` to a value, or to each item of an array. Returns nothing if an item has no members, or if a time
 /// or geometry would become invalid. `part` is called for values without members, too.
-fn part_of(value: &Datum, arrays: Arrays, part: Part<'_>) -> Result<Option<Datum>, EvalError> {
+fn part_of(value: &Datum, arrays: Arrays, part: PartFn<'_>) -> Result<Option<Datum>, EvalError> {
     match value {
         Datum::Object(object) => Ok(part(Some(object))?.map(Datum::Object)),
         Datum::Time(_) | Datum::Geometry(_) => {

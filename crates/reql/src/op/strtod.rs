@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_alone_is_refused() {
+    fn text_after_a_number_is_refused() {
         for text in [
             "", "-", "--1.2", "-1.2-", "1 ", "1e", "1e+", "0x", "0x.", "0xg", "0x1p", "infin", "e5", ".",
             "1_0", "٣",

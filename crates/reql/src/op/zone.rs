@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_an_offset_is_said() {
+    fn invalid_offsets_get_the_reference_messages() {
         for (text, message) in [
             ("", "Timezone `` does not start with `-` or `+`."),
             ("UTC+00", "Timezone `UTC+00` does not start with `-` or `+`."),

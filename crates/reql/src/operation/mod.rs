@@ -94,7 +94,7 @@ impl Operation {
         let source = || ArrayItems::new(items.clone());
         let array = match self {
             Operation::Step(step) => transform::map_array(step, items, env)?,
-            // Terms after `group` consume the items one by one, so the intermediate array limit does not apply.
+            // The term after `group` reads the items one by one, so they need not form an array in between.
             Operation::Group(_) => return self.on_stream(Box::new(source()), env),
             Operation::OrderBy(orders) => order::sort(items, orders, env)?,
             Operation::Slice(slice) => slice.of_array(items),
@@ -118,7 +118,7 @@ impl Operation {
     /// Evaluates the term for a stream. A resulting sequence is a stream, except if all items were needed to make
     /// it.
     pub fn on_stream(&self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Value, EvalError> {
-        if self.reads() {
+        if self.reads_eagerly() {
             env.check_batches()?;
         }
         let stream: Box<dyn Items> = match self {
@@ -261,7 +261,7 @@ impl Operation {
     }
 
     /// Whether the term reads its stream at once, instead of when its own items are read.
-    fn reads(&self) -> bool {
+    fn reads_eagerly(&self) -> bool {
         match self {
             Operation::Step(_)
             | Operation::Slice(_)

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_inside_of_what_does_not_stays_on_its_line() {
+    fn an_inner_nest_that_fits_stays_on_its_line() {
         let sum = || call("sum", vec![Doc::text("1"), Doc::text("22")]);
         let words = chain(vec![sum(), call("mul", vec![sum(), sum()])]);
         check(&words, 80, &["r.sum(1, 22).mul(sum(1, 22), sum(1, 22))"]);

@@ -7,7 +7,7 @@ use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::select::Predicate;
-use crate::transform::{Emitted, Part, Transform};
+use crate::transform::{Emitted, ItemStream, Transform};
 
 /// The stream of items that a step emits for the items of another stream.
 pub struct Stepped<I> {
@@ -16,7 +16,7 @@ pub struct Stepped<I> {
     /// Items emitted for one item, and the number of them returned so far.
     many: (Array, usize),
     /// The rest of a stream emitted for one item.
-    part: Option<Part>,
+    part: Option<ItemStream>,
 }
 
 impl<I: Items> Stepped<I> {

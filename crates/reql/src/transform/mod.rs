@@ -66,14 +66,14 @@ pub enum Emitted {
     /// Several.
     Many(Array),
     /// The items of a stream.
-    Stream(Part),
+    Stream(ItemStream),
 }
 
 /// The stream that the function of `concat_map` returned for one item, of any length. Its items are produced on
 /// demand.
-pub struct Part(Box<dyn Items>);
+pub struct ItemStream(Box<dyn Items>);
 
-impl Part {
+impl ItemStream {
     /// The next item; `None` after the last.
     pub fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         self.0.next(env).map_err(|error| error.at(1))
@@ -111,7 +111,7 @@ impl Transform {
                         let error = EvalError::not_a_sequence(&other);
                         Err(error.anchored(closure.func.path.as_ref()).at(1))
                     }
-                    CallResult::Items(items) => Ok(Emitted::Stream(Part(items))),
+                    CallResult::Items(items) => Ok(Emitted::Stream(ItemStream(items))),
                 }
             }
             Transform::Filter(filter) => {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use datum::key::secondary::{self, SecondaryKey};
 use datum::{Datum, Object, Time, cancel};
 use reql::geo::Shape;
-use reql::geo::cover::{CellNumber, kept_cells};
+use reql::geo::cover::{CellNumber, index_cells};
 use reql::{ARRAY_LIMIT_DEFAULT, Cancel, Closure, Env, ResultKind, Scope, SeededRandom, StoredFunc};
 use storage::{IndexChange, IndexEntry, IndexId};
 
@@ -107,7 +107,7 @@ impl IndexDef {
             let of_cell = |cell: CellNumber| SecondaryKey { bytes: cell_key(cell), truncated: false };
             let cells = |value: Datum| {
                 let shape = Shape::of(&value, &NEVER_CANCELLED).ok();
-                let cells = shape.and_then(|shape| kept_cells(&shape, &NEVER_CANCELLED).ok());
+                let cells = shape.and_then(|shape| index_cells(&shape, &NEVER_CANCELLED).ok());
                 cells.into_iter().flatten().map(move |cell| (of_cell(cell), value.clone()))
             };
             return self.shapes(row).into_iter().flat_map(cells).collect();

@@ -87,7 +87,7 @@ impl NearestOptions {
         let unit = unit_of(args)?;
         let max_dist_m = match args.optional_number(MAX_DIST)? {
             None => 100_000.0,
-            // Beyond any distance on earth, in every unit.
+            // The conversion may overflow; the largest double is far enough.
             Some(distance) => unit.to_m(distance).min(f64::MAX),
         };
         if max_dist_m <= 0.0 {

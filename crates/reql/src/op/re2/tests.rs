@@ -10,7 +10,7 @@ fn finds(expression: &str, text: &str, expected: Option<&str>) {
 }
 
 #[test]
-fn expressions_mean_what_they_mean_to_re2() {
+fn expressions_match_as_in_re2() {
     finds("a(b.e)|b(c.e)", "abcdefg", Some("bcde"));
     finds(r"\d+", "١٢ 34", Some("34"));
     finds(r"\w+", "é_a1", Some("_a1"));
@@ -53,7 +53,7 @@ fn expressions_mean_what_they_mean_to_re2() {
 }
 
 #[test]
-fn faults_are_those_of_re2() {
+fn errors_match_re2() {
     for (expression, portion, text) in [
         (r"ab\9", r"\9", r"invalid escape sequence: \9"),
         (r"a\", "", r"trailing \"),
@@ -112,7 +112,7 @@ fn faults_are_those_of_re2() {
 }
 
 #[test]
-fn what_is_accepted_compiles() {
+fn accepted_expressions_compile() {
     const PARTS: [&str; 44] = [
         "(",
         ")",

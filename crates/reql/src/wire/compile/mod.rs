@@ -44,7 +44,7 @@ struct OpenFunc {
 
 /// The context of a node, which restricts the terms allowed there.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Context {
     /// Whether writes are forbidden, inside an argument of a stream operation.
     no_writes: bool,
     /// Whether ASC and DESC are legal, directly below ORDER_BY or UNION.
@@ -72,13 +72,13 @@ impl<'s> Compiler<'s> {
 
     /// Compiles the root of a tree.
     pub(super) fn root(&mut self, value: Value<'_, '_>) -> Result<Term, CompileError> {
-        self.term(value, Place::default())
+        self.term(value, Context::default())
     }
 
     /// Compiles the argument `frame` of the current node.
-    fn below(&mut self, frame: Frame, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+    fn below(&mut self, frame: Frame, value: Value<'_, '_>, context: Context) -> Result<Term, CompileError> {
         self.steps.push(Step { frame, path: None });
-        let term = self.term(value, place);
+        let term = self.term(value, context);
         match (term, self.steps.pop()) {
             (Err(error), Some(step)) => Err(error.at(step.frame)),
             (term, _) => term,
@@ -99,7 +99,7 @@ impl<'s> Compiler<'s> {
         path
     }
 
-    fn term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+    fn term(&mut self, value: Value<'_, '_>, context: Context) -> Result<Term, CompileError> {
         if self.fold && value.is_known() {
             if let Some(datum) = self.known(value) {
                 return Ok(Term::Datum(datum));
@@ -108,8 +108,8 @@ impl<'s> Compiler<'s> {
             self.fold = false;
         }
         deep::level(|| match value.node() {
-            Node::Object(_) => self.make_obj(Some(value), place),
-            Node::Array(_) => self.raw_term(value, place),
+            Node::Object(_) => self.make_obj(Some(value), context),
+            Node::Array(_) => self.raw_term(value, context),
             _ => Ok(Term::Datum(self.scalar(value))),
         })
     }
@@ -155,28 +155,28 @@ impl<'s> Compiler<'s> {
         plain_or_pseudo(object.build())
     }
 
-    fn raw_term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+    fn raw_term(&mut self, value: Value<'_, '_>, context: Context) -> Result<Term, CompileError> {
         let raw = read_raw(value)?;
         match raw.op {
             Op::Datum => self.literal(&raw),
-            Op::Func => self.func(&raw, place),
+            Op::Func => self.func(&raw, context),
             Op::Var => self.var(&raw),
             Op::ImplicitVar => self.implicit_var(&raw),
             Op::MakeObj if raw.args_len() > 0 => {
                 Err(CompileError::compile("MAKE_OBJ term must not have any args."))
             }
-            Op::MakeObj => self.make_obj(raw.optargs, place),
-            _ => self.call(&raw, place),
+            Op::MakeObj => self.make_obj(raw.optargs, context),
+            _ => self.call(&raw, context),
         }
     }
 
-    fn call(&mut self, raw: &Raw<'_, '_>, place: Place) -> Result<Term, CompileError> {
-        check_place(raw.op, place)?;
+    fn call(&mut self, raw: &Raw<'_, '_>, context: Context) -> Result<Term, CompileError> {
+        check_context(raw.op, context)?;
         let signature = signature::of(raw.op);
         let mut args = Vec::with_capacity(raw.args_len());
         if let Some(values) = raw.args.and_then(Value::items) {
             for (i, value) in values.enumerate() {
-                let below = place_of_arg(raw.op, i, place);
+                let below = context_of_arg(raw.op, i, context);
                 args.push(self.below(Frame::from(i), value, below)?);
             }
         }
@@ -191,7 +191,7 @@ impl<'s> Compiler<'s> {
                     let message = format!("Unrecognized optional argument `{name}`.");
                     return Err(CompileError::compile(message).at(Frame::from(&self.text(name))));
                 }
-                let below = place_of_optarg(raw.op, place);
+                let below = context_of_optarg(raw.op, context);
                 let name = self.text(name);
                 let term = self.below(Frame::from(&name), value, below)?;
                 if is_named(&optargs, &name) {
@@ -204,9 +204,9 @@ impl<'s> Compiler<'s> {
         Ok(Term::Call(Box::new(Call::new(raw.op, args, optargs))))
     }
 
-    fn make_obj(&mut self, members: Option<Value<'_, '_>>, place: Place) -> Result<Term, CompileError> {
+    fn make_obj(&mut self, members: Option<Value<'_, '_>>, context: Context) -> Result<Term, CompileError> {
         let mut optargs = Vec::new();
-        let below = Place { ordering: false, ..place };
+        let below = Context { ordering: false, ..context };
         for (key, value) in members.and_then(Value::members).into_iter().flatten() {
             let key = self.text(key);
             let term = self.below(Frame::from(&key), value, below)?;
@@ -241,7 +241,7 @@ impl<'s> Compiler<'s> {
         })
     }
 
-    fn func(&mut self, raw: &Raw<'_, '_>, place: Place) -> Result<Term, CompileError> {
+    fn func(&mut self, raw: &Raw<'_, '_>, context: Context) -> Result<Term, CompileError> {
         if raw.optargs.is_some() {
             return Err(CompileError::compile("FUNC takes no optional arguments."));
         }
@@ -251,7 +251,7 @@ impl<'s> Compiler<'s> {
             return Err(CompileError::compile(message));
         };
         self.funcs.push(OpenFunc { params: read_params(params)?, captures: Vec::new() });
-        let below = Place { ordering: false, ..place };
+        let below = Context { ordering: false, ..context };
         let path = self.path();
         let body = self.below(Frame::from(1), body, below);
         let OpenFunc { params, captures } = self.funcs.pop().ok_or_else(not_found)?;
@@ -416,13 +416,13 @@ fn duplicate_key(members: &[(Text, Term)]) -> Option<&Text> {
     keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-fn check_place(op: Op, place: Place) -> Result<(), CompileError> {
-    if place.no_writes && signature::of(op).is_write() {
+fn check_context(op: Op, context: Context) -> Result<(), CompileError> {
+    if context.no_writes && signature::of(op).is_write() {
         return Err(CompileError::compile(
             "Cannot nest writes or meta ops in stream operations.  Use FOR_EACH instead.",
         ));
     }
-    if matches!(op, Op::Asc | Op::Desc) && !place.ordering {
+    if matches!(op, Op::Asc | Op::Desc) && !context.ordering {
         return Err(CompileError::compile(format!(
             "{} may only be used as an argument to ORDER_BY or UNION.",
             op.name()
@@ -456,22 +456,22 @@ fn is_stream_operation(op: Op) -> bool {
     )
 }
 
-fn place_of_arg(op: Op, i: usize, place: Place) -> Place {
-    Place {
-        no_writes: place.no_writes || (i > 0 && is_stream_operation(op)),
-        ordering: orders_below(op, place),
+fn context_of_arg(op: Op, i: usize, context: Context) -> Context {
+    Context {
+        no_writes: context.no_writes || (i > 0 && is_stream_operation(op)),
+        ordering: orders_below(op, context),
     }
 }
 
-fn place_of_optarg(op: Op, place: Place) -> Place {
-    Place { no_writes: place.no_writes || is_stream_operation(op), ordering: orders_below(op, place) }
+fn context_of_optarg(op: Op, context: Context) -> Context {
+    Context { no_writes: context.no_writes || is_stream_operation(op), ordering: orders_below(op, context) }
 }
 
 /// ASC and DESC are legal directly below ORDER_BY or UNION, or in an array there.
-fn orders_below(op: Op, place: Place) -> bool {
+fn orders_below(op: Op, context: Context) -> bool {
     match op {
         Op::OrderBy | Op::Union => true,
-        Op::MakeArray => place.ordering,
+        Op::MakeArray => context.ordering,
         _ => false,
     }
 }

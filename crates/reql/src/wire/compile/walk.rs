@@ -1,7 +1,7 @@
 //! Checks the structure of a whole query. RethinkDB does this before it compiles any part; here it runs only after
 //! another error was found, so that the same error is reported.
 
-use super::{Place, check_place, place_of_arg, place_of_optarg, read_raw};
+use super::{Context, check_context, context_of_arg, context_of_optarg, read_raw};
 use crate::backtrace::Frame;
 use crate::deep;
 use crate::error::CompileError;
@@ -10,32 +10,32 @@ use crate::wire::tape::{Node, Value};
 
 /// Fails at the first term that is malformed or not allowed at its place. Source: `term_walker_t` of RethinkDB.
 pub(in crate::wire) fn check(root: Value<'_, '_>) -> Result<(), CompileError> {
-    node(root, Place::default())
+    node(root, Context::default())
 }
 
-fn node(value: Value<'_, '_>, place: Place) -> Result<(), CompileError> {
+fn node(value: Value<'_, '_>, context: Context) -> Result<(), CompileError> {
     deep::level(|| match value.node() {
-        Node::Object(_) => members(value, Place { ordering: false, ..place }),
-        Node::Array(_) => raw_term(value, place),
+        Node::Object(_) => members(value, Context { ordering: false, ..context }),
+        Node::Array(_) => raw_term(value, context),
         _ => Ok(()),
     })
 }
 
-fn raw_term(value: Value<'_, '_>, place: Place) -> Result<(), CompileError> {
+fn raw_term(value: Value<'_, '_>, context: Context) -> Result<(), CompileError> {
     let raw = read_raw(value)?;
     if raw.op == Op::Datum {
         return Ok(());
     }
-    check_place(raw.op, place)?;
+    check_context(raw.op, context)?;
     for (i, arg) in raw.args().enumerate() {
-        node(arg, place_of_arg(raw.op, i, place)).map_err(|error| error.at(i))?;
+        node(arg, context_of_arg(raw.op, i, context)).map_err(|error| error.at(i))?;
     }
-    raw.optargs.map_or(Ok(()), |optargs| members(optargs, place_of_optarg(raw.op, place)))
+    raw.optargs.map_or(Ok(()), |optargs| members(optargs, context_of_optarg(raw.op, context)))
 }
 
-fn members(value: Value<'_, '_>, place: Place) -> Result<(), CompileError> {
+fn members(value: Value<'_, '_>, context: Context) -> Result<(), CompileError> {
     for (name, value) in value.members().into_iter().flatten() {
-        node(value, place).map_err(|error| error.at(Frame::from(&datum::Text::from(&**name))))?;
+        node(value, context).map_err(|error| error.at(Frame::from(&datum::Text::from(&**name))))?;
     }
     Ok(())
 }

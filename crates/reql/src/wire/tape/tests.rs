@@ -36,7 +36,7 @@ fn doubles(value: serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn json_and_near_misses_are_told_apart() {
+fn json_and_near_misses_are_distinguished() {
     for text in [
         "1",
         " [ ] ",
@@ -117,7 +117,7 @@ fn depth_is_bounded_without_recursion() {
 }
 
 #[test]
-fn what_is_known_before_anything_runs_is_marked() {
+fn constants_are_marked() {
     for (text, known) in [
         ("1", true),
         ("[2,[]]", true),

@@ -14,11 +14,11 @@ use super::sphere::{Point, angle, normal};
 const DETERMINANT_ERROR: f64 = 1.6e-15;
 
 /// The orientation of `abc`: 1 for a left turn, -1 for a right turn, 0 if and only if two of the points are equal.
-pub(super) fn turn(a: &Point, b: &Point, c: &Point) -> i32 {
-    turn_with(a, b, c, &a.cross(b))
+pub(super) fn orientation(a: &Point, b: &Point, c: &Point) -> i32 {
+    orientation_with(a, b, c, &a.cross(b))
 }
 
-fn turn_with(a: &Point, b: &Point, c: &Point, a_cross_b: &Vector) -> i32 {
+fn orientation_with(a: &Point, b: &Point, c: &Point, a_cross_b: &Vector) -> i32 {
     let determinant = a_cross_b.dot(c);
     if determinant > DETERMINANT_ERROR {
         1
@@ -46,7 +46,7 @@ fn exact_turn(a: &Point, b: &Point, c: &Point) -> i32 {
     let origin = Coord3D { x: 0.0, y: 0.0, z: 0.0 };
     let determinant = orient3d(coordinates(a), coordinates(b), coordinates(c), origin);
     let sign = match sign(determinant) {
-        0 => perturbed_turn(&a, &b, &c),
+        0 => perturbed_orientation(&a, &b, &c),
         sign => sign,
     };
     swaps * sign
@@ -54,7 +54,7 @@ fn exact_turn(a: &Point, b: &Point, c: &Point) -> i32 {
 
 /// The orientation of three different points of one great circle, in ascending order: the sign of the first
 /// non-zero coefficient of the determinant, in descending order of the perturbations they belong to.
-fn perturbed_turn(a: &Point, b: &Point, c: &Point) -> i32 {
+fn perturbed_orientation(a: &Point, b: &Point, c: &Point) -> i32 {
     let coefficients: [&dyn Fn() -> f64; 12] = [
         &|| minor((b.x, b.y), (c.x, c.y)),
         &|| minor((b.z, b.x), (c.z, c.x)),
@@ -84,14 +84,14 @@ fn sign(number: f64) -> i32 {
 
 /// Whether a counterclockwise sweep around `o` that starts at `a` reaches `b` no later than `c`.
 pub(super) fn in_order(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
-    let steps = [turn(b, o, a) >= 0, turn(c, o, b) >= 0, turn(a, o, c) > 0];
+    let steps = [orientation(b, o, a) >= 0, orientation(c, o, b) >= 0, orientation(a, o, c) > 0];
     steps.into_iter().filter(|step| *step).count() >= 2
 }
 
 /// The turning angle of the path `abc` at `b`, in radians; positive to the left.
 pub(super) fn turn_angle(a: &Point, b: &Point, c: &Point) -> f64 {
     let angle = angle(&normal(b, a), &normal(c, b));
-    if turn(a, b, c) > 0 { angle } else { -angle }
+    if orientation(a, b, c) > 0 { angle } else { -angle }
 }
 
 /// The relation of two edges.
@@ -119,12 +119,12 @@ impl Crosser {
     /// For the edge `ab`, and a chain that begins at `c`.
     pub(super) fn new(a: &Point, b: &Point, c: &Point) -> Self {
         let a_cross_b = a.cross(b);
-        Crosser { a: *a, b: *b, a_cross_b, c: *c, acb: -turn_with(a, b, c, &a_cross_b) }
+        Crosser { a: *a, b: *b, a_cross_b, c: *c, acb: -orientation_with(a, b, c, &a_cross_b) }
     }
 
     /// The relation of the edge to the chain's next edge, which ends at `d`.
     pub(super) fn crossing(&mut self, d: &Point) -> Crossing {
-        let bda = turn_with(&self.a, &self.b, d, &self.a_cross_b);
+        let bda = orientation_with(&self.a, &self.b, d, &self.a_cross_b);
         let crossing = if bda == 0 || self.acb == 0 {
             Crossing::AtVertex
         } else if bda != self.acb {
@@ -139,7 +139,7 @@ impl Crosser {
 
     fn crossing_of_sides(&self, d: &Point) -> Crossing {
         let c_cross_d = self.c.cross(d);
-        let turns = |p| turn_with(&self.c, d, p, &c_cross_d);
+        let turns = |p| orientation_with(&self.c, d, p, &c_cross_d);
         if -turns(&self.b) == self.acb && turns(&self.a) == self.acb {
             Crossing::Proper
         } else {
