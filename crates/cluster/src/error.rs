@@ -327,7 +327,9 @@ pub enum OpenError {
     #[error("a file of the data directory could not be read or written: {0}")]
     Io(#[from] std::io::Error),
     /// The cluster has removed this server for good.
-    #[error("this server was removed from its cluster for good; a server with a new data directory can join")]
+    #[error(
+        "this server was permanently removed from its cluster; a server with a new data directory can join"
+    )]
     Removed,
     /// The cluster did not let this server in.
     #[error("the cluster could not be joined: {0}")]

@@ -1,7 +1,7 @@
-//! What a node's connections count: one set of numbers per worker, added up when asked.
+//! Counters of a node's connections: one set per worker, added up when read.
 //!
-//! Each worker writes its own, so that counting never makes two cores share a line; reading is
-//! rare and may see numbers a moment apart.
+//! Each worker writes only its own set, so that two cores never share a cache line. Reading is rare, and its numbers
+//! may be from slightly different moments.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,20 +26,20 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Queries answered with an error.
     pub failures: AtomicU64,
-    /// Queries being worked on now, or on their way to the log.
+    /// Queries that are running, or whose write waits for the log.
     pub running: AtomicI64,
     kinds: [Latency; QueryKind::ALL.len()],
 }
 
 impl Counters {
-    /// The latencies, and so the number, of one kind of query.
+    /// The latencies of one kind of query, and with them how many there were.
     #[must_use]
     pub fn latency(&self, kind: QueryKind) -> &Latency {
         &self.kinds[kind as usize]
     }
 }
 
-/// How long something took, in buckets that double.
+/// A histogram of latencies with buckets of doubling width.
 #[derive(Default)]
 pub struct Latency {
     buckets: [AtomicU64; LATENCY_BUCKETS + 1],
@@ -49,21 +49,21 @@ pub struct Latency {
 /// A copy of a [`Latency`], or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencySum {
-    /// How many fell between the bound before and this one.
+    /// How many fell between the previous bound and this one.
     pub buckets: [u64; LATENCY_BUCKETS + 1],
-    /// All of them together.
+    /// The sum of all latencies.
     pub total_nanos: u64,
 }
 
 impl Latency {
-    /// Counts one that took `elapsed`.
+    /// Records one latency.
     pub fn record(&self, elapsed: Duration) {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)].fetch_add(1, Relaxed);
         self.total_nanos.fetch_add(nanos, Relaxed);
     }
 
-    /// Adds what was counted so far to `sum`.
+    /// Adds this histogram to `sum`.
     pub fn add_to(&self, sum: &mut LatencySum) {
         for (total, bucket) in sum.buckets.iter_mut().zip(&self.buckets) {
             *total += bucket.load(Relaxed);
@@ -73,19 +73,19 @@ impl Latency {
 }
 
 impl LatencySum {
-    /// How many there were.
+    /// How many were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Each bucket's upper bound in seconds (infinite for the last) and how many fell into it.
+    /// Each bucket's upper bound in seconds (infinite for the last) and its count.
     pub fn bounds(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         self.buckets.iter().enumerate().map(|(i, count)| (bound_seconds(i), *count))
     }
 }
 
-/// The bucket for a duration: the first whose bound is not below it.
+/// The bucket for a duration: the first with a bound that is not below it.
 fn bucket(nanos: u64) -> usize {
     let micros = nanos.div_ceil(1000).max(1);
     let power = u64::BITS - (micros - 1).leading_zeros();

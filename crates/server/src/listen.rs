@@ -1,4 +1,4 @@
-//! Sockets that wait for connections.
+//! Listening sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -11,24 +11,24 @@ use tokio::time::sleep;
 
 use crate::worker::Workers;
 
-/// Connections the system keeps for us while we are busy.
+/// How many connections the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// Pause after the system refused to give us a connection (too many open files).
+/// Delay after the system refused to accept a connection (too many open files).
 const ACCEPT_RETRY_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The same complaint comes at most this often.
+/// The warning about it is logged at most this often.
 const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The sockets of one service: the same port on each of its addresses. Nobody can connect yet.
+/// The bound sockets of one service: the same port on each of its addresses. They do not accept connections yet.
 pub struct Bound {
-    /// Which port; chosen by the system if 0 was asked for.
+    /// The port; chosen by the system if 0 was requested.
     pub port: u16,
     sockets: Vec<(SocketAddr, Socket)>,
 }
 
-/// Takes `port` of each address. Port 0: a free one, the same for all. An IPv6 address that this
-/// machine does not have is left out.
+/// Binds `port` on each address. Port 0 means a free one, the same for all. An IPv6 address that this machine does not
+/// have is skipped.
 pub fn bind(addresses: &[IpAddr], port: u16) -> Result<Bound, BindError> {
     let mut bound = Bound { port, sockets: Vec::new() };
     for address in addresses {
@@ -45,23 +45,23 @@ pub fn bind(addresses: &[IpAddr], port: u16) -> Result<Bound, BindError> {
     Ok(bound)
 }
 
-/// An address that cannot be listened on.
+/// An address on which the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {cause}")]
 pub struct BindError {
-    /// Which.
+    /// The address.
     pub address: SocketAddr,
-    /// Why.
+    /// The system's error.
     pub cause: io::Error,
 }
 
 impl Bound {
-    /// The addresses that were taken.
+    /// The bound addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.sockets.iter().map(|(address, _)| address.ip())
     }
 
-    /// Lets clients connect.
+    /// Starts to accept connections.
     pub fn listen(self) -> Result<Vec<TcpListener>, BindError> {
         let listen = |(address, socket): (SocketAddr, Socket)| {
             socket.listen(BACKLOG).map_err(|cause| BindError { address, cause })?;
@@ -89,18 +89,18 @@ fn bind_one(address: SocketAddr) -> io::Result<(u16, Socket)> {
     Ok((port, socket))
 }
 
-/// Lets this process have as many files and connections open as the system allows it: the usual
-/// limit, 1024, is meant for programs that wait with `select`.
+/// Raises the limit of open files and connections to the maximum that the system allows: the usual limit, 1024, is
+/// meant for programs that use `select`.
 pub fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
-        tracing::warn!("no more than {current:?} files and connections may be open: {error}");
+        tracing::warn!("the limit of open files and connections stays at {current:?}: {error}");
     }
 }
 
-/// Gives every connection that arrives to a worker, until it is dropped.
+/// Assigns every new connection to a worker, until the future is dropped.
 pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut warned: Option<Instant> = None;
@@ -114,7 +114,7 @@ pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io:
             Ok((stream, address)) => workers.assign(stream, address),
             Err(error) => {
                 if warned.is_none_or(|at| at.elapsed() > ACCEPT_WARNING_INTERVAL) {
-                    tracing::warn!("driver connections cannot be accepted: {error}");
+                    tracing::warn!("cannot accept driver connections: {error}");
                     warned = Some(Instant::now());
                 }
                 sleep(ACCEPT_RETRY_BACKOFF).await;

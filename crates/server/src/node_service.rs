@@ -1,6 +1,6 @@
-//! Real queries for real connections: from the bytes of a START to `query` and back.
+//! Runs the queries of connections: from the bytes of a START to the crate `query` and back.
 //!
-//! `query` knows no wire numbers and a connection knows no terms; they meet here.
+//! `query` knows nothing of the wire protocol, and a connection knows nothing of terms. This module translates.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,14 +18,14 @@ use storage::RowTexts;
 
 use crate::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
 
-/// The queries of a node.
+/// The query service of a node.
 pub struct NodeService {
     node: Arc<Node>,
     queries: Arc<query::Service>,
 }
 
 impl NodeService {
-    /// Queries of `node`, run by `queries`.
+    /// The queries of `node` are run by `queries`.
     #[must_use]
     pub fn new(node: Arc<Node>, queries: Arc<query::Service>) -> NodeService {
         NodeService { node, queries }
@@ -37,7 +37,9 @@ impl QueryService for NodeService {
         let catalog = self.node.catalog();
         let record = PasswordRecord::from_object(&catalog.user(user)?.password);
         record
-            .inspect_err(|error| tracing::error!("the password of user {user:?} cannot be used: {error}"))
+            .inspect_err(|error| {
+                tracing::error!("the stored password of user {user:?} cannot be used: {error}")
+            })
             .ok()
     }
 
@@ -112,7 +114,7 @@ impl Session for NodeSession {
 }
 
 impl NodeSession {
-    /// Runs the query to its answer, or to the first batch of its stream.
+    /// Runs the query to its answer or to the first batch of its stream.
     fn blocking(&self, query: Arc<Query>) -> Work {
         let session = self.session.clone();
         Work::Blocking(Box::new(move |cancel: Arc<Cancel>| {

@@ -1,8 +1,7 @@
-//! The seam between a connection and whoever runs its queries.
+//! The interface between a connection and the service that runs its queries.
 //!
-//! A connection knows tokens, frames and sockets; a session knows queries. What a session
-//! answers at once is sent with the same write as its neighbours; everything else is answered
-//! when it is done.
+//! A connection knows tokens, frames and sockets; a session knows queries. Answers that a session returns at once are
+//! sent with one write, together with those of neighbouring queries. Others are sent when they are ready.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,99 +19,98 @@ pub trait QueryService: Send + Sync + 'static {
     /// The password record of `user`, or `None` if there is no such user. A lookup in memory.
     fn password(&self, user: &str) -> Option<PasswordRecord>;
 
-    /// Who this server is.
+    /// Id and name of this server.
     fn server_info(&self) -> ServerInfo;
 
-    /// Called soon after [`Session::begin`] has answered [`Work::Pending`], once for as many as came
-    /// together: what they began is carried out, if nobody else does so already.
+    /// Carries out what queries with [`Work::Pending`] have begun, unless another thread already does. Called soon
+    /// after [`Session::begin`], once for a batch of such queries.
     fn drive(&self) {}
 
-    /// The caller begins more in a moment: until [`QueryService::release`] nobody need be woken for what is begun or
-    /// arrives on links. Until then it must not wait for an answer.
+    /// Announces that the caller is about to begin more queries: until [`QueryService::release`] the service need not
+    /// wake other threads for new work or for messages on links. Meanwhile the caller must not wait for an answer.
     fn hold(&self) {}
 
-    /// Once for each [`QueryService::hold`], soon after it.
+    /// Ends a [`QueryService::hold`]; called soon after it, once for each.
     fn release(&self) {}
 
-    /// What one connection's queries run in.
+    /// Opens the session of one connection.
     fn session(&self, client: Client) -> Arc<dyn Session>;
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// The account that was proved in the handshake.
+    /// The user that was authenticated in the handshake.
     pub user: String,
-    /// Where it comes from.
+    /// Its address.
     pub address: SocketAddr,
 }
 
-/// One connection's way to have queries run. Used from the connection's thread and from the
-/// pool's, at the same time.
+/// Runs the queries of one connection. Used from the connection's thread and from the pool's threads at the same time.
 pub trait Session: Send + Sync {
-    /// Reads a START and says how it will be answered. Called on the connection's thread: must
-    /// neither block nor take longer than a point query. A query that cannot be read is
-    /// [`Work::Done`] with its failure. What the query keeps of `body` is shared, not copied.
+    /// Parses a START and says how it will be answered. Called on the connection's thread: must neither block nor take
+    /// longer than a point query. A query that cannot be parsed is [`Work::Done`] with its failure. The query shares
+    /// `body`, it does not copy it.
     fn begin(&self, body: Bytes) -> Begun;
 }
 
-/// A query that was read.
+/// A parsed query.
 pub struct Begun {
-    /// Whether the client wants no answer, not even an error.
+    /// Whether the client expects no response, not even to an error.
     pub noreply: bool,
-    /// What it is counted as.
+    /// The kind under which it is counted.
     pub kind: QueryKind,
-    /// How its answer comes about.
+    /// How it is answered.
     pub work: Work,
 }
 
-/// How an answer comes about.
+/// How a query is answered.
 pub enum Work {
-    /// It is here.
+    /// The answer is ready.
     Done(Result<Answer, Failure>),
-    /// It comes without anybody waiting for it: a write on its way to the log, or a question to another
-    /// node. [`QueryService::turn`] is to be called.
+    /// The answer arrives without occupying a thread: a write that waits for the log, or a request to another node. The
+    /// caller must call [`QueryService::drive`] soon.
     Pending(PendingAnswer),
-    /// Somebody must work for it: runs on a thread of the pool.
+    /// The query needs a thread of the pool.
     Blocking(BlockingWork),
 }
 
-/// Completes when the answer is there; may be polled from any thread.
+/// Completes with the answer; may be polled from any thread.
 pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
-/// Runs to the answer on one thread. Stops early, with any result, when the flag is set.
+/// Computes the answer on one thread. Stops early, with any result, when the flag is set.
 pub type BlockingWork = Box<dyn FnOnce(Arc<Cancel>) -> Result<Answer, Failure> + Send>;
 
-/// What a query answers.
+/// The answer to a query.
 pub enum Answer {
     /// One datum that has a JSON form.
     Atom {
         /// The datum.
         value: Datum,
-        /// What was measured, when the query asked for it.
+        /// The profile, if the query asked for one.
         profile: Option<Datum>,
     },
-    /// A stream that ends with these items: their JSON texts, with commas between them.
-    /// Before them is [`TEXTS_ROOM_BYTES`](protocol::response::TEXTS_ROOM_BYTES) of room.
+    /// A complete stream: the JSON texts of its items, separated by commas. They are preceded by
+    /// [`TEXTS_ROOM_BYTES`](protocol::response::TEXTS_ROOM_BYTES) of free room.
     Texts(Vec<u8>),
     /// The first batch of a stream.
     Stream {
         /// The batch.
         batch: Batch,
-        /// Where the next one comes from; `None` after the last.
+        /// Yields the next one; `None` after the last.
         cursor: Option<Box<dyn Cursor>>,
     },
 }
 
-/// Some items of a stream, in its order.
+/// Consecutive items of a stream.
 pub struct Batch {
     /// Datums that have a JSON form.
     pub items: Vec<Datum>,
-    /// Whether another may follow.
+    /// Whether this is the last batch.
     pub done: bool,
-    /// What kind of changefeed it is; empty for anything else.
+    /// The kind of changefeed; empty for other streams.
     pub notes: Vec<Note>,
-    /// What was measured, when the query asked for it.
+    /// The profile, if the query asked for one.
     pub profile: Option<Datum>,
 }
 
@@ -123,7 +121,7 @@ pub trait Cursor: Send {
     fn next_batch(&mut self) -> Result<Batch, Failure>;
 }
 
-/// What queries are counted by.
+/// The kinds by which queries are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     /// One row by its primary key.
@@ -136,16 +134,16 @@ pub enum QueryKind {
     Write,
     /// The next batch of a stream.
     Continue,
-    /// The end of a stream that the client wants no more of.
+    /// The client's STOP of a stream.
     Stop,
-    /// Waiting for noreply queries, or asking who the server is.
+    /// NOREPLY_WAIT or SERVER_INFO.
     Session,
-    /// A query that could not be read.
+    /// A query that could not be parsed.
     Malformed,
 }
 
 impl QueryKind {
-    /// Every kind, in the order of its number.
+    /// Every kind, in the order of their discriminants.
     pub const ALL: [QueryKind; 8] = [
         QueryKind::PointRead,
         QueryKind::PointWrite,
@@ -157,7 +155,7 @@ impl QueryKind {
         QueryKind::Malformed,
     ];
 
-    /// The name metrics show.
+    /// The label in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

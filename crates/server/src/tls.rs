@@ -1,4 +1,4 @@
-//! TLS of this node's services with their clients.
+//! TLS between this node's services and their clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,22 +13,22 @@ use tokio_rustls::server::TlsStream;
 
 use crate::config::ServiceTls;
 
-/// How long a browser or scraper may take to agree on keys.
+/// How long a browser or scraper may take for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections that have agreed on keys and wait to be served.
+/// Connections that have finished the handshake and wait to be served.
 const READY_MAX: usize = 64;
 
-/// Pause after the system refused to give us a connection.
+/// Delay after the system refused to accept a connection.
 const ACCEPT_RETRY_BACKOFF: Duration = Duration::from_millis(50);
 
-/// What the connections of a service are encrypted with. Fails when the files cannot be used.
+/// The TLS acceptor of a service. Fails when the files cannot be used.
 pub fn acceptor(files: &ServiceTls) -> Result<TlsAcceptor, TlsError> {
     let config = server_config(&files.key, &files.certificate, files.authorities.as_deref())?;
     Ok(TlsAcceptor::from(config))
 }
 
-/// Agrees on keys with a client; `None`, and a line in the log, when that fails or takes too long.
+/// Performs the TLS handshake with a client; returns `None` and logs it when that fails or takes too long.
 pub async fn shake_hands(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
@@ -43,15 +43,15 @@ pub async fn shake_hands(
     None
 }
 
-/// The encrypted connections of one socket, in the order in which they have agreed on keys: who is
-/// slow at that holds up nobody.
+/// The encrypted connections of one socket, in the order in which they finish their handshake: a slow one does not
+/// delay others.
 pub struct Encrypted {
     ready: Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     address: SocketAddr,
 }
 
 impl Encrypted {
-    /// Accepts the connections of `listener` until this is dropped.
+    /// Accepts the connections of `listener` until the returned value is dropped.
     pub fn start(listener: TcpListener, acceptor: TlsAcceptor) -> io::Result<Encrypted> {
         let address = listener.local_addr()?;
         let (sender, ready) = channel(READY_MAX);
@@ -88,13 +88,13 @@ async fn accept(
                 let (acceptor, ready) = (acceptor.clone(), ready.clone());
                 tokio::spawn(async move {
                     if let Some(stream) = shake_hands(&acceptor, stream, address, HANDSHAKE_TIMEOUT).await {
-                        // Refused only when nobody serves the port any more.
+                        // Fails only when the port is no longer served.
                         drop(ready.send((stream, address)).await);
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!("an HTTP connection could not be accepted: {error}");
+                tracing::warn!("cannot accept an HTTP connection: {error}");
                 sleep(ACCEPT_RETRY_BACKOFF).await;
             }
         }

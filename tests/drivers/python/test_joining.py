@@ -206,7 +206,7 @@ class TwoServers(unittest.TestCase):
         identity = third.directory / "data" / "identity.json"
         kept = json.loads(identity.read_text())
         identity.write_text(json.dumps({**kept, "joined": "0"}))
-        with self.assertRaisesRegex(RuntimeError, "removed from its cluster for good; a server with a new data directory can"):
+        with self.assertRaisesRegex(RuntimeError, "permanently removed from its cluster; a server with a new data directory can"):
             third.start()
 
     def start_in_vain(self, node):

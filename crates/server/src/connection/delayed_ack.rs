@@ -1,27 +1,27 @@
-//! How the system acknowledges what a client sends: with the answer, or by itself.
+//! Which acknowledgements the system sends on its own: it can delay them so that a response carries them.
 //!
-//! Linux waits for an answer to carry the acknowledgement. Where none came for a while it acknowledges what comes next the
-//! moment it is read, with a packet of its own that costs as much as an answer (`tcp(7)`, `TCP_QUICKACK`), until an
-//! answer has come soon.
+//! Linux delays the acknowledgement of received data so that a response can carry it. After a response took longer than
+//! that delay, Linux acknowledges data as soon as it is read, with a separate packet that costs as much as a response
+//! (`tcp(7)`, `TCP_QUICKACK`), until responses are fast again.
 
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// How long Linux waits. It begins when the query arrives, which may be before it is read.
+/// How long Linux delays an acknowledgement. The time starts when the query arrives, which may be before it is read.
 pub const DELAYED_ACK_TIMEOUT: Duration = Duration::from_millis(40);
 
-/// A connection on which the system acknowledges what arrives.
+/// A connection whose acknowledgements can be delayed.
 pub trait DelayedAck {
-    /// What arrives next is acknowledged with its answer if that comes soon, whatever was before.
+    /// Lets the response carry the acknowledgement of the next data, if it is sent soon enough, even after a slow one.
     fn delay_acks(&self);
 }
 
 impl DelayedAck for TcpStream {
     fn delay_acks(&self) {
         #[cfg(target_os = "linux")]
-        // Without it there are more packets, and nothing else.
+        // A failure costs additional packets, nothing else.
         drop(self.set_quickack(false));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that wait to be sent, in one piece.
+//! Responses that are not sent yet, in one contiguous buffer.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use tokio::io::AsyncWrite;
 
 use crate::worker_state::WorkerState;
 
-/// Bytes to send. Borrows its worker's buffer while there are any.
+/// Bytes to send. Uses the worker's shared write buffer while there are any.
 #[derive(Default)]
 pub struct SendBuffer {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// Where to append frames.
+    /// The buffer to append frames to.
     pub fn bytes(&mut self, worker: &WorkerState) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
             self.bytes = worker.take_write_buffer();
@@ -24,7 +24,7 @@ impl SendBuffer {
         &mut self.bytes
     }
 
-    /// Appends a frame that was written elsewhere.
+    /// Appends a frame that was encoded elsewhere.
     pub fn append(&mut self, frame: Vec<u8>, worker: &WorkerState) {
         if self.bytes.is_empty() && frame.len() > self.bytes.capacity() {
             self.bytes = frame;
@@ -33,17 +33,17 @@ impl SendBuffer {
         }
     }
 
-    /// Bytes the client has not taken yet.
+    /// How many bytes the client has not taken yet.
     pub fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Bytes of memory taken.
+    /// The memory in use, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Sends as much as the client takes. Ready when nothing is left; counts what was sent.
+    /// Sends as much as the client accepts. Ready when nothing is left; counts what was sent.
     pub fn poll_send<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl SendBuffer {
             worker.counters.bytes_out.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
         }
         if self.sent > 0 {
-            // An encrypted stream may still hold what it took.
+            // A TLS stream may have buffered what it accepted.
             ready!(Pin::new(&mut *stream).poll_flush(cx))?;
             self.sent = 0;
             worker.return_write_buffer(std::mem::take(&mut self.bytes));

@@ -1,7 +1,7 @@
 //! The size of the caches while the server runs: it follows `cache_size_mb` of the server's row in
 //! `rethinkdb.server_config`.
 //!
-//! What the command line says holds until that row is changed; without it the row holds from the start.
+//! The size from the command line holds until that row is changed. Without one the row's size holds from the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use shard::Replicas;
 use crate::config::{CacheSize, MemoryLimit, available_bytes};
 use crate::memory::plan::{MemoryPlan, bounded, of_machine};
 
-/// Gives the caches of one server the size they are to have.
+/// Applies the configured size to the caches of one server.
 pub(crate) struct CacheSizer {
     server: ServerId,
     replicas: Arc<Replicas>,
-    /// Queries have what the caches leave.
+    /// The budget of queries: the memory that the caches leave.
     queries: Arc<Budget>,
     limit: MemoryLimit,
     /// The present size in bytes.
     size: Arc<AtomicU64>,
-    /// What the row said last.
+    /// The size in the row when it was last read.
     row_mb: Mutex<Option<u64>>,
 }
 
 impl CacheSizer {
-    /// Follows the catalog of `node`, whose caches have the size in `size` and were `configured` so.
+    /// Follows the catalog of `node`. `configured` is the size from the command line, `size` holds the current one.
     pub fn follow(
         node: &Node,
         (configured, limit): (CacheSize, MemoryLimit),
@@ -47,7 +47,7 @@ impl CacheSizer {
 
     fn look(&self, catalog: &Catalog) {
         if catalog.server(self.server).is_none() {
-            // It takes leave, as a proxy does when it stops, or was removed.
+            // The server was removed, or it is a proxy that is shutting down.
             return;
         }
         let row_mb = of_row(catalog, self.server);
@@ -56,15 +56,15 @@ impl CacheSizer {
         }
         let now = self.size.load(Ordering::Relaxed);
         let wanted = row_mb.map_or(CacheSize::Auto, CacheSize::Megabytes);
-        // What the caches have is free for them.
+        // The memory of the present caches counts as available to the new ones.
         let cache = MemoryPlan::fit(wanted, self.limit, available_bytes().saturating_add(now), of_machine());
         if let Some(megabytes) = row_mb.filter(|megabytes| *megabytes != cache >> 20) {
-            // Written for this server through another one, or before.
+            // The row was written through another server, or before this server started.
             tracing::warn!("{}", bounded(&format!("cache_size_mb {megabytes} in server_config"), cache));
         }
         match MemoryPlan::divide(cache, self.limit, of_machine()) {
             Ok(plan) => self.resize(&plan),
-            Err(error) => tracing::warn!("the size of the cache stays {} MB: {error}", now >> 20),
+            Err(error) => tracing::warn!("the cache size stays at {} MB: {error}", now >> 20),
         }
     }
 
@@ -74,11 +74,11 @@ impl CacheSizer {
         self.replicas.store().set_row_cache_bytes(size(plan.rows));
         self.replicas.engine().set_cache_bytes(size(plan.blocks));
         self.size.store(plan.cache, Ordering::Relaxed);
-        tracing::info!("The size of the cache is {} MB now.", plan.cache >> 20);
+        tracing::info!("The cache size is now {} MB.", plan.cache >> 20);
     }
 }
 
-/// What the row of `server` says; `None` is "auto".
+/// The size in the row of `server`; `None` is "auto".
 fn of_row(catalog: &Catalog, server: ServerId) -> Option<u64> {
     catalog.server(server).and_then(|row| row.cache_size_mb)
 }

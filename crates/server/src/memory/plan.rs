@@ -1,31 +1,32 @@
-//! How the memory of the process is divided: what caches and memtables may take is set aside, and
-//! what is left is the budget of queries, cursors and connections.
+//! How the memory of the process is divided: caches and memtables get fixed sizes, and the rest is the budget of
+//! queries, cursors and connections.
 
 use std::ops::RangeInclusive;
 
 use crate::config::{CACHE_BYTES_MIN, CacheSize, Config, MemoryLimit, available_bytes, total_bytes};
 
-/// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
+/// The cache of recently read rows gets this fraction of the cache size; the engine's block cache gets the rest.
 const ROW_CACHE_DIVISOR: u64 = 2;
-/// Memtables take this part of the cache's size, within bounds.
+/// Memtables and write buffers together get this fraction of the cache size, within bounds.
 const MEMTABLE_DIVISOR: u64 = 4;
 const MEMTABLE_BYTES_MIN: u64 = 32 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
-/// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way, and be
-/// copied for it.
+/// The write buffer before the engine on disk gets this fraction of those. A second buffer of that size may be on its
+/// way to the engine, and a third is its copy.
 const WRITE_BUFFER_DIVISOR: u64 = 16;
-/// And no more: a copy of 8 MB would be given back to the system after each time, to be had from it again
-/// (`docs/decisions/0043-memory-reuse.md`), and it may be a sixteenth longer, and is rounded up to whole megabytes.
+/// Upper bound of the write buffer. The allocator would return a copy of 8 MB to the system each time and request it
+/// again (`docs/decisions/0043-memory-reuse.md`). A copy may be a sixteenth longer, and is rounded up to whole
+/// megabytes.
 const WRITE_BUFFER_BYTES_MAX: u64 = 6 << 20;
 const WRITE_BUFFER_COPIES: u64 = 3;
 
-/// What the program itself takes: its code, stacks, readers of tables, buffers of the log.
+/// Memory of the program itself: code, stacks, table readers, log buffers.
 const BASE_BYTES: u64 = 96 << 20;
 
-/// Less than this for queries is not worth starting with.
+/// The server does not start with less than this for queries.
 const QUERY_BYTES_MIN: u64 = 32 << 20;
 
-/// The limit leaves no memory for queries.
+/// `--memory-limit` leaves no memory for queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "--memory-limit {limit_mb} leaves nothing for queries; with this cache it must be at least \
@@ -43,22 +44,22 @@ pub struct MemoryLimitTooLow {
 pub(crate) struct MemoryPlan {
     /// All caches together, as configured.
     pub cache: u64,
-    /// Of the cache: rows that were read lately.
+    /// Part of the cache: recently read rows.
     pub rows: u64,
-    /// Of the cache: blocks of the engine.
+    /// Part of the cache: blocks of the engine.
     pub blocks: u64,
-    /// Memtables, without what is gathered for them.
+    /// Memtables, without the write buffers before them.
     pub memtables: u64,
-    /// What is gathered for memtables; with what is on its way it may take three times as much.
+    /// One write buffer before the memtables. Up to three of this size may exist at a time.
     pub write_buffer: u64,
-    /// What queries, cursors and connections may take together.
+    /// The budget of queries, cursors and connections together.
     pub queries: u64,
-    /// The largest size that all caches together may be given.
+    /// The largest size that can be configured for all caches together.
     pub cache_most: u64,
 }
 
 impl MemoryPlan {
-    /// The plan for this machine as it is now. Fails when nothing would be left for queries.
+    /// The plan for this machine in its present state. Fails when nothing would be left for queries.
     pub fn new(config: &Config) -> Result<MemoryPlan, MemoryLimitTooLow> {
         let plan = MemoryPlan::of(config, available_bytes(), of_machine())?;
         if let CacheSize::Megabytes(asked) = config.cache
@@ -72,15 +73,15 @@ impl MemoryPlan {
     fn of(config: &Config, available: u64, total: u64) -> Result<MemoryPlan, MemoryLimitTooLow> {
         let limit = config.memory;
         let cache = match (config.cache, limit) {
-            // More than that is refused, with what to do.
+            // A size that does not fit is an error that says what to change.
             (CacheSize::Megabytes(_), MemoryLimit::Megabytes(_)) => config.cache.bytes(available),
             _ => MemoryPlan::fit(config.cache, limit, available, total),
         };
         MemoryPlan::divide(cache, limit, total)
     }
 
-    /// What `wanted` comes to where `available` bytes of `total` are free: never more than `limit` leaves beside
-    /// queries. One that may choose also leaves half of a limit that was given.
+    /// The cache size in bytes for `wanted`, where `available` bytes of `total` are free: never more than `limit`
+    /// leaves beside queries. An automatic size also leaves half of an explicit limit.
     pub fn fit(wanted: CacheSize, limit: MemoryLimit, available: u64, total: u64) -> u64 {
         let most = MemoryPlan::cache_most(limit, total);
         match (wanted, limit) {
@@ -91,12 +92,13 @@ impl MemoryPlan {
         }
     }
 
-    /// The largest caches that `limit` on a machine with `total` leaves room for; at least those that work.
+    /// The largest cache size for which `limit` leaves enough memory on a machine with `total`; at least the minimum
+    /// size.
     pub fn cache_most(limit: MemoryLimit, total: u64) -> u64 {
         let room = limit.bytes(total).saturating_sub(BASE_BYTES + QUERY_BYTES_MIN);
         let share = room / (MEMTABLE_DIVISOR + 1) * MEMTABLE_DIVISOR;
         let beside = (share / MEMTABLE_DIVISOR).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
-        // In whole megabytes, as sizes are given.
+        // In whole megabytes, the unit of the setting.
         (room.saturating_sub(beside) >> 20 << 20).max(CACHE_BYTES_MIN)
     }
 
@@ -112,7 +114,7 @@ impl MemoryPlan {
         let taken = cache + memtables + BASE_BYTES;
         let queries = match limit.saturating_sub(taken) {
             left if left >= QUERY_BYTES_MIN => left,
-            // A default must not keep a small machine from starting.
+            // The default limit must not keep a small machine from starting.
             _ if is_auto => QUERY_BYTES_MIN,
             _ => return Err(MemoryLimitTooLow { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
@@ -120,20 +122,20 @@ impl MemoryPlan {
         Ok(MemoryPlan { cache, rows, blocks: cache - rows, memtables, write_buffer, queries, cache_most })
     }
 
-    /// The sizes that all caches together may be given, in megabytes.
+    /// The sizes that can be configured for all caches together, in megabytes.
     pub fn cache_mb_range(&self) -> RangeInclusive<u64> {
         CACHE_BYTES_MIN >> 20..=self.cache_most >> 20
     }
 }
 
-/// Bytes of this machine, or of the container.
+/// The memory of this machine or container in bytes.
 pub(crate) fn of_machine() -> u64 {
     total_bytes().unwrap_or(u64::MAX / 5)
 }
 
-/// For the log: `what` asks for more than the `cache` bytes there are for caches.
+/// The warning that the setting `what` is larger than the memory allows, so that the caches get `cache` bytes.
 pub(crate) fn bounded(what: &str, cache: u64) -> String {
-    format!("{what} is not what --memory-limit and this machine allow: the cache has {} MB", cache >> 20)
+    format!("{what} exceeds what --memory-limit and this machine allow: the cache size is {} MB", cache >> 20)
 }
 
 fn memtable_share_of(cache: u64) -> u64 {

@@ -1,11 +1,11 @@
-//! Which addresses are public: everything a query may reach unless the server says more.
+//! Which addresses are public: those that a query may reach by default.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether `address` belongs to the public internet.
 ///
-/// Addresses of this machine, of private networks, of one link, of groups and of tests do not, nor
-/// do those that carry such an address inside. Source: the special-purpose registries of IANA
+/// The addresses of this machine, private networks, link-local and multicast addresses and those for tests and
+/// documentation do not, nor do IPv6 addresses that embed one of these. Source: the special-purpose registries of IANA
 /// (RFC 6890 and its successors).
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
@@ -24,9 +24,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         // "This" network, reserved, broadcast.
         || a == 0
         || a >= 240
-        // Between a provider and its customers.
+        // Carrier-grade NAT, between a provider and its customers.
         || (a == 100 && (64..128).contains(&b))
-        // Protocol assignments, relays of 6to4, measurements.
+        // Protocol assignments, 6to4 relays, benchmarks.
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
         || (a == 198 && (b == 18 || b == 19));
@@ -38,15 +38,15 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(inside);
     }
     let [first, second, ..] = address.segments();
-    // Only this eighth is given out (RFC 4291); of it, not Teredo and its neighbours (2001::/23),
-    // documentation (2001:db8::/32, 3fff::/20).
+    // Global unicast is only this eighth (RFC 4291), without Teredo and its neighbours (2001::/23) and documentation
+    // (2001:db8::/32, 3fff::/20).
     let unicast = first & 0xe000 == 0x2000;
     let special = (first == 0x2001 && (second < 0x0200 || second == 0x0db8))
         || (first == 0x3fff && second & 0xf000 == 0);
     unicast && !special
 }
 
-/// The IPv4 address that an IPv6 address stands for.
+/// The IPv4 address embedded in an IPv6 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let pair = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));

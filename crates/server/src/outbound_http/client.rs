@@ -1,5 +1,5 @@
-//! A session with the web: one agent that remembers cookies, each request on a thread of its own,
-//! so that a query that is told to stop need not wait for a server that does not answer.
+//! A session of outbound HTTP: one agent that remembers cookies. Each request runs on its own thread, so that a
+//! cancelled query does not wait for a server that does not respond.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -15,19 +15,19 @@ use super::request::{RequestContext, perform};
 use super::resolve::FilteringResolver;
 use crate::config::HttpReach;
 
-/// What servers are told about who asks.
+/// The `User-Agent` header.
 const USER_AGENT: &str = concat!("Rekindle/", env!("CARGO_PKG_VERSION"));
-/// How soon a query that is told to stop is heard.
+/// How often a waiting request checks whether its query is cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The web as far as it may be reached.
+/// An HTTP client for `r.http`.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpClient {
     reach: HttpReach,
 }
 
 impl HttpClient {
-    /// The web, as far as `reach` goes.
+    /// A client that may connect to the addresses that `reach` allows.
     #[must_use]
     pub fn new(reach: HttpReach) -> HttpClient {
         HttpClient { reach }
@@ -80,7 +80,7 @@ impl WebSession for Session {
 }
 
 impl Session {
-    /// Ends what the thread waits for; a new agent takes the place of the one it has.
+    /// Closes the connections of the running request, which ends its thread; a new agent replaces the old one.
     fn abort_request(&mut self) {
         std::mem::replace(&mut self.context.agent, agent(self.reach)).shutdown();
     }
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    /// A server on 127.0.0.1 that answers every request with `answer`, in which PORT is its port;
-    /// and the requests it got.
+    /// A server on 127.0.0.1 that answers every request with `answer`, in which PORT stands for its port. Returns the
+    /// port and the requests it receives.
     fn serve(answer: &str) -> (u16, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
@@ -194,7 +194,7 @@ mod tests {
         let cancel = Arc::new(Cancel::new());
         let told = cancel.clone();
         thread::spawn(move || {
-            // The request has arrived, and is never answered.
+            // The request arrives and is never answered.
             let stream = listener.accept();
             told.set();
             thread::sleep(Duration::from_secs(60));

@@ -1,9 +1,9 @@
-//! The cookies of one session. A cookie goes back to the host it came from and to no other, even
-//! if that asked for more: sessions are short, and this needs no list of whose domains are whose.
+//! The cookies of one session. A cookie is only returned to the host that set it, even if it asked for a wider domain:
+//! sessions are short, and this way no list of public suffixes is needed.
 
 use super::url::HttpUrl;
 
-/// Most cookies a session keeps.
+/// The most cookies a session keeps.
 const COOKIES_MAX: usize = 100;
 
 /// The cookies that servers set.
@@ -20,7 +20,7 @@ struct Cookie {
 }
 
 impl CookieJar {
-    /// Keeps what the `Set-Cookie` line of an answer from `from` says (RFC 6265, 5.2).
+    /// Stores the cookie of a `Set-Cookie` header in a response from `from` (RFC 6265, 5.2).
     pub(super) fn take(&mut self, line: &str, from: &HttpUrl) {
         let mut parts = line.split(';').map(str::trim);
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
@@ -48,7 +48,7 @@ impl CookieJar {
         }
     }
 
-    /// The `Cookie` line for a request to `to`, if there is something to say.
+    /// The `Cookie` header for a request to `to`, if there is a cookie for it.
     pub(super) fn line(&self, to: &HttpUrl) -> Option<String> {
         let (host, path) = (to.host().to_ascii_lowercase(), to.uri().path());
         let secure = to.uri().scheme_str() == Some("https");
@@ -61,7 +61,7 @@ impl CookieJar {
     }
 }
 
-/// Whether a cookie for `folder` goes with a request for `path`.
+/// Whether a cookie with the path `folder` is sent with a request for `path`.
 fn covers(folder: &str, path: &str) -> bool {
     match path.strip_prefix(folder) {
         Some(rest) => rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'),

@@ -1,11 +1,11 @@
-//! Failures of a request in the words that RethinkDB's users know, which were libcurl's.
+//! Errors of a request in the words that RethinkDB's users know, which are libcurl's.
 
 use std::io::ErrorKind;
 
 use query::HttpFailure;
 use ureq::Error;
 
-/// All addresses of a name are private ones.
+/// All addresses of a host name are private.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the address is private (this server reaches public addresses only unless it is started with \
@@ -13,21 +13,21 @@ use ureq::Error;
 )]
 pub(super) struct PrivateAddress;
 
-/// What went wrong, and whether it may go well the next time.
+/// Why an attempt failed, and whether to retry.
 pub(super) enum AttemptError {
-    /// It may go well the next time.
+    /// A retry may succeed.
     Transient(&'static str),
-    /// It will not.
+    /// A retry is pointless.
     Permanent(HttpFailure),
 }
 
 impl AttemptError {
-    /// A failure that trying again does not mend.
+    /// A permanent failure.
     pub(super) fn failed(why: impl Into<String>) -> AttemptError {
         AttemptError::Permanent(HttpFailure::Failed(why.into()))
     }
 
-    /// What `error` is.
+    /// Classifies `error`.
     pub(super) fn of(error: Error) -> AttemptError {
         match error {
             Error::Timeout(_) => AttemptError::Permanent(HttpFailure::TimedOut),
@@ -59,7 +59,7 @@ impl AttemptError {
                 AttemptError::Transient("error when receiving data")
             }
             ErrorKind::TimedOut | ErrorKind::WouldBlock => AttemptError::Permanent(HttpFailure::TimedOut),
-            // What the resolver of the system says of a name it does not know.
+            // The system resolver's error for a host name it does not know.
             _ if error.to_string().contains("lookup") => AttemptError::failed("Couldn't resolve host name"),
             _ => AttemptError::failed(error.to_string()),
         }

@@ -1,5 +1,4 @@
-//! The way out into the web for `r.http`: requests on threads of their own, to public addresses
-//! only, within limits of time and size.
+//! Outbound HTTP for `r.http`: requests on their own threads, to public addresses only, with limits of time and size.
 
 mod address;
 mod client;

@@ -1,4 +1,4 @@
-//! One request until its last answer: tries, redirections, challenges.
+//! Performs one request: retries, redirects, authentication.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use super::cookies::CookieJar;
 use super::failure::AttemptError;
 use super::url::HttpUrl;
 
-/// Longest wait for a connection: beyond the request's own time nobody could end it early.
+/// Bounds the wait for a connection: it cannot be interrupted, and the request's own timeout may be much longer.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(30);
-/// Most bytes of an answer's header.
+/// The largest response header, in bytes.
 const HEADER_BYTES_MAX: usize = 256 << 10;
 
-/// Answers after which trying again may help.
+/// Statuses after which a retry may help.
 const TRANSIENT_STATUS: [u16; 5] = [408, 500, 502, 503, 504];
 
-/// Who makes requests, and the cookies that go with them.
+/// The agent that sends requests, and the cookies it sends.
 #[derive(Clone)]
 pub(super) struct RequestContext {
     pub agent: Agent,
     pub jar: Arc<Mutex<CookieJar>>,
 }
 
-/// Gets the last answer to `request`.
+/// Performs `request` with its retries and returns the last response.
 pub(super) fn perform(context: &RequestContext, request: &HttpRequest) -> Result<HttpResponse, HttpFailure> {
     let deadline = Instant::now() + request.timeout;
     let mut last = Err(HttpFailure::Failed("could not perform, no attempts allowed".to_owned()));
@@ -48,16 +48,16 @@ pub(super) fn perform(context: &RequestContext, request: &HttpRequest) -> Result
     last
 }
 
-/// One try, which may take several exchanges.
+/// One attempt, which may take several exchanges.
 struct Attempt<'a> {
     context: &'a RequestContext,
     request: &'a HttpRequest,
     deadline: Instant,
     url: HttpUrl,
     method: Method,
-    /// Whether the body is still to be sent; after some redirections it is not.
+    /// Whether the body is still sent; some redirects drop it.
     has_body: bool,
-    /// Whether the server is still the one that was asked first.
+    /// Whether all requests of this attempt went to the server of the first URL.
     on_first_server: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Attempt<'a> {
         Err(AttemptError::failed("Number of redirects hit maximum amount"))
     }
 
-    /// Where the answer sends us, if redirections are followed at all.
+    /// The target of a redirect, if redirects are followed at all.
     fn redirection(&self, response: &Response<Body>) -> Option<String> {
         let status = response.status().as_u16();
         if self.request.redirects == 0 || !matches!(status, 301 | 302 | 303 | 307 | 308) {
@@ -118,7 +118,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// The answer once the server knows who asks.
+    /// The response, after authentication if there are credentials.
     fn authorized(&self) -> Result<Response<Body>, AttemptError> {
         match &self.request.auth {
             Some(Auth::Basic { user, pass }) if self.on_first_server => {
@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The answer to a challenge, if there is one that can be answered.
+    /// The response to a digest challenge, if there is one that is supported.
     fn digest(&self, response: &Response<Body>, user: &str, pass: &str) -> Option<String> {
         if response.status().as_u16() != 401 {
             return None;
@@ -172,7 +172,7 @@ impl<'a> Attempt<'a> {
             None => self.run(builder.body(()).map_err(bad_header)?, left),
         };
         let response = match sent {
-            // The connection alone took too long; there may be time for another.
+            // Only connecting timed out; there may be time for another attempt.
             Err(ureq::Error::Timeout(_)) if Instant::now() < self.deadline => {
                 return Err(AttemptError::Transient("could not connect to server"));
             }
@@ -186,7 +186,7 @@ impl<'a> Attempt<'a> {
         Ok(response)
     }
 
-    /// Headers about a body go with it; secrets stay with the server they were meant for.
+    /// Headers about a body are only sent with the body, and secrets only to the first server.
     fn is_sent(&self, name: &str) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         let about_body = is("content-type") || is("content-length") || is("content-encoding");
@@ -224,8 +224,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// A body of at most `bytes_max` bytes. They are counted as they come out of it: a few packed ones may
-/// hold any number.
+/// Reads a body of at most `bytes_max` bytes, counted after decompression: a small compressed body may expand to any
+/// size.
 fn read_body(body: Body, bytes_max: u64) -> Result<Vec<u8>, AttemptError> {
     let mut bytes = Vec::new();
     let mut reader = body.into_with_config().reader().take(bytes_max.saturating_add(1));

@@ -1,5 +1,5 @@
-//! Names become addresses here and nowhere else, so that what is refused here is never reached:
-//! not by a name that points inside, not by a redirection, not by an address written out.
+//! Resolves host names. Every connection resolves its host here, so that a private address is never reached: not
+//! through a host name, not through a redirect, not through a literal address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use super::address::is_public;
 use super::failure::PrivateAddress;
 use crate::config::HttpReach;
 
-/// The system's resolver, without the addresses that may not be reached.
+/// The system's resolver without the addresses that `may_reach` rejects.
 pub(super) struct FilteringResolver {
     system: DefaultResolver,
     may_reach: fn(IpAddr) -> bool,
 }
 
 impl FilteringResolver {
-    /// The addresses that `reach` allows.
+    /// Accepts the addresses that `reach` allows.
     pub(super) fn new(reach: HttpReach) -> FilteringResolver {
         match reach {
             HttpReach::Public => FilteringResolver::to(is_public),
@@ -29,7 +29,7 @@ impl FilteringResolver {
         }
     }
 
-    /// The addresses for which `may_reach` says so.
+    /// Accepts the addresses for which `may_reach` returns true.
     pub(super) fn to(may_reach: fn(IpAddr) -> bool) -> FilteringResolver {
         FilteringResolver { system: DefaultResolver::default(), may_reach }
     }

@@ -1,16 +1,16 @@
-//! Where a request goes: the URL a query gave, and those that servers send it on to.
+//! The URL of a request, and those of redirects.
 
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;
 
 use super::failure::AttemptError;
 
-/// A URL of the web, without fragment.
+/// An HTTP URL without fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HttpUrl(Uri);
 
 impl HttpUrl {
-    /// The URL that `text` says; without a scheme it means `http`.
+    /// Parses `text`; without a scheme it means `http`.
     pub(super) fn parse(text: &str) -> Result<HttpUrl, AttemptError> {
         let text = text.trim();
         match scheme(text) {
@@ -20,7 +20,7 @@ impl HttpUrl {
         }
     }
 
-    /// Where a server that was asked here sends us with `text` (RFC 3986, 5.2).
+    /// Resolves the reference `text` against this URL (RFC 3986, 5.2).
     pub(super) fn join(&self, text: &str) -> Result<HttpUrl, AttemptError> {
         let text = text.trim();
         if scheme(text).is_some() {
@@ -52,22 +52,21 @@ impl HttpUrl {
         }
     }
 
-    /// As it is asked for.
     pub(super) fn uri(&self) -> &Uri {
         &self.0
     }
 
-    /// Path and query.
+    /// Path and query string.
     pub(super) fn target(&self) -> &str {
         self.0.path_and_query().map_or("/", |target| target.as_str())
     }
 
-    /// The host's name.
+    /// The host name.
     pub(super) fn host(&self) -> &str {
         self.0.host().unwrap_or("")
     }
 
-    /// Whether both are on one server.
+    /// Whether both have the same scheme, host and port.
     pub(super) fn is_same_server(&self, other: &HttpUrl) -> bool {
         let place = |location: &HttpUrl| {
             let secure = location.0.scheme() == Some(&Scheme::HTTPS);
@@ -78,14 +77,14 @@ impl HttpUrl {
     }
 }
 
-/// What stands before `:` and a place, if it can be a scheme.
+/// The text before `://`, if it can be a scheme.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     (!scheme.is_empty() && scheme.chars().all(fits)).then_some(scheme)
 }
 
-/// A path without `.` and `..` (RFC 3986, 5.2.4), and the query behind it.
+/// A path without `.` and `..` (RFC 3986, 5.2.4), with its query string.
 fn without_dot_segments(target: &str) -> String {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let mut kept: Vec<&str> = Vec::new();
@@ -103,7 +102,7 @@ fn without_dot_segments(target: &str) -> String {
     query.map_or(path.clone(), |query| format!("{path}?{query}"))
 }
 
-/// Blanks and what is not ASCII as `%XX`.
+/// Encodes spaces, control characters and non-ASCII bytes as `%XX`.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

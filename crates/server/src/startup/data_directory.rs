@@ -1,18 +1,18 @@
-//! The folder a node keeps everything in, and the rule that only one process uses it.
+//! The data directory of a node, and the lock that keeps other processes out of it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ::io::{Files, Lock};
 
-/// Says that a folder is a data directory, and of which form.
+/// The file that marks a folder as a data directory and states its format version.
 const MARK: &str = "rekindle_data_version";
 const MARK_NEW: &str = "rekindle_data_version.new";
 const MARK_TEXT: &[u8] = b"1\n";
 const LOCK: &str = "lock";
 const LOCK_OWNER: &str = "lock_owner";
 
-/// A data directory that this process alone uses, until it is dropped.
+/// A data directory, locked for this process until it is dropped.
 pub struct DataDirectory {
     path: PathBuf,
     files: Box<dyn Files>,
@@ -22,7 +22,7 @@ pub struct DataDirectory {
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// `serve` on a folder that was never made, or holds nothing.
+    /// `serve` on a folder that does not exist or is empty.
     #[error(
         "there is no data directory at {path}; `rekindle create --directory {path}` creates it, \
          and `rekindle` without a command creates it and serves it"
@@ -31,7 +31,7 @@ pub enum DirectoryError {
         /// The folder.
         path: String,
     },
-    /// `create` on a folder that is there.
+    /// `create` on a data directory that exists.
     #[error(
         "the directory {path} is already a data directory; `rekindle serve --directory {path}` serves it"
     )]
@@ -39,13 +39,13 @@ pub enum DirectoryError {
         /// The folder.
         path: String,
     },
-    /// The folder holds something else.
+    /// The folder contains something else.
     #[error("the directory {path} is not empty and not a data directory; name another with --directory")]
     Foreign {
         /// The folder.
         path: String,
     },
-    /// A data directory of another version.
+    /// The data directory has another format version.
     #[error(
         "the data directory {path} was written by another version of Rekindle: {mark} says {found:?}, and this \
          version reads {known:?}", mark = MARK
@@ -53,12 +53,12 @@ pub enum DirectoryError {
     OtherVersion {
         /// The folder.
         path: String,
-        /// What the file says.
+        /// The version in the file.
         found: String,
-        /// What it would have to say.
+        /// The version that this program supports.
         known: String,
     },
-    /// Another process uses it.
+    /// Another process has locked it.
     #[error(
         "the data directory {path} is in use by another process{owner}; \
          stop that process or name another directory with --directory"
@@ -66,32 +66,32 @@ pub enum DirectoryError {
     InUse {
         /// The folder.
         path: String,
-        /// ` (pid 123)` when it is known.
+        /// ` (pid 123)`, if known.
         owner: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("the data directory {path} cannot be used: {cause}")]
     Io {
         /// The folder.
         path: String,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// What to do with a folder that is there, or is not.
+/// Whether the folder must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// It must be new.
+    /// It must not exist.
     Create,
-    /// It must be there.
+    /// It must exist.
     Open,
     /// Either.
     CreateOrOpen,
 }
 
 impl DataDirectory {
-    /// Takes the folder at `path` for this process.
+    /// Locks the folder at `path` for this process.
     pub fn take(
         path: &Path,
         opening: Opening,
@@ -117,7 +117,7 @@ impl DataDirectory {
         note_owner(&*files, path).map_err(failed)?;
         if found == Found::Nothing {
             tracing::info!("Initializing directory {shown}");
-            // A kill between making a file and writing it would leave a mark that says nothing.
+            // Written under another name and renamed: a crash must not leave an empty version file.
             let new = path.join(MARK_NEW);
             drop(files.remove(&new));
             write_new(&*files, &new, MARK_TEXT).map_err(failed)?;
@@ -142,7 +142,7 @@ impl DataDirectory {
 
 impl Drop for DataDirectory {
     fn drop(&mut self) {
-        // Only a courtesy to the next reader of the message; the lock itself is the kernel's.
+        // Only informs later error messages; the lock itself is the kernel's.
         drop(self.files.remove(&self.path.join(LOCK_OWNER)));
     }
 }
@@ -167,7 +167,7 @@ fn look(files: &dyn Files, path: &Path) -> io::Result<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
-    // A process that was killed while it made the folder leaves these.
+    // The files that a process leaves when it is killed while creating the folder.
     let unfinished = |path: &PathBuf| [LOCK, LOCK_OWNER, MARK_NEW].iter().any(|name| path.ends_with(name));
     Ok(if inside.iter().all(unfinished) { Found::Nothing } else { Found::Foreign })
 }

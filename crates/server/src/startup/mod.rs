@@ -1,5 +1,4 @@
-//! The order in which a node starts: directory, ports, data, drivers; then it waits for the
-//! signal to stop.
+//! The order in which a node starts: directory, ports, data, drivers. Then it waits for the signal to stop.
 //!
 //! The lines printed here are an interface: scripts wait for them.
 
@@ -48,14 +47,14 @@ use stores::Machine;
 pub use data_directory::{DirectoryError, Opening};
 pub use start_error::StartError;
 
-/// How long the catalog is waited for before that is said in the log once more.
+/// How often the log repeats that the node waits for the catalog.
 const CATALOG_LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a server that stops waits for others to lead in its place.
+/// How long a stopping server waits for other servers to take over its leaderships.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Between two looks whether the log gets on.
+/// How often the health of the log is checked.
 const LOG_HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Makes a data directory and stops.
+/// Creates a data directory and returns.
 pub fn create(config: &Config) -> Result<(), StartError> {
     let _lines = LogLines::start();
     let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
@@ -67,8 +66,8 @@ pub fn create(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Serves as a proxy until the process is told to stop: a server that joins a cluster, holds no data and
-/// answers every query. What it must remember while it runs is in a folder of its own that goes with it.
+/// Serves as a proxy until a signal stops the process. A proxy joins a cluster, holds no data and answers every query.
+/// Its state is in a temporary folder that is deleted at the end.
 pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartError> {
     if config.peers.join.is_empty() {
         return Err(StartError::ProxyAlone);
@@ -85,12 +84,12 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
     config.directory = data_in(folder.path());
     let served = serve(&config, Opening::CreateOrOpen, argv);
     if let Err(error) = folder.close() {
-        tracing::warn!("the folder {} could not be removed: {error}", shown(&path));
+        tracing::warn!("cannot remove the folder {}: {error}", shown(&path));
     }
     served
 }
 
-/// Serves a data directory until the process is told to stop. `argv` is the command line.
+/// Serves a data directory until a signal stops the process. `argv` is the command line.
 pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
     let lines = LogLines::start();
     let plan = MemoryPlan::new(config)?;
@@ -106,7 +105,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
     let announcement = Announcement::of(config, &ports);
     let is_guarded = password::check_exposure(config, config.initial_password.is_some()).is_ok();
-    // While it is not known whether anybody may look, nobody does.
+    // The HTTP port stays closed until it is known whether `admin` has a password.
     let mut http_port = HttpPort { config, runtime: &runtime, pages: &pages, bound: ports.http };
     http_port.open_if(is_guarded)?;
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
@@ -128,7 +127,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     }
     node.sweep_left_behind()?;
     set_initial_password(&node, config, &machine)?;
-    // Once more: what others know of passwords may be newer.
+    // Checked again: other servers may have a newer catalog.
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     http_port.open_if(true)?;
     warn_ignored_tags(config, &node);
@@ -159,7 +158,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     end
 }
 
-/// Says that the node is ready.
+/// Logs that the node is ready.
 fn ready(config: &Config, node: &Node) -> Stage {
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
     match config.is_proxy {
@@ -169,7 +168,7 @@ fn ready(config: &Config, node: &Node) -> Stage {
     Stage::Ready { id, name }
 }
 
-/// Looks again and again whether the log gets on, for as long as there is the node.
+/// Checks the health of the log periodically, as long as the node exists.
 async fn watch_log_health(node: Weak<Node>) {
     loop {
         tokio::time::sleep(LOG_HEALTH_INTERVAL).await;
@@ -180,7 +179,7 @@ async fn watch_log_health(node: Weak<Node>) {
     }
 }
 
-/// A new one is not even made if it would be open to everybody.
+/// Locks the data directory. A new one is not created if the server would be exposed without a password.
 fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
     for note in &config.notes {
         tracing::warn!("{note}");
@@ -200,8 +199,8 @@ fn shut_down_engine(node: Arc<Node>, engine: Arc<dyn Engine>) -> Result<(), Star
     Ok(())
 }
 
-/// Returns when the process is told to stop, or the cluster has removed this server for good: it has
-/// nothing to say any more then, and what it holds is old.
+/// Returns when a signal stops the process, or with an error when the cluster has permanently removed this server: its
+/// data is outdated then.
 fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartError>, StartError> {
     let removed = Arc::new(Notify::new());
     let notifier = removed.clone();
@@ -214,12 +213,12 @@ fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartErro
     })
 }
 
-/// Before a node stops: others lead what it led, and a proxy is forgotten.
+/// Before the node stops: transfers its leaderships to other servers, and unregisters a proxy from the cluster.
 fn hand_over(config: &Config, node: &Node) {
     if config.is_proxy
         && let Err(error) = node.take_leave()
     {
-        tracing::warn!("the cluster does not know that this proxy goes: {error}");
+        tracing::warn!("cannot unregister this proxy from the cluster: {error}");
     }
     node.hand_over(HANDOVER_TIMEOUT);
 }
@@ -233,7 +232,7 @@ fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -
 fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Result<(), StartError> {
     let Some(wanted) = &config.initial_password else { return Ok(()) };
     if config.is_proxy {
-        tracing::warn!("Ignoring --initial-password: a proxy sets no passwords of its cluster");
+        tracing::warn!("Ignoring --initial-password: a proxy does not set passwords of its cluster");
         return Ok(());
     }
     if node.catalog().user("admin").is_some_and(|admin| admin.has_password) {
@@ -247,13 +246,13 @@ fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Resu
     node.put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
     if node.catalog().servers().len() > 1 {
         tracing::warn!(
-            "The cluster had no password: that of --initial-password is the password of `admin` on all servers"
+            "The cluster had no password: --initial-password is now the password of `admin` on all servers"
         );
     }
     Ok(())
 }
 
-/// Tags are those of a new server, as for RethinkDB, which does not say so.
+/// Warns that `--server-tag` only applies to a new server. RethinkDB ignores it silently.
 fn warn_ignored_tags(config: &Config, node: &Node) {
     let catalog = node.catalog();
     let Some(server) = catalog.server(node.identity().server).filter(|server| !server.is_proxy) else {
@@ -273,7 +272,7 @@ fn warn_ignored_tags(config: &Config, node: &Node) {
     );
 }
 
-/// The HTTP port, taken and perhaps not open yet.
+/// The HTTP port, bound and perhaps not open yet.
 struct HttpPort<'a> {
     config: &'a Config,
     runtime: &'a Runtime,
@@ -282,7 +281,7 @@ struct HttpPort<'a> {
 }
 
 impl HttpPort<'_> {
-    /// Opens it, unless that was done.
+    /// Opens it if `may_open` and it is not open yet.
     fn open_if(&mut self, may_open: bool) -> Result<(), StartError> {
         let Some(http) = self.bound.take_if(|_| may_open) else { return Ok(()) };
         let tls = encryption("http", self.config.http.as_ref())?;
@@ -297,7 +296,7 @@ fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<
     files.map(tls::acceptor).transpose().map_err(failed)
 }
 
-/// The part of the node that drivers talk to.
+/// The part of the node that serves drivers.
 struct Running {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
@@ -336,7 +335,7 @@ impl Running {
         CacheSizer::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
         shared.tls = encryption("driver", Some(&config.driver))?;
         let shared = Arc::new(shared);
-        // Where one thread serves drivers, another for the links would only take turns with it.
+        // With a single worker thread, a separate thread for links would only cause context switches.
         let links = if config.cores == 1 { peers.lend() } else { None };
         let workers = Arc::new(Workers::start(&shared, config.cores, links)?);
         Ok(Running { shared, workers, cache_bytes })
@@ -349,7 +348,7 @@ impl Running {
         Ok(())
     }
 
-    /// Answers what runs, then lets go of every connection.
+    /// Answers running queries, then closes every connection.
     fn stop(self, runtime: Runtime) {
         tracing::info!("Shutting down client connections...");
         self.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -359,7 +358,7 @@ impl Running {
     }
 }
 
-/// The whole path, so that a log read elsewhere says where the data is.
+/// The absolute path, so that a log read elsewhere still says where the data is.
 fn shown(path: &Path) -> String {
     absolute(path).unwrap_or_else(|_| PathBuf::from(path)).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! The password of `admin`: the first one, and whether other machines may connect without.
+//! The password of `admin`: the initial one, and whether other machines may connect without one.
 
 use datum::Object;
 use io::Random;
@@ -6,13 +6,13 @@ use protocol::scram::{DEFAULT_ITERATIONS, PasswordRecord, SALT_BYTES};
 
 use crate::config::{Config, InitialPassword};
 
-/// Letters of a made-up password; those that are easily confused are left out.
+/// The characters of a generated password, without those that are easily confused.
 const LETTERS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz123456789";
 
 const LETTER_COUNT: usize = 24;
 
-/// The record of `password` as the catalog keeps it, and whether it is not empty. An empty one
-/// takes one round, so that a connection costs nothing.
+/// The record of `password` for the catalog, and whether the password is not empty. An empty one takes a single
+/// iteration, so that connecting costs nothing.
 pub fn record(password: &str, iterations: Option<u32>, random: &dyn Random) -> (Object, bool) {
     let mut salt = [0; SALT_BYTES];
     random.fill(&mut salt);
@@ -21,7 +21,7 @@ pub fn record(password: &str, iterations: Option<u32>, random: &dyn Random) -> (
     (record.to_object(), !record.is_empty)
 }
 
-/// The password the configuration asks for; one that is made up here is printed, not logged.
+/// The configured initial password. A generated one is printed, not logged.
 pub fn initial(wanted: Option<&InitialPassword>, random: &dyn Random) -> String {
     match wanted {
         None => String::new(),
@@ -40,7 +40,7 @@ fn made_up(random: &dyn Random) -> String {
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
 }
 
-/// Other machines could connect and nobody would ask them for a password.
+/// Other machines could connect without a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "other machines could connect ({service} would listen on {address}) while the user admin has no password; \

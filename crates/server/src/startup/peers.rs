@@ -1,5 +1,5 @@
-//! The links to other servers: started before the data is opened, because a server that is new to a
-//! cluster hears from it who it is.
+//! The links to other servers. They start before the data is opened, because a joining server receives its identity
+//! from the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,52 +19,46 @@ use uuid::Uuid;
 use super::start_error::StartError;
 use crate::config::{Config, TlsFiles};
 
-/// How long a cluster is looked for before that is said in the log; each time it takes twice as long.
+/// How often the log repeats that the server searches for a cluster; the interval doubles each time.
 const SEARCH_LOG_INTERVAL_MIN: Duration = Duration::from_secs(10);
 const SEARCH_LOG_INTERVAL_MAX: Duration = Duration::from_secs(600);
-/// How long a server that starts listens to others before it serves: they may have removed it.
+/// How long a starting server listens to others before it serves: the cluster may have removed it.
 const REMOVAL_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often the names in `--join` are looked up while no cluster is there.
+/// How often the host names in `--join` are resolved while no cluster is found.
 const JOIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What links need of the node.
+/// What links need from the rest of the node.
 pub struct LinkContext<'a> {
-    /// How the server was started.
+    /// The configuration.
     pub config: &'a Config,
-    /// Its data directory.
+    /// The data directory.
     pub dir: &'a Path,
-    /// Its name.
+    /// The server's name.
     pub name: &'a str,
-    /// Its cache in megabytes, if that was given.
+    /// The configured cache size in megabytes, if any.
     pub cache_size_mb: Option<u64>,
-    /// Where others reach it.
+    /// The addresses at which other servers reach this one.
     pub addresses: Vec<String>,
-    /// The cluster port that was taken.
+    /// The bound cluster port.
     pub port: u16,
-    /// Letters and news.
     pub post: &'a Arc<Post>,
-    /// The log.
     pub log: &'a Arc<dyn Log>,
-    /// The machine.
     pub files: &'a Arc<dyn Files>,
-    /// The machine.
     pub clock: &'a Arc<dyn Clock>,
-    /// The machine.
     pub random: &'a Arc<dyn Random>,
 }
 
-/// Links that run.
+/// The running links.
 pub struct Peers {
-    /// What hands over what arrives.
+    /// Dispatches incoming messages.
     pub reception: Arc<Inbound>,
-    /// The links.
     pub links: Links,
     thread: NetworkThread,
 }
 
 impl Peers {
-    /// Starts the links, and makes sure that the data directory says which server of which cluster
-    /// this is: one without `--join` makes a cluster of its own.
+    /// Starts the links, and makes sure that the data directory has the identity of a server and its cluster: a server
+    /// without `--join` founds a new cluster.
     pub fn start(
         context: &LinkContext<'_>,
         listeners: Vec<std::net::TcpListener>,
@@ -113,13 +107,13 @@ impl Peers {
         Ok(links)
     }
 
-    /// Has the caller drive the links until what is returned is dropped.
+    /// Lets the caller drive the links until the returned value is dropped.
     pub fn lend(&self) -> Option<BorrowedLoop> {
         self.thread.lend()
     }
 
-    /// Whether the cluster has removed this server for good, as far as others say so within a moment. There are
-    /// others only if `has_others`.
+    /// Whether the cluster has permanently removed this server, as far as other servers report it within
+    /// [`REMOVAL_CHECK_TIMEOUT`]. `has_others`: the cluster has other servers.
     pub fn was_removed(&self, has_others: bool) -> bool {
         let until = Instant::now() + REMOVAL_CHECK_TIMEOUT;
         while has_others && self.links.peers().is_empty() && !self.reception.was_removed() {
@@ -131,13 +125,13 @@ impl Peers {
         self.reception.was_removed()
     }
 
-    /// Takes leave of every other server.
+    /// Closes the links to all other servers.
     pub fn stop(self) {
         self.links.close();
         drop(self.thread);
     }
 
-    /// The cluster to join, as soon as there is one; `None` if this server has made it itself.
+    /// The cluster to join, as soon as one is found; `None` if this server has founded it itself.
     fn await_cluster(&self, context: &LinkContext<'_>) -> Option<Uuid> {
         let mut log_interval = SEARCH_LOG_INTERVAL_MIN;
         let mut logged_at = Instant::now();
@@ -178,15 +172,15 @@ impl LinkContext<'_> {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// Whether a new server may make a cluster with others that have none. A proxy holds nothing, and a name of many
-    /// servers does not tell which one was met: two servers could both find themselves.
+    /// Whether a new server may found a cluster with others that have none. A proxy holds no data. A host name of
+    /// several machines does not identify the one that was reached: two servers could both reach themselves.
     fn may_found(&self) -> MayFound {
         let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
         MayFound { is_allowed, own: self.own_join_places() }
     }
 
-    /// The places of `--join` that are addresses of this server as it was told, with the address of each. Where it
-    /// listens on every address of the machine it finds itself by dialing.
+    /// The entries of `--join` that are configured addresses of this server, with the address of each. A server that
+    /// listens on all addresses of the machine recognizes itself by connecting.
     fn own_join_places(&self) -> BTreeMap<String, String> {
         let is_configured = |at: &&String| {
             self.config.peers.canonical_addresses.contains(at) || at.parse::<SocketAddr>().is_ok()
@@ -224,7 +218,7 @@ impl LinkContext<'_> {
     }
 }
 
-/// The names in `--join` that stand for several machines.
+/// The host names in `--join` that resolve to several machines.
 fn ambiguous(config: &Config) -> Vec<&str> {
     let is_many = |place: &&str| {
         let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
@@ -234,7 +228,7 @@ fn ambiguous(config: &Config) -> Vec<&str> {
     config.peers.join.iter().map(String::as_str).filter(is_many).collect()
 }
 
-/// The addresses of a place; none if it cannot be looked up, for then it is not reached either.
+/// The addresses of `host:port`; none if it cannot be resolved, because then it cannot be reached either.
 fn looked_up(place: &str) -> BTreeSet<SocketAddr> {
     place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default()
 }

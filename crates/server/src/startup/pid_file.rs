@@ -1,14 +1,14 @@
-//! A file that tells scripts which process to signal.
+//! A file with the process id, for scripts that send signals.
 
 use std::path::{Path, PathBuf};
 
 use super::start_error::StartError;
 
-/// Exists while the node runs.
+/// The file exists until this is dropped.
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes this process's id to `path`.
+    /// Writes the id of this process to `path`.
     pub fn write(path: &Path) -> Result<PidFile, StartError> {
         let failed = |cause| StartError::File { what: "pid file", path: path.display().to_string(), cause };
         std::fs::write(path, format!("{}\n", std::process::id())).map_err(failed)?;
@@ -18,7 +18,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // A file somebody else removed is gone as well.
+        // Fails if the file was already removed, which is fine.
         drop(std::fs::remove_file(&self.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The ports of a node: taken together, announced, and told of in `server_status`.
+//! The ports of a node: bound together, logged, and shown in `server_status`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::config::{Config, Service};
 use crate::listen::{Bound, bind};
 use crate::memory::plan::MemoryPlan;
 
-/// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
-/// release of RethinkDB whose protocol and language are spoken.
+/// The version that V1_0 drivers receive. Some derive the server's abilities from it, so it names the release of
+/// RethinkDB with the same protocol and language.
 pub const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
 
-/// Every port of the node, taken before the data is opened so that a conflict shows at once.
+/// Every port of the node, bound before the data is opened so that a conflict shows at once.
 pub struct Ports {
     /// Where drivers connect.
     pub driver: Bound,
@@ -28,7 +28,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Takes all of them. Nobody can connect yet.
+    /// Binds all of them. They do not accept connections yet.
     pub fn bind(config: &Config) -> Result<Ports, StartError> {
         let bind = |service: &'static str, wanted: &Service| {
             bind(&wanted.addresses, wanted.port).map_err(|cause| StartError::Bind { service, cause })
@@ -41,12 +41,12 @@ impl Ports {
     }
 }
 
-/// Lets clients of a service connect.
+/// Starts to accept connections of a service.
 pub fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpListener>, StartError> {
     bound.listen().map_err(|cause| StartError::Bind { service, cause })
 }
 
-/// What the log says of the ports.
+/// What the log says about the ports.
 pub struct Announcement {
     /// Where other servers connect.
     pub cluster_port: u16,
@@ -59,7 +59,6 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// What there is to say of `ports`.
     pub fn of(config: &Config, ports: &Ports) -> Announcement {
         let list = |bound: &Bound| {
             let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
@@ -76,7 +75,7 @@ impl Announcement {
         }
     }
 
-    /// Says it.
+    /// Logs it.
     pub fn log(&self) {
         tracing::info!("Listening for intracluster connections on port {}", self.cluster_port);
         tracing::info!("Listening for client driver connections on port {}", self.driver_port);
@@ -96,7 +95,7 @@ impl Announcement {
     }
 }
 
-/// Where others reach this server: as it was told, or else where it listens.
+/// The addresses at which other servers reach this one: the configured ones, or else those on which it listens.
 pub fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
     if !config.peers.canonical_addresses.is_empty() {
         return config.peers.canonical_addresses.clone();
@@ -110,13 +109,13 @@ pub fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
     reachable.map(|address| SocketAddr::new(address, port).to_string()).collect()
 }
 
-/// Host and port of `host:port`.
+/// Splits `host:port`.
 fn place(address: &str) -> Option<(Text, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     Some((Text::from(host.trim_matches(['[', ']'])), port.parse().ok()?))
 }
 
-/// What `server_status` tells of this server, but for what its log says.
+/// The facts that `server_status` shows, without the lines of the log.
 pub fn facts(
     plan: &MemoryPlan,
     ports: &Announcement,
@@ -134,7 +133,7 @@ pub fn facts(
         pid: std::process::id(),
         cache_bytes: Arc::new(AtomicU64::new(plan.cache)),
         cache_mb_range: Some(plan.cache_mb_range()),
-        // rethinkdb-dump and its kin work only with a server that begins so.
+        // rethinkdb-dump and its siblings only accept a server with a version of this form.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,
         logs: query::LogBook::default(),

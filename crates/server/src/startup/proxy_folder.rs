@@ -1,4 +1,4 @@
-//! The folder of a proxy: new for each one that runs, and gone with it.
+//! The temporary folder of a proxy: new for each process, and deleted when it ends.
 
 use std::fs::Permissions;
 use std::io;
@@ -11,21 +11,21 @@ use tempfile::{Builder, TempDir};
 
 use super::data_directory::{DataDirectory, Opening};
 
-/// What the names of such folders begin with.
+/// The prefix of their names.
 const PREFIX: &str = "rekindle-proxy-";
 
-/// A file in each of them that nobody else makes.
+/// A file that marks such a folder.
 const MARK: &str = "of_a_proxy";
-/// The data directory in it.
+/// The data directory inside it.
 const DATA: &str = "data";
 
-/// The data directory in the folder of a proxy.
+/// The path of the data directory in the folder of a proxy.
 pub(crate) fn data_in(folder: &Path) -> PathBuf {
     folder.join(DATA)
 }
 
-/// Makes a new folder in `parent`, and takes away those there whose proxies were killed: who is in a cluster under
-/// which identity must not come from another process that happened to have the same number.
+/// Creates a new folder in `parent`, and deletes those of killed proxies. A fixed name, such as one with the process
+/// id, could give a proxy the identity of an earlier one.
 pub(crate) fn new_folder(parent: &Path) -> io::Result<TempDir> {
     sweep(parent);
     let is_private = Permissions::from_mode(0o700);
@@ -34,22 +34,22 @@ pub(crate) fn new_folder(parent: &Path) -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// Deletes the folders of proxies that do not run any more. What cannot be deleted, by this user perhaps, stays.
+/// Deletes the folders of proxies that no longer run. A folder that this user cannot delete stays.
 fn sweep(parent: &Path) {
     let Ok(inside) = std::fs::read_dir(parent) else { return };
     for entry in inside.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let path = entry.path();
-        // Others may put there what they like. One that runs holds the lock.
+        // The parent may contain anything. A running proxy holds its lock.
         if is_of_a_proxy(&path)
             && let Ok(_abandoned) = DataDirectory::take(&data_in(&path), Opening::Open, Box::new(RealFiles))
             && let Err(error) = std::fs::remove_dir_all(&path)
         {
-            tracing::debug!("the folder {} could not be removed: {error}", path.display());
+            tracing::debug!("cannot remove the folder {}: {error}", path.display());
         }
     }
 }
 
-/// Whether this user made the folder for a proxy, and nobody else can write into it.
+/// Whether this user made the folder for a proxy, and no other user can write to it.
 fn is_of_a_proxy(path: &Path) -> bool {
     let is_own = |at: &Path, is_kind: fn(&std::fs::Metadata) -> bool| {
         at.symlink_metadata().is_ok_and(|found| is_kind(&found) && found.uid() == geteuid().as_raw())
@@ -69,7 +69,7 @@ mod tests {
             |path: &Path| DataDirectory::take(path, Opening::CreateOrOpen, Box::new(RealFiles)).unwrap();
         let killed = new_folder(parent.path()).unwrap().keep();
         drop(take(&data_in(&killed)));
-        // Of a server, whatever its folder is called.
+        // Folders of servers, despite their names.
         let others = ["letters", "rekindle-proxy-1"].map(|name| parent.path().join(name));
         others.iter().for_each(|other| drop(take(other)));
         let runs = new_folder(parent.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The name of a server: given, or made up once and kept.
+//! The name of a server: configured, or generated once and stored.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ const FILE: &str = "server_name";
 const HOST_CHARACTERS_MAX: usize = 50;
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
 
-/// The machine's name.
+/// The host name of the machine.
 #[must_use]
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -19,8 +19,8 @@ pub fn hostname() -> String {
     }
 }
 
-/// The name for the data directory `dir`: the one kept there, or `given`, or a new one of the host's name
-/// and three letters. Kept for the next start. Once kept it is changed in `server_config` alone.
+/// The name for the data directory `dir`: the stored one, or else `given`, or else a new one from the host name and
+/// three letters. It is stored for the next start; from then on only `server_config` changes it.
 pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn Random) -> io::Result<String> {
     let path = dir.join(FILE);
     let kept = match files.read(&path) {
@@ -45,7 +45,7 @@ pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn R
     };
     if kept.as_ref() != Some(&name) {
         let new = dir.join("server_name.new");
-        // Left by a process that was killed right here.
+        // Left over if the process was killed here before.
         drop(files.remove(&new));
         let file = files.create(&new)?;
         file.append(format!("{name}\n").as_bytes())?;

@@ -1,15 +1,15 @@
-//! Being told to stop.
+//! The signals that stop the process.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Some who send a signal send it to the process and to its group, which is once meant twice.
+/// Some tools send a signal both to the process and to its group; the second one within this time is the same request.
 const DUPLICATE_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// Completes at the first SIGTERM or SIGINT. A later one ends the process at once: what was
-/// acknowledged is in the log, only the tidy end is lost.
+/// Completes at the first SIGTERM or SIGINT. A later one ends the process at once: acknowledged writes are in the log,
+/// only the orderly shutdown is lost.
 pub async fn requested() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -21,7 +21,7 @@ pub async fn requested() -> io::Result<()> {
         while first.elapsed() < DUPLICATE_SIGNAL_WINDOW {
             name = either(&mut terminate, &mut interrupt).await;
         }
-        tracing::warn!("Server got {name} again; ending at once");
+        tracing::warn!("Server got {name} again; exiting immediately");
         std::process::exit(1);
     });
     Ok(())

@@ -1,4 +1,4 @@
-//! Why a node did not start, said so that the reader knows what to do.
+//! Why a node did not start, in messages that say what to do.
 
 use std::io;
 
@@ -10,58 +10,60 @@ use crate::config::ConfigError;
 use crate::listen::BindError;
 use crate::memory::plan::MemoryLimitTooLow;
 
-/// A node that did not start, or did not end well.
+/// Why a node did not start, or ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A flag or a line of the configuration file.
+    /// A flag or a line of the configuration file is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The cluster does not want it any more.
-    #[error("this server was removed from its cluster for good; a server with a new data directory can join")]
+    /// The cluster has removed this server.
+    #[error(
+        "this server was permanently removed from its cluster; a server with a new data directory can join"
+    )]
     Removed,
-    /// A proxy holds nothing, so it needs others.
+    /// A proxy holds no data and needs a cluster to join.
     #[error("a proxy needs a cluster: name one of its servers with --join HOST:PORT")]
     ProxyAlone,
-    /// Other machines could do anything.
+    /// Other machines could connect without a password.
     #[error(transparent)]
     Unprotected(#[from] Unprotected),
-    /// A port is taken or not allowed.
+    /// A port is in use or not permitted.
     #[error("{cause}; {advice}", advice = advice(.service, .cause))]
     Bind {
         /// As in `--<service>-port`.
         service: &'static str,
-        /// Which address, and why not.
+        /// The address and the system's error.
         cause: BindError,
     },
-    /// A file beside the data cannot be written.
+    /// A file cannot be written.
     #[error("the {what} {path} cannot be written: {cause}")]
     File {
         /// Log file, pid file or name file.
         what: &'static str,
-        /// Which.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// A part of the data directory cannot be read.
     #[error("the {what} {path} cannot be read: {cause}")]
     Unreadable {
-        /// Which part.
+        /// The part.
         what: &'static str,
         /// The folder.
         path: String,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The caches leave no memory for queries.
     #[error(transparent)]
     MemoryLimit(#[from] MemoryLimitTooLow),
-    /// A part of the data directory is gone.
+    /// A part of the data directory is missing.
     #[error(
-        "the data directory {path} is not whole: {what} is missing, and with it acknowledged writes would be; \
+        "the data directory {path} is incomplete: {what} is missing, which holds acknowledged writes; \
          restore it, or the whole directory, from where it went"
     )]
     Incomplete {
@@ -73,7 +75,7 @@ pub enum StartError {
     /// The engine's files cannot be opened.
     #[error("the stored rows cannot be opened: {0}")]
     Engine(#[from] engine::EngineError),
-    /// What the engine remembers of the log cannot be read.
+    /// The engine's record of the log cannot be read.
     #[error("the stored rows cannot be read: {0}")]
     Replicas(#[from] storage::FormatError),
     /// The log's files cannot be opened.
@@ -82,10 +84,10 @@ pub enum StartError {
     /// The catalog or a table cannot be opened.
     #[error(transparent)]
     Node(#[from] cluster::OpenError),
-    /// What TLS between servers needs cannot be used.
+    /// The TLS files for links between servers cannot be used.
     #[error("TLS between servers{flag}: {0}", flag = tls_flag("cluster", .0))]
     Tls(#[from] TlsError),
-    /// What TLS of a service with its clients needs cannot be used.
+    /// The TLS files for clients of a service cannot be used.
     #[error("TLS of the {service} port{flag}: {cause}", flag = tls_flag(.service, .cause))]
     ServiceTls {
         /// Driver or http.
@@ -104,12 +106,12 @@ pub enum StartError {
     /// The password of `admin` could not be stored.
     #[error("the initial password could not be stored: {0}")]
     Password(#[from] cluster::AdminError),
-    /// The system gave no threads or no event queue.
+    /// The system provided no threads or no event queue.
     #[error("the system refused what a server needs: {0}")]
     System(#[from] io::Error),
 }
 
-/// The flag that names a file which holds nothing of what it should.
+/// The flag that names the unusable TLS file.
 fn tls_flag(service: &str, error: &TlsError) -> String {
     match error {
         TlsError::File { what: TlsFile::Key, .. } => format!(", --{service}-tls-key"),

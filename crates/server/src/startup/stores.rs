@@ -1,4 +1,4 @@
-//! What a data directory holds, opened over the real machine: engine, log, the catalog, the node.
+//! The contents of a data directory, opened on the real machine: engine, log, catalog, node.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,18 +23,15 @@ use crate::config::Config;
 use crate::listen::Bound;
 use crate::memory::plan::MemoryPlan;
 
-/// The real machine.
+/// The files, clock and random numbers of the real machine.
 pub struct Machine {
-    /// The files of the system.
     pub files: Arc<dyn Files>,
-    /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// Its chance.
     pub random: Arc<dyn Random>,
 }
 
 impl Machine {
-    /// The one this process is on.
+    /// The machine of this process.
     #[must_use]
     pub fn new() -> Machine {
         Machine {
@@ -44,9 +41,8 @@ impl Machine {
         }
     }
 
-    /// Refuses a folder that has lost its log or its identity: either would be made anew, and what was
-    /// acknowledged would be gone without a word. The log is there before the identity, and the identity
-    /// before any replica.
+    /// Rejects a folder that has lost its log or its identity: creating either anew would silently lose acknowledged
+    /// writes. The log is created before the identity, and the identity before any replica.
     fn check_complete(&self, dir: &Path) -> Result<(), StartError> {
         let (files, path) = (&*self.files, dir.display().to_string());
         let has_identity = Identity::load(files, dir)?.is_some();
@@ -94,7 +90,7 @@ impl Machine {
         Ok(Stores { name, engine, replicas, post, log })
     }
 
-    /// Opens the node over `stores`, and what was not applied yet.
+    /// Opens the node over `stores` and applies the rest of the log.
     pub fn open_node(
         &self,
         config: &Config,
@@ -122,10 +118,9 @@ impl Machine {
     }
 }
 
-/// What a data directory holds, opened, and the way letters take.
+/// The opened contents of a data directory, and the transport of its replicas' messages.
 pub struct Stores {
     name: String,
-    /// The rows.
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
     post: Arc<Post>,
@@ -133,10 +128,10 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Refuses to be open to other machines while `admin` has no password, before anybody can connect.
+    /// Refuses to be open to other machines while `admin` has no password, before any client can connect.
     ///
-    /// What this server does not know it has to ask others: one that was not let into its cluster yet, or
-    /// that lost power before its engine had the catalog, finds out when it is linked, and ends then.
+    /// Returns `None` if only other servers know: when this server has not been admitted to its cluster yet. A server
+    /// that lost power before its engine had the catalog learns it from the others, and exits then if it is exposed.
     pub fn open_known_catalog(
         &self,
         config: &Config,
@@ -154,7 +149,7 @@ impl Stores {
         Ok(Some(catalog))
     }
 
-    /// Lets other servers connect, and connects to them.
+    /// Accepts connections from other servers, and connects to them.
     pub fn link(
         &self,
         config: &Config,

@@ -1,8 +1,8 @@
-//! The turns of a thread that serves drivers: what its connections have begun is carried out for all of them at once,
-//! and where it drives the links to other nodes, too, what is to leave on one of them leaves together.
+//! Drives the query service on a worker's thread: one call carries out what all ready connections have begun. If this
+//! thread also drives the links to other nodes, messages for the same node leave together.
 //!
-//! A node with one thread for drivers has no use for another for its links: the two would take turns, and wake each
-//! other for every question between nodes.
+//! On a node with a single worker thread, a separate thread for links would only cause context switches: each would
+//! wake the other for every request between nodes.
 #![allow(unsafe_code, reason = "a file descriptor that is ours is watched")]
 
 use std::future::poll_fn;
@@ -22,19 +22,22 @@ use tokio::time::Sleep;
 use crate::service::QueryService;
 use crate::worker_state::WorkerState;
 
-/// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
+/// Upper bound of the time during which a batch collects more work; connections that are ready at its end are still
+/// polled.
 const BATCH_WINDOW_MAX: Duration = Duration::from_micros(500);
 
-/// Links are looked at this often even if there is never anything to do.
+/// The longest time between two polls of idle links.
 const LINK_POLL_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
-/// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
-/// more there is, the less each costs. Drives `links`, if they are given to it.
+/// Drives the service after all ready connections have been polled, because larger batches cost less per query. Also
+/// drives `links`, if given.
 pub(crate) async fn drive_worker(worker: Rc<WorkerState>, links: Option<BorrowedLoop>) {
     match links.map(Links::watch) {
         Some(Ok(links)) => drive_service_and_links(&worker, links).await,
         Some(Err(error)) => {
-            tracing::warn!("the links to other servers keep their own thread: {error}");
+            tracing::warn!(
+                "cannot drive the links to other servers here; they stay on their own thread: {error}"
+            );
             drive_service(&worker).await;
         }
         None => drive_service(&worker).await,
@@ -53,13 +56,13 @@ async fn drive_service(worker: &WorkerState) {
 async fn drive_service_and_links(worker: &WorkerState, mut links: Links) {
     let mut has_events = true;
     loop {
-        // What the log hears from other nodes, and from the drivers that are ready, it sees to together.
+        // Incoming messages and the queries of ready connections are handled in one batch.
         let held = HoldGuard::of(&*worker.shared.service);
         if has_events {
             links.driver.receive();
         }
-        // Who was answered by another node tells its client, who may ask again: that leaves with what is answered to
-        // other nodes.
+        // A client that has just received the response of another node may send its next query now: its messages leave
+        // in the same batch.
         tokio::task::yield_now().await;
         drop(held);
         if collect_batch(worker).await {
@@ -70,16 +73,18 @@ async fn drive_service_and_links(worker: &WorkerState, mut links: Links) {
     }
 }
 
-/// Carries out what connections have begun. A fault there is not to cost the links, or those who begin something later.
+/// Carries out what connections have begun. A panic must affect neither the links nor later queries.
 fn drive(worker: &WorkerState) {
     if catch_unwind(AssertUnwindSafe(|| worker.shared.service.drive())).is_err() {
-        tracing::error!("drivers may miss answers to what they had begun: a fault of the server");
+        tracing::error!(
+            "a panic in the server: drivers may miss responses to queries that were being carried out"
+        );
     }
 }
 
-/// Where several have begun something, looks at the sockets for as long as each look brings more to carry out: clients
-/// that have just been answered ask again. Those who wait already wait no longer when it is late. Whether there is
-/// something to carry out.
+/// After several queries, polls the sockets as long as each poll yields more: clients that have just been answered send
+/// again. Queries that are already waiting wait at most [`BATCH_WINDOW_MAX`]. Returns whether there is anything to
+/// carry out.
 async fn collect_batch(worker: &WorkerState) -> bool {
     let began = Instant::now();
     collect_batch_until(|| worker.take_drive_requests(), || began.elapsed() > BATCH_WINDOW_MAX).await
@@ -99,7 +104,7 @@ async fn collect_batch_until(take_drive_requests: impl Fn() -> usize, is_late: i
     }
 }
 
-/// A service for which more is begun in a moment, for as long as this is there.
+/// Holds a service (see [`QueryService::hold`]) until this is dropped.
 struct HoldGuard<'a>(&'a dyn QueryService);
 
 impl HoldGuard<'_> {
@@ -115,41 +120,41 @@ impl Drop for HoldGuard<'_> {
     }
 }
 
-/// The links to other nodes, and how this thread hears that there is something to do for them.
+/// The links to other nodes, and the event that says that one of them is ready.
 struct Links {
     driver: BorrowedLoop,
     events: AsyncFd<OwnedFd>,
-    // When there is something to do at the latest. It may go off early, so that it need not be set for each wait: for one
-    // that goes off before all others the runtime wakes its own thread, with a system call.
+    /// The latest time of the next poll. It may fire early, so that it need not be reset for each wait: the runtime
+    /// makes a system call to wake itself for a timer that expires before all others.
     timer: Pin<Box<Sleep>>,
 }
 
 impl Links {
     fn watch(driver: BorrowedLoop) -> io::Result<Links> {
         let events = driver.events()?;
-        // SAFETY: a descriptor that is owned stays open, and the same, until what owns it is dropped.
+        // SAFETY: the owned descriptor stays open and unchanged until it is dropped.
         let events = unsafe { AsyncFd::register_with_interest(events, Interest::READABLE)? };
         Ok(Links { driver, events, timer: Box::pin(tokio::time::sleep(Duration::ZERO)) })
     }
 
-    /// Waits until there is something to do, `rest` at most. Whether something may have happened on a link.
+    /// Waits until there is something to do, at most `poll_after`. Returns whether a link may be ready.
     async fn wait(&mut self, worker: &WorkerState, poll_after: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + poll_after.min(LINK_POLL_INTERVAL_MAX);
         if self.timer.is_elapsed() || deadline < self.timer.deadline() {
             self.timer.as_mut().reset(deadline);
         }
         let may_have_happened = poll_fn(|cx| self.poll_work(worker, cx)).await;
-        // Who begins something while others have their turn is not to cut that short.
+        // A query that begins while connections are polled must not cut that short.
         worker.clear_drive_waker();
         may_have_happened
     }
 
-    /// Ready when something happened on a link, or the deadline_timer has gone off, and then with `true`, when connections have
-    /// begun something, or another thread has something for a link.
+    /// Ready with `true` when a link is ready or the timer has fired, and with `false` when connections have begun
+    /// queries or another thread has a message for a link.
     fn poll_work(&mut self, worker: &WorkerState, cx: &mut Context<'_>) -> Poll<bool> {
         if let Poll::Ready(event) = self.events.poll_read_ready(cx) {
-            // What happens from now on is another event, whether it is seen now or not. An error is found by who looks
-            // at the links.
+            // Later readiness is a new event, even if it is handled with this one. The poll of the links finds an
+            // error.
             event.into_iter().for_each(|mut event| event.clear_ready());
             return Poll::Ready(true);
         }
@@ -173,8 +178,8 @@ mod tests {
     use super::*;
     use crate::service::{Client, Session};
 
-    /// How often it is looked what is owed, where that is so many each time, and the last number from then on; after
-    /// `late` looks it is late.
+    /// How many times the requests are taken when each poll yields the next number of `requests`, the last one
+    /// repeatedly, and the batch window ends after `late` polls.
     fn looks(requests: &[usize], late: usize) -> usize {
         let looks = Cell::new(0);
         let take_drive_requests = || {
@@ -200,7 +205,7 @@ mod tests {
         assert_eq!(looks(&[2, 1], 10), 10);
     }
 
-    /// Counts how often it is held and released.
+    /// Counts calls of `hold` and `release`.
     #[derive(Default)]
     struct Counting {
         held: AtomicUsize,

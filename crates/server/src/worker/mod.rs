@@ -1,6 +1,6 @@
 //! One thread per core, each with its own event loop and its own connections.
 //!
-//! A connection stays on the thread it was given to. New ones go to the thread that has fewest.
+//! A connection stays on its thread. New ones are assigned to the thread with the fewest connections.
 
 mod drive;
 mod yield_now;
@@ -26,13 +26,13 @@ use crate::worker_state::{Shared, WorkerState};
 use drive::drive_worker;
 use yield_now::yield_to_ready_tasks;
 
-/// Point queries run on these threads and may recurse with the depth of a document.
+/// Point queries run on these threads and recurse with the depth of a document.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How long running queries may take to end by themselves when the node shuts down.
+/// How long running queries may continue when the node shuts down.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long they may take to notice that they were told to stop.
+/// How long cancelled queries may take to end.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Accepted {
@@ -53,7 +53,7 @@ struct Lane {
 }
 
 impl Workers {
-    /// Starts `count` threads, at least one. The first drives `links`, too, if they are given to it.
+    /// Starts `count` threads, at least one. The first also drives `links`, if given.
     pub fn start(shared: &Arc<Shared>, count: usize, mut links: Option<BorrowedLoop>) -> io::Result<Workers> {
         let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
@@ -63,7 +63,7 @@ impl Workers {
             let (name, links) = (format!("drivers-{number}"), links.take());
             let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
                 if let Err(error) = run(shared, thread_counters, &thread_open, receiver, links) {
-                    tracing::error!("a thread for driver connections could not start: {error}");
+                    tracing::error!("cannot start a thread for driver connections: {error}");
                 }
             })?;
             threads.push(thread);
@@ -73,13 +73,13 @@ impl Workers {
         Ok(Workers { lanes: Mutex::new(lanes), threads: Mutex::new(threads), counters: all_counters })
     }
 
-    /// Each thread's numbers.
+    /// The counters of each thread.
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.counters.clone()
     }
 
-    /// Gives a connection to the thread that has fewest; after [`Workers::shut_down`] it is closed.
+    /// Assigns a connection to the thread with the fewest. After [`Workers::shut_down`] it is closed.
     pub fn assign(&self, stream: TcpStream, address: SocketAddr) {
         let lanes = self.lanes.lock();
         let Some(lane) = lanes.iter().min_by_key(|lane| lane.open.load(Relaxed)) else { return };
@@ -89,8 +89,7 @@ impl Workers {
         }
     }
 
-    /// Lets running queries end, then closes every connection and waits for the threads. Set
-    /// `draining` before.
+    /// Waits for running queries, then closes every connection and joins the threads. `draining` must be set before.
     pub fn shut_down(&self) {
         self.lanes.lock().clear();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -126,8 +125,9 @@ fn run(
                     report(ended);
                 }
                 Err(error) = &mut drive_task => {
-                    // Links that it drove are gone with what it knew of them; connections are not to wait for ever.
-                    tracing::error!("the drive_task of drivers' connections begin anew after a fault of the server: {error}");
+                    // The links are lost with the state of their driver. The service must still be driven for the
+                    // connections.
+                    tracing::error!("the task that drives the query service panicked and is restarted: {error}");
                     drive_task = tokio::task::spawn_local(drive_worker(worker.clone(), None));
                 }
             }
@@ -139,7 +139,7 @@ fn run(
     Ok(())
 }
 
-/// Waits for connections to end: first by themselves, then with their queries told to stop.
+/// Waits for connections to end: first on their own, then with their queries cancelled.
 async fn drain(connections: &mut JoinSet<()>, worker: &WorkerState) {
     for (timeout, interrupting) in [(DRAIN_TIMEOUT, false), (INTERRUPT_TIMEOUT, true)] {
         worker.interrupting.set(interrupting);
@@ -149,7 +149,7 @@ async fn drain(connections: &mut JoinSet<()>, worker: &WorkerState) {
             return;
         }
     }
-    tracing::warn!("{} connections had queries that did not end; they are cut off", connections.len());
+    tracing::warn!("{} connections had queries that did not end; closing them", connections.len());
     connections.shutdown().await;
 }
 
@@ -171,12 +171,12 @@ fn accept(connections: &mut JoinSet<()>, worker: &Rc<WorkerState>, open: &Atomic
         }
         (Err(error), _) => {
             open.fetch_sub(1, Relaxed);
-            tracing::warn!("a connection from {address} could not be served: {error}");
+            tracing::warn!("cannot serve a connection from {address}: {error}");
         }
     }
 }
 
-/// Wakes the connections other threads have something for.
+/// Wakes the connections for which other threads have completed something.
 async fn wake_connections(worker: Rc<WorkerState>) {
     let mut slots = Vec::new();
     loop {
@@ -184,16 +184,16 @@ async fn wake_connections(worker: Rc<WorkerState>) {
         for slot in slots.drain(..) {
             worker.wake(slot);
         }
-        // Those that were woken come first: meanwhile this is not woken again, and nor is the thread.
+        // Lets the woken connections run first: meanwhile neither this task nor the thread is woken again.
         yield_to_ready_tasks().await;
     }
 }
 
-/// A connection that panicked met a fault of ours; its neighbours go on.
+/// Reports a connection that panicked; other connections are not affected.
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!("a driver connection was lost to a fault of the server: {error}");
+        tracing::error!("a driver connection panicked and is closed: {error}");
     }
 }

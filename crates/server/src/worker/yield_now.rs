@@ -1,10 +1,10 @@
-//! A task that lets others of its thread go first.
+//! Lets the other ready tasks of a thread run first.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lets everybody go first who is ready now. Unlike `yield_now` it does not look at the sockets, which is
-/// a system call.
+/// Yields to all tasks that are ready now. Unlike `tokio::task::yield_now` it does not poll the sockets, which is a
+/// system call.
 pub(crate) async fn yield_to_ready_tasks() {
     let mut yielded = false;
     poll_fn(|cx| {

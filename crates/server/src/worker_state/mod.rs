@@ -1,4 +1,4 @@
-//! What the connections of one worker share, and what all workers share.
+//! State that the connections of one worker share, and state that all workers share.
 
 mod query_pool;
 pub(crate) mod wake_queue;
@@ -21,8 +21,8 @@ use crate::service::QueryService;
 use query_pool::QueryPool;
 use wake_queue::{Slot, WakeQueue};
 
-/// Long enough for a client far away that proves its password (a round trip and thousands of rounds
-/// of hashing); short enough that silent connections do not pile up. RethinkDB waits for ever.
+/// Long enough for a remote client to prove its password (a round trip and thousands of hash iterations); short enough
+/// that silent connections do not pile up. RethinkDB has no such timeout.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every connection of a node shares.
@@ -31,22 +31,22 @@ pub struct Shared {
     pub service: Arc<dyn QueryService>,
     /// Threads for the queries that need one.
     pub pool: QueryPool,
-    /// What V1_0 clients are told; informational for them.
+    /// The version sent to V1_0 clients; informational.
     pub server_version: String,
-    /// What queries, cursors and connections draw their memory from.
+    /// The memory budget of queries, cursors and connections.
     pub memory: Arc<Budget>,
-    /// What connections are encrypted with; `None` for connections in the clear.
+    /// Encrypts connections; `None` for plain TCP.
     pub tls: Option<TlsAcceptor>,
-    /// How long a client may take to say who it is; then its connection is closed.
+    /// How long a client may take for the handshake before its connection is closed.
     pub handshake_timeout: Duration,
-    /// Set when the node shuts down: nothing more is read, what runs is answered.
+    /// Set when the node shuts down: no more queries are read, running ones are answered.
     pub draining: AtomicBool,
     random: Arc<dyn Random>,
     decoy: Decoy,
 }
 
 impl Shared {
-    /// What is shared where `service` runs the queries, with as much memory as there is.
+    /// The shared state for `service`, with an unlimited memory budget.
     pub fn new(
         service: Arc<dyn QueryService>,
         random: Arc<dyn Random>,
@@ -67,7 +67,7 @@ impl Shared {
         })
     }
 
-    /// The chance of one more handshake.
+    /// Fresh random numbers for one handshake.
     pub(crate) fn randomness(&self) -> Randomness {
         let mut nonce = [0; 18];
         self.random.fill(&mut nonce);
@@ -81,25 +81,25 @@ impl Accounts for Shared {
     }
 }
 
-/// Bytes a worker reads at once from a connection that sends small queries.
+/// Read buffer of a worker, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// An answer buffer up to this is kept: that of a stream's batch of ordinary rows.
+/// A larger write buffer is not kept. A batch of ordinary rows fits.
 const WRITE_BYTES_KEPT: usize = 256 << 10;
 
 /// What the connections of one worker share. Never leaves its thread.
 pub struct WorkerState {
-    /// The node.
+    /// State of all workers.
     pub shared: Arc<Shared>,
-    /// This worker's numbers.
+    /// The counters of this worker.
     pub counters: Arc<Counters>,
-    /// What short queries allocate on this thread.
+    /// Accounts the memory of short queries on this thread.
     pub account: Arc<Account>,
-    /// How other threads reach this worker.
+    /// Wakes connections of this worker from other threads.
     pub wakes: Arc<WakeQueue>,
-    /// Set when running queries have had long enough to end by themselves.
+    /// Set during shutdown when running queries have not ended in time and are cancelled.
     pub interrupting: Cell<bool>,
-    /// How much was begun since the last turn of the service, and who takes the next one.
+    /// How many queries have begun since the service was last driven.
     drive_requests: Cell<usize>,
     drive_waker: Cell<Option<Waker>>,
     slots: RefCell<Vec<Option<Waker>>>,
@@ -127,8 +127,7 @@ impl WorkerState {
         }
     }
 
-    /// Something was begun that needs a turn of the service. Its taker comes after those who are ready now, at the
-    /// earliest.
+    /// Records that a query needs the service to be driven. The driving task runs after all tasks that are ready now.
     pub fn request_drive(&self) {
         self.drive_requests.set(self.drive_requests.get() + 1);
         if let Some(drive_waker) = self.drive_waker.take() {
@@ -136,7 +135,7 @@ impl WorkerState {
         }
     }
 
-    /// Ready when a turn is owed.
+    /// Ready when the service must be driven.
     pub fn poll_drive_request(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.drive_requests.get() > 0 {
             return Poll::Ready(());
@@ -145,17 +144,17 @@ impl WorkerState {
         Poll::Pending
     }
 
-    /// Whoever waited for a turn to be owed waits no longer.
+    /// Forgets the task that waits in [`WorkerState::poll_drive_request`].
     pub fn clear_drive_waker(&self) {
         self.drive_waker.set(None);
     }
 
-    /// How much was begun since this was asked last. Whoever asks owes the turn for it.
+    /// How many queries have requested this since the last call. The caller must drive the service for them.
     pub fn take_drive_requests(&self) -> usize {
         self.drive_requests.take()
     }
 
-    /// A slot for one more connection, until [`WorkerState::free_slot`].
+    /// Allocates a slot for a connection, until [`WorkerState::free_slot`].
     pub fn take_slot(&self) -> Slot {
         if let Some(slot) = self.free.borrow_mut().pop() {
             return slot;
@@ -165,7 +164,7 @@ impl WorkerState {
         Slot(slots.len() - 1)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub fn free_slot(&self, slot: Slot) {
         if let Some(waker) = self.slots.borrow_mut().get_mut(slot.0) {
             *waker = None;
@@ -173,7 +172,7 @@ impl WorkerState {
         self.free.borrow_mut().push(slot);
     }
 
-    /// Remembers whom to wake when something is ready for `slot`.
+    /// Sets the waker of the connection in `slot`.
     pub fn remember(&self, slot: Slot, waker: &Waker) {
         if let Some(place) = self.slots.borrow_mut().get_mut(slot.0) {
             match place {
@@ -183,7 +182,7 @@ impl WorkerState {
         }
     }
 
-    /// Wakes the connection on `slot`, if there is one.
+    /// Wakes the connection in `slot`, if there is one.
     pub fn wake(&self, slot: Slot) {
         if let Some(Some(waker)) = self.slots.borrow().get(slot.0) {
             waker.wake_by_ref();
@@ -197,7 +196,7 @@ impl WorkerState {
         }
     }
 
-    /// An empty buffer to read into; give it back.
+    /// An empty buffer to read into, to be returned with [`WorkerState::return_read_buffer`].
     pub fn take_read_buffer(&self) -> Vec<u8> {
         let mut buffer = self.read_buffer.take();
         buffer.clear();
@@ -205,17 +204,17 @@ impl WorkerState {
         buffer
     }
 
-    /// Keeps a read buffer for the next connection.
+    /// Keeps the buffer for the next read.
     pub fn return_read_buffer(&self, buffer: Vec<u8>) {
         self.read_buffer.set(buffer);
     }
 
-    /// An empty buffer to write answers into; give it back when they are sent.
+    /// An empty buffer for responses, to be returned with [`WorkerState::return_write_buffer`] when they are sent.
     pub fn take_write_buffer(&self) -> Vec<u8> {
         self.write_buffer.take()
     }
 
-    /// Keeps an answer buffer for the next connection, unless it has grown large.
+    /// Keeps the buffer for the next connection, unless it has grown large.
     pub fn return_write_buffer(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= WRITE_BYTES_KEPT {
             buffer.clear();

@@ -1,7 +1,6 @@
-//! Threads for queries that work or wait: scans, joins, batches of a stream.
+//! Threads for queries that compute or block: scans, joins, batches of a stream.
 //!
-//! A query keeps its thread until it has an answer, so there may be many; an idle one ends
-//! after a while.
+//! A query occupies its thread until it is answered, so there may be many threads. An idle thread ends after a while.
 
 use std::io;
 use std::time::Duration;
@@ -11,21 +10,21 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// Evaluation recurses with the depth of a query.
 const STACK_BYTES: usize = 16 << 20;
 
-/// More queries than this at once wait for a thread.
+/// Further queries wait for a thread.
 const THREADS_MAX: usize = 1024;
 
 const IDLE: Duration = Duration::from_secs(20);
 
-/// The threads. Dropping the pool lets running queries end and starts no new one.
+/// The thread pool. Dropping it lets running queries finish and starts no new ones.
 pub struct QueryPool {
     runtime: Option<Runtime>,
     handle: Handle,
 }
 
 impl QueryPool {
-    /// A pool without any thread yet.
+    /// A pool without threads; they start on demand.
     pub fn new() -> io::Result<QueryPool> {
-        // Only the runtime's blocking threads are used; nothing ever drives its tasks.
+        // Only the runtime's blocking threads are used; its tasks are never driven.
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(THREADS_MAX)
             .thread_stack_size(STACK_BYTES)

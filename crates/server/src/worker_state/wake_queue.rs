@@ -1,7 +1,7 @@
-//! How other threads tell a worker that something is ready for one of its connections.
+//! Wakes connections of a worker from other threads.
 //!
-//! Waking a sleeping worker costs a system call. Many answers that become ready together (a
-//! group commit finishes them all at once) wake it once.
+//! Waking a sleeping worker costs a system call. When many answers become ready together, as after a group commit, the
+//! worker is woken once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// A connection's number within its worker.
+/// The index of a connection within its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub usize);
 
-/// The connections of one worker that have something to look at.
+/// The woken connections of one worker.
 #[derive(Default)]
 pub struct WakeQueue(Mutex<Woken>);
 
@@ -35,7 +35,7 @@ impl WakeQueue {
         }
     }
 
-    /// Moves the slots that were woken into `slots`, or remembers whom to wake.
+    /// Moves the woken slots into `slots`; if there are none, registers the worker to be woken.
     pub fn poll_woken(&self, cx: &mut Context<'_>, slots: &mut Vec<Slot>) -> Poll<()> {
         let mut woken = self.0.lock();
         if woken.slots.is_empty() {
@@ -47,8 +47,7 @@ impl WakeQueue {
     }
 }
 
-/// Wakes one connection through its worker's queue. Also the waker its pending answers are polled
-/// with.
+/// Wakes one connection through its worker's queue. Its pending answers are polled with this waker.
 pub struct ConnectionWaker {
     wakes: Arc<WakeQueue>,
     slot: Slot,
@@ -56,20 +55,20 @@ pub struct ConnectionWaker {
 }
 
 impl ConnectionWaker {
-    /// A waker that nobody has used yet.
+    /// A waker in the state "not woken".
     #[must_use]
     pub fn new(wakes: Arc<WakeQueue>, slot: Slot) -> Arc<ConnectionWaker> {
         Arc::new(ConnectionWaker { wakes, slot, woken: AtomicBool::new(false) })
     }
 
-    /// Tells the connection to look; further calls cost nothing until it did.
+    /// Wakes the connection; further calls cost nothing until it has called [`ConnectionWaker::take`].
     pub fn wake_connection(&self) {
         if !self.woken.swap(true, Ordering::AcqRel) {
             self.wakes.push(self.slot);
         }
     }
 
-    /// Whether somebody woke it since the last time this was asked. Look only after asking.
+    /// Whether the connection was woken since the last call. To be called before looking for work.
     pub fn take(&self) -> bool {
         self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel)
     }

@@ -1,4 +1,4 @@
-//! Answers that come to a connection from other threads.
+//! Responses that other threads have completed for a connection.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,54 +12,54 @@ use super::token_table::Job;
 use crate::service::QueryKind;
 use crate::worker_state::wake_queue::ConnectionWaker;
 
-/// An answer, encoded where it was made.
+/// A response, encoded on the thread that computed it.
 pub struct Completion {
-    /// Whose answer.
+    /// The query's token.
     pub token: Token,
-    /// Which piece of work ended.
+    /// The job that ended.
     pub job: Job,
     /// The whole frame.
     pub frame: Vec<u8>,
     /// The memory of the frame.
     pub hold: Reservation,
-    /// Where the next batch comes from.
+    /// The stream, if more batches may follow.
     pub stream: Option<Stream>,
-    /// What to count.
+    /// What the counters record.
     pub metrics: QueryMetrics,
     /// Whether the client wants no answer.
     pub noreply: bool,
 }
 
-/// What is counted of a query when it is answered.
+/// What the counters record of a query when it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryMetrics {
-    /// Which kind.
+    /// The kind of query.
     pub kind: QueryKind,
-    /// When its last byte was read.
+    /// When the last byte of the query was read.
     pub started: Instant,
     /// Whether the answer is an error.
     pub failed: bool,
 }
 
-/// One connection's completions box.
+/// The completed responses of one connection.
 pub struct CompletionQueue {
     waker: Arc<ConnectionWaker>,
     completed: Mutex<Vec<Completion>>,
 }
 
 impl CompletionQueue {
-    /// An empty box that wakes `waker` when a completion comes.
+    /// An empty queue; each [`CompletionQueue::push`] wakes `waker`.
     pub fn new(waker: Arc<ConnectionWaker>) -> Arc<CompletionQueue> {
         Arc::new(CompletionQueue { waker, completed: Mutex::default() })
     }
 
-    /// Puts a completion in and tells the connection.
+    /// Adds a completion and wakes the connection.
     pub fn push(&self, completion: Completion) {
         self.completed.lock().push(completion);
         self.waker.wake_connection();
     }
 
-    /// Takes every completion out.
+    /// Removes and returns all completions.
     pub fn take(&self) -> Vec<Completion> {
         std::mem::take(&mut *self.completed.lock())
     }

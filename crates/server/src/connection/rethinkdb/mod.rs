@@ -53,7 +53,7 @@ pub(super) struct Handshake {
     address: SocketAddr,
 }
 
-/// What became of the bytes passed to [`ProtocolState::consume`].
+/// The outcome of [`ProtocolState::consume`].
 pub(super) enum Consumed {
     /// Nothing can be done with them yet.
     Nothing,
@@ -190,7 +190,7 @@ pub(super) fn missing_bytes(partial: &[u8]) -> usize {
     }
 }
 
-/// Appends the error for the query in `partial`, which there is no memory to read.
+/// Appends an out-of-memory error for the first query in `partial`.
 pub(super) fn write_over_budget(partial: &[u8], over: OverBudget, out: &mut Vec<u8>) {
     let token = partial.first_chunk().map_or(Token(0), |header| frame::read_header(header).0);
     response::write_failure(out, token, &Failure::from(EvalError::memory(over)));

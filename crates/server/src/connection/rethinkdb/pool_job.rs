@@ -1,4 +1,4 @@
-//! Queries on the pool's threads: run, encoded, and sent back to their connection.
+//! Queries on the pool's threads: they run there, are encoded there, and are sent back to their connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::token_table::{Fetch, Job};
 use crate::service::{Answer, BlockingWork, Session, Work};
 use crate::worker_state::Shared;
 
-/// An answer of at least this size is not encoded before there is room for it.
+/// An answer of at least this size is only encoded if the memory budget has room for it.
 const LARGE_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Where a piece of work belongs and where its answer goes.
+/// Identifies a piece of work on a pool thread and where its response goes.
 pub struct PoolJob {
-    /// The query.
+    /// The query's token.
     pub token: Token,
-    /// The piece of work.
+    /// The job within the connection.
     pub job: Job,
-    /// The connection.
+    /// The queue of the connection.
     pub completions: Arc<CompletionQueue>,
-    /// What to count.
+    /// What the counters record.
     pub metrics: QueryMetrics,
     /// Whether the client wants no answer.
     pub noreply: bool,
@@ -93,12 +93,12 @@ impl PoolJob {
         });
     }
 
-    /// The frame of the answer. From here on its memory is the connection's.
+    /// Encodes the answer. From here on the connection's budget is charged for the frame.
     fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
         let answer = answer.and_then(|answer| with_room(answer, account));
         let failed = answer.is_err();
         let mut frame = Vec::new();
-        // The cursor of a noreply query ends here: nobody can ask for its next batch.
+        // The cursor of a noreply query is dropped: no client can ask for its next batch.
         let cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
         let mut hold = Reservation::new(memory, Owner::Connections);
         hold.set(frame.capacity() as u64);
@@ -107,7 +107,7 @@ impl PoolJob {
     }
 }
 
-/// An answer as it will be sent.
+/// An encoded response.
 struct Encoded {
     job_info: PoolJob,
     frame: Vec<u8>,
@@ -117,7 +117,7 @@ struct Encoded {
 }
 
 impl Encoded {
-    /// Sends it to its connection, with what is left of the stream.
+    /// Sends it to its connection, with the rest of the stream.
     fn send(self, account: Arc<Account>) {
         let Encoded {
             job_info: PoolJob { token, job, completions, mut metrics, noreply },
@@ -132,7 +132,7 @@ impl Encoded {
     }
 }
 
-/// A value may be much longer on the wire than it is in memory, where parts are shared.
+/// Checks that a large value fits into the budget: parts that are shared in memory are repeated in the encoding.
 fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
     if let Answer::Atom { value, .. } = &answer {
         let bytes = value.json_size_to(u32::MAX as usize) as u64;
@@ -143,7 +143,7 @@ fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// A panic is a fault of ours: it costs its query, not the connection.
+/// Runs `work`. A panic is a bug of the server: the query fails and the connection stays open.
 fn guarded(work: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Failure> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().map(String::as_str);

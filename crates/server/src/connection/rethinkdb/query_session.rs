@@ -1,4 +1,4 @@
-//! The queries of one connection: which run, which wait, what each is answered.
+//! The queries of one connection: which run, which are queued, and what each is answered.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
 use crate::connection::send_buffer::SendBuffer;
 use crate::service::{Answer, Begun, PendingAnswer, QueryKind, Session, Work};
 use crate::worker_state::WorkerState;
-
+/// Longer queries are parsed on a thread of the pool.
 /// A longer query is read on a thread of the pool.
 const INLINE_BODY_BYTES: usize = 64 << 10;
 
-/// Everything between a frame and its answer.
+/// The queries of one connection, from frame to response.
 pub struct QuerySession {
     worker: Rc<WorkerState>,
     session: Arc<dyn Session>,
     completions: Arc<CompletionQueue>,
-    /// Wakes this connection from any thread; pending answers are polled with it.
+    /// Wakes this connection from any thread. Pending answers are polled with it.
     waker: Waker,
     jobs_max: usize,
     tokens: TokenTable,
     pending: Vec<Pending>,
-    /// Whether an answer took [`DELAYED_ACK_TIMEOUT`].
+    /// Whether a response took at least [`DELAYED_ACK_TIMEOUT`].
     was_slow: bool,
 }
 
-/// A write on its way to the log, or a question to another node.
+/// A write that waits for the log, or a request to another node.
 struct Pending {
     token: Token,
     job: Job,
@@ -49,7 +49,7 @@ struct Pending {
 }
 
 impl QuerySession {
-    /// A talk in which nothing was said. At most `jobs_max` queries run at the same time.
+    /// A session without queries. At most `jobs_max` queries run at the same time.
     pub fn new(
         worker: Rc<WorkerState>,
         session: Arc<dyn Session>,
@@ -61,27 +61,27 @@ impl QuerySession {
         QuerySession { worker, session, completions, waker, jobs_max, tokens, pending, was_slow: false }
     }
 
-    /// Whether the next query must wait until one of those running has ended.
+    /// Whether the next query must wait for one of the running queries to end.
     pub fn is_full(&self) -> bool {
         self.tokens.jobs() >= self.jobs_max
     }
 
-    /// Whether nothing runs.
+    /// Whether no query runs.
     pub fn is_idle(&self) -> bool {
         self.tokens.jobs() == 0
     }
 
-    /// Whether one of the answers since this was last asked took [`DELAYED_ACK_TIMEOUT`].
+    /// Whether one of the responses since the last call took at least [`DELAYED_ACK_TIMEOUT`].
     pub fn was_slow(&mut self) -> bool {
         std::mem::take(&mut self.was_slow)
     }
 
-    /// Tells everything that runs to stop; it is still answered.
+    /// Cancels all running queries; each is still answered.
     pub fn interrupt(&mut self) {
         self.tokens.cancel_all();
     }
 
-    /// Handles one query; appends what can be answered at once.
+    /// Handles one query; appends the response if it is ready.
     pub fn on_frame(&mut self, frame: Frame<'_>, out: &mut SendBuffer) {
         let Frame { token, body } = frame;
         match request::query_type(body) {
@@ -101,7 +101,7 @@ impl QuerySession {
         }
     }
 
-    /// Takes in what other threads have answered and polls what is on its way.
+    /// Takes the responses of other threads and polls the pending answers.
     pub fn collect(&mut self, out: &mut SendBuffer) {
         for completion in self.completions.take() {
             let Completion { token, job, frame, hold: _hold, stream, metrics, noreply } = completion;
@@ -192,7 +192,7 @@ impl QuerySession {
         pool_job.fetch(&self.worker.shared, fetch);
     }
 
-    /// Sends a job's answer, unless its query was stopped, and what follows from its end.
+    /// Sends a job's response, unless its query was stopped, and does what follows from its end.
     fn after_job(
         &mut self,
         token: Token,
@@ -216,13 +216,13 @@ impl QuerySession {
     }
 
     fn poll_pending(&mut self, out: &mut SendBuffer) {
-        // From the end: an ended answer is replaced by the last, which was already looked at.
+        // Backwards: `swap_remove` moves the last answer, which was already polled, to the place of one that ended.
         for index in (0..self.pending.len()).rev() {
             self.poll_one(index, out);
         }
     }
 
-    /// The newest: its log may answer at once.
+    /// Polls the newest pending answer: its log may answer at once.
     fn poll_last(&mut self, out: &mut SendBuffer) {
         if let Some(index) = self.pending.len().checked_sub(1) {
             self.poll_one(index, out);
@@ -288,7 +288,7 @@ impl QuerySession {
     }
 }
 
-/// The client is gone: what runs for it may stop.
+/// The client has disconnected: its queries are cancelled.
 impl Drop for QuerySession {
     fn drop(&mut self) {
         self.tokens.cancel_all();

@@ -1,11 +1,11 @@
-//! From a session's answer to the frame that is sent. The only place where the two meet.
+//! Encodes a session's answer as the frame that is sent.
 
 use protocol::response::{self, BatchParts, More};
 use protocol::{Failure, Token};
 
 use crate::service::{Answer, Batch, Cursor};
 
-/// Appends the frame of `answer`. Returns where the next batch comes from.
+/// Appends the frame of `answer`. Returns the cursor if more batches may follow.
 pub fn write(out: &mut Vec<u8>, token: Token, answer: Result<Answer, Failure>) -> Option<Box<dyn Cursor>> {
     match answer {
         Err(failure) => {

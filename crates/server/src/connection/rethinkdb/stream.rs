@@ -6,22 +6,22 @@ use ::io::memory::{Account, Owner};
 
 use crate::service::Cursor;
 
-/// A stream that a client may ask for more of.
+/// A stream of which a client may request the next batch.
 pub struct Stream {
-    /// Where the next batch comes from.
+    /// Yields the next batch.
     pub cursor: Box<dyn Cursor>,
-    /// What it holds.
+    /// The memory it holds.
     pub account: Arc<Account>,
 }
 
 impl Stream {
-    /// A stream that waits to be asked: what it holds counts as a cursor's from now on.
+    /// A stream that waits for a CONTINUE: from now on its memory is accounted to cursors.
     pub fn idle(cursor: Box<dyn Cursor>, account: Arc<Account>) -> Stream {
         account.move_to(Owner::Cursors);
         Stream { cursor, account }
     }
 
-    /// Its parts, to fetch a batch: what it holds counts as a query's again.
+    /// Its parts, to fetch a batch: its memory is accounted to queries again.
     pub fn resume(self) -> (Box<dyn Cursor>, Arc<Account>) {
         self.account.move_to(Owner::Queries);
         (self.cursor, self.account)

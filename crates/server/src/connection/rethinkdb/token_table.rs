@@ -11,30 +11,30 @@ use reql::Cancel;
 
 use super::stream::Stream;
 
-/// One piece of work, told apart from earlier ones of the same token.
+/// One unit of work; a token that is used again has a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job(u64);
 
-/// Whether a query's answer is wanted.
+/// Whether the client expects a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is.
+    /// It does.
     Wanted,
-    /// It is not, not even an error.
+    /// It does not, not even to an error.
     Unwanted,
-    /// Nobody has looked yet; treated as a noreply query by those who wait for them.
+    /// The query is not parsed yet. NOREPLY_WAIT treats it as a noreply query.
     Unknown,
 }
 
-/// Why a running query that turns out to be a stream has a flag.
-const STREAM_HAS_CANCEL: &str = "invariant: only what looks at its flag answers with a stream";
+/// Why a running query that turns out to be a stream has a cancel flag.
+const STREAM_HAS_CANCEL: &str = "invariant: only a query with a cancel flag answers with a stream";
 
 /// A query that is running.
 struct Running {
     job: Job,
-    /// None of one that does not look at it.
+    /// `None` for a query that never checks it.
     cancel: Option<Arc<Cancel>>,
-    /// CONTINUEs that wait for their turn.
+    /// CONTINUEs that are queued behind it.
     waiting: usize,
     reply: Reply,
 }
@@ -50,18 +50,18 @@ enum Active {
 pub struct TokenTable {
     active: HashMap<Token, Active, RandomState>,
     last_job: u64,
-    /// Jobs on a thread or on their way to the log, stopped ones included until they end.
+    /// Jobs on a pool thread or waiting for the log. A stopped job counts until it ends.
     jobs: usize,
     noreply: BTreeSet<Job>,
     /// NOREPLY_WAITs and the last job each waits for.
     waits: Vec<(Token, Job)>,
 }
 
-/// What a CONTINUE leads to.
+/// What to do after a CONTINUE.
 pub enum ContinueStep {
     /// No stream has this token.
     UnknownToken,
-    /// It waits behind the batch that is being fetched.
+    /// It is queued behind the batch that is being fetched.
     Queued,
     /// Fetch the next batch.
     Fetch(Fetch),
@@ -71,33 +71,33 @@ pub enum ContinueStep {
 pub struct Fetch {
     /// The stream.
     pub stream: Stream,
-    /// Which piece of work this is.
+    /// The job of fetching it.
     pub job: Job,
 }
 
-/// What a STOP leads to.
+/// What to do after a STOP.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StopStep {
     /// No query has this token.
     UnknownToken,
-    /// The query is over. Send this many empty sequences: one for the STOP and one for each
-    /// START or CONTINUE that is still owed an answer.
+    /// The query is over. Send this many empty sequences: one for the STOP and one for each START or CONTINUE that is
+    /// not answered yet.
     Stopped {
         /// At least one.
         answers: usize,
     },
 }
 
-/// What the end of a job leads to.
+/// What to do after a job has ended.
 pub enum DoneStep {
-    /// Its query was stopped: the answer was given already.
+    /// Nothing: its query was stopped, and the client already has its response.
     Forget,
-    /// Send the answer, then refuse this many CONTINUEs that waited for a stream that ended.
+    /// Send the response, then fail this many CONTINUEs that were queued behind a stream that has ended.
     Send {
         /// Usually none.
         refuse: usize,
     },
-    /// Send the answer, then fetch the batch a waiting CONTINUE asked for.
+    /// Send the response, then fetch the batch for a queued CONTINUE.
     SendAndFetch(Fetch),
 }
 
@@ -107,18 +107,18 @@ impl TokenTable {
         !self.active.is_empty() && self.active.contains_key(&token)
     }
 
-    /// Jobs that have not ended.
+    /// How many jobs have not ended.
     pub fn jobs(&self) -> usize {
         self.jobs
     }
 
-    /// A START whose answer is not there yet. The token must not be in use.
+    /// Registers a START that is not answered yet. The token must not be in use.
     pub fn start(&mut self, token: Token, reply: Reply) -> (Job, Arc<Cancel>) {
         let cancel = Arc::new(Cancel::new());
         (self.run(token, reply, Some(cancel.clone())), cancel)
     }
 
-    /// The same for one that does not look whether it is stopped. Its answer is a value.
+    /// Like [`TokenTable::start`], for a query that never checks whether it is cancelled. Its answer is a value.
     pub fn start_brief(&mut self, token: Token, reply: Reply) -> Job {
         self.run(token, reply, None)
     }
@@ -132,12 +132,12 @@ impl TokenTable {
         job
     }
 
-    /// A START that was answered at once with the first batch of a stream.
+    /// Registers a START that was answered at once with the first batch of a stream.
     pub fn keep(&mut self, token: Token, stream: Stream) {
         self.active.insert(token, Active::Idle(stream, Arc::new(Cancel::new())));
     }
 
-    /// A CONTINUE.
+    /// Registers a CONTINUE.
     pub fn resume(&mut self, token: Token) -> ContinueStep {
         match self.active.remove(&token) {
             None => ContinueStep::UnknownToken,
@@ -150,7 +150,7 @@ impl TokenTable {
         }
     }
 
-    /// A STOP.
+    /// Registers a STOP.
     pub fn stop(&mut self, token: Token) -> StopStep {
         match self.active.remove(&token) {
             None => StopStep::UnknownToken,
@@ -166,7 +166,7 @@ impl TokenTable {
         }
     }
 
-    /// A job ended, with its stream if more may follow.
+    /// Registers the end of a job, with its stream if more batches may follow.
     pub fn done(&mut self, token: Token, job: Job, stream: Option<Stream>) -> DoneStep {
         self.jobs -= 1;
         self.noreply.remove(&job);
@@ -191,12 +191,12 @@ impl TokenTable {
         }
     }
 
-    /// A NOREPLY_WAIT: [`TokenTable::waits_over`] tells when it is answered.
+    /// Registers a NOREPLY_WAIT. [`TokenTable::waits_over`] returns its token when it can be answered.
     pub fn wait(&mut self, token: Token) {
         self.waits.push((token, Job(self.last_job)));
     }
 
-    /// NOREPLY_WAITs whose queries have all ended since.
+    /// Removes and returns the NOREPLY_WAITs for which all earlier noreply queries have ended.
     pub fn waits_over(&mut self) -> Vec<Token> {
         if self.waits.is_empty() {
             return Vec::new();
@@ -209,7 +209,7 @@ impl TokenTable {
         done.into_iter().map(|(token, _)| token).collect()
     }
 
-    /// Tells every running query to stop; nothing more will be sent.
+    /// Cancels every running query and idle stream.
     pub fn cancel_all(&mut self) {
         for active in self.active.values() {
             match active {
