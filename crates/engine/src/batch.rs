@@ -1,4 +1,4 @@
-//! A batch of changes that an engine carries out all together or not at all.
+//! A batch of changes that an engine applies atomically.
 
 use std::ops::Range;
 
@@ -30,37 +30,37 @@ impl Space {
     }
 }
 
-/// One change of a batch, keys borrowed from it.
+/// One change of a batch. Keys are borrowed from the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// Store `value` under `key`.
     Put {
-        /// Where.
+        /// The key space.
         space: Space,
-        /// Under which key.
+        /// The key.
         key: &'a [u8],
-        /// What.
+        /// The value.
         value: &'a Bytes,
     },
-    /// Forget `key`, which need not exist.
+    /// Delete `key`, which need not exist.
     Delete {
-        /// Where.
+        /// The key space.
         space: Space,
-        /// Which key.
+        /// The key.
         key: &'a [u8],
     },
-    /// Forget every key from `start` up to and not including `end`.
+    /// Delete every key from `start` up to and not including `end`.
     DeleteRange {
-        /// Where.
+        /// The key space.
         space: Space,
-        /// The first key to go.
+        /// The first key that is deleted.
         start: &'a [u8],
-        /// The first key to stay.
+        /// The first key that stays.
         end: &'a [u8],
     },
 }
 
-/// Changes in the order they are to happen. Keys are copied in, values are shared.
+/// Changes in the order in which they are applied. Keys are copied in, values are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     // Keys lie one after another in one buffer: a batch of a thousand rows makes a few allocations.
@@ -83,37 +83,37 @@ impl Batch {
         Batch::default()
     }
 
-    /// Stores `value` under `key`. The value is kept by reference until the batch is written.
+    /// Stores `value` under `key`. The batch keeps a reference to the value until it is written.
     pub fn put(&mut self, space: Space, key: &[u8], value: Bytes) {
         self.put_joined(space, &[key], value);
     }
 
-    /// Stores `value` under the key made of `parts` one after another.
+    /// Stores `value` under the concatenation of `parts`.
     pub fn put_joined(&mut self, space: Space, parts: &[&[u8]], value: Bytes) {
         self.value_bytes += value.len();
         let key = self.keep(parts);
         self.steps.push(Step::Put { space, key, value });
     }
 
-    /// Forgets `key`, which need not exist.
+    /// Deletes `key`, which need not exist.
     pub fn delete(&mut self, space: Space, key: &[u8]) {
         self.delete_joined(space, &[key]);
     }
 
-    /// Forgets the key made of `parts` one after another.
+    /// Deletes the concatenation of `parts`.
     pub fn delete_joined(&mut self, space: Space, parts: &[&[u8]]) {
         let key = self.keep(parts);
         self.steps.push(Step::Delete { space, key });
     }
 
-    /// Makes change `index`, which concerns one key, store `value` there instead, or forget the key.
+    /// Replaces change `index`, which concerns one key: it stores `value` there instead, or deletes the key.
     ///
-    /// For a later change of the same key that need not be kept beside the earlier one. Only right
-    /// if nothing in between deletes a range with that key.
+    /// Used for a later change of the same key, so that the earlier one need not be kept. Only correct if no change in
+    /// between deletes a range with that key.
     ///
     /// # Panics
     ///
-    /// If there is no such change or it deletes a range.
+    /// If there is no such change, or if it deletes a range.
     pub fn supersede(&mut self, index: usize, value: Option<Bytes>) {
         let (space, key) = match &self.steps[index] {
             Step::Put { space, key, value } => {
@@ -130,13 +130,13 @@ impl Batch {
         };
     }
 
-    /// The change at `index`, if there are that many.
+    /// The change at `index`, or `None` if there are fewer changes.
     #[must_use]
     pub fn change(&self, index: usize) -> Option<Change<'_>> {
         self.steps.get(index).map(|step| self.read(step))
     }
 
-    /// Forgets every key from `start` up to and not including `end`. Nothing if `start >= end`.
+    /// Deletes every key from `start` up to and not including `end`. Does nothing if `start >= end`.
     pub fn delete_range(&mut self, space: Space, start: &[u8], end: &[u8]) {
         if start < end {
             let start = self.keep(&[start]);
@@ -145,7 +145,7 @@ impl Batch {
         }
     }
 
-    /// The key that the change at `index` concerns, unless that deletes a range.
+    /// The key that the change at `index` concerns, or `None` if the change deletes a range.
     pub(crate) fn key(&self, index: usize) -> Option<(Space, &[u8])> {
         match self.steps.get(index)? {
             Step::Put { space, key, .. } | Step::Delete { space, key } => {
@@ -160,7 +160,7 @@ impl Batch {
         self.steps.iter().any(|step| matches!(step, Step::DeleteRange { .. }))
     }
 
-    /// The same changes, ascending by space and key. Only the same if every key occurs once and no range is deleted.
+    /// The same changes, ascending by space and key. Only equivalent if every key occurs once and no range is deleted.
     pub(crate) fn in_key_order(&self) -> Batch {
         let mut order: Vec<usize> = (0..self.steps.len()).collect();
         order.sort_unstable_by_key(|index| self.key(*index));
@@ -187,7 +187,7 @@ impl Batch {
         self.steps.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

@@ -1,5 +1,4 @@
-//! The suite every engine passes. `run` is called by each engine's test with a way to make an
-//! empty one.
+//! The tests that every engine passes. The test of an engine calls `run` with a function that creates an empty one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -14,7 +13,7 @@ use crate::{Batch, Direction, Engine, ScanRange, Snapshot, Space};
 ///
 /// # Panics
 ///
-/// When the engine breaks its contract; the message names the rule and the seed.
+/// If the engine breaks its contract. The message names the rule and the seed.
 pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     a_written_value_is_read(&*open());
     many_are_read_as_one_after_the_other(&*open());
@@ -36,7 +35,7 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
 ///
 /// # Panics
 ///
-/// When the scan fails.
+/// If the scan fails.
 #[must_use]
 pub fn collect(
     snapshot: &Arc<dyn Snapshot>,
@@ -228,7 +227,7 @@ fn a_restarted_scan_is_as_a_new_one(engine: &dyn Engine, seed: u64) {
             let expected = collect(&snapshot, Space::Rows, (start, end), direction);
             scan.restart((start, end));
             let mut found = Vec::new();
-            // Some are left in the middle.
+            // Some scans are dropped in the middle.
             let wanted = if below(3) == 0 { below(10) as usize } else { usize::MAX };
             while found.len() < wanted
                 && let Some((key, value)) = scan.next().expect("the scan goes on")
@@ -290,7 +289,7 @@ fn readers_never_see_half_a_batch(engine: &Arc<dyn Engine>) {
 fn the_hook_has_run_when_rows_are_durable(engine: &Arc<dyn Engine>) {
     let ran = Arc::new(AtomicU64::new(0));
     let fails = Arc::new(AtomicBool::new(false));
-    // It may outlive the test in the engine, which it must not keep alive.
+    // A weak reference: the hook may outlive the test inside the engine, and must not keep the engine alive.
     let (below, count, refuses) = (Arc::downgrade(engine), Arc::clone(&ran), Arc::clone(&fails));
     engine.set_pre_flush_hook(Arc::new(|| panic!("a hook that was replaced")));
     engine.set_pre_flush_hook(Arc::new(move || {
@@ -321,14 +320,15 @@ fn the_hook_has_run_when_rows_are_durable(engine: &Arc<dyn Engine>) {
     engine.flush().expect("the next flush succeeds");
 }
 
-/// Rows that are cut into parts, and how many parts.
+/// The rows to split, and the number of parts.
 const ROWS_CUT: u32 = 20_000;
 const PARTS: usize = 8;
 
 fn cuts_divide_fairly(engine: &dyn Engine) {
     put(engine, Space::Rows, b"A", b"1");
     put(engine, Space::Rows, b"z", b"1");
-    // RocksDB keeps what is in memory in a list that it builds by lot, and estimates by it: now and then far out.
+    // RocksDB keeps unflushed rows in a randomized skip list and estimates sizes from it; now and then an estimate is
+    // far off.
     let unfair: Vec<usize> = (0..4).map_while(|_| unfair_part(engine, false)).collect();
     assert!(unfair.len() < 4, "parts of {unfair:?} rows of {ROWS_CUT}, in {PARTS} parts");
     assert_eq!(unfair_part(engine, true), None, "rows of {ROWS_CUT}, in {PARTS} parts");
@@ -338,9 +338,10 @@ fn cuts_divide_fairly(engine: &dyn Engine) {
     assert!(snapshot.split_points(Space::Index, (Unbounded, Unbounded), PARTS).expect("cuts").is_empty());
 }
 
-/// Writes rows and cuts them; how many rows a part has that has far too many or too few, if there is one.
+/// Writes rows and splits them. Returns the number of rows of a part that is far too large or too small, if there is
+/// one.
 fn unfair_part(engine: &dyn Engine, flushed: bool) -> Option<usize> {
-    // Bursts of neighbouring keys, as in any real table, and an outlier at each end.
+    // Runs of neighbouring keys, as in any real table, and an outlier at each end.
     let key = |number: u32| format!("user{:04}:{:06}", number / 1000 * 37, number % 1000 * 11);
     let mut batch = Batch::new();
     for number in 0..ROWS_CUT {
@@ -365,17 +366,17 @@ fn unfair_part(engine: &dyn Engine, flushed: bool) -> Option<usize> {
     let rows = |range| collect(&snapshot, Space::Rows, range, Direction::Ascending).len();
     let fair = ROWS_CUT as usize / PARTS;
     let unfair = starts.into_iter().zip(ends).map(rows).find(|part| *part <= fair / 4 || *part >= fair * 3);
-    // Two cuts at the same key are one, with nothing between them.
+    // Two equal split points are one, with nothing between them.
     unfair.or_else(|| (points.len() != PARTS - 1).then_some(0))
 }
 
-/// What an engine should hold.
+/// The content that an engine should have.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn random_work_agrees_with_a_map(engine: &dyn Engine, seed: u64) {
     let mut random = seed | 1;
     let mut draw = move |below: u64| {
-        // xorshift64: no dependency, and good enough to wander.
+        // xorshift64: needs no dependency and is random enough.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

@@ -1,4 +1,4 @@
-//! What every engine promises to `storage`: atomic writes, consistent snapshots, ordered scans.
+//! The contract of an engine towards `storage`: atomic writes, consistent snapshots, ordered scans.
 
 use std::sync::Arc;
 
@@ -6,56 +6,55 @@ use bytes::Bytes;
 
 use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, ScanRange, Space};
 
-/// Sorted keys to values in a few separate [`Space`]s.
+/// A sorted map from keys to values in a few separate [`Space`]s.
 ///
-/// Keys order by their bytes. All methods may be called from any thread at once.
+/// Keys are ordered by their bytes. All methods may be called from any number of threads at once.
 pub trait Engine: Send + Sync {
-    /// The newest written value under `key`. One point lookup; the bytes are the caller's own.
+    /// The newest value written under `key`. One point lookup; the returned bytes belong to the caller.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// The newest written values under `keys`, in their order, each as [`Engine::get`] would answer it
-    /// at some moment of the call. Cheaper than asking for one after the other, most of all when the keys
-    /// ascend.
+    /// The newest values written under `keys`, in the order of `keys`. Each is what [`Engine::get`] would return at
+    /// some moment of the call. Cheaper than single lookups, most of all when the keys ascend.
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
         keys.iter().map(|key| self.get(space, key)).collect()
     }
 
-    /// One consistent view of all spaces: every batch written so far, nothing later.
+    /// One consistent view of all spaces: every batch written so far, nothing written later.
     ///
-    /// Cheap (about a microsecond), except from an engine that gathers batches: it writes them first (16 MB take
-    /// some 20 ms), or waits for who does, and fails when they cannot be written. A view held for long keeps
-    /// overwritten values alive.
+    /// Cheap (about a microsecond), except for an engine with a write buffer: that flushes the buffer first (16 MB take
+    /// about 20 ms), or waits for the thread that is flushing it, and fails when the flush fails. A view keeps
+    /// overwritten values alive as long as it is held.
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError>;
 
-    /// As [`Engine::snapshot`], for who cannot wait: `None` where more than some kilobytes would have to be
-    /// written first.
+    /// As [`Engine::snapshot`], for callers that must not block: `None` if more than some kilobytes would have to be
+    /// flushed first.
     fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.snapshot().map(Some)
     }
 
-    /// Carries out `batch` in the order of its changes, all or nothing, visible on return.
+    /// Applies `batch` atomically, in the order of its changes. Visible on return.
     ///
-    /// Not durable until [`Engine::flush`] returns, but never torn and never out of order: after
-    /// a crash the engine holds exactly the batches up to some point at or after the last flush.
+    /// Not durable until [`Engine::flush`] returns. But never torn and never reordered: after a crash the engine holds
+    /// exactly the batches up to some point at or after the last flush.
     fn write(&self, batch: Batch) -> Result<(), EngineError>;
 
     /// Makes every batch written before this call durable. Costs disk writes and fsyncs. Fails, and makes nothing
-    /// durable, when the hook of [`Engine::set_pre_flush_hook`] does.
+    /// durable, when the hook of [`Engine::set_pre_flush_hook`] fails.
     fn flush(&self) -> Result<(), EngineError>;
 
-    /// From now on `hook` has run, in place of any before it, when batches become durable: those of [`Engine::flush`],
-    /// and those that the engine makes durable because it likes to. It begins after the last of them was written.
+    /// Sets the hook, replacing any earlier one, that runs before batches become durable: in [`Engine::flush`], and in
+    /// flushes that the engine starts by itself. It starts after the last batch of the flush was written.
     ///
-    /// It runs on whatever thread flushes, on several at once if need be, and that waits for it, while reads and
-    /// writes go on; it may read, but must neither write nor flush. When it fails, a flush that the engine began by
-    /// itself goes on all the same, with a warning, where it cannot be put off (RocksDB). Costs the engine nothing but
-    /// that wait. `docs/decisions/0040-log-durable-before-rows.md`.
+    /// The hook runs on the thread that flushes, on several threads at once if need be; that thread waits for it, while
+    /// reads and writes go on. The hook may read, but must neither write nor flush. If it fails, a flush that the
+    /// engine started by itself continues with a warning where it cannot be postponed (RocksDB). It costs the engine
+    /// nothing but the wait. `docs/decisions/0040-log-durable-before-rows.md`.
     fn set_pre_flush_hook(&self, hook: PreFlushHook);
 
-    /// How many bytes blocks that were read may take from now on. An engine that caches none does nothing.
+    /// Sets the size of the cache for blocks read from disk, in bytes. An engine without such a cache ignores it.
     fn set_cache_bytes(&self, _bytes: usize) {}
 
-    /// Sizes for the metrics page. May walk the list of files; not for a hot path.
+    /// Sizes for the metrics page. May list all files; not for a hot path.
     fn stats(&self) -> EngineStats;
 }
 
@@ -64,15 +63,15 @@ pub trait Snapshot: Send + Sync {
     /// The value under `key` in this view. One point lookup.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// The pairs of `range` in the order of `direction`. The scan keeps this view alive.
+    /// Scans `range` in the given direction. The scan keeps this view alive.
     ///
     /// Damage is reported by [`Scan::next`], not here.
     fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan>;
 
-    /// At most `parts - 1` ascending existing keys of `range` that cut it into parts of roughly
-    /// equal size in bytes, each part beginning with the key that is returned.
+    /// At most `parts - 1` existing keys, ascending, that split `range` into parts of roughly equal size in bytes. Each
+    /// part begins with one of the returned keys.
     ///
-    /// An estimate, for dividing work; a small span comes back with fewer cuts, or none.
+    /// An estimate, for dividing work. A small range has fewer split points, or none.
     fn split_points(
         &self,
         space: Space,
@@ -88,21 +87,21 @@ pub trait Snapshot: Send + Sync {
 pub trait Scan: Send {
     /// The next pair, or `None` at the end. The slices are valid until the next call.
     ///
-    /// An error ends the scan: the pairs seen so far are right, the rest is unknown.
+    /// An error ends the scan: the pairs returned so far are correct, the rest is unknown.
     #[allow(clippy::should_implement_trait, reason = "the pair borrows the scan")]
     fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError>;
 
-    /// Whether values come with the engine's word that they are what was written: it verifies a checksum
-    /// of its own of all that it reads from the disk.
+    /// Whether the engine guarantees that values are as written, because it verifies a checksum of everything it reads
+    /// from disk.
     fn is_verified(&self) -> bool {
         false
     }
 
-    /// Says that of each value the bytes at `offset` will be looked at, besides its beginning and its end: a hint
-    /// to an engine that can fetch them ahead.
+    /// Hints that the caller will read the bytes at `offset` of each value, besides its beginning and its end, so that
+    /// the engine can prefetch them.
     fn prefetch_value_at(&mut self, _offset: usize) {}
 
-    /// Goes on with the pairs of `range`, which lies inside the one the scan was made for, from its
-    /// first pair in the scan's direction. Cheaper than another scan.
+    /// Repositions the scan to `range`, which lies inside the range the scan was created for. The scan continues with
+    /// the first pair of `range` in its direction. Cheaper than a new scan.
     fn restart(&mut self, range: ScanRange<'_>);
 }

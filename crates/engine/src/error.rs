@@ -1,4 +1,4 @@
-//! Why an engine could not do what it was asked.
+//! Errors of engines.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 /// its owner stops and reopens it, replaying from the log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Stored bytes are damaged. The replica stops serving and is repaired from another.
+    /// Stored bytes are damaged. The replica stops serving and is repaired from another replica.
     #[error("engine data is damaged: {detail}")]
     Corrupt {
-        /// What the engine found, and in which file.
+        /// The damage, and the file that has it.
         detail: String,
     },
-    /// The disk is full. Lookups go on, and snapshots once what was gathered before can be written; the operator
-    /// makes room.
+    /// The disk is full. Lookups still work, and snapshots again once the changes buffered before the failure can be
+    /// written; the operator makes room.
     #[error("no space left for the engine: {detail}")]
     Full {
         /// Which file could not grow.
@@ -24,7 +24,7 @@ pub enum EngineError {
     Locked {
         /// The engine's directory.
         dir: PathBuf,
-        /// Who or what holds it, as far as is known.
+        /// The process that holds it, as far as is known.
         detail: String,
     },
     /// The operating system refused a read or a write.

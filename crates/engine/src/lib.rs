@@ -1,16 +1,16 @@
-//! Sorted bytes: keys to values with atomic batches, snapshots and ordered scans.
+//! A sorted key-value store: atomic batches, snapshots and ordered scans.
 //!
-//! Line 1 of the river. A request arrives here from `storage` and goes no further down than the
-//! disk. The engine keeps no log of its own: what was written since the last [`Engine::flush`] is
-//! lost with the process, and the shard's log replays it (`docs/decisions/0003-rocksdb-engine.md`). Nor does
-//! anything become durable that the log could not replay (`docs/decisions/0040-log-durable-before-rows.md`).
+//! Layer 1 of a request's path, below `storage`; nothing is below it but the disk. The engine has no log: batches
+//! written since the last [`Engine::flush`] are lost with the process, and the shard's log replays them
+//! (`docs/decisions/0003-rocksdb-engine.md`). Nothing becomes durable here that the log could not replay
+//! (`docs/decisions/0040-log-durable-before-rows.md`).
 //!
 //! - [`Engine`], [`Snapshot`], [`Scan`]: the contract
-//! - [`Batch`], [`Space`]: what is written, and where
+//! - [`Batch`], [`Space`]: a set of changes, and the key space of each
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
-//! - [`BufferedEngine`]: gathers small batches for either
-//! - [`prefetch`]: a hint to the processor, for all who look things up in memory
+//! - [`BufferedEngine`]: a write buffer in front of either
+//! - [`prefetch`]: a hint to the processor to load memory into its cache
 //! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is to be done before rows become durable: the log that they come from is to be durable first.
+//! A hook that runs before rows become durable: it makes the log that the rows come from durable first.
 
 use std::io;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use crate::EngineError;
 
-/// Called by an engine before rows become durable: [`Engine::set_pre_flush_hook`](crate::Engine::before_flush). Fails where
-/// they had better not.
+/// Called by an engine before rows become durable: [`Engine::set_pre_flush_hook`](crate::Engine::set_pre_flush_hook).
+/// An error means that the rows should not become durable.
 pub type PreFlushHook = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// Where an engine keeps what is to be done.
+/// The hook of an engine.
 #[derive(Default)]
 pub(crate) struct Hook(Mutex<Option<PreFlushHook>>);
 
@@ -20,11 +20,13 @@ impl Hook {
         *self.0.lock() = Some(hook);
     }
 
-    /// Does it. Whoever calls this has fixed which rows are to become durable.
+    /// Runs the hook. The caller has already fixed which rows become durable.
     pub(crate) fn run(&self) -> Result<(), EngineError> {
-        // Not under the lock: it may wait for a disk.
+        // Not under the lock: the hook may wait for a disk.
         let hook = self.0.lock().clone();
         let ran = hook.map_or(Ok(()), |hook| hook());
-        ran.map_err(|cause| EngineError::Io { detail: format!("the log goes before the rows: {cause}") })
+        ran.map_err(|cause| EngineError::Io {
+            detail: format!("could not make the log durable before the rows: {cause}"),
+        })
     }
 }

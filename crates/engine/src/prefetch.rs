@@ -1,11 +1,11 @@
-//! A hint to the processor: memory that is looked at soon is fetched while something else is done. One of the
-//! two places of this crate where `unsafe` may stand.
+//! Prefetching: has the processor load memory into its cache while it does something else. One of the two places in
+//! this crate where `unsafe` is allowed.
 #![allow(unsafe_code, reason = "a prefetch is an instruction of the processor")]
 
 const LINE_BYTES: usize = 64;
 
-/// Has the processor fetch the memory of `value` itself, not of what it refers to. It changes nothing and waits
-/// for nothing; what is not looked at soon is fetched in vain and takes another's place in the processor's cache.
+/// Has the processor load the memory of `value` itself, not the memory it points to. The call changes nothing and does
+/// not wait. Memory that is not read soon is loaded in vain and displaces other data from the processor's cache.
 #[inline]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
@@ -16,10 +16,10 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     }
 }
 
-/// The same for the line of memory that `at` lies in, whether anything is there or not.
+/// Has the processor load the cache line that contains `at`, whether anything is stored there or not.
 #[inline]
 pub(crate) fn prefetch_line(at: *const u8) {
-    // SAFETY: a prefetch reads nothing: of an address that cannot be read it does nothing.
+    // SAFETY: a prefetch reads nothing. For an address that cannot be read it does nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());

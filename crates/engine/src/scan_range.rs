@@ -2,13 +2,13 @@
 
 use std::ops::Bound;
 
-/// A range of keys, by its two ends.
+/// A range of keys, given by its two bounds.
 pub type ScanRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// A key and its value, borrowed from whoever found them.
+/// A key and its value, borrowed from a scan.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Which end of a span comes first.
+/// The order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Smallest key first.
@@ -22,7 +22,7 @@ pub(crate) fn half_open<'a>(start: &'a [u8], end: &'a [u8]) -> ScanRange<'a> {
     (Bound::Included(start), Bound::Excluded(end))
 }
 
-/// Whether no key at all can lie in `range`.
+/// Whether the bounds leave room for no key.
 pub(crate) fn is_empty(range: ScanRange<'_>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match range {

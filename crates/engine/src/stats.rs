@@ -1,6 +1,6 @@
 //! Sizes of an engine, for metrics and for the memory accountant.
 
-/// What an engine holds, on disk and in memory.
+/// Sizes of an engine, on disk and in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStats {
     /// Files and bytes of each level of the tree, over all spaces, level 0 first.
@@ -9,13 +9,13 @@ pub struct EngineStats {
     pub large_value_bytes: u64,
     /// Bytes of memory by owner.
     pub memory: MemoryStats,
-    /// Entries, counting overwritten ones that are not merged away yet.
+    /// Entries, including overwritten ones that are not merged away yet.
     pub keys_estimate: u64,
     /// Bytes that background merging still has to rewrite.
     pub compaction_pending_bytes: u64,
     /// Flushes and merges running now.
     pub background_running: u64,
-    /// Whether writes are held back until merging catches up.
+    /// Whether writes are throttled until merging catches up.
     pub writes_stalled: bool,
     /// Snapshots alive now.
     pub snapshots: u64,
@@ -35,7 +35,7 @@ pub struct LevelStats {
 pub struct MemoryStats {
     /// Cached blocks of files, with their pinned indexes and filters.
     pub block_cache: u64,
-    /// Of which pinned and not evictable.
+    /// Of which pinned, and so not evictable.
     pub block_cache_pinned: u64,
     /// Written pairs that are not flushed yet, and those being flushed.
     pub memtables: u64,

@@ -1,4 +1,4 @@
-//! Every engine runs the one suite.
+//! Every engine passes the same suite.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rekindle_engine::memory::MemoryEngine;
 use rekindle_engine::{BufferedEngine, conformance};
 
-/// A different walk every run; a failure prints it.
+/// Different every run; a failure prints it.
 fn seed() -> u64 {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("seed {now}");
@@ -19,9 +19,9 @@ fn the_memory_engine_keeps_the_contract() {
     conformance::run(|| Arc::new(MemoryEngine::new()), seed());
 }
 
-/// Some hand over all the time, some never of their own accord, some on another thread.
+/// Engines with a buffer that is flushed all the time, never by itself, and on another thread.
 #[test]
-fn an_engine_that_gathers_keeps_the_contract() {
+fn an_engine_with_a_write_buffer_keeps_the_contract() {
     let memory = || Arc::new(MemoryEngine::new());
     for bytes_max in [0, 1000, 8000, 1 << 20] {
         conformance::run(|| Arc::new(BufferedEngine::new(memory(), bytes_max)), seed());
@@ -59,9 +59,9 @@ mod rocks {
         engine.write(batch).unwrap();
     }
 
-    /// What another process would find if the one that has `alive` open were gone now.
+    /// The content that another process would find if the process with `alive` open ended now.
     fn crashed(alive: &Path, copy: &Path) -> RocksEngine {
-        // RocksDB removes files that it needs no more in the background, and may do so while they are copied.
+        // RocksDB removes obsolete files in the background, perhaps while they are being copied.
         while let Err(cause) = copied(alive, copy) {
             assert_eq!(cause.kind(), std::io::ErrorKind::NotFound, "{cause}");
             std::fs::remove_dir_all(copy).unwrap();
@@ -92,7 +92,7 @@ mod rocks {
     }
 
     #[test]
-    fn the_engine_on_disk_keeps_the_contract_when_batches_are_gathered() {
+    fn the_engine_on_disk_keeps_the_contract_with_a_write_buffer() {
         let dir = tempfile::tempdir().unwrap();
         let mut opened = 0;
         conformance::run(
@@ -106,7 +106,7 @@ mod rocks {
     }
 
     #[test]
-    fn a_closed_engine_opens_with_what_was_gathered() {
+    fn a_closed_engine_opens_with_the_buffered_batches() {
         let dir = tempfile::tempdir().unwrap();
         let engine = BufferedEngine::with_writer_thread(Arc::new(open(dir.path())), 1 << 20).unwrap();
         let mut batch = Batch::new();
@@ -151,13 +151,13 @@ mod rocks {
         let words = Mutex::new(words);
         engine.set_pre_flush_hook(Arc::new(move || {
             begun.send(()).unwrap();
-            // Until the other end is dropped.
+            // Blocks until the other end is dropped.
             words.lock().recv().unwrap_err();
             Ok(())
         }));
         let row = |number: u32| format!("{number:08}").into_bytes();
         std::thread::scope(|scope| {
-            // Held up by RocksDB when it has filled all memtables that it may have.
+            // RocksDB blocks the write when all its memtables are full.
             scope.spawn(|| (0..ROWS).for_each(|number| put(&engine, &row(number), &[7; 500])));
             has_begun.recv_timeout(Duration::from_secs(60)).expect("memtables this small are flushed");
             let before = crashed(&alive, &dir.path().join("before"));
@@ -175,7 +175,7 @@ mod rocks {
         let engine = open(&dir.path().join("alive"));
         put(&engine, b"a", b"1");
         engine.set_pre_flush_hook(Arc::new(|| panic!("told to panic")));
-        // It flushes when it is closed.
+        // RocksDB flushes when it is closed.
         drop(engine);
         let engine = open(&dir.path().join("alive"));
         assert_eq!(engine.get(Space::Rows, b"a").unwrap().unwrap(), "1");
@@ -198,7 +198,7 @@ mod rocks {
     }
 
     #[test]
-    fn damage_is_told_from_absence() {
+    fn damage_differs_from_absence() {
         let dir = tempfile::tempdir().unwrap();
         let engine = open(dir.path());
         for number in 0..2000_u32 {
@@ -209,7 +209,7 @@ mod rocks {
             let path = file.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "sst") {
                 let mut bytes = std::fs::read(&path).unwrap();
-                // Somewhere in the data blocks of a file large enough to be that of the rows.
+                // Somewhere in the data blocks of a file that is large enough to hold the rows.
                 if bytes.len() > 500_000 {
                     bytes[100_000] ^= 1;
                     std::fs::write(&path, bytes).unwrap();
@@ -228,7 +228,7 @@ mod rocks {
             })
             .count();
         assert!((1..40).contains(&damaged), "{damaged} rows of one damaged block");
-        // A scan says that it is verified: it must come to the damage, and show nothing wrong before.
+        // The scan reports that it verifies: it must reach the damage, and return nothing wrong before it.
         let whole = (Bound::Unbounded, Bound::Unbounded);
         let mut scan = engine.snapshot().unwrap().scan(Space::Rows, whole, Direction::Ascending);
         assert!(scan.is_verified());

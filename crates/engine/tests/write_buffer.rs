@@ -1,4 +1,4 @@
-//! What only an engine that gathers can get wrong.
+//! Tests of the write buffer beyond the contract of engines.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,14 +15,14 @@ use rekindle_engine::{
     Batch, BufferedEngine, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space,
 };
 
-/// An engine in memory that notes what it is told to write, and can be told to fail.
+/// An engine in memory that records its batches and can be set to fail.
 #[derive(Default)]
 struct Spy {
     memory: MemoryEngine,
     // For each batch, the keys of the rows that it changes.
     batches: Mutex<Vec<Vec<Vec<u8>>>>,
     fails: AtomicBool,
-    // The next write tells that it has begun, and waits for a word.
+    // The next write sends a message when it has begun, and then waits for one.
     gate: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
 }
 
@@ -36,12 +36,12 @@ impl Engine for Spy {
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
-        if let Some((begun, word)) = self.gate.lock().take() {
+        if let Some((begun, resume)) = self.gate.lock().take() {
             begun.send(()).unwrap();
-            word.recv_timeout(Duration::from_secs(20)).expect("a word while the write waits");
+            resume.recv_timeout(Duration::from_secs(20)).expect("a message while the write waits");
         }
         if self.fails.load(Ordering::SeqCst) {
-            return Err(EngineError::Io { detail: "told to fail".to_owned() });
+            return Err(EngineError::Io { detail: "set to fail".to_owned() });
         }
         let keys = batch.changes().filter_map(|change| match change {
             Change::Put { space: Space::Rows, key, .. } => Some(key.to_vec()),
@@ -64,7 +64,7 @@ impl Engine for Spy {
     }
 }
 
-/// A batch that makes `number` the value of a row, and the last number.
+/// A batch that sets a row and the key `last` to `number`.
 fn numbered(key: &[u8], number: u64) -> Batch {
     let mut batch = Batch::new();
     let value = Bytes::copy_from_slice(&number.to_be_bytes());
@@ -97,7 +97,7 @@ fn a_row_written_again_and_again_arrives_once_and_rows_come_in_order() {
 }
 
 #[test]
-fn what_was_gathered_before_a_large_batch_or_a_deleted_range_arrives_before_it() {
+fn buffered_batches_are_written_before_a_large_batch_or_a_deleted_range() {
     let spy = Arc::new(Spy::default());
     let engine = BufferedEngine::with_writer_thread(spy.clone(), 1 << 16).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
@@ -133,20 +133,21 @@ fn a_crash_leaves_what_was_written_before_the_last_flush() {
     }
 }
 
-/// Room for some twenty rows of the next two tests, which have more.
+/// Room for about twenty rows of the next two tests, which write more.
 const SOME_ROWS_BYTES: usize = 2000;
 const KEYS: u64 = 64;
 const WRITES: u64 = 20_000;
 
 #[track_caller]
-fn check_was_gathered(spy: &Spy) {
+fn check_was_buffered(spy: &Spy) {
     let batches = spy.batches.lock().len() as u64;
     assert!((100..WRITES / 2).contains(&batches), "{WRITES} writes arrived as {batches}");
 }
 
-/// Whatever the engine below makes durable by itself must be whole batches, and all up to the last of them.
+/// The engine may flush by itself at any moment, so it must always hold whole batches, and all up to the newest of
+/// them.
 #[test]
-fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
+fn the_engine_never_has_half_a_batch_nor_one_before_another() {
     let spy = Arc::new(Spy::default());
     let engine = BufferedEngine::with_writer_thread(spy.clone(), SOME_ROWS_BYTES).unwrap();
     let mut looked = 0;
@@ -158,7 +159,7 @@ fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
         });
         let mut is_over = false;
         while !is_over {
-            // Looked at once more when all is written.
+            // Checked once more after all is written.
             is_over = writer.is_finished();
             let view = spy.snapshot().unwrap();
             let Some(last) = number(view.get(Space::Meta, b"last").unwrap()) else { continue };
@@ -170,11 +171,11 @@ fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
         }
     });
     assert!(looked > 0);
-    check_was_gathered(&spy);
+    check_was_buffered(&spy);
 }
 
 #[test]
-fn readers_never_go_back_while_rows_are_on_their_way() {
+fn readers_never_go_back_while_rows_are_flushed() {
     let spy = Arc::new(Spy::default());
     let engine = BufferedEngine::with_writer_thread(spy.clone(), SOME_ROWS_BYTES).unwrap();
     let written = AtomicBool::new(false);
@@ -201,14 +202,14 @@ fn readers_never_go_back_while_rows_are_on_their_way() {
             let key = [(number % KEYS) as u8];
             engine.write(numbered(&key, number)).unwrap();
             assert_eq!(row(&engine, &key), Some(number));
-            // Written before, it may be gathered, on its way or below.
+            // An earlier row may be in either buffer or in the engine.
             let before = number.saturating_sub(KEYS / 2).max(1);
             assert_eq!(row(&engine, &[(before % KEYS) as u8]), Some(before));
         }
         written.store(true, Ordering::Release);
     });
     let batches = spy.batches.lock().len() as u64;
-    assert!(batches > 100, "{batches} hand-overs");
+    assert!(batches > 100, "{batches} flushes");
 }
 
 #[test]
@@ -218,8 +219,8 @@ fn readers_do_not_wait_for_a_large_batch_and_writers_do() {
     engine.write(numbered(b"a", 1)).unwrap();
     engine.flush().unwrap();
     let (begun_sender, begun) = mpsc::channel();
-    let (word, word_receiver) = mpsc::channel();
-    *spy.gate.lock() = Some((begun_sender, word_receiver));
+    let (resume, resume_receiver) = mpsc::channel();
+    *spy.gate.lock() = Some((begun_sender, resume_receiver));
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut large = numbered(b"a", 2);
@@ -231,17 +232,17 @@ fn readers_do_not_wait_for_a_large_batch_and_writers_do() {
         assert_eq!(number(engine.snapshot().unwrap().get(Space::Rows, b"a").unwrap()), Some(1));
         engine.stats();
         scope.spawn(|| engine.write(numbered(b"a", 3)).unwrap());
-        word.send(()).unwrap();
+        resume.send(()).unwrap();
     });
     assert_eq!(row(&engine, b"a"), Some(3));
     assert_eq!(row(&*spy, b"a"), Some(2));
 }
 
 #[test]
-fn who_cannot_wait_gets_a_snapshot_only_while_little_is_gathered() {
+fn try_snapshot_succeeds_only_while_little_is_buffered() {
     let engine = BufferedEngine::with_writer_thread(Arc::new(MemoryEngine::new()), 1 << 20).unwrap();
     engine.write(numbered(b"a", 1)).unwrap();
-    let view = engine.try_snapshot().unwrap().expect("little was gathered");
+    let view = engine.try_snapshot().unwrap().expect("little was buffered");
     assert_eq!(number(view.get(Space::Rows, b"a").unwrap()), Some(1));
     let mut batch = Batch::new();
     batch.put(Space::Rows, b"b", Bytes::from(vec![0; 20_000]));
@@ -252,7 +253,7 @@ fn who_cannot_wait_gets_a_snapshot_only_while_little_is_gathered() {
 }
 
 #[test]
-fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_new_is_written() {
+fn after_the_engine_fails_buffered_rows_stay_visible_and_new_writes_fail() {
     for has_writer_thread in [false, true] {
         let spy = Arc::new(Spy::default());
         let engine = match has_writer_thread {
@@ -263,7 +264,7 @@ fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_new_is_wri
         spy.fails.store(true, Ordering::SeqCst);
         assert!(engine.flush().is_err() && engine.snapshot().is_err());
         assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(1), None));
-        // There is room again.
+        // The disk has room again.
         spy.fails.store(false, Ordering::SeqCst);
         assert!(engine.write(numbered(b"a", 2)).is_err());
         assert_eq!(number(engine.snapshot().unwrap().get(Space::Rows, b"a").unwrap()), Some(1));

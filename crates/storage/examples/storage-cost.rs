@@ -1,4 +1,4 @@
-//! What a get, a scanned row and a split cost above the engine on disk.
+//! Measures the cost of a get, a scanned row and a split, on top of the engine on disk.
 //!
 //! `cargo run --release -p rekindle-storage --features rocks --example storage-cost`
 
@@ -14,7 +14,7 @@ use rekindle_storage::{Changes, Direction, RowChange, ShardRange, Store, Table, 
 const ROWS: u64 = 200_000;
 
 fn key(number: u64) -> PrimaryKey {
-    // Scattered as UUIDs are.
+    // Scattered like UUIDs.
     let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     PrimaryKey::encode(&Datum::from(format!("user{scattered:016x}"))).expect("text is a key")
 }
@@ -27,7 +27,7 @@ fn document(number: u64) -> Object {
     (0..10).map(field).collect()
 }
 
-/// Time this thread spent on a processor, so that a busy machine does not blur the figures.
+/// The processor time of this thread, so that other load does not distort the figures.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
@@ -78,8 +78,8 @@ fn get(engine: &Arc<dyn Engine>, table: &Table, rows: &Rows) {
     });
 }
 
-/// Gets of the same thousand rows, which the row cache holds.
-fn cached_form(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
+/// Gets of a thousand rows that are in the row cache.
+fn get_cached(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
     let store = Store::open(Arc::clone(engine), 64 << 20).expect("a store");
     let table = Table::new(store, id);
     let again = || {
@@ -126,7 +126,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     load(&store, id, &rows);
     get(&engine, &table, &rows);
     let snapshot = table.snapshot(shard_range)?;
-    cached_form(&engine, id, &rows);
+    get_cached(&engine, id, &rows);
     measure("snapshot", 100_000, || {
         for _ in 0..100_000 {
             black_box(engine.snapshot().expect("snapshot"));

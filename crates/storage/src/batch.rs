@@ -1,4 +1,4 @@
-//! A block of rows read together: the rows are slices of one buffer.
+//! A block of rows read together. The rows are slices of one buffer.
 
 use bytes::{Bytes, BytesMut};
 use datum::{Object, PrimaryKey};
@@ -8,8 +8,8 @@ use crate::{ReadError, TableId};
 
 /// Some rows of a table, in the order of the scan that read them.
 ///
-/// A row taken out of it is a slice of the shared block: nothing is copied or allocated per row,
-/// and the block lives as long as any of its rows.
+/// A row of the batch is a slice of the shared block: nothing is copied or allocated per row, and the block lives as
+/// long as any of its rows.
 #[derive(Clone, Debug)]
 pub struct RowBatch {
     table: TableId,
@@ -17,7 +17,7 @@ pub struct RowBatch {
     rows: Vec<RowOffsets>,
 }
 
-/// Where a row is in its block: the key, then the row.
+/// The position of a row in its block: the key, then the row.
 #[derive(Clone, Copy, Debug)]
 struct RowOffsets {
     start: usize,
@@ -120,7 +120,7 @@ impl BlockBuilder {
         BlockBuilder { table, block: BytesMut::with_capacity(block_bytes), rows: Vec::new() }
     }
 
-    /// Begins in the memory of `used`, if nobody looks at its rows any more.
+    /// Reuses the memory of `used`, if none of its rows is still referenced.
     pub(crate) fn in_place_of(used: RowBatch, block_bytes: usize) -> BlockBuilder {
         let RowBatch { table, block, mut rows } = used;
         let Ok(mut block) = block.try_into_mut() else {

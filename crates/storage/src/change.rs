@@ -1,4 +1,4 @@
-//! How rows change. The only writer of rows.
+//! Changes of rows. All writes of rows go through here.
 
 use bytes::Bytes;
 use datum::PrimaryKey;
@@ -6,38 +6,39 @@ use engine::{Batch, Change, Space};
 
 use crate::{IndexChange, TableId};
 
-/// What became of one row.
+/// A change of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
-    /// The row.
+    /// The key of the row.
     pub key: PrimaryKey,
     /// Its new bytes (`docs/formats/row.md`), or `None` if it is deleted.
     pub row: Option<Bytes>,
-    /// Whether there was a row before, for the count.
+    /// Whether the row existed before, for the row count.
     pub existed: bool,
 }
 
-/// Changed rows on their way into one engine batch.
+/// Changed rows collected for one engine batch.
 ///
-/// When many writers wait for one row, a batch changes it many times over, and only the last
-/// change matters: the others are left out where that is cheap to see, and cost the engine nothing.
+/// When many writers change the same row, a batch has many changes of it and only the last one matters. The earlier
+/// ones are left out where that is cheap to detect, and cost the engine nothing.
 #[derive(Default)]
 pub struct Changes {
-    /// What the engine is to do. Other records may be added; no ranges may be deleted.
+    /// The batch. The caller may add other records, but must not delete ranges.
     pub batch: Batch,
-    // Where a recent change of a row is in the batch, by a hash of the row's key. A guess that
-    // is verified; collisions forget the older.
+    // The index in the batch of a recent change of a row, by a hash of the row's key. A guess that is verified; on a
+    // collision the older one is overwritten.
     recent: Vec<u32>,
 }
 
-/// A longer row stays a slice of its log entry until the engine has it.
+/// Rows up to this size are copied out of their log entry; a longer row stays a slice of it until the engine has
+/// written it.
 pub(crate) const DETACHED_BYTES_MAX: usize = 64 << 10;
 
 const RECENT_SLOTS: usize = 256;
 const EMPTY_SLOT: u32 = u32::MAX;
 
 impl Changes {
-    /// Adds `change`; by how much the table's count grows.
+    /// Adds `change`. Returns by how much the table's row count grows.
     pub fn add(&mut self, table: TableId, change: &RowChange) -> i64 {
         let key = change.key.as_bytes();
         let gained = i64::from(change.row.is_some()) - i64::from(change.existed);
@@ -69,8 +70,7 @@ impl Changes {
     }
 }
 
-/// The row in memory of its own, which outlives its log entry: among the rows at hand, and until the engine has
-/// written it.
+/// A copy of a short row, which outlives its log entry: in the row cache, and until the engine has written it.
 fn detached(row: &Bytes) -> Bytes {
     if row.len() <= DETACHED_BYTES_MAX { Bytes::copy_from_slice(row) } else { row.clone() }
 }
@@ -84,8 +84,7 @@ fn is_row(change: Option<Change<'_>>, table: TableId, row: &[u8]) -> bool {
     }
 }
 
-/// Keys often differ in their last bytes only, and a poor spread costs no more than a batch that
-/// is larger than it must be.
+/// Keys often differ only in their last bytes. A poor distribution only makes the batch larger than necessary.
 fn recent_slot(key: &[u8]) -> usize {
     let mut hash = 0_u64;
     for chunk in key.chunks(8) {

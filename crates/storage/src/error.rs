@@ -1,4 +1,4 @@
-//! Why rows could not be read.
+//! Errors of reads.
 
 use datum::{CorruptRow, PrimaryKey};
 use engine::EngineError;
@@ -6,32 +6,32 @@ use log::GroupId;
 
 use crate::TableId;
 
-/// A read that gave no answer. A missing row is not an error.
+/// A failed read. A missing row is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The replica stops serving the row and is repaired from another.
+    /// The row is damaged. The replica stops serving it and is repaired from another replica.
     #[error("row {key} of table {table} is damaged")]
     Corrupt {
         /// The table.
         table: TableId,
         /// The row's key.
         key: PrimaryKey,
-        /// What is wrong with its bytes.
+        /// The damage.
         #[source]
         cause: CorruptRow,
     },
-    /// The key belongs to another shard. The router asks again with a newer map.
+    /// The key belongs to another shard. The router retries with a newer shard map.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
         /// The key.
         key: PrimaryKey,
-        /// The group of the shard that was asked.
+        /// The group of the shard that was read.
         group: GroupId,
     },
-    /// A record about a group or a table is not what was written.
+    /// A record about a group or a table is damaged.
     #[error("the record of {what} is damaged")]
     CorruptMeta {
-        /// Which record.
+        /// The record.
         what: String,
     },
     /// The engine failed.
@@ -39,7 +39,7 @@ pub enum ReadError {
     Engine(#[from] EngineError),
 }
 
-/// Why an engine's content cannot be used by this program.
+/// Why this program cannot use the content of an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// A later version of the program wrote it.

@@ -1,5 +1,5 @@
-//! What the engine remembers about a group's log: how far it is applied, how many rows there are.
-//! Written in the same batch as the rows, so none of them is ever ahead of the others.
+//! Records about a group's log: the last applied position and the number of rows. They are written in the same batch as
+//! the rows, so that they always agree.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use engine::{Batch, Engine, Snapshot, Space};
@@ -8,17 +8,17 @@ use log::{GroupId, Lsn};
 use crate::layout::{applied_key, corrupt_meta, count_key};
 use crate::{ReadError, TableId};
 
-/// How far a group's log is contained in an engine.
+/// How much of a group's log is applied to an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// The last entry contained.
+    /// The last applied entry.
     pub lsn: Lsn,
-    /// What the owner of the entries needs to go on from there; not looked at here.
+    /// State that the caller needs to apply the next entry; opaque here.
     pub progress: Bytes,
 }
 
 impl Applied {
-    /// The group's record, if any entry of it was ever applied.
+    /// The group's record, or `None` if no entry was ever applied.
     pub fn read(engine: &dyn Engine, group: GroupId) -> Result<Option<Applied>, ReadError> {
         Applied::decode(engine.get(Space::Meta, &applied_key(group))?, group)
     }
@@ -43,12 +43,12 @@ impl Applied {
     }
 }
 
-/// The number of rows of a table in a group's range.
+/// The number of rows of a table in the range of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub u64);
 
 impl Count {
-    /// The newest count, zero if none was ever written.
+    /// The newest count; zero if none was ever written.
     pub fn read(engine: &dyn Engine, table: TableId, group: GroupId) -> Result<Count, ReadError> {
         Count::decode(engine.get(Space::Meta, &count_key(table, group))?, group)
     }

@@ -1,8 +1,8 @@
-//! Entries of secondary indexes as bytes. What a key means is the business of whoever made it.
+//! Entries of secondary indexes as bytes. Only the creator of a key interprets it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// An index of a table; never used again in that table.
+/// The id of an index within its table; never reused there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexId(pub u32);
 
@@ -12,23 +12,23 @@ impl std::fmt::Display for IndexId {
     }
 }
 
-/// What became of the entry of a row under one key of an index.
+/// A change of the entry of a row under one key of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexChange {
     /// The index.
     pub index: IndexId,
     /// The index key (`docs/formats/key.md`), less than 64 KiB.
     pub key: Bytes,
-    /// The entry, or `None` if there is none any more.
+    /// The new entry, or `None` if it is removed.
     pub entry: Option<IndexEntry>,
 }
 
-/// What is kept under an index key and a primary key.
+/// The value stored under an index key and a primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// How many values of the row have this key; at least 1.
     pub times: u32,
-    /// Whether the key was cut, so that the row must be asked for the values.
+    /// Whether the key was truncated, so that the values must be read from the row.
     pub truncated: bool,
 }
 
@@ -37,8 +37,7 @@ const FLAG_TIMES: u8 = 2;
 const SHORT_BYTES: usize = 3;
 
 impl IndexEntry {
-    /// The engine's value for an entry whose index key has `key_len` bytes: the length tells where
-    /// the primary key begins.
+    /// The entry as stored bytes, for an index key of `key_len` bytes. The length tells where the primary key begins.
     pub(crate) fn encode(self, key_len: usize) -> Bytes {
         let mut bytes = BytesMut::with_capacity(SHORT_BYTES + 4);
         bytes.put_u16_le(key_len as u16);
@@ -52,7 +51,7 @@ impl IndexEntry {
         bytes.freeze()
     }
 
-    /// The entry and the length of its key, if the bytes are those of one.
+    /// The entry and the length of its key, or `None` if the bytes are not a valid entry.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(IndexEntry, usize)> {
         let (head, rest) = bytes.split_first_chunk::<SHORT_BYTES>()?;
         let key_len = usize::from(u16::from_le_bytes([head[0], head[1]]));

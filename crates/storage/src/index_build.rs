@@ -1,4 +1,4 @@
-//! How far an index is built in the range of one group: `docs/formats/engine-keys.md`.
+//! Build records of indexes, one per index and group: `docs/formats/engine-keys.md`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::{IndexId, ReadError, TableId};
 /// How far an index is built. Written in the same batch as the entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexBuild {
-    /// The rows up to a key have entries; what is written meanwhile has them anyway.
+    /// Rows up to a key have their entries. Rows written meanwhile have them in any case.
     Under {
-        /// The last row looked at; `None` before the first.
+        /// The key of the last indexed row; `None` before the first.
         after: Option<PrimaryKey>,
-        /// How many rows were looked at.
+        /// The number of rows indexed so far.
         rows: u64,
     },
     /// Every row has its entries.
@@ -36,7 +36,7 @@ impl Default for IndexBuild {
 }
 
 impl IndexBuild {
-    /// What is known of the indexes of a table in a group, by index.
+    /// The build records of a table's indexes in a group, by index.
     pub fn read_all(
         engine: &dyn Engine,
         table: TableId,
@@ -70,7 +70,7 @@ impl IndexBuild {
         batch.put(Space::Meta, &build_key(table, group, index), self.encode());
     }
 
-    /// The bytes of the record, which log entries hold as well.
+    /// The bytes of the record, in the engine as in log entries.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
@@ -85,7 +85,7 @@ impl IndexBuild {
         bytes.freeze()
     }
 
-    /// The record in those bytes, if they are one.
+    /// The record in these bytes, or `None` if they are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<IndexBuild> {
         match bytes.split_first()? {

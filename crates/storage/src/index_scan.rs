@@ -1,4 +1,4 @@
-//! Finding rows by an index: entries in the order of their keys.
+//! Scans of index entries in the order of their keys.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use engine::{Direction, Scan, Snapshot, Space};
 use crate::layout::{after_prefix, corrupt_meta, index_prefix};
 use crate::{IndexEntry, IndexId, ReadError, TableId};
 
-/// A range of the keys of an index: those from `start` on, up to and without `end`.
+/// A range of index keys, from `start` up to and not including `end`.
 ///
-/// The primary keys that follow index keys in the engine lie behind their index key, so a bound that
-/// leaves out a key with all its rows is the first key after it.
+/// In the engine the primary key follows the index key. So a bound that excludes an index key with all its rows is the
+/// first key after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexRange {
-    /// The first bytes inside.
+    /// The first key inside.
     pub start: Bytes,
-    /// The first bytes after; `None` is no end.
+    /// The first key after the range; `None` means no end.
     pub end: Option<Bytes>,
 }
 
@@ -29,13 +29,13 @@ impl IndexRange {
         IndexRange { start: Bytes::new(), end: None }
     }
 
-    /// Whether the bounds leave no room.
+    /// Whether the bounds exclude every key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| self.start >= end)
     }
 
-    /// The engine's keys of an index in this span.
+    /// The range of the engine's keys of an index.
     pub(crate) fn within(&self, table: TableId, index: IndexId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let prefix = index_prefix(table, index);
         let full = |key: &[u8]| [&prefix[..], key].concat();
@@ -54,11 +54,11 @@ pub struct IndexHit {
     pub key: Bytes,
     /// The row's key.
     pub primary: PrimaryKey,
-    /// What is known of the values.
+    /// Information about the row's values under this key.
     pub entry: IndexEntry,
 }
 
-/// A walk over index entries. Owns its snapshot, may be kept for as long as a cursor is open.
+/// A scan of index entries. Owns its snapshot, so a cursor may keep it as long as it is open.
 pub struct IndexScan {
     scan: Option<Box<dyn Scan>>,
     table: TableId,
@@ -83,7 +83,7 @@ impl IndexScan {
         IndexScan { scan, table, index, rows }
     }
 
-    /// Goes on with the entries of `range`, which lies inside the one the scan was made for.
+    /// Repositions the scan to `range`, which lies inside the range the scan was created for.
     pub fn restart(&mut self, range: &IndexRange) {
         let (start, end) = range.within(self.table, self.index);
         if let Some(scan) = &mut self.scan {
@@ -97,7 +97,7 @@ impl IndexScan {
         let Some(scan) = &mut self.scan else { return Ok(None) };
         while let Some((key, value)) = scan.next()? {
             let hit = hit(key, value).ok_or_else(|| corrupt_meta("an index entry"))?;
-            // Entries of all shards of the table on this node lie together.
+            // Entries of all shards of the table on this node are stored together.
             if self.rows.contains(&hit.primary) {
                 return Ok(Some(hit));
             }

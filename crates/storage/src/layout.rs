@@ -1,4 +1,4 @@
-//! Which key holds what: `docs/formats/engine-keys.md`, in code.
+//! The engine's keys: `docs/formats/engine-keys.md`, in code.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use log::GroupId;
 
 use crate::{FormatError, IndexId, ReadError, TableId};
 
-/// The version of the format this program writes.
+/// The format version that this program writes.
 const VERSION: u32 = 1;
 
 const META_VERSION: u8 = 0;
@@ -17,7 +17,7 @@ const META_APPLIED: u8 = 1;
 const META_COUNT: u8 = 2;
 const META_BUILD: u8 = 3;
 
-/// Checks that this program understands what is in `engine`; marks an empty one as its own.
+/// Checks that this program understands the content of `engine`; writes the version into an empty one.
 pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
     let Some(stored) = engine.get(Space::Meta, &[META_VERSION])? else {
         let mut batch = Batch::new();
@@ -51,14 +51,14 @@ pub(crate) fn count_key(table: TableId, group: GroupId) -> [u8; 25] {
     key
 }
 
-/// What the keys of all counts of a table begin with.
+/// The prefix of the keys of all counts of a table.
 pub(crate) fn counts_prefix(table: TableId) -> [u8; 17] {
     let mut key = [META_COUNT; 17];
     key[1..].copy_from_slice(table.as_bytes());
     key
 }
 
-/// What the keys of all index build records of a table in a group begin with.
+/// The prefix of the keys of all index build records of a table in a group.
 pub(crate) fn builds_prefix(table: TableId, group: GroupId) -> [u8; 25] {
     let mut key = count_key(table, group);
     key[0] = META_BUILD;
@@ -73,14 +73,14 @@ pub(crate) fn build_key(table: TableId, group: GroupId, index: IndexId) -> [u8; 
     key
 }
 
-/// What the keys of all index build records of a table begin with.
+/// The prefix of the keys of all index build records of a table.
 pub(crate) fn table_builds_prefix(table: TableId) -> [u8; 17] {
     let mut key = counts_prefix(table);
     key[0] = META_BUILD;
     key
 }
 
-/// What the keys of all entries of an index begin with.
+/// The prefix of the keys of all entries of an index.
 pub(crate) fn index_prefix(table: TableId, index: IndexId) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(table.as_bytes());
@@ -88,7 +88,7 @@ pub(crate) fn index_prefix(table: TableId, index: IndexId) -> [u8; 20] {
     key
 }
 
-/// The first key after all that begin with `prefix`, if there can be one.
+/// The first key after all keys that begin with `prefix`, or `None` if no such key exists.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {
@@ -100,7 +100,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The engine's key of one row, on the stack for keys of ordinary length.
+/// The engine's key of a row, on the stack if it is not unusually long.
 pub(crate) struct RowKey {
     short: [u8; RowKey::SHORT_BYTES],
     short_len: usize,

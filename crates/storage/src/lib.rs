@@ -1,18 +1,16 @@
-//! The rows of a table in an engine: point reads, snapshots, scans, and the one way rows change.
+//! The rows of tables in an engine: point reads, snapshots, scans, and all changes of rows.
 //!
-//! Line 2 of the river. A request comes from `shard` with a key or a range and leaves for `engine`
-//! with bytes. Knows nothing of queries or replicas. Where things are kept is
-//! `docs/formats/engine-keys.md`.
+//! Layer 2 of a request's path: `shard` calls it with keys and ranges, and it calls `engine` with bytes. It knows
+//! nothing of queries or replicas. `docs/formats/engine-keys.md` describes the keys.
 //!
-//! - [`Store`]: an engine and the rows at hand; everything else stands in one
-//! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
-//! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
-//! - [`RowTexts`]: rows on their way to a client
-//! - [`RowChange`], [`Changes`]: how rows change
-//! - [`IndexChange`], [`IndexScan`]: how index entries change and are found; [`IndexBuild`]: how far
-//!   an index is built
-//! - [`Applied`], [`Count`]: what the engine remembers about each group's log, in the same batches
-//! - [`drop_table`], [`tables_present`]: the end of a table
+//! - [`Store`]: an engine with a row cache; holds all tables of a node
+//! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows at one moment
+//! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that their rows share
+//! - [`RowTexts`]: rows as JSON texts for a client
+//! - [`RowChange`], [`Changes`]: changes of rows
+//! - [`IndexChange`], [`IndexScan`]: changes and scans of index entries; [`IndexBuild`]: how far an index is built
+//! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
+//! - [`drop_table`], [`tables_present`]: removal of tables
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! Rows on their way to a client: their JSON texts, one behind the other, with room for what stands before
-//! them in an answer, so that they are sent from where they were first copied to.
+//! JSON texts of rows for a client, in one buffer with space for the header of the response in front, so that they are
+//! sent without another copy.
 
 use datum::Object;
 
-/// The texts of some rows with commas between them: what stands between the brackets of an array.
+/// The texts of some rows with commas between them: the inside of a JSON array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowTexts {
-    // The room and then the texts.
+    // The space for the header, then the texts.
     bytes: Vec<u8>,
     rows: usize,
 }
@@ -18,7 +18,7 @@ impl Default for RowTexts {
 }
 
 impl RowTexts {
-    /// Bytes before the texts: what an answer of a driver's protocol has there.
+    /// Bytes reserved before the texts for the header of a response in the drivers' protocol.
     pub const ROOM_BYTES: usize = 24;
 
     /// The number of rows.
@@ -51,10 +51,10 @@ impl RowTexts {
         row.write_json(&mut self.bytes);
     }
 
-    /// Makes room for so many rows more that are like those that are here.
+    /// Reserves memory for `rows` more rows of the average size of those here.
     pub fn expect(&mut self, rows: usize) {
         let each = self.json().len().checked_div(self.rows).unwrap_or_default();
-        // Some will be a little longer, and something comes behind the last.
+        // Some rows will be a little longer, and something follows the last.
         let wanted = (each + each / 16 + 1).saturating_mul(rows).saturating_add(RowTexts::ROOM_BYTES);
         self.bytes.reserve(wanted.min(RESERVED_BYTES_MAX));
     }
@@ -65,7 +65,7 @@ impl RowTexts {
         &self.bytes[RowTexts::ROOM_BYTES..]
     }
 
-    /// The texts behind [`RowTexts::ROOM_BYTES`] bytes that mean nothing.
+    /// The buffer: [`RowTexts::ROOM_BYTES`] unused bytes, then the texts.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -79,7 +79,7 @@ impl RowTexts {
     }
 }
 
-/// More room is not made for rows that may not come.
+/// The most memory reserved at once, since the rows may never come.
 const RESERVED_BYTES_MAX: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reading many rows in the order of their keys.
+//! Scans of rows in the order of their keys.
 
 use bytes::Bytes;
 use datum::row::{CorruptRow, RowView};
@@ -8,21 +8,21 @@ use engine::Scan;
 use crate::batch::BlockBuilder;
 use crate::{ReadError, RowBatch, TableId};
 
-/// Bytes of the first block: a query for the first rows should not read hundreds.
+/// Bytes of the first block: a query for a few rows should not read hundreds.
 const BLOCK_BYTES_MIN: usize = 4 << 10;
-/// Bytes of later blocks: enough that what is done per block is nothing per row, little enough to
-/// stay in a core's cache.
+/// Bytes of later blocks: large enough that the work per block is negligible per row, small enough for the cache of a
+/// core.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
 
-/// A walk over rows. Owns its snapshot, may be kept for as long as a cursor is open.
+/// A scan of rows. Owns its snapshot, so a cursor may keep it as long as it is open.
 pub struct RowScan {
     scan: Box<dyn Scan>,
     table: TableId,
     block_bytes: usize,
     rows_left: usize,
-    // Bytes of a row and its key in the last batch; zero before it.
+    // Average bytes of a row and its key in the last batch; zero before the first.
     row_bytes: usize,
-    // The batch that `next` hands out of, and how many rows it has given.
+    // The batch that `next` returns rows from, and how many it has returned.
     batch: Option<RowBatch>,
     given: usize,
 }
@@ -33,7 +33,7 @@ impl RowScan {
         RowScan { scan, table, block_bytes, rows_left, row_bytes: 0, batch: None, given: 0 }
     }
 
-    /// Asks for full blocks from the start, because all rows will be read.
+    /// Uses full blocks from the start, because all rows will be read.
     #[must_use]
     pub fn to_the_end(mut self) -> RowScan {
         self.block_bytes = BLOCK_BYTES_MAX;
@@ -47,16 +47,16 @@ impl RowScan {
         self
     }
 
-    /// The next rows, or `None` at the end. A batch is never empty and holds about 256 KiB, less at
-    /// first; a single larger row still comes, alone.
+    /// The next rows, or `None` at the end. A batch is never empty and holds about 256 KiB, less at first; a single
+    /// larger row comes alone.
     ///
-    /// Not to be mixed with [`RowScan::next`], which has rows in hand.
+    /// Must not be mixed with [`RowScan::next`], which reads ahead.
     pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ReadError> {
         let builder = BlockBuilder::new(self.table, self.next_block_bytes());
         self.fill(builder)
     }
 
-    /// The rows after `used`, in its memory if no row of it is held any longer.
+    /// The next rows, in the memory of `used` if none of its rows is still referenced.
     pub fn next_batch_after(&mut self, used: RowBatch) -> Result<Option<RowBatch>, ReadError> {
         let builder = BlockBuilder::in_place_of(used, self.next_block_bytes());
         self.fill(builder)
@@ -77,10 +77,10 @@ impl RowScan {
         batch.row(self.given - 1).map(Some)
     }
 
-    /// The next row where it lies, or `None` at the end. Its checksum is verified, unless the engine answers
-    /// for its bytes (docs/decisions/0023-row-checksum-verification.md).
+    /// The next row without copying it, or `None` at the end. Its checksum is verified, unless the engine guarantees
+    /// its bytes (docs/decisions/0023-rows-verified-once.md).
     ///
-    /// Not to be called after the others, which read ahead; they may be after it.
+    /// Must not be called after the other methods, which read ahead; they may be called after it.
     #[inline]
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
         Ok(self.next_keyed_view()?.map(|(_, view)| view))
@@ -102,13 +102,13 @@ impl RowScan {
         }
     }
 
-    /// Says that of each row the bytes at `offset` of its stored form will be looked at: a hint for what
-    /// [`RowScan::next_view`] fetches ahead.
+    /// Hints that the caller will read the bytes at `offset` of each stored row, so that [`RowScan::next_view`]
+    /// prefetches them.
     pub fn prefetch_row_at(&mut self, offset: usize) {
         self.scan.prefetch_value_at(offset);
     }
 
-    /// Room for the rows that are still wanted, if that is known, and never more than a block.
+    /// Bytes for the rows still wanted, if their number is known, but never more than a block.
     fn next_block_bytes(&self) -> usize {
         match (self.rows_left, self.row_bytes) {
             (usize::MAX, _) | (_, 0) => self.block_bytes,
@@ -123,7 +123,7 @@ impl RowScan {
             let Some((key, row)) = self.scan.next()? else { break };
             builder.push(&key[TableId::BYTES..], row);
             self.rows_left -= 1;
-            // The next row is probably as large as this one.
+            // Assumes that the next row is as large as this one.
             if builder.bytes() + key.len() + row.len() > limit_bytes {
                 break;
             }

@@ -1,13 +1,13 @@
-//! The part of a table that one shard answers for.
+//! The key range of a shard.
 
 use datum::KeyRange;
 use log::GroupId;
 
-/// A range of a table's keys and the group that orders its writes.
+/// A range of a table's keys, and the group that orders its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardRange {
-    /// The keys. Nothing outside is shown, whatever lies there.
+    /// The keys. Rows outside are never returned, even if the engine has them.
     pub range: KeyRange,
-    /// The group, under which the rows are counted.
+    /// The group. Rows are counted per group.
     pub group: GroupId,
 }

@@ -1,4 +1,4 @@
-//! The rows of a part of a table, as of one moment.
+//! The rows of a shard's range at one moment.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::{
     Applied, Count, IndexBuild, IndexId, IndexRange, IndexScan, ReadError, RowScan, ShardRange, TableId,
 };
 
-/// A read-only view of a part of a table. Later writes are not seen. Cheap to clone; keeps
-/// overwritten rows alive for as long as it lives.
+/// A read-only view of a shard's range of a table. Later writes are not visible. Cheap to clone; keeps overwritten rows
+/// alive as long as it lives.
 #[derive(Clone)]
 pub struct TableSnapshot {
     view: Arc<dyn Snapshot>,
@@ -26,8 +26,8 @@ impl TableSnapshot {
         TableSnapshot { view, table, shard_range }
     }
 
-    /// The row under `key`, its checksum verified, or `None` if there is none. Fails with
-    /// [`ReadError::WrongShard`] if the key is not in this part.
+    /// The row under `key`, its checksum verified, or `None` if there is none. Fails with [`ReadError::WrongShard`] if
+    /// the key is outside the shard's range.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         let bytes = self.get_bytes(key)?;
         bytes.map(|bytes| decode(self.table, key, bytes)).transpose()
@@ -42,7 +42,7 @@ impl TableSnapshot {
         Ok(self.view.get(Space::Rows, row_key.as_bytes())?)
     }
 
-    /// The rows of this part that lie in `range`, by key. The scan lives on its own.
+    /// Scans the rows of the shard that lie in `range`. The scan holds its own reference to the view.
     #[must_use]
     pub fn scan(&self, range: &KeyRange, direction: Direction) -> RowScan {
         let keys = RowRange::new(self.table, &self.shard_range.range.intersect(range));
@@ -50,8 +50,8 @@ impl TableSnapshot {
         RowScan::new(scan, self.table)
     }
 
-    /// The entries of an index in `range` that belong to those rows of this part whose keys lie in `rows`, by index key
-    /// and then by primary key. The scan lives on its own.
+    /// Scans the entries of an index in `range`, by index key and then by primary key, of those rows of the shard whose
+    /// keys lie in `rows`. The scan holds its own reference to the view.
     #[must_use]
     pub fn scan_index(
         &self,
@@ -64,29 +64,29 @@ impl TableSnapshot {
         IndexScan::new(&self.view, self.table, index, range, rows, direction)
     }
 
-    /// About how many bytes the entries of `range` take, whichever rows they belong to.
+    /// About how many bytes the entries in `range` take, of rows of all shards.
     pub fn index_bytes_in(&self, index: IndexId, range: &IndexRange) -> Result<u64, ReadError> {
         let (start, end) = range.within(self.table, index);
         let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
         Ok(self.view.bytes_in(Space::Index, range)?)
     }
 
-    /// How far the log of this part's group is contained in the view.
+    /// How much of the log of the shard's group is applied in the view.
     pub fn applied(&self) -> Result<Applied, ReadError> {
         Ok(Applied::read_at(&*self.view, self.shard_range.group)?.unwrap_or_default())
     }
 
-    /// The number of rows of this part. Reads one record, not the rows.
+    /// The number of rows of the shard. Reads one record, not the rows.
     pub fn count(&self) -> Result<u64, ReadError> {
         Ok(Count::read_at(&*self.view, self.table, self.shard_range.group)?.0)
     }
 
-    /// How far the indexes that the part's group was told of are built.
+    /// The build records of the indexes that are registered with the shard's group.
     pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
         IndexBuild::read_all_at(&self.view, self.table, self.shard_range.group)
     }
 
-    /// The number of rows of this part that lie in `range`, by walking its keys.
+    /// The number of rows of the shard that lie in `range`, by scanning the keys.
     pub fn count_range(&self, range: &KeyRange) -> Result<u64, ReadError> {
         let keys = RowRange::new(self.table, &self.shard_range.range.intersect(range));
         let mut scan = Arc::clone(&self.view).scan(Space::Rows, keys.as_scan_range(), Direction::Ascending);
@@ -103,8 +103,8 @@ impl TableSnapshot {
         Ok(self.view.bytes_in(Space::Rows, keys.as_scan_range())?)
     }
 
-    /// `range` within this part in at most `parts` ranges, ascending, that hold roughly as many
-    /// bytes each. Together they are the whole of it; a small range comes back in fewer.
+    /// Splits the part of `range` inside the shard into at most `parts` ranges, ascending, with roughly as many bytes
+    /// each. Together they cover all of it; a small range is split into fewer.
     pub fn split(&self, range: &KeyRange, parts: usize) -> Result<Vec<KeyRange>, ReadError> {
         let range = self.shard_range.range.intersect(range);
         if range.is_empty() {
@@ -115,7 +115,7 @@ impl TableSnapshot {
         Ok(ranges_between(range, points))
     }
 
-    /// The same in ranges that differ by one row at most. Walks the keys.
+    /// As [`TableSnapshot::split`], into ranges that differ by at most one row. Scans the keys.
     pub fn split_evenly(&self, range: &KeyRange, parts: usize) -> Result<Vec<KeyRange>, ReadError> {
         let range = self.shard_range.range.intersect(range);
         if range.is_empty() {
@@ -127,7 +127,7 @@ impl TableSnapshot {
         let mut points = Vec::new();
         for row in 0..rows {
             let Some((key, _)) = scan.next()? else { break };
-            // The first row of a piece is the first whose number is not below the piece's share.
+            // A part begins at the first row whose number is not below the part's share.
             if row > 0 && row * parts / rows != (row - 1) * parts / rows {
                 points.push(Bytes::copy_from_slice(key));
             }
@@ -136,7 +136,7 @@ impl TableSnapshot {
     }
 }
 
-/// The ranges into which stored keys cut `range`.
+/// Splits `range` at stored keys.
 fn ranges_between(range: KeyRange, points: Vec<Bytes>) -> Vec<KeyRange> {
     let mut start = range.start;
     let mut ranges = Vec::with_capacity(points.len() + 1);

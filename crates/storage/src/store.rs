@@ -1,4 +1,4 @@
-//! An engine with the rows of all tables of a node, and the rows among them that are at hand.
+//! An engine with the rows of all tables of a node, and a cache of rows.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::layout::{RowKey, claim};
 use crate::row_cache::{BatchLookup, CacheLookup, RowCache, RowCacheStats};
 use crate::{Changes, FormatError, RowTexts};
 
-/// Where tables are. Every change of a row goes through one store, or its cache would not know.
+/// The store of a node's tables. Every change of a row must go through it, so that its cache stays correct.
 pub struct Store {
     engine: Arc<dyn Engine>,
     rows: RowCache,
 }
 
 impl Store {
-    /// The store in `engine`, whose format is checked, and set if it is empty. At most
-    /// `row_cache_bytes` are spent on rows at hand.
+    /// Opens the store in `engine`: checks the format, or sets it if the engine is empty. The row cache takes at most
+    /// `row_cache_bytes`.
     pub fn open(engine: Arc<dyn Engine>, row_cache_bytes: usize) -> Result<Arc<Store>, FormatError> {
         claim(&*engine)?;
         Ok(Arc::new(Store { engine, rows: RowCache::new(row_cache_bytes) }))
@@ -31,12 +31,12 @@ impl Store {
         &self.engine
     }
 
-    /// From now on at most `bytes` are spent on rows at hand.
+    /// Sets the size of the row cache in bytes.
     pub fn set_row_cache_bytes(&self, bytes: usize) {
         self.rows.resize(bytes);
     }
 
-    /// Carries out `changes` together, visible on return.
+    /// Applies `changes` atomically, visible on return.
     pub fn write(&self, changes: Changes) -> Result<(), EngineError> {
         let mut rows = Vec::with_capacity(changes.batch.len());
         for change in changes.batch.changes() {
@@ -48,7 +48,7 @@ impl Store {
             rows.push((self.rows.begin_change(key, value.map(Bytes::len)), value.cloned()));
         }
         let written = self.engine.write(changes.batch);
-        // In the order of the batch, as the last change of a row is the one that the engine shows.
+        // In the order of the batch: the last change of a row is the one that the engine has.
         for (changing, value) in rows {
             let value = value.filter(|_| written.is_ok());
             self.rows.end_change(&changing, || cached_form(&value?));
@@ -56,14 +56,13 @@ impl Store {
         written
     }
 
-    /// What the row cache has done and holds; all zeros if it is off.
+    /// Statistics of the row cache; all zero if it is off.
     #[must_use]
     pub fn row_cache_stats(&self) -> RowCacheStats {
         self.rows.stats()
     }
 
-    /// The row at the engine's key `key`: from the cache, or else by `read`, which gives it with the
-    /// number of its bytes.
+    /// The row at the engine's key `key`: from the cache, or else from `read`, which returns it with its size in bytes.
     pub(crate) fn row<E>(
         &self,
         key: &[u8],
@@ -81,8 +80,8 @@ impl Store {
         Ok(Some(row))
     }
 
-    /// Hands the row at the engine's key `key` to `read_row`, which is `None` if there is none: from the cache, perhaps under
-    /// a lock, or by `read` as for [`Store::row`].
+    /// Calls `read_row` with the row at the engine's key `key`, or `None` if there is none: from the cache, perhaps
+    /// under a lock, or from `read` as in [`Store::row`].
     pub(crate) fn with_row<R, E>(
         &self,
         key: &[u8],
@@ -101,9 +100,9 @@ impl Store {
         Ok(read_row(Some(&row)))
     }
 
-    /// Adds the rows at the engine's keys `keys` to `texts` in their order: from the cache, and those that are not
-    /// there by `read`, which gets their places among `keys` and gives them, in that order, with the numbers of
-    /// their bytes. Ends early when `texts` has `bytes_max` or more.
+    /// Appends the rows at the engine's keys `keys` to `texts`, in order: from the cache, and the missing ones from
+    /// `read`. That gets their indexes in `keys` and returns the rows in that order with their sizes in bytes. Stops
+    /// once `texts` has `bytes_max` bytes or more.
     pub(crate) fn texts<E>(
         &self,
         keys: &[RowKey],
@@ -132,7 +131,7 @@ impl Store {
                 {
                     continue;
                 }
-                // It has gone since.
+                // Evicted since the lookup.
                 BatchLookup::Cached { .. } => read(&[i])?.pop().flatten(),
                 BatchLookup::Missing(permit) => found.next().flatten().inspect(|(row, row_bytes)| {
                     self.rows.keep(permit, key.as_bytes(), row, *row_bytes);
@@ -144,11 +143,10 @@ impl Store {
     }
 }
 
-/// Rows that are fetched from memory while another is copied.
+/// Rows that are prefetched while another is copied.
 const PREFETCH_ROWS: usize = 6;
 
-/// The row in `value` with the number of its bytes. A long one gets memory of its own: it is a slice of a whole
-/// log entry.
+/// The row in `value` with its size in bytes. A long row is copied, since it is a slice of a whole log entry.
 fn cached_form(value: &Bytes) -> Option<(Object, usize)> {
     let is_detached = value.len() <= DETACHED_BYTES_MAX;
     let value = if is_detached { value.clone() } else { Bytes::copy_from_slice(value) };

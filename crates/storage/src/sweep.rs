@@ -1,4 +1,4 @@
-//! The end of a table and of a group.
+//! Removal of tables, groups and indexes.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -15,10 +15,10 @@ use crate::{IndexId, ReadError, TableId};
 
 /// Adds to `batch` the removal of all rows, index entries, counts and build records of `table`.
 ///
-/// Its groups must be closed before, or entries still on their way would bring rows back.
+/// Its groups must be closed first: entries still being applied would bring rows back.
 pub fn drop_table(batch: &mut Batch, table: TableId) {
     let start = table.as_bytes();
-    // The last id of all is as good as never drawn; its rows would stay.
+    // The last possible id is practically never drawn; its rows would stay.
     let Some(next) = table.next() else { return };
     batch.delete_range(Space::Rows, start, next.as_bytes());
     batch.delete_range(Space::Index, start, next.as_bytes());
@@ -26,7 +26,7 @@ pub fn drop_table(batch: &mut Batch, table: TableId) {
     batch.delete_range(Space::Meta, &table_builds_prefix(table), &table_builds_prefix(next));
 }
 
-/// Adds to `batch` the removal of what is remembered about a closed group; its rows stay.
+/// Adds to `batch` the removal of all records about a closed group. Its rows stay.
 pub fn forget_group(batch: &mut Batch, table: TableId, group: GroupId) {
     batch.delete(Space::Meta, &applied_key(group));
     batch.delete(Space::Meta, &count_key(table, group));
@@ -36,10 +36,10 @@ pub fn forget_group(batch: &mut Batch, table: TableId, group: GroupId) {
     }
 }
 
-/// Adds to `batch` the removal of all entries of an index, and of what `groups`, which order the
-/// table, remember of building it.
+/// Adds to `batch` the removal of all entries of an index, and of the records about building it of `groups`, which
+/// order the table's writes.
 ///
-/// No entry of those groups' logs may bring entries of the index any more.
+/// No log entry of those groups may add entries of the index afterwards.
 pub fn drop_index(batch: &mut Batch, table: TableId, index: IndexId, groups: &[GroupId]) {
     let start = index_prefix(table, index);
     if let Some(end) = after_prefix(&start) {
@@ -53,7 +53,8 @@ pub fn drop_index(batch: &mut Batch, table: TableId, index: IndexId, groups: &[G
 /// The indexes of `table` that have entries or build records in the snapshot. One seek per index, and one for the
 /// records.
 ///
-/// One that the catalog does not know any more is left from a drop that a crash interrupted, or that entries came after.
+/// An index that the catalog no longer has is left over from a drop that was interrupted by a crash, or its entries
+/// were written after the drop.
 pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<BTreeSet<IndexId>, ReadError> {
     let mut indexes = indexes_noted(snapshot, table)?;
     let mut from = Some(table.as_bytes().to_vec());
@@ -88,7 +89,7 @@ fn indexes_noted(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<BTreeSe
 
 /// The tables that have rows in the snapshot. One seek per table.
 ///
-/// One that the catalog does not know is left from a drop that a crash interrupted.
+/// A table that the catalog does not have is left over from a drop that was interrupted by a crash.
 pub fn tables_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<TableId>, ReadError> {
     let mut tables = Vec::new();
     let mut after = Some(TableId::from_uuid(uuid::Uuid::nil()));
@@ -104,7 +105,7 @@ pub fn tables_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<TableId>, Read
     Ok(tables)
 }
 
-/// The groups that the engine remembers something of.
+/// The groups that have records in the engine.
 pub fn groups_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<GroupId>, ReadError> {
     let (first, last) = (applied_key(GroupId(0)), applied_key(GroupId(u64::MAX)));
     let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));

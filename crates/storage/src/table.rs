@@ -10,7 +10,7 @@ use crate::layout::RowKey;
 use crate::row::decode;
 use crate::{ReadError, RowTexts, ShardRange, Store, TableId, TableSnapshot};
 
-/// A table in a store. Cheap to make and to clone; holds no rows itself.
+/// A table in a store. Cheap to create and to clone; holds no rows itself.
 #[derive(Clone)]
 pub struct Table {
     store: Arc<Store>,
@@ -18,13 +18,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table `id` in `store`, which may hold no row of it yet.
+    /// The table `id` in `store`, which may have no rows of it yet.
     #[must_use]
     pub fn new(store: Arc<Store>, id: TableId) -> Table {
         Table { store, id }
     }
 
-    /// The store it is in.
+    /// The store of the table.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -42,8 +42,8 @@ impl Table {
         self.store.row(row_key.as_bytes(), || self.read(&row_key, key))
     }
 
-    /// Hands the row under `key` to `read_row` as [`Table::get`] would answer it: cheaper where it is only looked at. `read_row`
-    /// must be quick, and must not come back here.
+    /// Calls `read_row` with the row under `key`, as [`Table::get`] would return it. Cheaper if the caller only reads
+    /// the row. `read_row` must be quick and must not access the store.
     pub fn with_row<R>(
         &self,
         key: &PrimaryKey,
@@ -53,16 +53,16 @@ impl Table {
         self.store.with_row(row_key.as_bytes(), read_row, || self.read(&row_key, key))
     }
 
-    /// The row and the number of its bytes, from the engine.
+    /// The row and its stored size in bytes, from the engine.
     fn read(&self, row_key: &RowKey, key: &PrimaryKey) -> Result<Option<(Object, usize)>, ReadError> {
         let Some(bytes) = self.store.engine().get(Space::Rows, row_key.as_bytes())? else { return Ok(None) };
         let row_bytes = bytes.len();
         Ok(Some((decode(self.id, key, bytes)?, row_bytes)))
     }
 
-    /// Adds the rows under `keys` to `texts`, in their order, each as [`Table::get`] would answer it: cheaper than
-    /// one after the other. Nothing is added for a key that has no row, nor any more once `texts` has `bytes_max` bytes.
-    /// After an error `texts` is of no use.
+    /// Appends the rows under `keys` to `texts`, in the order of `keys`, each as [`Table::get`] would return it.
+    /// Cheaper than single lookups. Adds nothing for a key without a row, and stops once `texts` has `bytes_max` bytes.
+    /// After an error `texts` must be discarded.
     pub fn get_texts(
         &self,
         keys: &[PrimaryKey],
@@ -82,7 +82,7 @@ impl Table {
         })
     }
 
-    /// The row under `key`, past the rows at hand, which stay as they are.
+    /// The row under `key`, read from the engine without using or filling the row cache.
     pub fn get_once(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         let bytes = self.get_bytes(key)?;
         bytes.map(|bytes| decode(self.id, key, bytes)).transpose()
@@ -99,7 +99,7 @@ impl Table {
         Ok(TableSnapshot::new(self.store.engine().snapshot()?, self.id, shard_range))
     }
 
-    /// As [`Table::snapshot`], for who cannot wait: `None` where much would have to be written first.
+    /// As [`Table::snapshot`], for callers that must not block: `None` if too much would have to be flushed first.
     pub fn try_snapshot(&self, shard_range: ShardRange) -> Result<Option<TableSnapshot>, ReadError> {
         let view = self.store.engine().try_snapshot()?;
         Ok(view.map(|view| TableSnapshot::new(view, self.id, shard_range)))

@@ -1,18 +1,18 @@
-//! The name of a table below its name: what its rows are stored under.
+//! The id of a table, under which its rows are stored.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Identifies a table for ever. Never reused, not even by a table of the same name.
+/// Identifies a table permanently. Never reused, not even by a table of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(Uuid);
 
 impl TableId {
-    /// Bytes of an id.
+    /// The length of an id in bytes.
     pub const BYTES: usize = 16;
 
-    /// The table of this UUID.
+    /// The table with this UUID.
     #[must_use]
     pub const fn from_uuid(uuid: Uuid) -> TableId {
         TableId(uuid)
@@ -24,13 +24,13 @@ impl TableId {
         self.0
     }
 
-    /// The bytes that keys begin with.
+    /// The prefix of the table's keys in the engine.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; TableId::BYTES] {
         self.0.as_bytes()
     }
 
-    /// The smallest id above this one, if this is not the last.
+    /// The smallest id above this one, or `None` if this is the last.
     pub(crate) fn next(self) -> Option<TableId> {
         let next = self.0.as_u128().checked_add(1)?;
         Some(TableId(Uuid::from_u128(next)))

@@ -1,4 +1,4 @@
-//! Rows of tables over the memory engine.
+//! Tests of tables over the memory engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +49,7 @@ fn write(store: &Arc<Store>, table: TableId, key: &PrimaryKey, row: Option<&Obje
     gained
 }
 
-/// A table of `rows` rows numbered from 0, between two tables that must not be seen.
+/// A table of `rows` rows numbered from 0, between two other tables that must not be visible.
 fn filled(rows: u32, text_bytes: usize) -> (Arc<Store>, Table) {
     let store = empty();
     for id in [1, 2, 3] {
@@ -106,7 +106,7 @@ fn bounds_are_bounds_of_keys() {
 }
 
 #[test]
-fn even_pieces_differ_by_one_row_at_most() {
+fn even_parts_differ_by_one_row_at_most() {
     let (_, table) = filled(100, 1);
     let snapshot = table.snapshot(whole()).unwrap();
     let rows = |parts: &[KeyRange]| {
@@ -143,7 +143,7 @@ fn a_snapshot_does_not_move() {
 }
 
 #[test]
-fn batches_grow_and_are_reused_when_nobody_holds_their_rows() {
+fn batches_grow_and_are_reused_when_no_row_is_held() {
     let (_, table) = filled(3000, 500);
     let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
     let first = scan.next_batch().unwrap().unwrap();
@@ -207,7 +207,7 @@ fn a_damaged_row_is_named() {
         scan.next().unwrap();
     }
     assert!(scan.next().is_err_and(names_it));
-    // The engine in memory answers for nothing, so rows are verified where they lie, too.
+    // The engine in memory does not guarantee its bytes, so rows read in place are verified, too.
     let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
     for _ in 0..3 {
         scan.next_view().unwrap();
@@ -220,7 +220,7 @@ fn many_rows_are_read_as_one_after_the_other() {
     let (store, _) = filled(40, 3);
     let store = Store::open(Arc::clone(store.engine()), 1 << 20).unwrap();
     let table = Table::new(Arc::clone(&store), table_id(2));
-    // Some are at hand, some are not, some are named twice, some are not there.
+    // Some rows are cached, some are not, some are named twice, some do not exist.
     for n in [3, 4, 30] {
         table.get(&key(f64::from(n))).unwrap();
     }
@@ -236,7 +236,7 @@ fn many_rows_are_read_as_one_after_the_other() {
         format!("0{}", rows.iter().map(text).collect::<String>())
     };
     assert_eq!(texts(&keys), expected(&[4, 4, 5, 3, 39, 30, 7, 7]));
-    // Now all of them are but the one that is not there; a row that changes is read anew.
+    // Now all rows are cached except the missing one; a row that changes is read again.
     let misses = store.row_cache_stats().misses;
     write(&store, table.id(), &key(5.0), Some(&document(55, 3)));
     assert_eq!(texts(&keys[1..4]), expected(&[4, 55, 3]));
@@ -244,7 +244,7 @@ fn many_rows_are_read_as_one_after_the_other() {
     assert_eq!(store.row_cache_stats().misses, misses);
     assert_eq!(texts(&[]), "0");
     assert_eq!(texts(&keys[3..6]), expected(&[3, 39]));
-    // A row that is too large to be copied where it is kept.
+    // A row too large to be copied under the cache's lock.
     let large = Store::open(Arc::clone(store.engine()), 64 << 20).unwrap();
     let table = Table::new(Arc::clone(&large), table_id(2));
     write(&large, table.id(), &key(4.0), Some(&document(4, 20_000)));
@@ -260,7 +260,7 @@ fn many_rows_are_read_as_one_after_the_other() {
 }
 
 #[test]
-fn a_change_says_how_the_count_moves() {
+fn a_change_returns_how_the_count_changes() {
     let (store, table) = filled(1, 1);
     let id = table.id();
     assert_eq!(write(&store, id, &key("a"), Some(&document(1, 1))), 1);
@@ -270,7 +270,7 @@ fn a_change_says_how_the_count_moves() {
 }
 
 #[test]
-fn what_a_group_remembers_is_read_back() {
+fn records_of_a_group_are_read_back() {
     let store = empty();
     assert_eq!(Applied::read(&**store.engine(), GROUP).unwrap(), None);
     assert_eq!(Count::read(&**store.engine(), table_id(2), GROUP).unwrap(), Count(0));
@@ -310,7 +310,7 @@ fn the_last_table_of_all_is_a_table() {
 }
 
 #[test]
-fn a_row_at_hand_is_as_the_last_change_of_a_batch_left_it() {
+fn a_cached_row_is_as_the_last_change_of_a_batch_left_it() {
     let store = empty();
     let id = table_id(2);
     let table = Table::new(Arc::clone(&store), id);
@@ -325,7 +325,7 @@ fn a_row_at_hand_is_as_the_last_change_of_a_batch_left_it() {
         let mut changes = Changes::default();
         for round in 0..3 {
             changes.add(id, &change(1, Some(round)));
-            // So many others that the repetition is not noticed when the batch is made.
+            // Enough other rows that the repeated change is not detected when the batch is built.
             for other in 1000..3000 {
                 changes.add(id, &change(other, Some(other)));
             }

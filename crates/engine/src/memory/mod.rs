@@ -1,5 +1,5 @@
-//! An engine in memory, for tests and simulation. It forgets what was not flushed when told to
-//! crash, so a shard's replay can be tested without a disk.
+//! An engine in memory, for tests and simulation. A simulated crash forgets everything since the last flush, so that a
+//! shard's replay can be tested without a disk.
 
 mod tree;
 mod view;
@@ -28,8 +28,7 @@ impl MemoryEngine {
         MemoryEngine::default()
     }
 
-    /// What a restart after a power cut would find: the state of the last flush, in a new engine that has nothing to do
-    /// before its flushes.
+    /// The state after a power loss and restart: that of the last flush, in a new engine without a hook.
     #[must_use]
     pub fn after_crash(&self) -> MemoryEngine {
         let survivor = self.tree.read().as_of_last_flush();
@@ -52,7 +51,7 @@ impl Engine for MemoryEngine {
     }
 
     fn flush(&self) -> Result<(), EngineError> {
-        // What is written while the hook runs is not in this flush.
+        // Changes written while the hook runs are not in this flush.
         let view = MemorySnapshot::new(Arc::clone(&self.tree));
         self.hook.run()?;
         self.tree.write().flush(view.moment());
@@ -112,7 +111,7 @@ mod tests {
             Ok(())
         }));
         engine.flush().unwrap();
-        // What the hook did not know of is not among the rows that it stands for.
+        // A row that was written after the hook began is not made durable.
         assert_eq!(engine.after_crash().get(Space::Rows, b"key").unwrap().unwrap(), "1");
         assert_eq!(engine.get(Space::Rows, b"key").unwrap().unwrap(), "2");
     }

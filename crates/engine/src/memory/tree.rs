@@ -1,5 +1,5 @@
-//! The maps behind the memory engine: each key keeps its newest value and the older ones that
-//! a live snapshot or the last flush can still see.
+//! The maps of the memory engine. Each key has its newest value and the older values that a live snapshot or the last
+//! flush can still see.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::{Batch, Change, ScanRange, Space, scan_range};
 
-/// A moment in the life of a tree: how many batches had been written.
+/// A point in the history of a tree: the number of batches written before it.
 pub(super) type Moment = u64;
 
 /// All spaces of a memory engine.
@@ -16,9 +16,9 @@ pub(super) struct Tree {
     spaces: [BTreeMap<Bytes, Versions>; Space::ALL.len()],
     now: Moment,
     flushed: Moment,
-    // Live snapshots: how many look at each moment.
+    // The number of live snapshots at each moment.
     readers: BTreeMap<Moment, usize>,
-    // Exactly the keys with more than one version.
+    // The keys with more than one version.
     crowded: Vec<(Space, Bytes)>,
     bytes: u64,
 }
@@ -35,7 +35,7 @@ impl Tree {
         visible(self.spaces[space as usize].get(key)?, moment).cloned()
     }
 
-    /// The pairs of `range` as of `moment`, from either end.
+    /// The pairs of `range` as of `moment`; can be iterated from both ends.
     pub(super) fn pairs<'a>(
         &'a self,
         moment: Moment,
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// What was written up to `moment`, which somebody keeps, survives from now on.
+    /// Marks everything written up to `moment` as durable. A snapshot must hold that moment.
     pub(super) fn flush(&mut self, moment: Moment) {
         self.flushed = self.flushed.max(moment);
         self.sweep();
@@ -87,7 +87,7 @@ impl Tree {
         survivor
     }
 
-    /// Registers a reader of the present moment, which is returned.
+    /// Registers a reader of the present moment and returns the moment.
     pub(super) fn enter(&mut self) -> Moment {
         *self.readers.entry(self.now).or_default() += 1;
         self.now
@@ -136,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// Drops versions that have become invisible since they were kept.
+    /// Drops versions that are no longer visible.
     fn sweep(&mut self) {
         let mut crowded = std::mem::take(&mut self.crowded);
         crowded.retain(|(space, key)| {
@@ -157,7 +157,7 @@ fn visible(versions: &Versions, moment: Moment) -> Option<&Bytes> {
     versions.iter().rev().find(|(written, _)| *written <= moment)?.1.as_ref()
 }
 
-/// Removes every version no reader, no crash and no newcomer can see; how many bytes that freed.
+/// Removes every version that no reader, no crash and no new snapshot can see. Returns the bytes freed.
 fn prune(key: &[u8], versions: &mut Versions, readers: &BTreeMap<Moment, usize>, flushed: Moment) -> u64 {
     let mut freed_bytes = 0;
     let mut next = versions.len();
@@ -174,7 +174,7 @@ fn prune(key: &[u8], versions: &mut Versions, readers: &BTreeMap<Moment, usize>,
             versions.remove(next);
         }
     }
-    // A deletion with nothing older behind it says no more than absence.
+    // A deletion without an older version is the same as no entry.
     while versions.first().is_some_and(|(_, value)| value.is_none()) {
         versions.remove(0);
     }

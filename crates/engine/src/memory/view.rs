@@ -10,12 +10,12 @@ use parking_lot::RwLock;
 use super::tree::{Moment, Tree};
 use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space};
 
-/// Pairs fetched under one hold of the lock, at first and at most: a scan never keeps writers out
-/// for long, and a scan for one row does not fetch a hundred.
+/// Pairs copied per lock acquisition, at first and at most: a scan never blocks writers for long, and a scan for one
+/// row does not copy a hundred.
 const FETCH_PAIRS_MIN: usize = 4;
 const FETCH_PAIRS_MAX: usize = 256;
 
-/// A moment of the tree, kept visible until this is dropped.
+/// A moment of the tree that stays visible until this is dropped.
 pub(super) struct MemorySnapshot {
     tree: Arc<RwLock<Tree>>,
     moment: Moment,
@@ -27,7 +27,7 @@ impl MemorySnapshot {
         MemorySnapshot { tree, moment }
     }
 
-    /// The moment that is kept.
+    /// The moment of the snapshot.
     pub(super) fn moment(&self) -> Moment {
         self.moment
     }
@@ -91,7 +91,7 @@ impl Snapshot for MemorySnapshot {
 struct MemoryScan {
     snapshot: Arc<MemorySnapshot>,
     space: Space,
-    // What is still to be fetched.
+    // The range that is not fetched yet.
     start: Bound<Bytes>,
     end: Bound<Bytes>,
     direction: Direction,

@@ -1,8 +1,8 @@
-//! Bounds of ranges as RocksDB takes them: the lower one inside, the upper one outside.
+//! Bounds of ranges in RocksDB's form: the lower one included, the upper one excluded.
 
 use std::ops::Bound;
 
-/// The lower bound: the first key that may belong.
+/// The lower bound: the first key that may be inside.
 pub(super) fn first_included(start: Bound<&[u8]>) -> Option<Vec<u8>> {
     match start {
         Bound::Included(key) => Some(key.to_vec()),
@@ -11,7 +11,7 @@ pub(super) fn first_included(start: Bound<&[u8]>) -> Option<Vec<u8>> {
     }
 }
 
-/// The upper bound: the first key that does not belong.
+/// The upper bound: the first key outside.
 pub(super) fn first_excluded(end: Bound<&[u8]>) -> Option<Vec<u8>> {
     match end {
         Bound::Included(key) => Some(successor(key)),

@@ -1,7 +1,7 @@
 //! The engine on disk: RocksDB without its own log, one instance per data directory.
 //!
-//! Why RocksDB and why so configured: `docs/decisions/0003-rocksdb-engine.md`. This is one of the
-//! two places where `unsafe` may stand; each use names what it relies on.
+//! Why RocksDB, and the reasons for its options: `docs/decisions/0003-rocksdb-engine.md`. One of the two places where
+//! `unsafe` is allowed; each use states its invariant.
 #![allow(unsafe_code, reason = "the C interface of RocksDB")]
 
 mod bounds;
@@ -72,7 +72,7 @@ impl Engine for RocksEngine {
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
         let columns = Space::ALL.map(|space| column(&self.db, space));
-        // Twelve bytes of header, and per change a tag, the column and two lengths.
+        // Twelve bytes of header, and for each change a tag, the column and two lengths.
         let mut writes = WriteBatch::with_capacity_bytes(12 + batch.bytes() + 12 * batch.len());
         for change in batch.changes() {
             match change {
@@ -89,7 +89,8 @@ impl Engine for RocksEngine {
     }
 
     fn flush(&self) -> Result<(), EngineError> {
-        // Once more when RocksDB tells of the flush, for what is written until then; but that cannot be refused.
+        // RocksDB's listener runs the hook again, for batches written in between; but there a failure could not stop
+        // the flush.
         self.hook.run()?;
         let columns = Space::ALL.map(|space| column(&self.db, space));
         let mut options = FlushOptions::default();
@@ -102,7 +103,7 @@ impl Engine for RocksEngine {
     }
 
     fn set_cache_bytes(&self, bytes: usize) {
-        // A handle to the same cache.
+        // The clone is a handle to the same cache.
         self.cache.clone().set_capacity(bytes);
     }
 
@@ -116,7 +117,7 @@ fn column(db: &DB, space: Space) -> &ColumnFamily {
 }
 
 fn open_error(dir: &Path, error: rocksdb::Error) -> EngineError {
-    // RocksDB says this only in words, the same since its lock file exists.
+    // RocksDB reports this only as text, which has not changed since the lock file exists.
     if error.as_ref().contains("While lock file") || error.as_ref().contains("lock hold by current process") {
         return EngineError::Locked { dir: dir.to_owned(), detail: error.into_string() };
     }

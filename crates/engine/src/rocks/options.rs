@@ -1,4 +1,4 @@
-//! How much memory and how many threads the engine on disk may take, and what RocksDB is told.
+//! Memory and thread limits of the engine on disk, and the RocksDB options derived from them.
 
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompressionType, DataBlockIndexType, Options,
@@ -7,7 +7,7 @@ use rocksdb::{
 
 use crate::Space;
 
-/// The operator's choices. The defaults suit a node with half a gigabyte to spare.
+/// Options of the operator. The defaults suit a node with half a gigabyte to spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Bytes for cached blocks, indexes and filters.
@@ -16,7 +16,7 @@ pub struct EngineOptions {
     pub write_buffer_bytes: usize,
     /// Threads for flushing and merging.
     pub background_jobs: usize,
-    /// Files held open at once; more are opened and closed as they are needed.
+    /// The most files open at once; others are opened and closed as needed.
     pub open_files_max: usize,
 }
 
@@ -31,20 +31,20 @@ impl Default for EngineOptions {
     }
 }
 
-/// A dozen neighbouring rows: more would be read in vain by a point lookup, fewer make the pinned index larger, and a
-/// scan finds its way to each block anew.
+/// About a dozen rows. In larger blocks a point lookup reads more in vain; with smaller blocks the pinned index is
+/// larger, and a scan has more blocks to locate.
 const BLOCK_BYTES: usize = 16 << 10;
-/// A lookup walks over half as many keys at the end, and a row of a kilobyte lies between any two of them.
+/// The last step of a lookup walks over half as many keys on average, with a row of about a kilobyte between any two.
 const KEYS_PER_RESTART: i32 = 8;
-/// One false positive in a hundred, so that an insert rarely reads the disk to find no row.
+/// One false positive in a hundred lookups, so that an insert rarely reads the disk to find no row.
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
-/// Rows from here on are kept apart and not copied by every merge of their level.
+/// Rows of this size or more are stored separately and not copied when their level is merged.
 const LARGE_VALUE_BYTES: u64 = 256 << 10;
-/// The share of a large-value file that may be garbage before it is rewritten.
+/// The share of garbage in a large-value file from which it is rewritten.
 const LARGE_VALUE_GARBAGE_MAX: f64 = 0.3;
 const FILE_BYTES_MIN: usize = 4 << 20;
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// What the operating system is asked to write early, so that one fsync is never long.
+/// Bytes after which the operating system is asked to start writing, so that no fsync takes long.
 const SYNC_STEP_BYTES: u64 = 1 << 20;
 const ENGINE_LOG_BYTES_MAX: usize = 4 << 20;
 const ENGINE_LOG_FILES_MAX: usize = 2;
@@ -58,7 +58,7 @@ pub(super) fn for_database(options: &EngineOptions) -> Options {
     let mut db = Options::default();
     db.create_if_missing(true);
     db.create_missing_column_families(true);
-    // Rows and the log position they stem from become durable together or not at all.
+    // Rows and the log position they come from become durable together or not at all.
     db.set_atomic_flush(true);
     db.set_max_background_jobs(clamp_i32(options.background_jobs.max(1)));
     db.set_max_open_files(clamp_i32(options.open_files_max));
@@ -77,8 +77,8 @@ pub(super) fn for_database(options: &EngineOptions) -> Options {
 }
 
 pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) -> Options {
-    // One buffer fills while another is written out. Every space may fill a whole one: they are
-    // flushed together, so a smaller limit for one would flush all of them early.
+    // One buffer fills while another is written out. Each space may fill a whole buffer: all spaces are flushed
+    // together, so a smaller limit for one would flush all of them early.
     let buffer_bytes = options.write_buffer_bytes / 2;
     let mut column = Options::default();
     column.set_block_based_table_factory(&tables(space, cache));
@@ -92,7 +92,7 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column.set_bottommost_compression_type(DBCompressionType::None);
     column.set_level_compaction_dynamic_level_bytes(true);
     column.set_target_file_size_base(buffer_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX) as u64);
-    // Level 1 is as large as the four files of level 0 that are merged into it.
+    // Level 1 is as large as the four level-0 files that are merged into it.
     column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
     if space == Space::Rows {
         column.set_enable_blob_files(true);
@@ -105,8 +105,8 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column
 }
 
-/// Whether keys are asked for one by one. Entries of indexes are only walked in their order: filters and hashes of their
-/// keys would be made for nobody.
+/// Whether keys are looked up one by one. Index entries are only scanned in order, so filters and hashes of their keys
+/// would never be used.
 fn is_looked_up(space: Space) -> bool {
     space != Space::Index
 }

@@ -1,7 +1,7 @@
-//! Where to cut a range of keys into parts of equal size, without reading it.
+//! Splits a range of keys into parts of equal size without reading it.
 //!
-//! RocksDB estimates the bytes between any two positions from its block indexes and memtables in
-//! some microseconds. Keys are taken for binary fractions and the wanted size is found by halving.
+//! RocksDB estimates the bytes between any two keys from its block indexes and memtables in some microseconds. Keys are
+//! treated as binary fractions, and each split point is found by bisection.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -14,9 +14,9 @@ use super::bounds::{first_excluded, first_included};
 use super::column;
 use crate::{EngineError, ScanRange, Space};
 
-/// How many bytes after the common beginning of all keys take part in the halving.
+/// Bytes after the common prefix of all keys that take part in the bisection.
 const FRACTION_BYTES: usize = 16;
-/// A part may miss its size by this share of it.
+/// The size of a part may be off by one in this many.
 const TOLERANCE: u64 = 16;
 
 pub(super) fn find(
@@ -62,7 +62,7 @@ pub(super) fn find(
     Ok(points)
 }
 
-/// Keys as points on a line: what follows their common beginning, read as a binary fraction.
+/// Keys as points on a line: the bytes after the common prefix, read as a binary fraction.
 struct Line {
     prefix: Vec<u8>,
     low: u128,
@@ -135,10 +135,9 @@ fn bounded(range: ScanRange<'_>) -> ReadOptions {
     read
 }
 
-/// About how many bytes lie between two positions, in files and in memory.
+/// About how many bytes lie between two keys, in files and in memory.
 pub(super) fn bytes_between(db: &DB, space: Space, start: &[u8], end: &[u8]) -> Result<u64, EngineError> {
-    // Files and memtables. The safe wrapper counts files only, and a table that was just
-    // loaded is in memory.
+    // Files and memtables. The safe wrapper counts files only, but a table that was just loaded is in memory.
     const INCLUDE: u8 = 0b11;
     if start >= end {
         return Ok(0);

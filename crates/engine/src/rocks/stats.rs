@@ -10,7 +10,7 @@ use rocksdb::{Cache, DB};
 use super::column;
 use crate::{EngineStats, LevelStats, MemoryStats, Space};
 
-/// Bytes of all large-value files; RocksDB has it, the wrapper does not name it.
+/// Bytes of all large-value files. RocksDB has this property, but the wrapper crate does not name it.
 const LIVE_BLOB_FILE_BYTES: &std::ffi::CStr = c"rocksdb.live-blob-file-size";
 
 pub(super) fn collect(db: &DB, cache: &Cache) -> EngineStats {

@@ -11,8 +11,8 @@ use super::{column, split_points};
 use crate::prefetch::prefetch_line;
 use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space, scan_range};
 
-/// What is read at once from a file where a block is not cached. Left to itself, RocksDB would ask the system to read
-/// ahead after the second block of a scan, and again and again, although all of them are cached.
+/// Bytes read at once from a file when a block is not cached. By default RocksDB would make read-ahead system calls
+/// from the second block of a scan on, again and again, even if all blocks are cached.
 const READAHEAD_BYTES: usize = 32 << 10;
 
 /// A view of the database at one sequence number.
@@ -93,14 +93,14 @@ struct RocksScan {
     iterator: DBRawIterator<'static>,
     direction: Direction,
     step: Step,
-    // The part of the iterator's range that is asked for, if it is not all of it.
+    // The part of the iterator's range that the scan is restricted to, if not all of it.
     within: Option<Within>,
-    // What is looked at in values, if somebody said so.
+    // The offset in values that the caller will read, if it gave a hint.
     prefetch_offset: Option<usize>,
     _snapshot: Arc<RocksSnapshot>,
 }
 
-/// A range of keys: the first that may belong and the first that does not.
+/// A range of keys: the first key inside and the first key outside.
 struct Within {
     start: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
@@ -142,8 +142,8 @@ impl Scan for RocksScan {
         Ok(None)
     }
 
-    /// Every block, and every large value kept apart, has a checksum that is verified when it is read into
-    /// memory (the option `verify_checksums`, which is on unless it is turned off).
+    /// Every block, and every separately stored large value, has a checksum that is verified when it is read into
+    /// memory (option `verify_checksums`, on by default).
     fn is_verified(&self) -> bool {
         true
     }
@@ -158,14 +158,13 @@ impl Scan for RocksScan {
     }
 }
 
-/// Has the processor fetch what is looked at next, which it would otherwise wait for: the pairs of a block lie
-/// one behind the other, but what is looked at of each is too far apart for it to see that by itself. Behind
-/// `value` is where the next pair begins; where its value ends is a guess, that it is as long as this one, and so is
-/// where what is `prefetch_offset` is in it.
+/// Prefetches the memory that is read next, which the processor would otherwise wait for: the pairs of a block are
+/// adjacent, but the bytes read of each are too far apart for the hardware prefetcher. The next pair begins right after
+/// `value`. Its end is a guess, that its value is as long as this one; so is the position of `prefetch_offset` in it.
 #[inline]
 fn prefetch_after(value: &[u8], prefetch_offset: Option<usize>) {
     const LINE_BYTES: usize = 64;
-    // Three lengths, and what the key does not share with the one before.
+    // Three lengths, and the part of the key that is not shared with the previous key.
     const KEY_BYTES: usize = 16;
     let next = value.as_ptr_range().end;
     let next_end = next.wrapping_add(value.len());
@@ -179,7 +178,7 @@ fn prefetch_after(value: &[u8], prefetch_offset: Option<usize>) {
         prefetch_line(line);
     }
     if let Some(offset) = prefetch_offset {
-        // Its name stands before it, and rows are alike, but not the same.
+        // The field's name precedes the offset, and rows are similar but not identical.
         let about = next.wrapping_add(KEY_BYTES + offset);
         prefetch_line(about.wrapping_sub(LINE_BYTES / 2));
         prefetch_line(about.wrapping_add(LINE_BYTES / 2));

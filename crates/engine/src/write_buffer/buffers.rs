@@ -1,4 +1,5 @@
-//! What is gathered, and what is on its way to the engine below. Pure bookkeeping, without a thread.
+//! The two buffers: changes that are being collected (`filling`) and changes that are being written to the engine
+//! (`flushing`). Only bookkeeping, no threads.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -9,124 +10,127 @@ use hashbrown::HashTable;
 
 use crate::{Batch, Change, EngineError, Space};
 
-/// Batches as one, in which no key occurs twice and no range is deleted.
+/// Several batches merged into one, in which each key occurs once and no range is deleted.
 #[derive(Default)]
 pub(super) struct BufferedChanges {
     batch: Batch,
-    // Where a key's change is in it, by the key's hash.
+    // The index of a key's change in `batch`, by the hash of the key.
     slots: HashTable<u32>,
 }
 
-/// What a change takes besides its key and value: its step in a vector that doubles, its place in a table that
-/// does, and the value's own allocation.
+/// Memory that a change takes besides its key and value: its entry in a vector that doubles, its slot in a table that
+/// doubles, and the value's own allocation.
 const CHANGE_BYTES: usize = 80;
 
-/// What the engine below does not have, or may not have yet.
+/// The changes that the engine does not have, or may not have yet.
 #[derive(Default)]
 pub(super) struct Buffers {
     filling: BufferedChanges,
-    // The engine below shows it at one instant; until then it is read here.
+    // The engine shows these changes all at one instant; until then they are read here.
     flushing: Option<Arc<BufferedChanges>>,
-    // Whether somebody hands it over at this moment.
+    // Whether a thread is writing `flushing` to the engine at this moment.
     has_flusher: bool,
-    // Whether somebody writes a batch that is not gathered, or is about to: nothing is gathered meanwhile.
+    // Whether a thread writes a batch directly to the engine, or is about to: nothing is buffered meanwhile.
     is_writing_through: bool,
-    // How many have been sent off, and have arrived.
+    // How many buffers were sealed (moved to `flushing`), and how many of those the engine has.
     sealed: u64,
     flushed: u64,
-    // The engine below has failed: what was leaving is still read here and may arrive yet, and nothing new is
-    // written any more.
+    // Set after the engine has failed: `flushing` is still read here and may be written later, and new batches are
+    // refused.
     failed: Option<EngineError>,
     stopped: bool,
 }
 
 /// The hash of a key.
 pub(super) fn hash_of(hash: &RandomState, space: Space, key: &[u8]) -> u64 {
-    // A key is hashed with its length; the spaces come apart by the comparison.
+    // A key is hashed with its length. The space is mixed in; equal hashes are resolved by comparing space and key.
     hash.hash_one(key) ^ space as u64
 }
 
 impl Buffers {
-    /// Fails if the engine below has.
+    /// Fails if the engine has failed.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Remembers a failure.
+    /// Records a failure.
     pub(super) fn record_failure(&mut self, written: &Result<(), EngineError>) {
         if let Err(error) = written {
             self.failed = Some(error.clone());
         }
     }
 
-    /// Whether a batch may be gathered now. Fails if the engine below has.
+    /// Whether a batch may be buffered now. Fails if the engine has failed.
     pub(super) fn has_room(&self, bytes_max: usize) -> Result<bool, EngineError> {
         self.check()?;
         Ok(!self.is_writing_through && (self.bytes() <= bytes_max || !self.is_flushing()))
     }
 
-    /// Whether the caller may now write a batch through, once what is gathered has arrived. Fails if the engine
-    /// below has.
+    /// Whether the caller may write a batch directly, once everything buffered is in the engine. Fails if the engine
+    /// has failed.
     pub(super) fn begin_write_through(&mut self) -> Result<bool, EngineError> {
         self.check()?;
         Ok(!std::mem::replace(&mut self.is_writing_through, true))
     }
 
-    /// The batch is through, or never will be.
+    /// The direct write has ended, with or without success.
     pub(super) fn end_write_through(&mut self) {
         self.is_writing_through = false;
     }
 
-    /// What is known of a key of this hash.
+    /// The buffered change of a key with this hash: its value, `Some(None)` if it is deleted, `None` if no change is
+    /// buffered.
     pub(super) fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
         let found = self.filling.find(hash, space, key);
         found.or_else(|| self.flushing.as_ref()?.find(hash, space, key))
     }
 
-    /// Gathers a batch that deletes no range.
+    /// Buffers a batch that deletes no range.
     pub(super) fn add(&mut self, batch: &Batch, hash: &RandomState) {
         self.filling.add(batch, hash);
     }
 
-    /// Bytes gathered that are not leaving.
+    /// Bytes in the buffer that is being filled.
     pub(super) fn bytes(&self) -> usize {
         self.filling.bytes()
     }
 
-    /// Bytes that the engine below does not have.
+    /// Bytes in both buffers, which the engine does not have.
     pub(super) fn total_bytes(&self) -> usize {
         self.bytes() + self.flushing.as_ref().map_or(0, |flushing| flushing.bytes())
     }
 
-    /// Whether nothing is gathered but what is leaving.
+    /// Whether the buffer that is being filled is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.filling.batch.is_empty()
     }
 
-    /// The number under which the last of what is here has left, or will.
+    /// The number of the newest buffer with changes, counted from 1: that of `filling`, or of the last one sealed if it
+    /// is empty.
     pub(super) fn last_generation(&self) -> u64 {
         self.sealed + u64::from(!self.is_empty())
     }
 
-    /// The number of the last that has arrived.
+    /// The number of the last buffer that the engine has.
     pub(super) fn flushed(&self) -> u64 {
         self.flushed
     }
 
-    /// Whether something is on its way: nothing else leaves until it has arrived.
+    /// Whether a sealed buffer is being flushed. No other is sealed until the engine has it.
     pub(super) fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }
 
-    /// What is gathered leaves: who comes first takes it along. Nothing else may be on its way.
+    /// Seals the buffer that is being filled: the next thread that calls [`Buffers::start_flush`] writes it. No other
+    /// may be flushing.
     pub(super) fn seal_filling(&mut self) {
-        debug_assert!(self.flushing.is_none(), "one leaves after the other");
+        debug_assert!(self.flushing.is_none(), "one buffer is flushed at a time");
         self.flushing = Some(Arc::new(std::mem::take(&mut self.filling)));
         self.sealed += 1;
     }
 
-    /// What the caller is to carry now: what is leaving, or what is gathered. `None` when somebody carries already,
-    /// or there is nothing.
+    /// The buffer that the caller must write now: the sealed one, or the one being filled, which is then sealed. `None`
+    /// if another thread is writing, or nothing is buffered.
     pub(super) fn start_flush(&mut self) -> Option<Arc<BufferedChanges>> {
         if self.has_flusher {
             return None;
@@ -138,12 +142,13 @@ impl Buffers {
         self.flushing.clone()
     }
 
-    /// What is leaving, if nobody carries it and the engine below has not failed.
+    /// The sealed buffer, if no thread writes it and the engine has not failed.
     pub(super) fn take_pending_flush(&mut self) -> Option<Arc<BufferedChanges>> {
         if self.failed.is_none() && self.is_flushing() { self.start_flush() } else { None }
     }
 
-    /// What was leaving has arrived, or has not: it is left for who tries again.
+    /// Notes the outcome of writing the sealed buffer. After a failure the buffer stays, so that the write can be
+    /// retried.
     pub(super) fn end_flush(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
         self.has_flusher = false;
         if written.is_ok() {
@@ -154,24 +159,23 @@ impl Buffers {
         written
     }
 
-    /// Nobody will write any more.
+    /// Asks the writer thread to stop.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Whether nobody will.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
 }
 
 impl BufferedChanges {
-    /// About how much memory it takes.
+    /// About how much memory the changes take.
     fn bytes(&self) -> usize {
         self.batch.bytes() + CHANGE_BYTES * self.batch.len()
     }
 
-    /// All of it as the engine below likes it best.
+    /// All changes in the order of their keys, which the engine inserts fastest.
     pub(super) fn in_key_order(&self) -> Batch {
         self.batch.in_key_order()
     }
@@ -194,7 +198,7 @@ impl BufferedChanges {
                 Change::Put { space, key, value } => (space, key, Some(value.clone())),
                 Change::Delete { space, key } => (space, key, None),
                 Change::DeleteRange { .. } => {
-                    unreachable!("invariant: a batch that deletes a range is written through")
+                    unreachable!("invariant: a batch that deletes a range is written directly")
                 }
             };
             let key_hash = hash_of(hash, space, key);

@@ -1,9 +1,9 @@
-//! An engine that gathers small batches before it hands them to another: of a key that is written again
-//! and again only the last value gets there, and the keys come in their order.
+//! A write buffer before an engine: collects small batches and writes them to the engine together. Of a key that is
+//! written repeatedly only the last value reaches the engine, and keys arrive in order.
 //!
-//! What is gathered is found by [`Engine::get`], and has been handed over before anybody gets a snapshot or
-//! hears that it is durable. After the engine below has failed, a snapshot is to be had once it takes what was
-//! gathered before. Why: `docs/decisions/0031-write-buffer-before-the-engine.md`.
+//! [`Engine::get`] finds buffered changes. They are flushed to the engine before any snapshot is taken and before they
+//! count as durable. After the engine has failed, a snapshot is possible again once the engine accepts the changes that
+//! were buffered before the failure. Why: `docs/decisions/0031-write-buffer-before-the-engine.md`.
 
 mod buffers;
 
@@ -17,13 +17,13 @@ use parking_lot::{Mutex, MutexGuard};
 use self::buffers::{BufferedChanges, Buffers, hash_of};
 use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
-/// A batch of more than this part of what may be gathered goes straight through: it is no small one.
+/// A batch larger than `bytes_max` divided by this is not buffered but written directly.
 const LARGE_BATCH_DIVISOR: usize = 16;
 
-/// So many bytes are handed over while somebody who cannot wait asks for a snapshot.
+/// The most buffered bytes that [`Engine::try_snapshot`] flushes rather than return `None`.
 const SNAPSHOT_FLUSH_BYTES_MAX: usize = 16 << 10;
 
-/// Gathers batches for the engine below. Dropping it hands over what it has.
+/// An engine with a write buffer. Dropping it flushes the buffer.
 pub struct BufferedEngine {
     shared: Arc<Shared>,
     writer: Option<Thread>,
@@ -34,12 +34,13 @@ struct Shared {
     bytes_max: usize,
     hash: RandomState,
     buffers: Mutex<Buffers>,
-    // What was leaving has arrived, or something leaves, or a batch is through, or the carrier is to stop.
+    // Notified when a flush ends, a buffer is sealed, a direct write ends, or the writer thread must stop.
     changed: Condvar,
 }
 
 impl BufferedEngine {
-    /// Gathers up to about `bytes_max` bytes for `engine`. Whoever brings more hands them over, before it goes on.
+    /// Buffers up to about `bytes_max` bytes for `engine`. The write that exceeds them flushes the buffer before it
+    /// returns.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>, bytes_max: usize) -> BufferedEngine {
         let shared = Shared {
@@ -52,24 +53,24 @@ impl BufferedEngine {
         BufferedEngine { shared: Arc::new(shared), writer: None }
     }
 
-    /// As [`BufferedEngine::new`], with a thread that hands over: meanwhile as much again is gathered. Fails when
-    /// the system has no thread to give.
+    /// As [`BufferedEngine::new`], with a thread that flushes; meanwhile another `bytes_max` bytes can be buffered.
+    /// Fails if the system cannot start a thread.
     pub fn with_writer_thread(engine: Arc<dyn Engine>, bytes_max: usize) -> std::io::Result<BufferedEngine> {
         let mut engine = BufferedEngine::new(engine, bytes_max);
         let shared = Arc::clone(&engine.shared);
-        engine.writer = Some(task::spawn("engine-gather", move || shared.flush_until_stopped())?);
+        engine.writer = Some(task::spawn("engine-writer", move || shared.flush_until_stopped())?);
         Ok(engine)
     }
 }
 
 impl Shared {
-    /// What is known here of `key`: nothing, that it was deleted, or its value.
+    /// The buffered change of `key`: `None` if there is none, `Some(None)` if the key is deleted.
     fn find(&self, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
         self.buffers.lock().find(hash_of(&self.hash, space, key), space, key)
     }
 
-    /// Returns when the engine below has everything that was gathered before this call. What it refused before is
-    /// tried again: the disk may have room by now.
+    /// Returns when the engine has everything that was buffered before this call. Retries a write that the engine
+    /// refused earlier: the disk may have room by now.
     fn flush_to_engine(&self) -> Result<(), EngineError> {
         let mut buffers = self.buffers.lock();
         let target = buffers.last_generation();
@@ -79,7 +80,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One step on the way of what is gathered: it leaves and arrives, or somebody else gets further with it.
+    /// One step of a flush: writes the buffer that is due, or waits until another thread has made progress.
     fn step<'a>(
         &'a self,
         mut buffers: MutexGuard<'a, Buffers>,
@@ -90,12 +91,12 @@ impl Shared {
         };
         drop(buffers);
         self.flush_changes(&flushing)?;
-        // Thousands of values are freed, and not under the lock.
+        // Frees thousands of values, so not under the lock.
         drop(flushing);
         Ok(self.buffers.lock())
     }
 
-    /// Hands over what is leaving. Only for who has taken that upon itself.
+    /// Writes the sealed buffer to the engine. Only for the thread that got it from [`Buffers::start_flush`].
     fn flush_changes(&self, flushing: &BufferedChanges) -> Result<(), EngineError> {
         let _fail_on_panic = FailOnPanic(self);
         let written = self.engine.write(flushing.in_key_order());
@@ -104,10 +105,10 @@ impl Shared {
         flushed
     }
 
-    /// Writes a batch that is not gathered, after those that were. Other writers wait, readers do not: all that
-    /// went before is below by then.
+    /// Writes a batch directly, after everything buffered before it. Other writers wait. Readers do not: by then
+    /// everything earlier is in the engine.
     fn write_through(&self, batch: Batch) -> Result<(), EngineError> {
-        // While others may still write: the longer part.
+        // The longer part of the flush, while other threads may still write.
         self.buffers.lock().check()?;
         self.flush_to_engine()?;
         let mut buffers = self.buffers.lock();
@@ -128,14 +129,14 @@ impl Shared {
         loop {
             if let Some(flushing) = buffers.take_pending_flush() {
                 drop(buffers);
-                // If it fails, whoever writes next is told.
+                // If it fails, the next write returns the error.
                 drop(self.flush_changes(&flushing));
-                // Thousands of values are freed, and not under the lock.
+                // Frees thousands of values, so not under the lock.
                 drop(flushing);
                 buffers = self.buffers.lock();
             } else if buffers.is_stopped() {
                 drop(buffers);
-                // If it fails, the log replays it.
+                // If it fails, the log replays the changes after a restart.
                 return drop(self.flush_to_engine());
             } else {
                 self.changed.wait(&mut buffers);
@@ -148,20 +149,20 @@ fn panicked() -> EngineError {
     EngineError::Io { detail: "a write to the engine panicked".to_owned() }
 }
 
-/// Nobody may wait for what will never arrive.
+/// Records a failure when a flush panics, so that no thread waits for it forever.
 struct FailOnPanic<'a>(&'a Shared);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The panic is what is reported.
+            // The panic itself is reported; this error only unblocks the waiting threads.
             drop(self.0.buffers.lock().end_flush(Err(panicked())));
             self.0.changed.notify_all();
         }
     }
 }
 
-/// While it lives, other writers wait for a batch that goes through.
+/// Blocks other writers during a direct write, until dropped.
 struct WriteThroughGuard<'a>(&'a Shared);
 
 impl Drop for WriteThroughGuard<'_> {
@@ -179,14 +180,14 @@ impl Drop for WriteThroughGuard<'_> {
 impl Engine for BufferedEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         match self.shared.find(space, key) {
-            // A value may be a slice of something much larger.
+            // Copied: a value may be a slice of something much larger.
             Some(known) => Ok(known.map(|value| Bytes::copy_from_slice(&value))),
             None => self.shared.engine.get(space, key),
         }
     }
 
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
-        // Looked for first: what arrives in between is below by then.
+        // The buffers are read first: changes flushed in between are in the engine by then.
         let known: Vec<_> = keys.iter().map(|key| self.shared.find(space, key)).collect();
         let mut values = self.shared.engine.get_many(space, keys)?;
         for (value, known) in values.iter_mut().zip(known) {
@@ -240,7 +241,7 @@ impl Engine for BufferedEngine {
     }
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
-        // What is gathered here is not durable before it was written below.
+        // Buffered changes become durable only after they are in the engine, which calls the hook.
         self.shared.engine.set_pre_flush_hook(hook);
     }
 
@@ -258,7 +259,7 @@ impl Engine for BufferedEngine {
 impl Drop for BufferedEngine {
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else {
-            // If it fails, the log replays it.
+            // If it fails, the log replays the changes after a restart.
             return drop(self.shared.flush_to_engine());
         };
         self.shared.buffers.lock().stop();

@@ -1,11 +1,11 @@
-//! Rows that were read or written lately, verified and ready: a hit costs no engine lookup, no copy and
-//! no checksum.
+//! A cache of recently read or written rows, decoded and verified: a hit costs no engine lookup, no copy and no
+//! checksum.
 //!
-//! Never shows a row that the engine does not hold. A reader that misses may keep what it then
-//! reads only if no change came close meanwhile; a change hides rows before the engine has it
-//! and bars readers again after ([`RowCache::begin_change`], [`RowCache::end_change`]).
+//! The cache never returns a row that the engine does not have. After a miss, a reader may insert the row it then reads
+//! only if no change in the same partition began or ended meanwhile. A change hides the row before the engine is
+//! written, and invalidates readers' permits again afterwards ([`RowCache::begin_change`], [`RowCache::end_change`]).
 //!
-//! A row that is written is kept while there is room for it: it takes no other's place.
+//! A written row is cached only if there is free space: it evicts no other row.
 
 mod partition;
 
@@ -19,13 +19,14 @@ use parking_lot::Mutex;
 use crate::layout::RowKey;
 use partition::Partition;
 
-/// Separate caches, so that threads seldom meet and an epoch seldom changes for nothing.
+/// Independent partitions, so that threads rarely contend for a lock, and a change rarely invalidates the permits of
+/// unrelated rows.
 const PARTITIONS: usize = 128;
-/// What a kept row costs beside its bytes: its places in the table and the ring, and allocations.
+/// Memory of a cached row besides its key and bytes: its slot, its place in a chain, and allocations.
 const ROW_OVERHEAD_BYTES: usize = 160;
-/// A larger row is not copied under a lock.
-const VISITED_BYTES_MAX: usize = 16 << 10;
-/// A row larger than this share of a part would push out too many others.
+/// The largest row that is read under the lock; a larger one is referenced and read after unlocking.
+const LOCKED_READ_BYTES_MAX: usize = 16 << 10;
+/// A row may take at most one in this many bytes of a partition; a larger one would evict too many others.
 const ROW_SHARE_MAX: usize = 8;
 
 /// A cache of rows by their engine keys, bounded in bytes.
@@ -35,51 +36,51 @@ pub(crate) struct RowCache {
     hash: RandomState,
 }
 
-/// What the row cache has done and holds.
+/// Statistics of the row cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCacheStats {
-    /// Reads it answered.
+    /// Reads served from the cache.
     pub hits: u64,
-    /// Reads it left to the engine.
+    /// Reads left to the engine.
     pub misses: u64,
-    /// Rows it holds.
+    /// Cached rows.
     pub rows: u64,
-    /// Bytes they take, keys and overhead included.
+    /// Bytes of cached rows, including keys and overhead.
     pub bytes: u64,
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 pub(crate) enum CacheLookup {
     /// The row.
     Row(Object),
-    /// Nothing; what the engine has may be kept with this.
+    /// Not cached. The permit allows the caller to cache the row that it reads from the engine.
     Missing(FillPermit),
 }
 
-/// Where a row probably is.
+/// The result of a lookup in a batch of lookups.
 pub(crate) enum BatchLookup {
-    /// Here: the hash of its key, and its place.
+    /// Probably cached: the hash of its key, and its slot.
     Cached { hash: u64, slot: usize },
-    /// Not here; what the engine has may be kept with this.
+    /// Not cached. The permit allows the caller to cache the row that it reads from the engine.
     Missing(FillPermit),
 }
 
-/// Leave to keep a row that is now read from the engine, void once a change comes close.
+/// Permission to cache a row that is being read from the engine; invalid once a change begins or ends in the partition.
 pub(crate) struct FillPermit {
     hash: u64,
     epoch: u64,
 }
 
-/// A change of a row that has begun; it must be ended.
+/// A change of a row that has begun and must be ended.
 #[must_use]
 pub(crate) struct PendingChange {
     partition: usize,
-    // Where the new row will be, if it has a place.
+    // The slot of the new row, if it has one.
     slot: Option<usize>,
 }
 
 impl RowCache {
-    /// A cache of about `bytes_max` bytes. One of zero keeps nothing.
+    /// A cache of about `bytes_max` bytes. With zero it stores nothing.
     pub(crate) fn new(bytes_max: usize) -> RowCache {
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
         RowCache {
@@ -89,7 +90,7 @@ impl RowCache {
         }
     }
 
-    /// From now on it is of about `bytes_max` bytes; rows go until it is.
+    /// Resizes the cache to about `bytes_max` bytes, evicting rows if it shrinks.
     pub(crate) fn resize(&self, bytes_max: usize) {
         self.partition_bytes_max.store(bytes_max / PARTITIONS, Ordering::Relaxed);
         for partition in &self.partitions {
@@ -97,12 +98,12 @@ impl RowCache {
         }
     }
 
-    /// Whether it keeps nothing, so that nothing need be looked for.
+    /// Whether the cache is off, so that lookups can be skipped.
     pub(crate) fn is_off(&self) -> bool {
         self.partition_bytes_max() == 0
     }
 
-    /// The row under `key`, if it is here.
+    /// The row under `key`, if it is cached.
     pub(crate) fn find(&self, key: &[u8]) -> CacheLookup {
         let hash = self.hash.hash_one(key);
         let mut partition = self.partition(hash).lock();
@@ -115,8 +116,8 @@ impl RowCache {
         }
     }
 
-    /// Hands the row under `key` to `read_row`, perhaps under a lock, if it is here: cheaper than [`RowCache::find`], which
-    /// counts a reference. Otherwise `read_row` comes back.
+    /// If the row under `key` is cached, calls `read_row` with it, perhaps under a lock. Cheaper than
+    /// [`RowCache::find`], which counts a reference. Otherwise returns `read_row`.
     pub(crate) fn with_row<R, T: FnOnce(Option<&Object>) -> R>(
         &self,
         key: &[u8],
@@ -125,7 +126,7 @@ impl RowCache {
         let hash = self.hash.hash_one(key);
         let mut partition = self.partition(hash).lock();
         match partition.use_row(hash, key) {
-            Some(row) if row.json_size() <= VISITED_BYTES_MAX => Ok(read_row(Some(row))),
+            Some(row) if row.json_size() <= LOCKED_READ_BYTES_MAX => Ok(read_row(Some(row))),
             Some(row) => {
                 let row = row.clone();
                 drop(partition);
@@ -138,8 +139,8 @@ impl RowCache {
         }
     }
 
-    /// Looks for the rows under `keys`, which are to be [taken](RowCache::take) soon. Much of what a lookup costs
-    /// is waiting for memory, so that several at a time wait once: each step is made for all before the next.
+    /// Looks up the rows under `keys`, which are to be [read](RowCache::with_cached_row) soon. Much of a lookup's cost
+    /// is waiting for memory. So each step is done for all keys before the next step, and the waits overlap.
     pub(crate) fn look_up_many(&self, keys: &[RowKey]) -> Vec<BatchLookup> {
         let counted = u64::from(!self.is_off());
         let hash = |key: &RowKey| self.hash.hash_one(key.as_bytes());
@@ -159,18 +160,19 @@ impl RowCache {
         keys.iter().zip(hashes).map(look).collect()
     }
 
-    /// Has the row that was seen fetched from memory.
+    /// Prefetches the row that a lookup found.
     pub(crate) fn prefetch_entry(&self, lookup: &BatchLookup) {
         if let BatchLookup::Cached { hash, slot } = lookup {
             self.partition(*hash).lock().prefetch_row(*slot);
         }
     }
 
-    /// Hands the row under `key`, which was seen, to `read_row`, perhaps under a lock. `false` if it is not here any more.
+    /// Calls `read_row` with the row under `key`, which a lookup found, perhaps under a lock. Returns `false` if it has
+    /// been evicted since.
     pub(crate) fn with_cached_row(&self, hash: u64, key: &RowKey, read_row: impl FnOnce(&Object)) -> bool {
         let mut partition = self.partition(hash).lock();
         match partition.use_row(hash, key.as_bytes()) {
-            Some(row) if row.json_size() <= VISITED_BYTES_MAX => read_row(row),
+            Some(row) if row.json_size() <= LOCKED_READ_BYTES_MAX => read_row(row),
             Some(row) => {
                 let row = row.clone();
                 drop(partition);
@@ -184,21 +186,21 @@ impl RowCache {
         true
     }
 
-    /// Keeps `row`, which the engine held when `permit` was given or later.
+    /// Caches `row`, which the engine had when `permit` was given or later.
     pub(crate) fn keep(&self, permit: &FillPermit, key: &[u8], row: &Object, row_bytes: usize) {
         let bytes_max = self.partition_bytes_max();
         let bytes = bytes_of(key.len(), row_bytes);
         let mut partition = self.partition(permit.hash).lock();
         let is_true = partition.changing == 0 && partition.epoch == permit.epoch;
-        // Another reader may have kept it already.
+        // Another reader may have cached it already.
         if is_true && fits(bytes, bytes_max) && partition.slot(permit.hash, key).is_none() {
             partition.shrink_to(bytes_max.saturating_sub(bytes));
             partition.insert(permit.hash, key, Some(row.clone()), bytes);
         }
     }
 
-    /// The engine is about to change the row to one of `row_bytes`, or to delete it. It is hidden from
-    /// now on, and nothing is kept beside it until [`RowCache::end_change`] is called.
+    /// Begins a change of the row, to one of `row_bytes` bytes or to a deletion. Hides the row, and blocks inserts in
+    /// its partition until [`RowCache::end_change`] is called.
     pub(crate) fn begin_change(&self, key: &[u8], row_bytes: Option<usize>) -> PendingChange {
         let hash = self.hash.hash_one(key);
         let mut partition = self.partition(hash).lock();
@@ -217,11 +219,10 @@ impl RowCache {
         PendingChange { partition: partition_of(hash), slot }
     }
 
-    /// The engine has changed the row to what `row` gives with the number of its bytes, or deleted it, or
-    /// has failed. Of changes of one row that are under way together, the one that ends last must be
-    /// the one that the engine carried out last.
+    /// Ends a change: the engine now has the row that `row` returns with its size, or has deleted it, or has failed. If
+    /// changes of one row overlap, the one that ends last must be the one that the engine applied last.
     pub(crate) fn end_change(&self, changing: &PendingChange, row: impl FnOnce() -> Option<(Object, usize)>) {
-        // Before the lock, as it copies.
+        // Called before locking, because it copies.
         let row = changing.slot.and_then(|_| row());
         let mut partition = self.partitions[changing.partition].lock();
         let partition = &mut *partition;
@@ -266,7 +267,7 @@ impl RowCache {
 }
 
 fn partition_of(hash: u64) -> usize {
-    // Chains are chosen by the lowest bits.
+    // The lowest bits choose the chain.
     (hash >> 32) as usize % PARTITIONS
 }
 
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_row_that_is_found_is_shown() {
         let cache = RowCache::new(64 << 20);
-        let large: Object = [(Text::from("t"), Datum::String(Text::from("x".repeat(VISITED_BYTES_MAX))))]
+        let large: Object = [(Text::from("t"), Datum::String(Text::from("x".repeat(LOCKED_READ_BYTES_MAX))))]
             .into_iter()
             .collect();
         for (key, row) in [(b"k", row(1.0)), (b"l", large)] {
@@ -385,7 +386,7 @@ mod tests {
         }
         cache.end_change(&changing, || Some((row(1.0), 20)));
         assert_eq!(found(&cache, b"k"), Some(row(1.0)));
-        // A change that failed leaves nothing.
+        // A failed change leaves nothing in the cache.
         let failed = cache.begin_change(b"k", Some(20));
         cache.end_change(&failed, || None);
         assert_eq!(found(&cache, b"k"), None);
@@ -398,7 +399,7 @@ mod tests {
         let changing = cache.begin_change(b"k", None);
         let during = permit(&cache, b"k");
         cache.keep(&before, b"k", &row(1.0), 20);
-        // The old row, read while others may read the new one already.
+        // The old row, read while others may already read the new one.
         cache.keep(&during, b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), None);
         cache.end_change(&changing, || None);
@@ -414,7 +415,7 @@ mod tests {
         let name = |n: u32| n.to_be_bytes();
         for n in 0..50_000_u32 {
             cache.keep(&permit(&cache, &name(n)), &name(n), &row(0.0), 1000);
-            // A few rows are asked for all the time.
+            // A few rows are read all the time.
             for hot in 0..n.min(5) {
                 found(&cache, &name(hot));
             }

@@ -1,49 +1,50 @@
-//! One part of the cache: a ring of places, found by the hashes of their keys, and a clock that empties them.
+//! One partition of the cache: a ring of slots, found through the hashes of their keys, with eviction by the clock
+//! algorithm.
 
 use datum::{Object, row};
 use engine::prefetch;
 
-/// Of a row that will be read this much is fetched ahead: the processor sees by itself that the rest follows.
+/// The first bytes of a row that are prefetched; the hardware prefetcher then recognizes the rest.
 const PREFETCH_BYTES: usize = 2 << 10;
 
 #[derive(Default)]
 pub(super) struct Partition {
-    // For each value of the lowest bits of a hash the first of its places, which names the next; a power of
-    // two, at least twice as many as there are rows, so that a row is seldom behind another. A table that keeps
-    // what it looks at first to itself cannot be told to fetch it.
+    // A hash table with chaining: for each value of the lowest bits of a hash, the first slot of its chain; each slot
+    // has the next. Its length is a power of two and at least twice the number of rows, so that chains are short. Not a
+    // library's hash table, because the memory of a lookup must be accessible for prefetching.
     chains: Vec<u32>,
     rows: usize,
-    // A clock: the hand goes round, and who was not used since it last came by goes.
+    // The slots of the clock: the hand moves around the ring and evicts rows that were not used since it last passed.
     ring: Vec<Option<CacheEntry>>,
     free: Vec<usize>,
     hand: usize,
     pub(super) bytes: usize,
-    // Counts beginnings and ends of changes.
+    // The number of begun and ended changes.
     pub(super) epoch: u64,
-    // Changes that have begun and not ended: the engine may show either row.
+    // Changes that have begun and not ended: meanwhile the engine may return either row.
     pub(super) changing: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
 }
 
-/// The end of a chain.
+/// Marks the end of a chain.
 const END: u32 = u32::MAX;
-/// The first chains of a part.
+/// The initial number of chains of a partition.
 const CHAINS_MIN: usize = 16;
 
-/// Two lines of memory, so that a row's key and where its bytes are come together.
+/// Two cache lines, so that a row's key and the pointer to its bytes are loaded together.
 #[repr(align(64))]
 pub(super) struct CacheEntry {
-    // The lower half of its key's hash.
+    // The lower half of the key's hash.
     hash: u32,
     key: Key,
-    // None while it changes.
+    // `None` while the row changes.
     pub(super) row: Option<Object>,
     bytes: usize,
     used: bool,
-    // How many changes of it have begun and not ended; it stays in its place until they have.
+    // The number of changes of the row that have begun and not ended; until zero, the entry stays in its slot.
     pub(super) changing: u32,
-    // The next place of its chain.
+    // The next slot of the chain.
     next: u32,
 }
 
@@ -54,7 +55,7 @@ enum Key {
 }
 
 impl Key {
-    /// Enough for the table and a UUID.
+    /// Enough for a table id and a UUID.
     const SHORT_BYTES: usize = 62;
 
     fn new(key: &[u8]) -> Key {
@@ -77,19 +78,19 @@ impl Key {
 }
 
 impl CacheEntry {
-    /// Bytes of its key.
+    /// The length of the key in bytes.
     pub(super) fn key_len(&self) -> usize {
         self.key.as_bytes().len()
     }
 }
 
 impl Partition {
-    /// Rows that are kept, those that change now among them.
+    /// The number of entries, including rows that are being changed.
     pub(super) fn len(&self) -> usize {
         self.rows
     }
 
-    /// The place of the row under `key`.
+    /// The slot of the row under `key`.
     pub(super) fn slot(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let mut slot = self.first_slot(hash)?;
         loop {
@@ -101,31 +102,31 @@ impl Partition {
         }
     }
 
-    /// Where the places of rows with such a hash begin; no place if there is none.
+    /// The first slot of the chain of `hash`, if the table has chains.
     fn first_slot(&self, hash: u64) -> Option<usize> {
         self.chains.get(self.chain(hash as u32)).map(|slot| *slot as usize)
     }
 
-    /// Which chain rows with such a hash are in.
+    /// The chain of rows with this hash.
     fn chain(&self, hash: u32) -> usize {
         hash as usize & self.chains.len().wrapping_sub(1)
     }
 
-    /// Has what tells where a row of this hash is fetched.
+    /// Prefetches the head of the chain of this hash.
     pub(super) fn prefetch_chain(&self, hash: u64) {
         if let Some(first) = self.chains.get(self.chain(hash as u32)) {
             prefetch(first);
         }
     }
 
-    /// Has what is probably the place of the row under a key of this hash fetched.
+    /// Prefetches the slot that probably has the row with this hash.
     pub(super) fn prefetch_slot(&self, hash: u64) {
         if let Some(entry) = self.first_slot(hash).and_then(|slot| self.ring.get(slot)) {
             prefetch(entry);
         }
     }
 
-    /// Has the beginning of the row at `slot` fetched, if one is there that is stored text.
+    /// Prefetches the beginning of the row in `slot`, if it is stored text.
     pub(super) fn prefetch_row(&self, slot: usize) {
         let entry = self.ring.get(slot).and_then(Option::as_ref);
         if let Some(bytes) = entry.and_then(|entry| row::held(entry.row.as_ref()?)) {
@@ -133,7 +134,7 @@ impl Partition {
         }
     }
 
-    /// The row under `key`, which is used thereby.
+    /// The row under `key`, which is marked as used.
     pub(super) fn use_row(&mut self, hash: u64, key: &[u8]) -> Option<&Object> {
         let slot = self.slot(hash, key)?;
         let entry = self.ring[slot].as_mut()?;
@@ -143,12 +144,12 @@ impl Partition {
         Some(row)
     }
 
-    /// What is at `slot`.
+    /// The entry in `slot`.
     pub(super) fn entry(&mut self, slot: usize) -> Option<&mut CacheEntry> {
         self.ring[slot].as_mut()
     }
 
-    /// Puts a row where there is none of its key; where that is.
+    /// Inserts an entry for a key that has none. Returns its slot.
     pub(super) fn insert(&mut self, hash: u64, key: &[u8], row: Option<Object>, bytes: usize) -> usize {
         if self.chains.len() < 2 * (self.rows + 1) {
             self.lengthen();
@@ -174,7 +175,7 @@ impl Partition {
         slot
     }
 
-    /// Twice as many chains.
+    /// Doubles the number of chains.
     fn lengthen(&mut self) {
         self.chains = vec![END; (2 * self.chains.len()).max(CHAINS_MIN)];
         for slot in 0..self.ring.len() {
@@ -187,7 +188,7 @@ impl Partition {
         }
     }
 
-    /// Puts another row at `slot`, where one is or was until it changed.
+    /// Replaces the row of an entry, which may have none while it changes.
     pub(super) fn put(&mut self, slot: usize, row: Object, bytes: usize) {
         if let Some(entry) = &mut self.ring[slot] {
             self.bytes = self.bytes - entry.bytes + bytes;
@@ -195,9 +196,9 @@ impl Partition {
         }
     }
 
-    /// Rows go until the others take `bytes_max` bytes at most, or only such are left as now change.
+    /// Evicts rows until the rest takes at most `bytes_max` bytes, or only rows that are being changed are left.
     pub(super) fn shrink_to(&mut self, bytes_max: usize) {
-        // The first round may do no more than mark everybody.
+        // The first round may only clear the marks.
         let mut steps = 2 * self.ring.len();
         while self.bytes > bytes_max && steps > 0 {
             self.advance_hand();
@@ -205,7 +206,7 @@ impl Partition {
         }
     }
 
-    /// Moves the hand by one; what it passes goes, or gets another round.
+    /// Moves the hand by one slot: evicts the entry there, or clears its mark.
     fn advance_hand(&mut self) {
         self.hand = (self.hand + 1) % self.ring.len();
         match &mut self.ring[self.hand] {
@@ -216,7 +217,7 @@ impl Partition {
         }
     }
 
-    /// The row at `slot` goes.
+    /// Removes the entry in `slot`.
     pub(super) fn remove(&mut self, slot: usize) {
         let Some(entry) = self.ring[slot].take() else { return };
         let chain = self.chain(entry.hash);
@@ -226,7 +227,7 @@ impl Partition {
         self.free.push(slot);
     }
 
-    /// What names `slot` in its chain names `next` from now on.
+    /// Unlinks `slot` from its chain: its predecessor gets `next`.
     fn unlink(&mut self, chain: usize, slot: u32, next: u32) {
         if self.chains[chain] == slot {
             self.chains[chain] = next;
@@ -242,7 +243,7 @@ impl Partition {
         }
     }
 
-    /// Whether every place is either taken or free.
+    /// Whether every slot is either used or free.
     #[cfg(test)]
     pub(super) fn is_sound(&self) -> bool {
         let is_found = |slot: usize| {
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn rows_are_found_however_many_have_come_and_gone() {
         let mut partition = Partition::default();
-        // Few hashes, so that chains are long, and all of their bits in turn.
+        // Few hashes, so that chains are long, with all of their bits set at times.
         let hash = |n: u64| (n % 700) << (n % 57);
         for n in 0..3_000_u64 {
             partition.insert(hash(n), &n.to_be_bytes(), None, 1);
@@ -295,7 +296,7 @@ mod tests {
     fn keys_of_any_length_are_told_apart() {
         let mut partition = Partition::default();
         let key = |len: usize, last: u8| [vec![7; len], vec![last]].concat();
-        // All of one hash.
+        // All keys have the same hash.
         for len in [0, 60, 61, 62, 63, 64, 300] {
             for last in [0, 1] {
                 assert_eq!(partition.slot(5, &key(len, last)), None);
