@@ -78,7 +78,7 @@ impl RowScan {
     }
 
     /// The next row without copying it, or `None` at the end. Its checksum is verified, unless the engine guarantees
-    /// its bytes (docs/decisions/0023-rows-verified-once.md).
+    /// its bytes (docs/decisions/0023-row-checksum-verification.md).
     ///
     /// Must not be called after the other methods, which read ahead; they may be called after it.
     #[inline]
