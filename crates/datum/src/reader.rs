@@ -56,11 +56,11 @@ struct Reader<'a> {
     go_on: GoOn<'a>,
     values_to_check: usize,
     /// The first duplicate key or invalid pseudotype. A syntax error anywhere in the text takes precedence.
-    misfit: Option<JsonError>,
+    semantic_error: Option<JsonError>,
 }
 
 /// The start of a value.
-enum Begun {
+enum ValueStart {
     Whole(Datum),
     Part(Open),
 }
@@ -102,16 +102,16 @@ impl<'a> Reader<'a> {
             at: 0,
             strings,
             nested,
-            misfit: None,
+            semantic_error: None,
             unescaped: String::new(),
         }
     }
 
     fn root(mut self) -> Result<Datum, JsonError> {
         let value = self.whole();
-        match (value, self.misfit) {
+        match (value, self.semantic_error) {
             (Ok(value), None) => Ok(value),
-            (Ok(_), Some(misfit)) => Err(misfit),
+            (Ok(_), Some(semantic_error)) => Err(semantic_error),
             (Err(JsonError::Cancelled), _) => Err(JsonError::Cancelled),
             (Err(_), _) if self.bytes.contains(&0) => Err(JsonError::NulByte),
             (Err(fault), _) => Err(fault),
@@ -150,8 +150,8 @@ impl<'a> Reader<'a> {
         let (mut innermost, mut around): (Option<Open>, Vec<Open>) = (None, Vec::new());
         loop {
             let mut value = match self.begin()? {
-                Begun::Whole(value) => value,
-                Begun::Part(open) => {
+                ValueStart::Whole(value) => value,
+                ValueStart::Part(open) => {
                     around.extend(innermost.replace(open));
                     continue;
                 }
@@ -170,9 +170,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value without parts, or the start of one with parts, up to its first part.
-    fn begin(&mut self) -> Result<Begun, JsonError> {
+    fn begin(&mut self) -> Result<ValueStart, JsonError> {
         self.check_go_on()?;
-        Ok(Begun::Whole(match self.next_byte() {
+        Ok(ValueStart::Whole(match self.next_byte() {
             Some(b'"') => Datum::String(self.string()?),
             Some(b'{') => return self.object(),
             Some(b'[') => return Ok(self.array()),
@@ -220,29 +220,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn array(&mut self) -> Begun {
+    fn array(&mut self) -> ValueStart {
         self.at += 1;
         if self.next_byte() == Some(b']') {
             self.at += 1;
-            return Begun::Whole(Datum::empty_array());
+            return ValueStart::Whole(Datum::empty_array());
         }
-        Begun::Part(Open::Array(Vec::new()))
+        ValueStart::Part(Open::Array(Vec::new()))
     }
 
-    fn object(&mut self) -> Result<Begun, JsonError> {
+    fn object(&mut self) -> Result<ValueStart, JsonError> {
         if let Nested::Text(source) = self.nested
             && let Some(object) = self.object_text(source)
         {
-            return Ok(Begun::Whole(object));
+            return Ok(ValueStart::Whole(object));
         }
         self.at += 1;
         if self.next_byte() == Some(b'}') {
             self.at += 1;
-            return Ok(Begun::Whole(Datum::Object(Object::default())));
+            return Ok(ValueStart::Whole(Datum::Object(Object::default())));
         }
         let key = self.key()?;
         let typed = *key == *TYPE_KEY;
-        Ok(Begun::Part(Open::Object(Members { members: Vec::new(), key, sorted: true, typed })))
+        Ok(ValueStart::Part(Open::Object(Members { members: Vec::new(), key, sorted: true, typed })))
     }
 
     /// A key and its colon.
@@ -284,9 +284,9 @@ impl<'a> Reader<'a> {
     fn close(&mut self, ended: Open) -> Datum {
         match ended {
             Open::Array(items) => Datum::from(items),
-            Open::Object(Members { members, sorted, typed, .. }) => meaning(members, sorted, typed)
-                .unwrap_or_else(|misfit| {
-                    self.misfit.get_or_insert(misfit);
+            Open::Object(Members { members, sorted, typed, .. }) => finish_object(members, sorted, typed)
+                .unwrap_or_else(|semantic_error| {
+                    self.semantic_error.get_or_insert(semantic_error);
                     Datum::Null
                 }),
         }
@@ -356,7 +356,7 @@ fn escape_fault(fault: EscapeFault) -> Fault {
 }
 
 /// The value of an object's members in the order of the text.
-fn meaning(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result<Datum, JsonError> {
+fn finish_object(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result<Datum, JsonError> {
     if !sorted {
         members.sort_by(|a, b| a.0.cmp(&b.0));
         if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {

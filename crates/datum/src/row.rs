@@ -71,7 +71,7 @@ pub fn stored(object: &Object) -> Option<&Bytes> {
 
 /// The stored bytes that `object` reads from, a whole row or part of one. They are not validated.
 #[must_use]
-pub fn held(object: &Object) -> Option<&Bytes> {
+pub fn source_bytes(object: &Object) -> Option<&Bytes> {
     match &object.0 {
         Repr::Raw(bytes) => Some(bytes),
         Repr::Tree(_) => None,

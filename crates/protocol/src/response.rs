@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_answers() {
+    fn responses_without_data() {
         check(write_wait_complete, r#"{"t":4,"r":[]}"#);
         let info = |is_proxy| ServerInfo { id: "x-1".into(), name: "a\tb".into(), is_proxy };
         check(

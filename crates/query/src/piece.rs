@@ -59,7 +59,7 @@ fn in_place(
             direct.finish(pipeline, tally, env)?;
             return Ok(rows);
         }
-        if let Some(offset) = direct.looks_at() {
+        if let Some(offset) = direct.first_field_offset() {
             scan.prefetch_row_at(offset);
         }
         if copied > ROWS_PER_LOOK / 2 {

@@ -38,7 +38,7 @@ pub enum Tally {
         /// The partial result of each group.
         groups: HashMap<Datum, Partial>,
         /// The number of items in all groups, if the terminal only collects them.
-        gathered: usize,
+        collected: usize,
     },
 }
 
@@ -48,7 +48,7 @@ impl Pipeline {
     pub fn start(&self) -> Tally {
         match self.group {
             None => Tally::Whole(self.terminal.start()),
-            Some(_) => Tally::Groups { groups: HashMap::new(), gathered: 0 },
+            Some(_) => Tally::Groups { groups: HashMap::new(), collected: 0 },
         }
     }
 
@@ -71,7 +71,7 @@ impl Pipeline {
                 Tally::Whole(partial) => {
                     self.terminal.add(partial, item, env)?;
                 }
-                Tally::Groups { groups, gathered } => self.push_grouped(groups, gathered, item, env)?,
+                Tally::Groups { groups, collected } => self.push_grouped(groups, collected, item, env)?,
             }
             Ok(Flow::Continue)
         })?;
@@ -81,14 +81,14 @@ impl Pipeline {
     fn push_grouped(
         &self,
         groups: &mut HashMap<Datum, Partial>,
-        gathered: &mut usize,
+        collected: &mut usize,
         item: Datum,
         env: &Env<'_>,
     ) -> Result<(), EvalError> {
         let Some(group) = &self.group else { return Ok(()) };
         group.keys(&item, env, &mut |key| {
             transform::run(&self.grouped_steps, item.clone(), env, &mut |item| {
-                self.add_to_group(groups, gathered, &key, item, env)?;
+                self.add_to_group(groups, collected, &key, item, env)?;
                 Ok(Flow::Continue)
             })?;
             Ok(())
@@ -98,14 +98,14 @@ impl Pipeline {
     fn add_to_group(
         &self,
         groups: &mut HashMap<Datum, Partial>,
-        gathered: &mut usize,
+        collected: &mut usize,
         key: &Datum,
         item: Datum,
         env: &Env<'_>,
     ) -> Result<(), EvalError> {
         if matches!(self.terminal, Terminal::Collect) {
-            *gathered += 1;
-            check_gathered(*gathered, env)?;
+            *collected += 1;
+            check_collected(*collected, env)?;
         }
         if let Some(partial) = groups.get_mut(key) {
             self.terminal.add(partial, item, env)?;
@@ -123,9 +123,9 @@ impl Pipeline {
     pub fn merge(&self, earlier: &mut Tally, later: Tally, env: &Env<'_>) -> Result<(), EvalError> {
         match (earlier, later) {
             (Tally::Whole(partial), Tally::Whole(more)) => self.terminal.merge(partial, more, env),
-            (Tally::Groups { groups, gathered }, Tally::Groups { groups: more, gathered: of_more }) => {
-                *gathered += of_more;
-                check_gathered(*gathered, env)?;
+            (Tally::Groups { groups, collected }, Tally::Groups { groups: more, collected: of_more }) => {
+                *collected += of_more;
+                check_collected(*collected, env)?;
                 for (key, partial) in more {
                     match groups.get_mut(&key) {
                         Some(known) => self.terminal.merge(known, partial, env)?,
@@ -186,7 +186,7 @@ pub(crate) fn check_groups(count: usize, env: &Env<'_>) -> Result<(), EvalError>
     Ok(())
 }
 
-fn check_gathered(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
+fn check_collected(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
     if count > env.array_limit {
         let limit = env.array_limit;
         return Err(EvalError::resource(format!(

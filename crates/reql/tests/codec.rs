@@ -31,7 +31,7 @@ fn unpacked<T: Codec>(bytes: &Bytes) -> T {
     value
 }
 
-fn there<T: Codec>(value: &T) -> T {
+fn round_trip<T: Codec>(value: &T) -> T {
     unpacked(&packed(value))
 }
 
@@ -85,7 +85,7 @@ fn datums() -> Vec<Datum> {
 #[test]
 fn datums_arrive_bit_by_bit() {
     for datum in datums() {
-        let found = there(&datum);
+        let found = round_trip(&datum);
         assert!(found == datum && found.kind() == datum.kind(), "{datum:?} became {found:?}");
         if let (Datum::Number(a), Datum::Number(b)) = (&datum, &found) {
             assert_eq!(a.to_bits(), b.to_bits());
@@ -98,7 +98,7 @@ fn datums_arrive_bit_by_bit() {
 fn a_stored_row_arrives_as_a_stored_row() {
     let object = [(Text::from_static("id"), Datum::Number(1.0))].into_iter().collect();
     let stored = row::decode(row::encode(&object).into()).unwrap();
-    let found: Object = there(&stored);
+    let found: Object = round_trip(&stored);
     assert_eq!(row::stored(&found), row::stored(&stored));
     let mut bytes = packed(&stored).to_vec();
     let last = bytes.len() - 6;
@@ -109,14 +109,14 @@ fn a_stored_row_arrives_as_a_stored_row() {
 #[test]
 fn errors_keep_their_class_text_and_way() {
     let error = EvalError::no_attribute(&Text::from_static("a"), &Object::default()).at(3_usize).at("index");
-    let found = there(&error);
+    let found = round_trip(&error);
     assert_eq!(format!("{found:?}"), format!("{error:?}"));
     assert_eq!(found.class(), ErrorClass::NonExistence);
-    assert!(there(&EvalError::empty_error()).is_empty_error());
+    assert!(round_trip(&EvalError::empty_error()).is_empty_error());
 }
 
 #[test]
-fn functions_answer_the_same_over_there() {
+fn functions_return_the_same_after_a_round_trip() {
     for text in [
         "x => x.add(1)",
         "x => [x, {a: x, b: [1, {c: null}]}]",
@@ -126,7 +126,7 @@ fn functions_answer_the_same_over_there() {
         "x => x.default(r.now())",
     ] {
         let closure = closure(text);
-        let found = there(&closure);
+        let found = round_trip(&closure);
         for value in [Datum::Null, Datum::Number(1.0), Datum::Number(2.0), "s".into()] {
             let call = |closure: &Closure| with_env(|env| closure.call(std::slice::from_ref(&value), env));
             assert_eq!(format!("{:?}", call(&found)), format!("{:?}", call(&closure)), "{text} of {value:?}");
@@ -141,7 +141,7 @@ fn captured_variables_travel_along() {
     let Term::Func(inner) = &outer.body else { panic!("a function in a function") };
     let values = [Datum::Number(40.0)];
     let scope = Scope::of_call(&outer.params, &values, &[]);
-    let found = there(&reql::closure(inner, &scope, ResultKind::Datum).unwrap());
+    let found = round_trip(&reql::closure(inner, &scope, ResultKind::Datum).unwrap());
     let answer = with_env(|env| found.call(&[Datum::Number(2.0)], env));
     assert_eq!(answer.unwrap(), Datum::Number(42.0));
 }
@@ -170,7 +170,7 @@ fn tally(pipeline: &Pipeline, from: i32, to: i32) -> Tally {
 }
 
 #[test]
-fn partial_results_made_apart_are_merged_as_if_they_were_made_here() {
+fn decoded_partial_results_merge_like_local_ones() {
     let all = [
         Terminal::Collect,
         Terminal::Count,
@@ -188,9 +188,9 @@ fn partial_results_made_apart_are_merged_as_if_they_were_made_here() {
                 here.group = None;
                 here.steps.append(&mut here.grouped_steps);
             }
-            let far: Pipeline = there(&here);
+            let far: Pipeline = round_trip(&here);
             let whole = tally(&here, 0, 20);
-            let (mut first, second) = (tally(&here, 0, 7), there(&tally(&far, 7, 20)));
+            let (mut first, second) = (tally(&here, 0, 7), round_trip(&tally(&far, 7, 20)));
             with_env(|env| here.merge(&mut first, second, env)).unwrap();
             let show = |tally| here.finish(tally).unwrap();
             let (found, expected) = (show(first), show(whole));
@@ -221,7 +221,7 @@ fn per_item_arguments_survive_encoding() {
             reql::operation(call, &Scope::of_call(&[], &[], &captured), env, IndexOption::Refuse)
         });
         let Ok(Some(Operation::Step(step))) = made else { panic!("{text} is no step") };
-        let found = there(&step);
+        let found = round_trip(&step);
         let (here, there) = (over_two_objects(&step), over_two_objects(&found));
         assert_eq!(here, there, "{text}");
         assert_eq!(here[1] != here[2], by_chance, "{text}: {here:?}");

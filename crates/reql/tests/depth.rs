@@ -36,7 +36,7 @@ fn evaluated(term: &Term) -> Result<Datum, EvalError> {
 }
 
 /// Applies every operation on terms.
-fn lived_through(bytes: &[u8]) -> Result<Datum, EvalError> {
+fn all_operations(bytes: &[u8]) -> Result<Datum, EvalError> {
     let term = wire::parse_term(bytes).expect("a legal term");
     let copy = term.clone();
     drop(term);
@@ -50,7 +50,7 @@ fn lived_through(bytes: &[u8]) -> Result<Datum, EvalError> {
 #[test]
 fn deep_arrays_that_are_known() {
     on_a_small_stack(|| {
-        let value = lived_through(&nested("[2,[", "[2,[]]", "]]")).expect("a value");
+        let value = all_operations(&nested("[2,[", "[2,[]]", "]]")).expect("a value");
         assert_eq!(value.to_json_string().len(), 2 * DEPTH + 2);
         assert_eq!(value.clone(), value);
     });
@@ -59,7 +59,7 @@ fn deep_arrays_that_are_known() {
 #[test]
 fn deep_arrays_that_are_made_when_evaluated() {
     on_a_small_stack(|| {
-        let value = lived_through(&nested("[2,[", "[24,[1,1]]", "]]")).expect("a value");
+        let value = all_operations(&nested("[2,[", "[24,[1,1]]", "]]")).expect("a value");
         assert_eq!(value.to_json_string().len(), 2 * DEPTH + 1);
     });
 }
@@ -67,18 +67,18 @@ fn deep_arrays_that_are_made_when_evaluated() {
 #[test]
 fn deep_objects_calls_and_functions() {
     on_a_small_stack(|| {
-        let object = lived_through(&nested("{\"a\":", "[24,[1,1]]", "}")).expect("a value");
+        let object = all_operations(&nested("{\"a\":", "[24,[1,1]]", "}")).expect("a value");
         assert_eq!(object.to_json_string().len(), 6 * DEPTH + 1);
-        let sum = lived_through(&nested("[24,[1,", "1", "]]")).expect("a value");
+        let sum = all_operations(&nested("[24,[1,", "1", "]]")).expect("a value");
         assert_eq!(sum, Datum::Number(DEPTH as f64 + 1.0));
-        let error = lived_through(&nested("[24,[1,", "\"x\"", "]]")).expect_err("not a number");
+        let error = all_operations(&nested("[24,[1,", "\"x\"", "]]")).expect_err("not a number");
         assert_eq!(error.backtrace().frames().len(), DEPTH - 1);
-        let called = lived_through(&nested("[64,[[69,[[2,[1]],", "[10,[1]]", "]],1]]"));
+        let called = all_operations(&nested("[64,[[69,[[2,[1]],", "[10,[1]]", "]],1]]"));
         assert_eq!(called.expect("a value"), Datum::Number(1.0));
         let functions = wire::parse_term(&nested("[69,[[2,[1]],", "[10,[1]]", "]]"));
         drop(functions.expect("a legal term").clone());
         let pseudo = nested("{\"a\":", "{\"$reql_type$\":\"TIME\"}", "}");
-        assert!(lived_through(&pseudo).is_err());
+        assert!(all_operations(&pseudo).is_err());
     });
 }
 

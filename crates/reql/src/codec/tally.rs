@@ -101,9 +101,9 @@ impl Codec for Tally {
     fn pack(&self, out: &mut Packer) {
         match self {
             Tally::Whole(partial) => tagged(0, partial, out),
-            Tally::Groups { groups, gathered } => {
+            Tally::Groups { groups, collected } => {
                 out.byte(1);
-                gathered.pack(out);
+                collected.pack(out);
                 out.count(groups.len() as u64);
                 for (key, partial) in groups {
                     key.pack(out);
@@ -117,9 +117,9 @@ impl Codec for Tally {
         match from.byte()? {
             0 => Partial::unpack(from).map(Tally::Whole),
             1 => {
-                let gathered = from.size()?;
+                let collected = from.size()?;
                 let groups: HashMap<_, _> = from.list(<(Datum, Partial)>::unpack)?.into_iter().collect();
-                Ok(Tally::Groups { groups, gathered })
+                Ok(Tally::Groups { groups, collected })
             }
             _ => Err(from.invalid("a tally")),
         }

@@ -3,7 +3,7 @@
 //!
 //! Sizes of values are measured in rows ([`Size`]): the sum of two fields is no larger than two rows, a field times
 //! two no larger than two, and a variable has the size of the value bound to it. The time of a term grows with its
-//! arguments and its result, but only for the terms that [`growth`] lists; any other term may take arbitrarily
+//! arguments and its result, but only for the terms that [`growth()`] lists; any other term may take arbitrarily
 //! long.
 
 mod growth;

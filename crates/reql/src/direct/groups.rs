@@ -102,6 +102,6 @@ impl Groups {
     /// The groups with their keys.
     pub(super) fn into_tally(self) -> Tally {
         let read = |(key, partial): (Box<[u8]>, Partial)| (json::parse(&key).unwrap_or(Datum::Null), partial);
-        Tally::Groups { groups: self.known.into_iter().map(read).collect(), gathered: 0 }
+        Tally::Groups { groups: self.known.into_iter().map(read).collect(), collected: 0 }
     }
 }

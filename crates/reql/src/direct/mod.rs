@@ -65,7 +65,7 @@ impl Direct {
     /// Offset from the start of a row to the first field that is read, in the previous row: a good guess for the
     /// next one (used for prefetching). `None` if no field is read.
     #[must_use]
-    pub fn looks_at(&self) -> Option<usize> {
+    pub fn first_field_offset(&self) -> Option<usize> {
         let first = self.stages.iter().find_map(Stage::first_field);
         let first = first.or_else(|| match &self.end {
             End::Whole(fold) => fold.first_field(),

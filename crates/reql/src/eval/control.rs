@@ -8,7 +8,7 @@ use super::{Context, call_at, datum_at, func_at, value_at};
 use crate::args::{Arg, Args};
 use crate::closure;
 use crate::error::EvalError;
-use crate::op::{made_of, merge};
+use crate::op::{checked_object, merge};
 use crate::operation;
 use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term};
@@ -69,7 +69,7 @@ pub(super) fn make_obj(call: &Call, context: Context<'_>) -> Result<Value, EvalE
         let value = datum_at(term, context).map_err(|error| error.at(key))?;
         members.insert(key.clone(), value);
     }
-    made_of(members).map(Value::Datum)
+    checked_object(members).map(Value::Datum)
 }
 
 /// `branch`: the value after the first true test, otherwise the last value.

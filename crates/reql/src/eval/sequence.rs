@@ -202,8 +202,8 @@ fn argument(op: Op, i: usize, term: &Term, context: Context<'_>) -> Result<Arg, 
         (Op::ConcatMap, 1, Term::Func(func)) => {
             closures::close(func, context.scope, ResultKind::Sequence).map(Arg::Func)
         }
-        (Op::Difference, 1, _) => held(term, context).map(Arg::Datum),
-        (Op::InnerJoin | Op::OuterJoin, 1, _) => match held(term, context) {
+        (Op::Difference, 1, _) => collected(term, context).map(Arg::Datum),
+        (Op::InnerJoin | Op::OuterJoin, 1, _) => match collected(term, context) {
             Ok(items @ Datum::Array(_)) if !purity::is_random(term) => Ok(Arg::Datum(items)),
             _ => closure_of_right_side(term, context.scope).map(Arg::Func),
         },
@@ -215,7 +215,7 @@ fn argument(op: Op, i: usize, term: &Term, context: Context<'_>) -> Result<Arg, 
 }
 
 /// A datum, or all items of a stream.
-fn held(term: &Term, context: Context<'_>) -> Result<Datum, EvalError> {
+fn collected(term: &Term, context: Context<'_>) -> Result<Datum, EvalError> {
     match value_at(term, context)? {
         Value::Stream(mut items) => stream::collect_unlimited(&mut *items, context.env).map(Datum::Array),
         other => other.into_datum(),

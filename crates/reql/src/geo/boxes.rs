@@ -24,7 +24,7 @@ pub(super) enum Search {
 pub(super) type Edges = Vec<(Point, Point)>;
 
 /// Calls `visit` with the indices of each edge of `a` and edge of `b` that may meet, until it returns
-/// [`Visit::Done`]. Skips pairs with disjoint boxes; the order is unspecified. Fails if `cancel` is set before the
+/// [`Search::Done`]. Skips pairs with disjoint boxes; the order is unspecified. Fails if `cancel` is set before the
 /// end.
 pub(super) fn for_each_near(
     a: &Edges,

@@ -104,7 +104,7 @@ fn to_object(pairs: &Array) -> Result<Datum, EvalError> {
             )));
         }
     }
-    object::made_of(members)
+    object::checked_object(members)
 }
 
 /// The parts of a pair; also used for pairs of sequences that are not arrays.

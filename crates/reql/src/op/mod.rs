@@ -37,7 +37,7 @@ mod zone;
 use datum::Datum;
 
 pub use comparison::{decided, is_comparison};
-pub use object::made_of;
+pub use object::checked_object;
 
 use crate::args::Args;
 use crate::error::EvalError;

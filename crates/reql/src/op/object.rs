@@ -27,12 +27,12 @@ pub fn object(args: &Args<'_>) -> Result<Datum, EvalError> {
             )));
         }
     }
-    made_of(members)
+    checked_object(members)
 }
 
 /// The value of members collected while the query runs: an object, or the pseudotype that its `$reql_type$` names.
 /// A literal is an error, even inside a merge; only the `literal` term and JSON make one.
-pub fn made_of(members: ObjectBuilder) -> Result<Datum, EvalError> {
+pub fn checked_object(members: ObjectBuilder) -> Result<Datum, EvalError> {
     let object = members.build();
     if !object.contains_key(pseudo::KEY) {
         return Ok(Datum::Object(object));

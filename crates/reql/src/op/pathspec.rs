@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_rows_answer_like_objects_in_memory() {
+    fn stored_rows_behave_like_objects_in_memory() {
         let text = r#"{"a":1,"b":null,"c":{"d":[{"e":1,"f":2},{"e":3}],"g":"x"},"h":[1,{"e":2}],"i":"é"}"#;
         let stored = row::decode(Bytes::from(row::encode(&object(text)))).expect("a sound row");
         let tree = object(text).to_tree();

@@ -242,8 +242,8 @@ impl Operation {
                 run_groups(grouping, steps.clone(), terminal.clone(), env)
             }
             _ => {
-                let gathered = run_groups(grouping, Vec::new(), Terminal::Collect, env)?;
-                self.apply(gathered, env)
+                let collected = run_groups(grouping, Vec::new(), Terminal::Collect, env)?;
+                self.apply(collected, env)
             }
         }
     }

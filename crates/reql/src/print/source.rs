@@ -74,7 +74,7 @@ impl Source {
                     self.object(members.iter().map(|(name, value)| (&**name, Node::Value(value))))
                 }
                 None if self.plain => scalar(value),
-                None => self.made("expr", scalar(value)),
+                None => self.wrapped("expr", scalar(value)),
             },
         }
     }
@@ -94,7 +94,7 @@ impl Source {
         let plain = std::mem::replace(&mut self.plain, true);
         let items: Vec<Doc> = items.map(|item| self.node(item)).collect();
         let array = Doc::row([Doc::text("["), Doc::nest(listed(items)), Doc::text("]")]);
-        if plain { array } else { self.made("expr", array) }
+        if plain { array } else { self.wrapped("expr", array) }
     }
 
     /// `{"a": 1}`, or `r.object("a", 1)` where a value must become a term.
@@ -104,7 +104,7 @@ impl Source {
             return Doc::row([Doc::text("{"), Doc::nest(listed(members)), Doc::text("}")]);
         }
         let members = members.flat_map(|(name, node)| [Doc::text(quoted(name)), self.node(node)]).collect();
-        self.made("object", Doc::nest(listed(members)))
+        self.wrapped("object", Doc::nest(listed(members)))
     }
 
     /// A chain `a.b(…)(…).c(…)` of any length, without recursion.
@@ -215,7 +215,7 @@ impl Source {
     }
 
     /// `r.expr(…)`
-    fn made(&self, by: &'static str, inner: Doc) -> Doc {
+    fn wrapped(&self, by: &'static str, inner: Doc) -> Doc {
         self.with_r(Doc::row([Doc::text(by), Doc::text("("), Doc::nest(inner), Doc::text(")")]))
     }
 

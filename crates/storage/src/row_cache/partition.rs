@@ -129,7 +129,7 @@ impl Partition {
     /// Prefetches the beginning of the row in `slot`, if it is stored text.
     pub(super) fn prefetch_row(&self, slot: usize) {
         let entry = self.ring.get(slot).and_then(Option::as_ref);
-        if let Some(bytes) = entry.and_then(|entry| row::held(entry.row.as_ref()?)) {
+        if let Some(bytes) = entry.and_then(|entry| row::source_bytes(entry.row.as_ref()?)) {
             prefetch(&bytes[..bytes.len().min(PREFETCH_BYTES)]);
         }
     }

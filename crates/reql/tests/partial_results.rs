@@ -92,7 +92,7 @@ fn items() -> Array {
 }
 
 #[test]
-fn pieces_and_the_whole_agree() {
+fn merged_ranges_equal_the_whole() {
     let cases = [
         "r.args([]).count()",
         "r.args([]).sum(\"a\")",
@@ -119,19 +119,19 @@ fn pieces_and_the_whole_agree() {
             assert!(pipeline.is_closed());
             let whole = answer(&pipeline, &[items()], env);
             for size in [1, 3, 7, 64, 199] {
-                let pieces: Vec<Array> =
+                let ranges: Vec<Array> =
                     items().chunks(size).map(|part| part.iter().cloned().collect()).collect();
-                assert_eq!(answer(&pipeline, &pieces, env), whole, "{text} in pieces of {size}");
+                assert_eq!(answer(&pipeline, &ranges, env), whole, "{text} in ranges of {size}");
             }
         }
     });
 }
 
-fn answer(pipeline: &Pipeline, pieces: &[Array], env: &Env<'_>) -> String {
+fn answer(pipeline: &Pipeline, ranges: &[Array], env: &Env<'_>) -> String {
     let mut all = pipeline.start();
-    for piece in pieces {
+    for range in ranges {
         let mut tally = pipeline.start();
-        for item in piece.iter() {
+        for item in range.iter() {
             pipeline.push(&mut tally, item.clone(), env).expect("a step");
         }
         pipeline.merge(&mut all, tally, env).expect("a merge");
