@@ -1,5 +1,5 @@
 //! A server may hold a replica, lose it and be given another of the same group, while it is away or only
-//! slow to hear of it. The two are different members of the group (design D14): what the earlier one had
+//! slow to hear of it. The two are different members of the group: what the earlier one had
 //! is discarded, and the later one begins without rows.
 //!
 //! Which of two is the later one the catalog says, if it is not older than what this node has already
