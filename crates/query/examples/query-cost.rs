@@ -123,8 +123,8 @@ fn far_points(house: &House) {
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("Session::point get, asked of another service", ROWS, || {
         for query in &gets {
-            let Some(PointAnswer::FarRead(read)) = session.point(query) else { panic!("not far") };
-            house.service.turn();
+            let Some(PointAnswer::RemoteRead(read)) = session.point(query) else { panic!("not far") };
+            house.service.flush();
             black_box(support::block_on(read)).expect("read");
         }
     });
@@ -135,7 +135,7 @@ fn far_points(house: &House) {
     measure("Session::point update, asked of another service", ROWS, || {
         for query in &updates {
             let Some(PointAnswer::Write(write)) = session.point(query) else { panic!("not the fast path") };
-            house.service.turn();
+            house.service.flush();
             support::block_on(write).expect("written");
         }
     });

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use datum::{Datum, KeyBound, KeyRange};
 use parking_lot::Mutex;
-use rekindle_query::{Answer, Client, QuestionDesk, Session};
+use rekindle_query::{Answer, Client, QueryServer, Session};
 use reql::Cancel;
 use serde_json::Map;
 use support::{ASKER, House, Outcome, query};
@@ -48,7 +48,7 @@ impl Tricks {
 }
 
 struct Tricky {
-    desk: QuestionDesk,
+    desk: QueryServer,
     tricks: Tricks,
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
-use rekindle_query::QuestionDesk;
+use rekindle_query::QueryServer;
 use serde_json::Map;
 use support::{ASKER, House, Outcome};
 
@@ -32,7 +32,7 @@ const NAME: &[u8] = b"special";
 
 /// The other server, which leads nothing as far as the asker can see.
 struct Other {
-    desk: QuestionDesk,
+    desk: QueryServer,
     /// So many of those questions have no answer. While there were some, the server hangs.
     lost: AtomicU8,
     hangs: bool,

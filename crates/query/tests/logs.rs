@@ -11,12 +11,12 @@ mod syntax;
 use std::time::Duration;
 
 use datum::Text;
-use rekindle_query::{LogBook, LogLevel, LogLine};
+use rekindle_query::{LogLevel, LogLine, RecentLog};
 use serde_json::Map;
 use support::{House, Outcome};
 
-fn book(lines: &[(u64, &'static str)]) -> LogBook {
-    let book = LogBook::default();
+fn book(lines: &[(u64, &'static str)]) -> RecentLog {
+    let book = RecentLog::default();
     for (seconds, message) in lines {
         let at = Duration::from_secs(*seconds);
         let message = Text::from_static(message);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcHandler, ServerId};
-use rekindle_query::{Answer, QuestionDesk};
+use rekindle_query::{Answer, QueryServer};
 use reql::Cancel;
 use serde_json::Map;
 use support::{ASKER, House, query};
@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// The way to the other server, on which long questions arrive behind the word that they are not wanted any more.
 struct Overtaking {
-    desk: QuestionDesk,
+    desk: QueryServer,
     held: Mutex<Option<Bytes>>,
     /// Told when a long question was asked.
     asked: Sender<()>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
-use rekindle_query::{QueryError, QuestionDesk};
+use rekindle_query::{QueryError, QueryServer};
 use reql::{ErrorClass, EvalError};
 use serde_json::Map;
 use support::{ASKER, House};
@@ -28,7 +28,7 @@ const PARTLY: &[u8] = &[0, 2, 1, 0, 0];
 const UNAVAILABLE: &str = "Cannot perform write: primary replica for shard [\"\", +inf) not available";
 
 /// Nobody leads the shard of rows that say `lost`; those that say `kept` are written.
-struct Partly(QuestionDesk);
+struct Partly(QueryServer);
 
 impl RpcClient for Partly {
     fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use parking_lot::Mutex;
-use rekindle_query::{FarPoint, PointAnswer, QuestionDesk};
+use rekindle_query::{PointAnswer, QueryServer, RemotePoint};
 use serde_json::Map;
 use support::{ASKER, House, block_on, query};
 
@@ -26,7 +26,7 @@ type Trick = fn(&Bytes) -> Option<Result<Bytes, RpcError>>;
 
 /// Counts the questions for rows.
 struct Counting {
-    desk: QuestionDesk,
+    desk: QueryServer,
     asked: Arc<Mutex<usize>>,
     trick: Trick,
 }
@@ -62,10 +62,10 @@ fn house(trick: Trick) -> (House, Arc<Mutex<usize>>) {
     (house, asked)
 }
 
-fn begin(house: &House, key: usize) -> FarPoint {
+fn begin(house: &House, key: usize) -> RemotePoint {
     let term = syntax::to_wire(&format!("r.table(\"t\").get({key})")).unwrap();
     match house.session("admin").point(&Arc::new(query(term, Map::new()).unwrap())) {
-        Some(PointAnswer::FarRead(read)) => read,
+        Some(PointAnswer::RemoteRead(read)) => read,
         _ => panic!("every row is elsewhere"),
     }
 }
@@ -76,8 +76,8 @@ fn read(house: &House, asked: &Mutex<usize>, count: usize) -> usize {
 }
 
 fn read_these(house: &House, asked: &Mutex<usize>, keys: impl Iterator<Item = usize>) -> usize {
-    let reads: Vec<(usize, FarPoint)> = keys.map(|key| (key, begin(house, key))).collect();
-    house.service.turn();
+    let reads: Vec<(usize, RemotePoint)> = keys.map(|key| (key, begin(house, key))).collect();
+    house.service.flush();
     for (key, read) in reads {
         let wanted = match key % 2 {
             0 => format!("{{\"id\":{key},\"n\":{}}}", key / 2),
@@ -110,11 +110,11 @@ fn rows_that_are_asked_for_together_need_not_be_of_one_table_or_as_fresh() {
     let reads = terms.map(|term| {
         let query = query(syntax::to_wire(term).unwrap(), Map::new()).unwrap();
         match house.session("admin").point(&Arc::new(query)) {
-            Some(PointAnswer::FarRead(read)) => read,
+            Some(PointAnswer::RemoteRead(read)) => read,
             _ => panic!("every row is elsewhere"),
         }
     });
-    house.service.turn();
+    house.service.flush();
     let rows = reads.map(|read| block_on(read).unwrap().to_json_string());
     assert_eq!(rows, ["{\"id\":2,\"n\":1}", "null", "{\"id\":2,\"n\":1}"]);
     assert_eq!(*asked.lock(), 3);

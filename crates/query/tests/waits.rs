@@ -18,7 +18,7 @@ use bytes::Bytes;
 use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use datum::Datum;
 use parking_lot::Mutex;
-use rekindle_query::{PointAnswer, QuestionDesk};
+use rekindle_query::{PointAnswer, QueryServer};
 use reql::EvalError;
 use serde_json::Map;
 use support::{ASKER, House, block_on, query};
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Says of some rows, so many times, that they are elsewhere.
 struct Moving {
-    desk: QuestionDesk,
+    desk: QueryServer,
     moves: Mutex<BTreeMap<&'static str, usize>>,
 }
 
@@ -78,9 +78,9 @@ fn house(moves: &[(&'static str, usize)]) -> House {
 fn begin(house: &House, term: &str) -> Pin<Box<dyn Future<Output = Result<Datum, EvalError>>>> {
     let term = syntax::to_wire(term).unwrap();
     let answer = house.session("admin").point(&Arc::new(query(term, Map::new()).unwrap()));
-    house.service.turn();
+    house.service.flush();
     match answer {
-        Some(PointAnswer::FarRead(read)) => Box::pin(read),
+        Some(PointAnswer::RemoteRead(read)) => Box::pin(read),
         Some(PointAnswer::Write(write)) => Box::pin(write),
         _ => panic!("this is answered at once, or the long way"),
     }

@@ -52,7 +52,7 @@ impl QueryService for NodeService {
     }
 
     fn drive(&self) {
-        self.queries.turn();
+        self.queries.flush();
     }
 
     fn hold(&self) {
@@ -100,7 +100,7 @@ impl Session for NodeSession {
             Some(PointAnswer::Count(count)) => {
                 Begun { noreply, kind: QueryKind::Read, work: Work::Done(Ok(atom(count))) }
             }
-            Some(PointAnswer::FarRead(read)) => {
+            Some(PointAnswer::RemoteRead(read)) => {
                 let answer = async move { read.await.map(atom).map_err(Failure::from) };
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
             }

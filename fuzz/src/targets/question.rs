@@ -15,7 +15,7 @@ impl Target for Question {
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
-        let seed = |kind: u8, rest: u8| [&[query::QUESTION_VERSION, kind][..], &[rest; 60]].concat();
+        let seed = |kind: u8, rest: u8| [&[query::REQUEST_VERSION, kind][..], &[rest; 60]].concat();
         (0..KINDS).flat_map(|kind| [seed(kind, 0), seed(kind, 1)]).collect()
     }
 
@@ -35,11 +35,11 @@ impl Target for Question {
 
     /// What was taken is sent on as the same, or at least taken again.
     fn check(&self, input: &[u8]) -> Outcome {
-        let once = match query::question_again(Bytes::copy_from_slice(input)) {
+        let once = match query::reencode_request(Bytes::copy_from_slice(input)) {
             Err(garbled) => return Outcome::of(("garbled", garbled.what, input.get(1))),
             Ok(once) => once,
         };
-        match query::question_again(once.clone()) {
+        match query::reencode_request(once.clone()) {
             Ok(again) => assert_eq!(again.len(), once.len()),
             Err(garbled) => panic!("what was taken is refused: {garbled}"),
         }

@@ -7,8 +7,7 @@ use reql::{Call, EvalError, Op, Scope, Term};
 
 use super::grouped;
 use crate::context::Cx;
-use crate::row::Row;
-use crate::value::{Value, datums};
+use crate::value::{Row, Value, datums};
 
 /// Argument `i` as a datum; what becomes of the groups when it is the first and grouped.
 fn datum_or_groups(

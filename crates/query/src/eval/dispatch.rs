@@ -3,7 +3,6 @@
 use datum::Datum;
 use reql::{Arg, Call, EvalError, Op, Scope};
 
-use crate::args::Args;
 use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
@@ -11,7 +10,7 @@ use crate::term::{
     order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
     write_hook,
 };
-use crate::value::Value;
+use crate::value::{Args, Value};
 
 /// Whether a term is one over a sequence, its first argument, that `reql` describes as an operation.
 pub(super) fn is_over_sequence(call: &Call) -> bool {

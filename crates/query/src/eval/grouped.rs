@@ -7,11 +7,9 @@ use reql::{Call, Closure, EvalError, Op, Scope, Term};
 use reql::{Grouped as Groups, GroupedKind};
 
 use super::dispatch;
-use crate::args::Args;
 use crate::context::Cx;
-use crate::group::Grouped;
 use crate::term::sequence;
-use crate::value::{Value, datums};
+use crate::value::{Args, Grouped, Value, datums};
 use crate::write::has_changed;
 
 /// Whether a term is applied to each of `groups` rather than to all of them at once. Those that read a

@@ -10,11 +10,9 @@ mod grouped;
 use datum::Datum;
 use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
-use crate::args::Args;
 use crate::context::Cx;
-use crate::group::Grouped;
 use crate::term::{eq_join, insert, join, order_by, sequence, update};
-use crate::value::Value;
+use crate::value::{Args, Grouped, Value};
 
 /// Stack that must be left before another level is entered.
 const RED_ZONE_BYTES: usize = 64 << 10;

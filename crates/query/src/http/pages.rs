@@ -127,8 +127,8 @@ impl Items for Pages {
 /// The link that is said to be the next.
 fn next_link(header: &Datum) -> Option<Text> {
     let Datum::Object(header) = header else { return None };
-    let Some(Datum::Object(links)) = header.get("link") else { return None };
-    match links.get("rel=\"next\"") {
+    let Some(Datum::Object(peers)) = header.get("link") else { return None };
+    match peers.get("rel=\"next\"") {
         Some(Datum::String(url)) => Some(url),
         _ => None,
     }

@@ -5,8 +5,8 @@
 //! Whatever is not quite of the shape (or would be an error) goes the long way, which gives the
 //! same answer.
 
-mod far;
 mod range;
+mod remote;
 mod shape;
 mod write;
 
@@ -21,17 +21,15 @@ use reql::{EvalError, Op, Term};
 use shard::ReadError;
 use storage::RowTexts;
 
-pub use far::FarPoint;
+pub use remote::RemotePoint;
 pub use write::PointWrite;
 
-use crate::access::{self, Need, Place};
-use crate::failure::read_failed;
-use crate::far::Site;
-use crate::gets::Errand;
-use crate::read_mode::ReadMode;
+use crate::remote::Target;
+use crate::routing::{BatchKey, ReadMode};
 use crate::session::Session;
-use crate::stream::{Hands, Turn};
-use far::{Again, Asking};
+use crate::stream::{Buckets, Next};
+use crate::table::{Privilege, Resource, access, read_failed};
+use remote::{CallMode, Retry};
 use shape::{Options, Row, TableName};
 
 /// Most keys of a `get_all` that is answered here: no connection should wait long for another.
@@ -46,7 +44,7 @@ pub enum PointAnswer {
     /// The number of rows of a table.
     Count(Datum),
     /// A read on its way to the node that has the row.
-    FarRead(FarPoint),
+    RemoteRead(RemotePoint),
     /// A write on its way.
     Write(PointWrite),
 }
@@ -55,20 +53,20 @@ impl Session {
     /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
     /// it is not, or not simply: [`Session::run`] answers it then. Does not wait for the disk to write, but some
     /// kilobytes of rows may have to go to the engine's memory first, as with a write; a read may wait for the disk
-    /// to read. After a [`PointAnswer::Write`] or a [`PointAnswer::FarRead`] [`crate::Service::turn`] must be
+    /// to read. After a [`PointAnswer::Write`] or a [`PointAnswer::RemoteRead`] [`crate::Service::flush`] must be
     /// called, or it waits until somebody else calls it.
     #[must_use]
     pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
-        let answer = self.begin_point(query, Asking::First)?;
+        let answer = self.begin_point(query, CallMode::First)?;
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         Some(answer)
     }
 
     /// The same for a query that was counted already.
-    fn begin_point(&self, query: &Arc<Query>, asking: Asking) -> Option<PointAnswer> {
+    fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
-            (Op::Get, _) => self.get(query, asking)?,
+            (Op::Get, _) => self.get(query, call_mode)?,
             (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
             (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(self.count(query, table)?),
             (Op::Limit, _) => PointAnswer::Rows(self.range(query, call)?),
@@ -87,8 +85,8 @@ impl Session {
         name: TableName<'_>,
     ) -> Option<(&'c TableHandle, ReadMode)> {
         let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(catalog, &self.client.user, Need::Read, place).ok()?;
+        let place = Resource::Table(table.db.id, table.config.id);
+        access::check_user(catalog, &self.client.user, Privilege::Read, place).ok()?;
         Some((table, name.mode.or(options.mode).unwrap_or(ReadMode::Single)))
     }
 
@@ -102,7 +100,7 @@ impl Session {
         let mut keys: Vec<PrimaryKey> = keys.iter().map(key).collect::<Option<_>>()?;
         // A key named twice has its row twice.
         keys.sort_unstable();
-        let keys = dealt(keys);
+        let keys = interleaved(keys);
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
         if mode == ReadMode::Majority {
@@ -111,7 +109,7 @@ impl Session {
         let (mut rows, bytes_max) = (RowTexts::default(), reql::BatchLimits::default().first().bytes_max);
         for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
             let Some(first) = keys.first() else { continue };
-            let Site::Near(shard) = self.service.reader(table.shard(first), mode)? else { return None };
+            let Target::Local(shard) = self.service.reader(table.shard(first), mode)? else { return None };
             shard.get_texts(keys, &mut rows, bytes_max).ok()?;
         }
         // More would be more than one batch, and who comes after a row that is missing is found by the long way.
@@ -129,7 +127,7 @@ impl Session {
         }
         let mut count = 0;
         for shard in table.shards() {
-            let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
+            let Target::Local(shard) = self.service.reader(shard, mode)? else { return None };
             let generation = shard.rows_generation();
             count += shard.try_snapshot().ok()??.count().ok()?;
             if !shard.is_current(generation) {
@@ -139,24 +137,24 @@ impl Session {
         Some(Datum::Number(count as f64))
     }
 
-    fn get(&self, query: &Arc<Query>, asking: Asking) -> Option<PointAnswer> {
+    fn get(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
         let row = Row::of(query.term.as_ref()?)?;
         let key = PrimaryKey::encode(row.key).ok()?;
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
         let handle = table.shard(&key);
-        let site = match asking {
-            Asking::First => self.service.first_reader(handle, mode),
-            Asking::Alone | Asking::Again => self.service.reader(handle, mode),
+        let site = match call_mode {
+            CallMode::First => self.service.first_reader(handle, mode),
+            CallMode::Alone | CallMode::Retry => self.service.reader(handle, mode),
         };
         let Some(site) = site else {
-            let again = || Again::new(self, query, handle, Some(mode));
-            return (mode == ReadMode::Single).then(|| PointAnswer::FarRead(FarPoint::seek(again())));
+            let retry = || Retry::new(self, query, handle, Some(mode));
+            return (mode == ReadMode::Single).then(|| PointAnswer::RemoteRead(RemotePoint::seek(retry())));
         };
         match site {
             // To confirm who leads may take a while.
-            Site::Near(_) if mode == ReadMode::Majority => None,
-            Site::Near(shard) => {
+            Target::Local(_) if mode == ReadMode::Majority => None,
+            Target::Local(shard) => {
                 self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
                 match shard.get(&key) {
                     Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
@@ -165,21 +163,21 @@ impl Session {
                     Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
                 }
             }
-            Site::Far(server) => {
-                let errand = Errand { server, table: table.config.id, mode };
-                let again = Again::new(self, query, handle, Some(mode));
-                Some(PointAnswer::FarRead(FarPoint::ask_read(again, errand, key, asking)))
+            Target::Remote(server) => {
+                let batch = BatchKey { server, table: table.config.id, mode };
+                let retry = Retry::new(self, query, handle, Some(mode));
+                Some(PointAnswer::RemoteRead(RemotePoint::ask_read(retry, batch, key, call_mode)))
             }
         }
     }
 }
 
 /// Keys in the order in which their rows are given if all of them are there (decision 0042).
-fn dealt(keys: Vec<PrimaryKey>) -> Vec<PrimaryKey> {
-    let mut hands = Hands::new();
+fn interleaved(keys: Vec<PrimaryKey>) -> Vec<PrimaryKey> {
+    let mut buckets = Buckets::new();
     let mut in_turns = Vec::with_capacity(keys.len());
-    keys.into_iter().for_each(|key| hands.hold(bucket_of(key.as_bytes()), key, 0));
-    while let Turn::Given(key) = hands.turn(true) {
+    keys.into_iter().for_each(|key| buckets.push(bucket_of(key.as_bytes()), key, 0));
+    while let Next::Item(key) = buckets.next_item(true) {
         in_turns.push(key);
     }
     in_turns

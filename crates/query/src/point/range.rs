@@ -12,11 +12,11 @@ use shard::{Bounds, Shard, Side};
 use storage::{Direction, RowScan, RowTexts};
 
 use super::shape::{Options, TableName};
-use crate::far::Site;
-use crate::order::primary_range;
-use crate::read_mode::ReadMode;
+use crate::remote::Target;
+use crate::routing::ReadMode;
 use crate::session::Session;
-use crate::stream::{Hands, STRETCH_ROWS, Turn};
+use crate::stream::{Buckets, Next, ROUND_ROWS};
+use crate::table::primary_range;
 
 /// Most rows that are read here: no connection should wait long for another.
 const ROWS_MAX: f64 = 128.0;
@@ -50,11 +50,11 @@ impl Session {
         let range = bounds.as_ref().map_or_else(KeyRange::all, primary_range);
         let mut near = Vec::new();
         for (shard, range) in table.covering(&range) {
-            let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
+            let Target::Local(shard) = self.service.reader(shard, mode)? else { return None };
             near.push((shard, range));
         }
         let (rows, read) = match order {
-            None => dealt(near, most)?,
+            None => interleaved(near, most)?,
             Some(direction) => {
                 if direction == Direction::Descending {
                     near.reverse();
@@ -95,11 +95,11 @@ fn ordered_rows(near: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: 
 
 /// The first rows that are dealt where there is no order (decision 0042) and how many were read for them, unless those are
 /// many more.
-fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, usize)> {
+fn interleaved(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, usize)> {
     let bytes_max = reql::BatchLimits::default().first().bytes_max;
     // The texts that were read, one behind the other; hands hold where each lies.
-    let (mut read, mut hands) = (Vec::new(), Hands::new());
-    let (mut seen, rows_max) = (0, (ROWS_AHEAD + 2 * most).min(STRETCH_ROWS));
+    let (mut read, mut buckets) = (Vec::new(), Buckets::new());
+    let (mut seen, rows_max) = (0, (ROWS_AHEAD + 2 * most).min(ROUND_ROWS));
     let mut rows = RowTexts::default();
     for (shard, range) in near {
         if rows.len() == most {
@@ -116,20 +116,20 @@ fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, u
             if read.len() >= bytes_max || seen >= rows_max {
                 return None;
             }
-            hands.hold(bucket_of(key), start..read.len(), read.len() - start);
+            buckets.push(bucket_of(key), start..read.len(), read.len() - start);
             count += 1;
-            give(&mut hands, false, &read, &mut rows, most);
+            give(&mut buckets, false, &read, &mut rows, most);
         }
         shard.activity().add_read(count);
     }
-    give(&mut hands, true, &read, &mut rows, most);
+    give(&mut buckets, true, &read, &mut rows, most);
     Some((rows, seen))
 }
 
 /// Gives as far as it is known who comes next; `ended` says that nothing is added to the hands any more.
-fn give(hands: &mut Hands<Span>, ended: bool, read: &[u8], rows: &mut RowTexts, most: usize) {
+fn give(buckets: &mut Buckets<Span>, ended: bool, read: &[u8], rows: &mut RowTexts, most: usize) {
     while rows.len() < most
-        && let Turn::Given(span) = hands.turn(ended)
+        && let Next::Item(span) = buckets.next_item(ended)
     {
         rows.push(&read[span]);
     }

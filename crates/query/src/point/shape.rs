@@ -4,7 +4,7 @@ use datum::Datum;
 use reql::wire::Query;
 use reql::{Call, Op, Term};
 
-use crate::read_mode::ReadMode;
+use crate::routing::ReadMode;
 
 /// A table by name.
 #[derive(Clone, Copy)]

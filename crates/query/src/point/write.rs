@@ -14,14 +14,13 @@ use reql::wire::Query;
 use reql::{Call, Cancel, Env, EvalError, Op, ResultKind, Scope, SeededRandom, Term};
 use shard::{Shard, WriteTicket};
 
-use super::far::{Again, Anew, FarPoint, Tries};
+use super::remote::{Attempts, RemotePoint, Retried, Retry};
 use super::shape::{Options, Row, TableName};
-use crate::access::{self, Need, Place};
-use crate::context::Surroundings;
-use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target, adds_little};
-use crate::failure::write_failed;
-use crate::far::{Edits, Question, Rules, Site, WriteQuestion};
+use crate::context::EvalParams;
+use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, adds_little};
+use crate::remote::{Edits, Request, SettingsVersion, Target, WriteRequest};
 use crate::session::Session;
+use crate::table::{Privilege, Resource, access, write_failed};
 use crate::write::{WriteResult, decision, is_refused};
 
 /// Nobody tells a point write to stop: it is over before anybody could ([`Edit::is_brief`]).
@@ -29,17 +28,17 @@ static NEVER: Cancel = Cancel::new();
 
 /// A write of one row on its way. Completes with the result the client gets.
 #[must_use = "the write may still fail"]
-pub struct PointWrite(Way);
+pub struct PointWrite(PointWriteState);
 
-enum Way {
+enum PointWriteState {
     /// Where there are other replicas, the query once more, should one of them lead before the log has
     /// the write.
     Near {
         ticket: WriteTicket,
         answer: Datum,
-        again: Option<Again>,
+        retry: Option<Retry>,
     },
-    Far(FarPoint),
+    Far(RemotePoint),
 }
 
 impl Future for PointWrite {
@@ -48,16 +47,16 @@ impl Future for PointWrite {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let refused = match &mut self.0 {
-                Way::Near { ticket, answer, again } => match Pin::new(ticket).poll(context) {
+                PointWriteState::Near { ticket, answer, retry } => match Pin::new(ticket).poll(context) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(_)) => return Poll::Ready(Ok(std::mem::replace(answer, Datum::Null))),
-                    Poll::Ready(Err(error)) if is_refused(&error) => again.take().ok_or(error),
+                    Poll::Ready(Err(error)) if is_refused(&error) => retry.take().ok_or(error),
                     Poll::Ready(Err(error)) => Err(error),
                 },
-                Way::Far(point) => return Pin::new(point).poll(context),
+                PointWriteState::Far(point) => return Pin::new(point).poll(context),
             };
             match refused {
-                Ok(again) => self.0 = Way::Far(FarPoint::seek_elsewhere(again)),
+                Ok(retry) => self.0 = PointWriteState::Far(RemotePoint::seek_elsewhere(retry)),
                 Err(error) => return Poll::Ready(Err(write_failed(&error))),
             }
         }
@@ -66,19 +65,19 @@ impl Future for PointWrite {
 
 impl PointWrite {
     /// Goes on, and goes on counting, where an earlier try was.
-    pub(super) fn anew(self, tries: Tries) -> Anew {
+    pub(super) fn retried(self, attempts: Attempts) -> Retried {
         match self.0 {
-            Way::Far(point) => Anew::Far(Box::new(point)),
-            Way::Near { ticket, answer, mut again } => {
-                again.iter_mut().for_each(|again| again.go_on(tries));
-                Anew::Near(Box::pin(PointWrite(Way::Near { ticket, answer, again })))
+            PointWriteState::Far(point) => Retried::Far(Box::new(point)),
+            PointWriteState::Near { ticket, answer, mut retry } => {
+                retry.iter_mut().for_each(|retry| retry.go_on(attempts));
+                Retried::Near(Box::pin(PointWrite(PointWriteState::Near { ticket, answer, retry })))
             }
         }
     }
 }
 
 /// What is written where.
-struct Plan<'a> {
+struct PointEdit<'a> {
     table: TableName<'a>,
     edit: Edit,
     /// The key; an inserted row without one gets one.
@@ -95,12 +94,12 @@ impl Session {
     pub(super) fn begin_write(&self, query: &Arc<Query>, call: &Call) -> Option<PointWrite> {
         let global = Options::of(query)?;
         let options = WriteOptions::of(call, global.durability)?;
-        let plan = Plan::of(call)?;
+        let plan = PointEdit::of(call)?;
         let node = self.service.node();
         let catalog = node.catalog_guard();
         let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Need::Write, place).ok()?;
+        let place = Resource::Table(table.db.id, table.config.id);
+        access::check_user(&catalog, &self.client.user, Privilege::Write, place).ok()?;
         // This thread serves many clients: what may take long runs on one where it can be stopped.
         if !plan.edit.is_brief() || !adds_little(&table.config) {
             return None;
@@ -110,32 +109,34 @@ impl Session {
         let key = PrimaryKey::encode(&key).ok()?;
         let handle = table.shard(&key);
         match self.service.leader(handle) {
-            None => Some(PointWrite(Way::Far(FarPoint::seek(Again::new(self, query, handle, None))))),
-            Some(Site::Near(shard)) => {
-                let again = handle.may_move().then(|| Again::new(self, query, handle, None));
-                self.propose(table, shard, &key, &edit, &options, result, again)
+            None => Some(PointWrite(PointWriteState::Far(RemotePoint::seek(Retry::new(
+                self, query, handle, None,
+            ))))),
+            Some(Target::Local(shard)) => {
+                let retry = handle.may_move().then(|| Retry::new(self, query, handle, None));
+                self.propose(table, shard, &key, &edit, &options, result, retry)
             }
-            Some(Site::Far(server)) => {
-                let question = Question::Write(WriteQuestion {
-                    ticket: self.service.links().number(),
+            Some(Target::Remote(server)) => {
+                let request = Request::Write(WriteRequest {
+                    ticket: self.service.peers().next_number(),
                     table: table.config.id,
                     durability: options.durability,
                     ignore_hook: false,
                     show: options.return_changes,
-                    rules: Rules::of(&catalog, &table.config),
-                    around: self.surroundings(),
+                    settings: SettingsVersion::of(&catalog, &table.config),
+                    eval_params: self.eval_params(),
                     keys: vec![key],
                     edits: Edits::One(edit),
                 });
-                let again = Again::new(self, query, handle, None);
-                let point = FarPoint::ask(again, server, &question, Some(result));
-                Some(PointWrite(Way::Far(point)))
+                let retry = Retry::new(self, query, handle, None);
+                let point = RemotePoint::ask(retry, server, &request, Some(result));
+                Some(PointWrite(PointWriteState::Far(point)))
             }
         }
     }
 
-    fn surroundings(&self) -> Surroundings {
-        Surroundings {
+    fn eval_params(&self) -> EvalParams {
+        EvalParams {
             now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
             array_limit: reql::ARRAY_LIMIT_DEFAULT,
             seed: 0,
@@ -144,7 +145,7 @@ impl Session {
     }
 
     /// The key of the row and the edit; an insert without a key is given one.
-    fn keyed(&self, plan: Plan<'_>, field: &Text, result: &mut WriteResult) -> Option<(Datum, Edit)> {
+    fn keyed(&self, plan: PointEdit<'_>, field: &Text, result: &mut WriteResult) -> Option<(Datum, Edit)> {
         match (plan.key, plan.edit) {
             (Some(key), edit) => Some((key, edit)),
             (None, Edit::Insert { row, conflict }) => match row.get(field) {
@@ -170,7 +171,7 @@ impl Session {
         edit: &Edit,
         options: &WriteOptions,
         mut result: WriteResult,
-        again: Option<Again>,
+        retry: Option<Retry>,
     ) -> Option<PointWrite> {
         let random = SeededRandom::new(0);
         let env = Env {
@@ -182,7 +183,7 @@ impl Session {
             open: None,
         };
         let hook = table.config.write_hook.as_ref();
-        let target = Target { field: &table.config.primary_key, key, hook };
+        let target = RowTarget { field: &table.config.primary_key, key, hook };
         let decide = |old: Option<&Object>| {
             let report = edit.decide(target, old, &env);
             (decision(&report), report)
@@ -192,31 +193,31 @@ impl Session {
         let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
         self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
         result.add(report);
-        Some(PointWrite(Way::Near { ticket, answer: result.into_datum(), again }))
+        Some(PointWrite(PointWriteState::Near { ticket, answer: result.into_datum(), retry }))
     }
 }
 
-impl<'a> Plan<'a> {
-    fn of(call: &'a Call) -> Option<Plan<'a>> {
+impl<'a> PointEdit<'a> {
+    fn of(call: &'a Call) -> Option<PointEdit<'a>> {
         match (call.op, call.args.as_slice()) {
             (Op::Insert, [table, Term::Datum(Datum::Object(row))]) => {
                 let edit = Edit::Insert { row: row.clone(), conflict: conflict(call)? };
-                Some(Plan { table: TableName::of(table)?, edit, key: None })
+                Some(PointEdit { table: TableName::of(table)?, edit, key: None })
             }
             (Op::Update, [row, change]) => {
-                Plan::of_row(row, Edit::Update(patch(change, ResultKind::Literals)?))
+                PointEdit::of_row(row, Edit::Update(patch(change, ResultKind::Literals)?))
             }
             (Op::Replace, [row, change]) => {
-                Plan::of_row(row, Edit::Replace(patch(change, ResultKind::Datum)?))
+                PointEdit::of_row(row, Edit::Replace(patch(change, ResultKind::Datum)?))
             }
-            (Op::Delete, [row]) => Plan::of_row(row, Edit::Delete),
+            (Op::Delete, [row]) => PointEdit::of_row(row, Edit::Delete),
             _ => None,
         }
     }
 
-    fn of_row(row: &'a Term, edit: Edit) -> Option<Plan<'a>> {
+    fn of_row(row: &'a Term, edit: Edit) -> Option<PointEdit<'a>> {
         let row = Row::of(row)?;
-        Some(Plan { table: row.table, edit, key: Some(row.key.clone()) })
+        Some(PointEdit { table: row.table, edit, key: Some(row.key.clone()) })
     }
 }
 

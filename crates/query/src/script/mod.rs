@@ -7,4 +7,4 @@ mod sandbox;
 
 pub use sandbox::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 
-pub(crate) use runner::{Outcome, Script, ScriptRunner};
+pub(crate) use runner::{Script, ScriptRunner, ScriptValue};

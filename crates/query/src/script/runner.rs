@@ -34,7 +34,7 @@ struct Running {
 }
 
 /// What a script came to.
-pub(crate) enum Outcome {
+pub(crate) enum ScriptValue {
     Datum(Datum),
     Function,
 }
@@ -46,10 +46,10 @@ impl ScriptRunner {
         scripts: &Arc<dyn Scripts>,
         script: Script<'_>,
         limits: ScriptLimits<'_>,
-    ) -> Result<Outcome, EvalError> {
+    ) -> Result<ScriptValue, EvalError> {
         self.with(scripts, script, |running| match running.function(script, limits)? {
-            ScriptAnswer::Datum(value) => Ok(Ok(Outcome::Datum(value))),
-            ScriptAnswer::Function(_) => Ok(Ok(Outcome::Function)),
+            ScriptAnswer::Datum(value) => Ok(Ok(ScriptValue::Datum(value))),
+            ScriptAnswer::Function(_) => Ok(Ok(ScriptValue::Function)),
             ScriptAnswer::Error(why) => Ok(Err(EvalError::logic(why))),
         })
     }

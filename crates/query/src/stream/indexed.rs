@@ -10,21 +10,22 @@ use reql::{Env, EvalError, Order};
 use shard::{IndexQuery, IndexRows, RowOrder, Shard};
 
 use super::shapes::{MeetingRows, NearestRows};
-use crate::context::{Cx, Seen};
-use crate::failure::index_failed;
-use crate::order::{Hand, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_dealt};
-use crate::table::StoredTable;
+use crate::context::{Cx, RowCounter};
+use crate::table::{
+    BucketPosition, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, StoredTable, Wanted,
+    are_interleaved, index_failed,
+};
 
 /// The rows of one shard.
-pub(crate) struct IndexPart {
-    seen: Seen,
+pub(crate) struct ShardIndexRange {
+    seen: RowCounter,
     table: StoredTable,
     name: Text,
     items: IndexItems,
     rows: PartRows,
     current: Option<(Datum, u64)>,
     /// Whether rows are dealt out of hands.
-    dealt: bool,
+    interleaved: bool,
 }
 
 /// Rows as the index finds them.
@@ -34,7 +35,7 @@ enum PartRows {
     Nearest(NearestRows),
 }
 
-impl IndexPart {
+impl ShardIndexRange {
     /// The rows of `shard` whose keys lie in `range`, as they are now.
     pub fn of(
         cx: &Cx,
@@ -43,8 +44,8 @@ impl IndexPart {
         range: KeyRange,
         read: &IndexRead,
         order: KeyOrder,
-    ) -> Result<IndexPart, EvalError> {
-        let dealt = are_dealt(order, Some(read));
+    ) -> Result<ShardIndexRange, EvalError> {
+        let interleaved = are_interleaved(order, Some(read));
         let order = match order {
             KeyOrder::Any => RowOrder::Any,
             ordered => RowOrder::By(ordered.direction()),
@@ -62,8 +63,8 @@ impl IndexPart {
             }
             Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes(range)?, *bounds)),
         };
-        let (seen, name, items) = (Seen::of_shard(cx, shard.activity()), read.name.clone(), read.items);
-        Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None, dealt })
+        let (seen, name, items) = (RowCounter::of_shard(cx, shard.activity()), read.name.clone(), read.items);
+        Ok(ShardIndexRange { seen, table: table.clone(), name, items, rows, current: None, interleaved })
     }
 
     /// The number of rows left.
@@ -96,8 +97,8 @@ impl IndexPart {
                 let Some(row) = row else { return Ok(None) };
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
-                let number = if self.dealt { bucket_of(row.place.primary.as_bytes()) } else { 0 };
-                let hand = Hand { number, rows: 1 };
+                let number = if self.interleaved { bucket_of(row.place.primary.as_bytes()) } else { 0 };
+                let hand = BucketPosition { number, rows: 1 };
                 let (place, wanted, times) = (row.place, row.wanted, row.times);
                 Ok(Some(Placed { item, place, wanted, times, hand }))
             }
@@ -135,7 +136,7 @@ fn again(current: &mut Option<(Datum, u64)>) -> Option<Datum> {
     Some(item.clone())
 }
 
-impl PlacedItems for IndexPart {
+impl PlacedItems for ShardIndexRange {
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
         self.row(env)
     }

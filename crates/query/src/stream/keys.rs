@@ -7,25 +7,23 @@ use datum::key::bucket_of;
 use datum::{Datum, PrimaryKey};
 use reql::{Env, EvalError};
 
-use super::handed::HandedRows;
-use crate::access;
+use super::bucketed_rows::BucketedRows;
+use super::row_reads;
 use crate::context::Cx;
-use crate::order::Hand;
-use crate::read;
-use crate::table::{StoredTable, TableRef};
+use crate::table::{BucketPosition, StoredTable, TableRef, access};
 
 /// The rows under some keys, each as many times as its key was named.
 pub(crate) struct KeySource {
     cx: Arc<Cx>,
     table: StoredTable,
     waiting: std::vec::IntoIter<(PrimaryKey, usize)>,
-    ready: VecDeque<Found>,
+    ready: VecDeque<KeyedRow>,
     /// How many keys are asked for at once.
     ahead: usize,
 }
 
 /// A row, how many times it is wanted, and out of which hand it is given.
-struct Found {
+struct KeyedRow {
     row: Datum,
     times: usize,
     hand: u8,
@@ -37,7 +35,7 @@ const AHEAD_MAX: usize = 256;
 impl KeySource {
     /// The rows of `table` under `keys`, which are in order. Fails if whoever asks may not read them.
     pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> Result<KeySource, EvalError> {
-        access::check_streamed(cx, &TableRef::Stored(table.clone()))?;
+        access::check_stream_read(cx, &TableRef::Stored(table.clone()))?;
         let waiting = keys.into_iter();
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }
@@ -54,18 +52,18 @@ impl KeySource {
         }
         self.ahead = (self.ahead * 4).min(AHEAD_MAX);
         let hands: Vec<u8> = keys.iter().map(|key| bucket_of(key.as_bytes())).collect();
-        let rows = read::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(hands);
+        let rows = row_reads::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(hands);
         let rows = rows.filter(|((row, _), _)| !matches!(row, Datum::Null));
-        self.ready.extend(rows.map(|((row, times), hand)| Found { row, times, hand }));
+        self.ready.extend(rows.map(|((row, times), hand)| KeyedRow { row, times, hand }));
         Ok(true)
     }
 }
 
-impl HandedRows for KeySource {
-    fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(Hand, Datum, u64)>, EvalError> {
+impl BucketedRows for KeySource {
+    fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(BucketPosition, Datum, u64)>, EvalError> {
         loop {
-            if let Some(Found { row, times, hand }) = self.ready.pop_front() {
-                return Ok(Some((Hand { number: hand, rows: 1 }, row, times as u64)));
+            if let Some(KeyedRow { row, times, hand }) = self.ready.pop_front() {
+                return Ok(Some((BucketPosition { number: hand, rows: 1 }, row, times as u64)));
             }
             env.check_cancel()?;
             if !self.read_ahead()? {

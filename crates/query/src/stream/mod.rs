@@ -1,23 +1,26 @@
 //! Sequences of an open query: where their items come from and the steps they take.
 
-mod deal;
-mod handed;
+mod bucketed_rows;
+mod gather;
 mod indexed;
+mod interleave;
 mod keys;
 mod open;
 mod pipe;
-pub(crate) mod plan;
-mod replaced;
+mod plan;
+mod renamed_index;
+pub(crate) mod row_reads;
 mod rows;
+mod scan_range;
 mod shapes;
 mod steps;
 
-pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-pub(crate) use deal::{Hands, STRETCH_ROWS, Turn};
-pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties};
+pub(crate) use gather::{LocalRows, count_each, gather};
+pub(crate) use indexed::{Distinct, Indexed, ShardIndexRange, Ties};
+pub(crate) use interleave::{Buckets, Next, ROUND_ROWS};
 pub(crate) use keys::KeySource;
-pub(crate) use open::Found;
+pub(crate) use open::FoundRange;
 pub(crate) use pipe::{Pipe, Source};
 pub(crate) use plan::{OrderSeen, names_few};
-pub(crate) use replaced::by_function;
-pub(crate) use rows::{RowPart, RowSource, Rows};
+pub(crate) use renamed_index::by_function;
+pub(crate) use rows::{RowSource, Rows, ShardRange};

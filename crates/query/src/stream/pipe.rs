@@ -6,10 +6,11 @@ use datum::Array;
 use reql::stream::{ArrayItems, Items};
 use reql::{ErrorClass, EvalError, Transform};
 
-use super::deal::Dealt;
-use super::handed::HandedSteps;
+use super::bucketed_rows::BucketedSteps;
+use super::interleave::Interleaved;
 use super::keys::KeySource;
-use super::plan::{self, OrderSeen};
+use super::plan;
+use super::plan::OrderSeen;
 use super::rows::RowSource;
 use super::steps::stepped;
 use crate::context::Cx;
@@ -123,7 +124,7 @@ impl Pipe {
                     None => rows.open_stepped(cx, steps, later),
                 }
             }
-            Source::Keys(keys) => Ok(Box::new(Dealt::new(Box::new(HandedSteps::new(*keys, steps))))),
+            Source::Keys(keys) => Ok(Box::new(Interleaved::new(Box::new(BucketedSteps::new(*keys, steps))))),
             Source::Items(items) => Ok(stepped(items, steps)),
         }
     }

@@ -12,11 +12,10 @@ use datum::{Datum, KeyRange, Text, pseudo};
 use reql::{Closure, Filter, FilterTest, OnMissing, Op, Predicate, Term, Transform};
 use shard::{Bounds, IndexKind, IndexQuery, Shard, Side};
 
-use crate::context::Cx;
-use crate::far::{FarTally, Site};
-use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
-
 use super::rows::RowSource;
+use crate::context::Cx;
+use crate::remote::{RemoteTally, Target};
+use crate::table::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
 
 /// Whether the order of rows that nobody ordered can be seen in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,13 +207,13 @@ fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
     let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
     for (shard, range) in rows.table.handle.covering(&rows.range) {
         match cx.service.reader(shard, rows.table.read_mode) {
-            Some(Site::Near(shard)) if names_few(shard, &query) => {}
-            Some(Site::Far(server)) if !cx.served => far.entry(server).or_default().push(range),
+            Some(Target::Local(shard)) if names_few(shard, &query) => {}
+            Some(Target::Remote(server)) if !cx.served => far.entry(server).or_default().push(range),
             _ => return false,
         }
     }
-    let ask = |(server, ranges)| FarTally::ask_few(cx, server, rows.part(ranges));
-    let asked: Vec<FarTally> = far.into_iter().map(ask).collect();
+    let ask = |(server, ranges)| RemoteTally::ask_few(cx, server, rows.part(ranges));
+    let asked: Vec<RemoteTally> = far.into_iter().map(ask).collect();
     asked.iter().all(|asked| asked.few(cx) == Some(true))
 }
 

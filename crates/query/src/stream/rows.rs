@@ -10,12 +10,9 @@ use reql::{Env, EvalError};
 use shard::{Activity, Bounds, ReadError, Shard};
 use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
-use crate::context::{Cx, Seen};
-use crate::explain::{self, Read};
-use crate::failure::read_failed;
-use crate::far::{Part, Site};
-use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-use crate::table::{StoredTable, TableRef};
+use crate::context::{Cx, ReadNote, RowCounter, trace};
+use crate::remote::{TableRanges, Target};
+use crate::table::{IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, read_failed};
 
 /// A range of a table's rows that nobody reads yet.
 #[derive(Clone)]
@@ -37,7 +34,7 @@ pub(crate) struct RowSource {
 
 /// A part of a range as one shard holds it, at one moment.
 #[derive(Clone)]
-pub(crate) struct RowPart {
+pub(crate) struct ShardRange {
     /// The rows of the shard.
     pub snapshot: TableSnapshot,
     /// The part of the range.
@@ -48,11 +45,11 @@ pub(crate) struct RowPart {
     pub activity: Arc<Activity>,
 }
 
-impl RowPart {
+impl ShardRange {
     /// What `shard` has of `range`, at this moment.
-    pub fn of(shard: &Shard, range: KeyRange) -> Result<RowPart, ReadError> {
+    pub fn of(shard: &Shard, range: KeyRange) -> Result<ShardRange, ReadError> {
         let whole = range == *shard.range();
-        Ok(RowPart { snapshot: shard.snapshot()?, range, whole, activity: shard.activity().clone() })
+        Ok(ShardRange { snapshot: shard.snapshot()?, range, whole, activity: shard.activity().clone() })
     }
 }
 
@@ -93,12 +90,12 @@ impl RowSource {
     }
 
     /// How these rows are read, for who wants to know; `on_the_rows` is what is done where they are.
-    pub fn note(&self, cx: &Cx, on_the_rows: Vec<String>) -> Read {
+    pub fn note(&self, cx: &Cx, on_the_rows: Vec<String>) -> ReadNote {
         let (db, name) = (&self.table.handle.db.name, &self.table.handle.config.name);
         let by = match &self.index {
             Some(index) => {
                 let wanted = match &index.wanted {
-                    Wanted::Values(wanted) => explain::wanted(wanted),
+                    Wanted::Values(wanted) => trace::show_values(wanted),
                     Wanted::Meeting(_) => "what meets a shape".to_owned(),
                     Wanted::Nearest(_) => "what is nearest to a place".to_owned(),
                 };
@@ -114,23 +111,23 @@ impl RowSource {
             KeyOrder::Ascending => "ascending",
             KeyOrder::Descending => "descending",
         };
-        let elsewhere = sites.iter().filter(|site| matches!(site, Some(Site::Far(_)))).count();
-        let (table, shards, pieces) = (format!("{db}.{name}"), sites.len(), Vec::new());
-        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces, times: 1 }
+        let elsewhere = sites.iter().filter(|site| matches!(site, Some(Target::Remote(_)))).count();
+        let (table, shards, scan_ranges) = (format!("{db}.{name}"), sites.len(), Vec::new());
+        ReadNote { table, by, order, shards, elsewhere, on_the_rows, took: None, scan_ranges, times: 1 }
     }
 
     /// Some ranges of it, as another node is asked for them.
-    pub fn part(&self, ranges: Vec<KeyRange>) -> Part {
+    pub fn part(&self, ranges: Vec<KeyRange>) -> TableRanges {
         let table = self.table.handle.config.id;
         let (mode, order, index) = (self.table.read_mode, self.order, self.index.clone());
-        Part { table, mode, order, ranges, index }
+        TableRanges { table, mode, order, ranges, index }
     }
 }
 
 /// Rows being read.
 pub(crate) struct Rows {
-    seen: Seen,
-    waiting: Vec<RowPart>,
+    seen: RowCounter,
+    waiting: Vec<ShardRange>,
     /// Of the part that is being read.
     activity: Option<Arc<Activity>>,
     direction: Direction,
@@ -142,11 +139,11 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// The rows of `parts`, one after the other.
-    pub fn new(cx: &Cx, mut parts: Vec<RowPart>, direction: Direction) -> Rows {
+    pub fn new(cx: &Cx, mut parts: Vec<ShardRange>, direction: Direction) -> Rows {
         // Parts are taken from the end.
         parts.reverse();
         let (scan, batch, activity, most) = (None, None, None, None);
-        Rows { seen: Seen::of(cx), waiting: parts, activity, direction, scan, batch, given: 0, most }
+        Rows { seen: RowCounter::of(cx), waiting: parts, activity, direction, scan, batch, given: 0, most }
     }
 
     /// The same, of which no more than `most` will be asked for.

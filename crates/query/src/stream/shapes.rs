@@ -10,8 +10,8 @@ use reql::geo::{LazyShape, Shape};
 use reql::{Cancel, Env, EvalError};
 use shard::{GeoIndexHits, GeoIndexReader};
 
-use crate::context::Seen;
-use crate::failure::read_failed;
+use crate::context::RowCounter;
+use crate::table::read_failed;
 
 /// More rows than an array may hold would have to be remembered.
 fn too_many_shapes() -> EvalError {
@@ -37,7 +37,12 @@ impl Walk {
         Walk { hits, met: HashSet::new() }
     }
 
-    fn next(&mut self, part: &GeoIndexReader, env: &Env<'_>, seen: &Seen) -> Result<Option<Met>, EvalError> {
+    fn next(
+        &mut self,
+        part: &GeoIndexReader,
+        env: &Env<'_>,
+        seen: &RowCounter,
+    ) -> Result<Option<Met>, EvalError> {
         loop {
             env.check_cancel()?;
             let Some(primary) = self.hits.next().map_err(|error| read_failed(&error))? else {
@@ -79,7 +84,7 @@ impl MeetingRows {
     }
 
     /// The next row, and how many of its shapes are wanted.
-    pub fn next(&mut self, env: &Env<'_>, seen: &Seen) -> Result<Option<(Object, u64)>, EvalError> {
+    pub fn next(&mut self, env: &Env<'_>, seen: &RowCounter) -> Result<Option<(Object, u64)>, EvalError> {
         let wanted = self.wanted.get(env.cancel)?;
         while let Some(Met { row, shapes, .. }) = self.walk.next(&self.part, env, seen)? {
             let mut times = 0;
@@ -112,14 +117,14 @@ impl NearestRows {
     }
 
     /// The next row, and how far away its shape is.
-    pub fn next(&mut self, env: &Env<'_>, seen: &Seen) -> Result<Option<Found<Object>>, EvalError> {
+    pub fn next(&mut self, env: &Env<'_>, seen: &RowCounter) -> Result<Option<Found<Object>>, EvalError> {
         if self.found.is_none() {
             self.found = Some(self.search(env, seen)?.into_iter());
         }
         Ok(self.found.as_mut().and_then(Iterator::next))
     }
 
-    fn search(&self, env: &Env<'_>, seen: &Seen) -> Result<Vec<Found<Object>>, EvalError> {
+    fn search(&self, env: &Env<'_>, seen: &RowCounter) -> Result<Vec<Found<Object>>, EvalError> {
         let mut search = Search::<ShapeKey, Object>::new(self.bounds);
         loop {
             let mut walk = Walk::new(self.part.hits(search.ranges()?));

@@ -6,8 +6,7 @@ use reql::EvalError;
 
 use super::fields::{field, object, only};
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::table::{Identifiers, RowEdit, SystemTable, admin_failed};
 
 pub(super) struct ClusterConfig;
 

@@ -53,7 +53,7 @@ impl SystemTable for CurrentIssues {
         "current_issues"
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn is_per_server(&self) -> bool {
         true
     }
 
@@ -86,7 +86,7 @@ fn aside<T: Send + 'static>(cx: &Cx, ask: fn(&Node) -> T) -> impl FnOnce() -> T 
 }
 
 fn log_file(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
-    let message = cx.service.facts.logs.trouble()?;
+    let message = cx.service.facts.logs.file_error()?;
     let name = server_name(cx, identifiers);
     let description = format!(
         "Server `{}` cannot write its log file: {message}. Lines since then are only in `rethinkdb.logs`.",

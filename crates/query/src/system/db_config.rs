@@ -6,10 +6,8 @@ use reql::EvalError;
 use uuid::Uuid;
 
 use super::fields::{field, named, object, only, string, uuid_of};
-use crate::access::{self, Need, Place};
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
+use crate::table::{Identifiers, Privilege, Resource, RowEdit, SYSTEM_DB, SystemTable, access, admin_failed};
 
 pub(super) struct DbConfigTable;
 
@@ -32,10 +30,10 @@ impl SystemTable for DbConfigTable {
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         let node = cx.node();
         let place = match edit.old {
-            Some(old) => Place::Db(DbId(id_of(old)?)),
-            None => Place::Cluster,
+            Some(old) => Resource::Db(DbId(id_of(old)?)),
+            None => Resource::Cluster,
         };
-        access::check(cx, Need::Config, place)?;
+        access::check(cx, Privilege::Config, place)?;
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
             (None, Some(new)) if !edit.generated_key => read_name(new).and(Err(EvalError::op_failed(

@@ -8,8 +8,7 @@ use super::fields::object;
 use super::table_config::{config_row, db_name};
 use super::table_status::status_row;
 use crate::context::Cx;
-use crate::failure::key_error;
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::table::{Identifiers, RowEdit, SystemTable, key_error};
 
 pub(super) struct Scratch;
 pub(super) struct Stats;

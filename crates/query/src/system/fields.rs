@@ -4,7 +4,7 @@ use datum::{Datum, Object, Text};
 use reql::EvalError;
 use uuid::Uuid;
 
-use crate::names::is_name;
+use crate::value::is_name;
 
 /// The text in the field `error` of a row about a server that does not respond. Source: docs/reql-spec.md section 14.
 pub(super) const NO_ANSWER: &str = "Timed out. Unable to retrieve stats.";

@@ -9,8 +9,8 @@ use super::fields::{field, object, strings, uuid_of};
 use super::index_jobs::index_jobs;
 use super::table_config::server_name;
 use crate::context::Cx;
-use crate::far::stop_elsewhere;
-use crate::jobs::Job;
+use crate::remote::stop_job_on_others;
+use crate::service::Job;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct JobsTable;
@@ -20,15 +20,15 @@ impl SystemTable for JobsTable {
         "jobs"
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn is_per_server(&self) -> bool {
         true
     }
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
-        let mine = |job: &Job| cx.asker.is("admin") || cx.asker.is(&job.client.user);
+        let mine = |job: &Job| cx.caller.is("admin") || cx.caller.is(&job.client.user);
         let jobs = cx.service.jobs.list().into_iter().filter(|(_, job)| mine(job));
         let mut rows: Vec<Object> = jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect();
-        if cx.asker.is("admin") {
+        if cx.caller.is("admin") {
             rows.extend(index_jobs(cx, identifiers));
             rows.extend(copy_jobs(cx, identifiers));
         }
@@ -72,7 +72,7 @@ fn stop(cx: &Cx, key: &Datum) -> Result<(), EvalError> {
     if let Some(id) = query_id(key)?
         && !cx.service.jobs.stop(id)
     {
-        stop_elsewhere(cx, id);
+        stop_job_on_others(cx, id);
     }
     Ok(())
 }

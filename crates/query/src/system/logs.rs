@@ -6,7 +6,7 @@ use reql::EvalError;
 use super::fields::object;
 use super::table_config::server_name;
 use crate::context::Cx;
-use crate::log_book::LogLine;
+use crate::service::LogLine;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct Logs;
@@ -16,7 +16,7 @@ impl SystemTable for Logs {
         "logs"
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn is_per_server(&self) -> bool {
         true
     }
 

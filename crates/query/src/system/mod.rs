@@ -10,6 +10,8 @@ mod index_jobs;
 mod jobs;
 mod logs;
 mod permissions;
+mod reconfiguration;
+mod rights;
 mod server_config;
 mod server_status;
 mod shard_places;
@@ -19,12 +21,13 @@ mod table_status;
 mod users;
 
 pub(crate) use db_config::db_row;
+pub(crate) use reconfiguration::{Reconfiguration, ReconfigurationKind};
+pub(crate) use rights::{RightsChange, rights_datum};
 pub(crate) use server_config::server_row;
 pub(crate) use table_config::{config_row, shard_rows};
 pub(crate) use table_status::status_row;
 
-use crate::ids::NAMES;
-use crate::table::SystemTable;
+use crate::table::{NAMES, SystemTable};
 
 const TABLES: [&dyn SystemTable; 15] = [
     &debug::Scratch,

@@ -7,12 +7,12 @@ use storage::TableId;
 use uuid::Uuid;
 
 use super::fields::{name_of, nothing_but, object, uuid_of};
+use super::rights::RightsChange;
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::ids::{NAMES, system_db_id, system_table_id};
-use crate::names::user_name;
-use crate::rights::RightsChange;
-use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
+use crate::table::{
+    Identifiers, NAMES, RowEdit, SYSTEM_DB, SystemTable, admin_failed, system_db_id, system_table_id,
+};
+use crate::value::user_name;
 
 pub(super) struct PermissionsTable;
 
@@ -33,7 +33,7 @@ impl SystemTable for PermissionsTable {
         Ok(admin.into_iter().flatten().chain(rows).collect())
     }
 
-    fn respelt(&self, key: &Datum) -> Option<Datum> {
+    fn normalized_key(&self, key: &Datum) -> Option<Datum> {
         let Datum::Array(parts) = key else { return None };
         let (Datum::String(name), scope) = parts.split_first()? else { return None };
         let user = Datum::String(user_name(name).ok()?);
@@ -66,7 +66,7 @@ impl SystemTable for PermissionsTable {
     }
 
     /// A row in which no right is set is none.
-    fn is_void(&self, cx: &Cx, key: &Datum) -> bool {
+    fn is_row_gone(&self, cx: &Cx, key: &Datum) -> bool {
         let catalog = cx.catalog();
         let Ok((user, scope)) = read_id(&catalog, key) else { return false };
         !catalog.grants().iter().any(|grant| grant.user == user && grant.scope == scope)

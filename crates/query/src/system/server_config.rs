@@ -5,13 +5,13 @@ use cluster::ServerId;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
-use super::debug::{self, Stats};
+use super::debug;
+use super::debug::Stats;
 use super::fields::{field, items_of, name_of, named, object, only, strings, uuid_of};
 use super::table_config::named_server;
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::far::AskedOthers;
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::remote::SystemRowRequests;
+use crate::table::{Identifiers, RowEdit, SystemTable, admin_failed};
 
 pub(super) struct ServerConfig;
 
@@ -111,7 +111,7 @@ fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalErr
 
 /// How many megabytes the caches of another server may have, if it says so.
 fn most_of(cx: &Cx, server: ServerId) -> Result<Option<u64>, EvalError> {
-    let told = AskedOthers::ask(cx, Stats.name(), Identifiers::Name).told(cx)?;
+    let told = SystemRowRequests::ask(cx, Stats.name(), Identifiers::Name).told(cx)?;
     let row = told.into_iter().find(|(told_by, _)| *told_by == server).and_then(|(_, rows)| rows?.pop());
     Ok(row.and_then(|row| debug::cache_mb_max(&row)))
 }

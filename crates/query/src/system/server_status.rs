@@ -19,7 +19,7 @@ impl SystemTable for ServerStatus {
         "server_status"
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn is_per_server(&self) -> bool {
         true
     }
 
@@ -37,7 +37,7 @@ impl SystemTable for ServerStatus {
         ])])
     }
 
-    fn heard(&self, cx: &Cx, server: ServerId, rows: &[Object]) {
+    fn observe_rows(&self, cx: &Cx, server: ServerId, rows: &[Object]) {
         let catalog = cx.catalog();
         let mut statuses = cx.service.statuses.lock();
         statuses.retain(|known, _| catalog.server(*known).is_some());
@@ -46,7 +46,7 @@ impl SystemTable for ServerStatus {
 
     /// What it said the last time. RethinkDB has that from every server that is connected, and asks none.
     /// Source: `server_status_artificial_table_backend_t`.
-    fn stand_ins(&self, cx: &Cx, server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
+    fn rows_when_unresponsive(&self, cx: &Cx, server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
         if let Some(row) = cx.service.statuses.lock().get(&server) {
             return vec![row.clone()];
         }

@@ -19,7 +19,7 @@ impl SystemTable for Stats {
         "stats"
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn is_per_server(&self) -> bool {
         true
     }
 
@@ -40,7 +40,7 @@ impl SystemTable for Stats {
     }
 
     /// Of tables, those that have a replica there. Source: docs/reql-spec.md section 14.
-    fn stand_ins(&self, cx: &Cx, server: ServerId, identifiers: Identifiers) -> Vec<Object> {
+    fn rows_when_unresponsive(&self, cx: &Cx, server: ServerId, identifiers: Identifiers) -> Vec<Object> {
         let catalog = cx.catalog();
         if catalog.server(server).is_none_or(|known| known.is_proxy) {
             return Vec::new();
@@ -75,7 +75,7 @@ impl SystemTable for Stats {
 fn rates(cx: &Cx) -> [f64; 3] {
     let counters = cx.service.counters();
     let counts = [&counters.queries, &counters.rows_read, &counters.rows_written];
-    cx.service.rates.look(cx.node().clock().now(), counts.map(|count| count.load(Ordering::Relaxed)))
+    cx.service.rates.sample(cx.node().clock().now(), counts.map(|count| count.load(Ordering::Relaxed)))
 }
 
 fn cluster(cx: &Cx, [queries, read, written]: [f64; 3]) -> Object {
@@ -130,7 +130,7 @@ impl Figures {
             bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);
         }
         let now = cx.node().clock().now();
-        let rates = cx.service.table_rates.look(table.config.id, now, [read, written]);
+        let rates = cx.service.table_rates.sample(table.config.id, now, [read, written]);
         Figures { read, written, rates, bytes }
     }
 }

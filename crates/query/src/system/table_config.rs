@@ -12,13 +12,11 @@ use reql::EvalError;
 use storage::TableId;
 
 use super::fields::{field, items_of, name_of, named, object, only, strings, text_of, uuid_of};
+use super::reconfiguration::{Reconfiguration, ReconfigurationKind};
 use super::shard_places::{Servers, shard_places};
-use crate::access::{self, Need, Place};
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::hook::described_hook;
-use crate::reshape::{Deed, Reshape};
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::edit::described_hook;
+use crate::table::{Identifiers, Privilege, Resource, RowEdit, SystemTable, access, admin_failed};
 
 pub(super) struct TableConfigTable;
 
@@ -111,7 +109,7 @@ impl SystemTable for TableConfigTable {
 
 fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
     let row = read(cx, None, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
-    access::check(cx, Need::Config, Place::Db(row.db.id))?;
+    access::check(cx, Privilege::Config, Resource::Db(row.db.id))?;
     let defaults = TableOptions::default();
     let options = TableOptions {
         id: Some(id_of(new)?),
@@ -130,7 +128,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
     // Somebody may have dropped it since.
     let table = cx.catalog().table_by_id(id).cloned().ok_or_else(|| EvalError::op_failed(NO_TABLE))?;
     if table.db.id != row.db.id {
-        access::check(cx, Need::Config, Place::Db(row.db.id))?;
+        access::check(cx, Privilege::Config, Resource::Db(row.db.id))?;
     }
     if old.get("primary_key") != new.get("primary_key") {
         return Err(EvalError::op_failed("It's illegal to change a table's primary key"));
@@ -143,7 +141,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         shards: row.shards.map(ShardsWanted::Named),
         write_hook: None,
     };
-    Reshape::of_table(cx, Deed::Configure).change(&table, &change)
+    Reconfiguration::of_table(cx, ReconfigurationKind::Configure).change(&table, &change)
 }
 
 fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
@@ -163,7 +161,7 @@ fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
 /// Who writes a row must also be allowed to configure its table.
 fn check_config(cx: &Cx, id: TableId) -> Result<(), EvalError> {
     match cx.catalog().table_by_id(id) {
-        Some(table) => access::check(cx, Need::Config, Place::Table(table.db.id, id)),
+        Some(table) => access::check(cx, Privilege::Config, Resource::Table(table.db.id, id)),
         None => Ok(()),
     }
 }

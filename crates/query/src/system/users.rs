@@ -6,9 +6,8 @@ use reql::EvalError;
 
 use super::fields::{field, nothing_but, object, string};
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::names::user_name;
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::table::{Identifiers, RowEdit, SystemTable, admin_failed};
+use crate::value::user_name;
 
 /// Most rounds of the hash of a password: they cannot be stopped on their way and take about a second.
 const ITERATIONS_MAX: u32 = 1_000_000;
@@ -27,7 +26,7 @@ impl SystemTable for Users {
         Ok(cx.catalog().users().into_iter().map(row).collect())
     }
 
-    fn respelt(&self, key: &Datum) -> Option<Datum> {
+    fn normalized_key(&self, key: &Datum) -> Option<Datum> {
         match key {
             Datum::String(name) => user_name(name).ok().map(Datum::String),
             _ => None,

@@ -4,8 +4,7 @@ use datum::{Datum, Text};
 use reql::{EvalError, Op};
 use shard::{Bounds, Side};
 
-use crate::args::Args;
-use crate::value::Value;
+use crate::value::{Args, Value};
 
 /// `between`: a range of an index, left bound included and right bound excluded unless said.
 /// `between_deprecated` takes null for no bound.

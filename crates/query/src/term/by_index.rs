@@ -10,15 +10,12 @@ use reql::Transform;
 use reql::{Call, Closure, EvalError, FuncTerm, Op, ResultKind, Scope, StoredFunc, Term, VarId};
 use shard::IndexKind;
 
+use super::sequence;
+use super::sequence::Over;
 use crate::context::Cx;
-use crate::group::Grouped;
-use crate::row::Row;
-use crate::seq::Seq;
-use crate::slice::Slice;
-use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe, by_function};
-use crate::table::Index;
-use crate::term::sequence::{self, Over};
-use crate::value::Value;
+use crate::stream::{Distinct, Pipe, by_function};
+use crate::table::{Index, IndexItems, KeyOrder};
+use crate::value::{Grouped, Row, Seq, Slice, Value};
 
 /// `min`, `max`: by an index, or by the primary key when nothing else is said of a table.
 pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {

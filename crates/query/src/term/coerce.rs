@@ -3,11 +3,9 @@
 use datum::{Array, Datum, ObjectBuilder, Text};
 use reql::{Arg, EvalError, Op};
 
-use crate::args::Args;
+use super::sequence;
 use crate::context::Cx;
-use crate::seq::Seq;
-use crate::term::sequence;
-use crate::value::Value;
+use crate::value::{Args, Seq, Value};
 
 /// `coerce_to`: what is of the type already stays what it is; a sequence becomes an array or an object, a row its datum.
 pub(crate) fn coerce_to(mut args: Args<'_>) -> Result<Value, EvalError> {

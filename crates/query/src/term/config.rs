@@ -3,15 +3,13 @@
 use datum::Object;
 use reql::EvalError;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
+use super::db_admin::{special, special_because};
 use crate::context::Cx;
-use crate::read;
-use crate::row::Row;
-use crate::system::{self, status_row};
-use crate::table::{Identifiers, SystemRef, TableRef};
-use crate::term::db_admin::{special, special_because};
-use crate::value::Value;
+use crate::stream::row_reads;
+use crate::system;
+use crate::system::status_row;
+use crate::table::{Identifiers, Privilege, Resource, SystemRef, TableRef, access};
+use crate::value::{Args, Row, Value};
 
 /// `config`: the writable row of `table_config` or `db_config`.
 ///
@@ -22,14 +20,14 @@ pub(crate) fn config(mut args: Args<'_>) -> Result<Value, EvalError> {
     match target {
         Value::Db(db) => match db.id {
             Some(id) => {
-                access::check(cx, Need::Config, Place::Db(id))?;
+                access::check(cx, Privilege::Config, Resource::Db(id))?;
                 row(cx, "db_config", &id.to_string())
             }
             None => Err(special("configure it")),
         },
         Value::Table(slice) if slice.is_whole() => match &slice.table {
             TableRef::Stored(table) => {
-                access::check(cx, Need::Config, Place::of_table(&slice.table))?;
+                access::check(cx, Privilege::Config, Resource::of_table(&slice.table))?;
                 row(cx, "table_config", &table.handle.config.id.uuid().to_string())
             }
             TableRef::System(_) => Err(special("configure the tables in it")),
@@ -56,7 +54,7 @@ pub(crate) fn status(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 fn row(cx: &Cx, table: &str, id: &str) -> Result<Value, EvalError> {
     let system = system_table(table)?;
-    let found = read::system_row(cx, &system, &id.into())?;
+    let found = row_reads::system_row(cx, &system, &id.into())?;
     selected(system, id, found)
 }
 

@@ -3,11 +3,9 @@
 use datum::Text;
 use reql::EvalError;
 
-use crate::args::Args;
 use crate::context::Cx;
-use crate::names::name_at;
 use crate::table::SYSTEM_DB;
-use crate::value::{DbRef, Value};
+use crate::value::{Args, DbRef, Value, name_at};
 
 /// `db`: the database of that name, which must exist.
 pub(crate) fn db(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -25,7 +23,7 @@ pub(crate) fn find_db(cx: &Cx, name: &str) -> Result<DbRef, EvalError> {
         catalog.database(name).map(|db| DbRef { name: db.config.name.clone(), id: Some(db.config.id) })
     };
     let missing = || EvalError::op_failed(format!("Database `{name}` does not exist."));
-    cx.look_again(found).ok_or_else(missing)
+    cx.retry_with_fresh_catalog(found).ok_or_else(missing)
 }
 
 /// The database the query works in when a term does not say.

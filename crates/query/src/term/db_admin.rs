@@ -4,18 +4,14 @@ use cluster::TableHandle;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
-use crate::failure::admin_failed;
-use crate::names::name_at;
 use crate::system::{config_row, db_row};
-use crate::table::{Identifiers, SYSTEM_DB};
-use crate::value::Value;
+use crate::table::{Identifiers, Privilege, Resource, SYSTEM_DB, access, admin_failed};
+use crate::value::{Args, Value, name_at};
 
 /// `db_create`: a new, empty database.
 pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     let name = name_at(&mut args, 0, "Database")?;
-    access::check(args.cx, Need::Config, Place::Cluster)?;
+    access::check(args.cx, Privilege::Config, Resource::Cluster)?;
     if name == SYSTEM_DB {
         return Err(EvalError::op_failed(format!("Database `{name}` already exists.")));
     }

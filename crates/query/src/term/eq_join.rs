@@ -8,14 +8,11 @@ use reql::Selector;
 use reql::stream::{Items, pair};
 use reql::{Arg, Call, Env, EvalError, Scope, Term};
 
-use crate::args::Args;
+use super::join::joined_value;
 use crate::context::Cx;
-use crate::failure::key_error;
-use crate::read;
-use crate::stream::RowSource;
-use crate::table::{Index, TableRef};
-use crate::term::join::joined_value;
-use crate::value::Value;
+use crate::stream::{RowSource, row_reads};
+use crate::table::{Index, TableRef, key_error};
+use crate::value::{Args, Value};
 
 /// `eq_join`: in the order of the left. Source of the order in which its arguments are looked at: terms/seq.cc of RethinkDB.
 pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -94,7 +91,7 @@ impl EqJoined {
             (Err(error), Index::Secondary(_)) => Err(key_error(&error)),
             (Err(error), _) if matches!(self.table, TableRef::Stored(_)) => Err(key_error(&error)),
             (_, Index::Primary) => {
-                let right = read::row(&self.cx, &self.table, &key)?;
+                let right = row_reads::row(&self.cx, &self.table, &key)?;
                 Ok((right != Datum::Null).then(|| pair(left, Some(right))))
             }
             (Ok(()), Index::Secondary(index)) => {

@@ -2,9 +2,7 @@
 
 use reql::EvalError;
 
-use crate::args::Args;
-use crate::row::Row;
-use crate::value::Value;
+use crate::value::{Args, Row, Value};
 
 /// `get`: the row, or null. It is read only when somebody looks at it.
 pub(crate) fn get(mut args: Args<'_>) -> Result<Value, EvalError> {

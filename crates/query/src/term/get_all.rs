@@ -7,13 +7,9 @@ use datum::key::secondary;
 use datum::{Datum, KeyRange, PrimaryKey, Text};
 use reql::EvalError;
 
-use crate::args::Args;
-use crate::failure::key_error;
-use crate::read;
-use crate::seq::Seq;
-use crate::stream::{KeyOrder, KeySource, Pipe, RowSource, Source};
-use crate::table::{Index, TableRef};
-use crate::value::Value;
+use crate::stream::{KeySource, Pipe, RowSource, Source, row_reads};
+use crate::table::{Index, KeyOrder, TableRef, key_error};
+use crate::value::{Args, Seq, Value};
 
 /// `get_all`: the rows whose index value is one of the keys, in no particular order.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -84,7 +80,7 @@ fn source(
         }
         TableRef::System(system) => {
             let id = Text::from_static("id");
-            let rows = read::system_rows(args.cx, system, &KeyRange::all(), KeyOrder::Any)?;
+            let rows = row_reads::system_rows(args.cx, system, &KeyRange::all(), KeyOrder::Any)?;
             let times = |row: &Datum| match row {
                 Datum::Object(row) => {
                     let key = row.get(&id).and_then(|key| PrimaryKey::encode(&key).ok());

@@ -4,17 +4,12 @@ use cluster::Scope;
 use datum::{Datum, Text};
 use reql::EvalError;
 
-use crate::access;
-use crate::args::Args;
+use super::db_admin::change;
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::ids::{system_db_id, system_table_id};
-use crate::names::user_name;
-use crate::rights::{RightsChange, rights_datum};
 use crate::system;
-use crate::table::{Identifiers, SystemRef, TableRef};
-use crate::term::db_admin::change;
-use crate::value::Value;
+use crate::system::{RightsChange, rights_datum};
+use crate::table::{Identifiers, SystemRef, TableRef, access, admin_failed, system_db_id, system_table_id};
+use crate::value::{Args, Value, user_name};
 
 /// `grant([scope,] user, {permission: true | false | null})`.
 pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {

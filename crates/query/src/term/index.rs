@@ -9,15 +9,12 @@ use reql::purity::{self, Determinism};
 use reql::{EvalError, StoredFunc};
 use shard::IndexKind;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
+use super::db_admin::special;
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::far::{Patience, fresh, unreadable};
-use crate::read_mode::ReadMode;
-use crate::table::{StoredTable, TableRef};
-use crate::term::db_admin::special;
-use crate::value::Value;
+use crate::remote::{RetryBudget, refreshed, unreadable};
+use crate::routing::ReadMode;
+use crate::table::{Privilege, Resource, StoredTable, TableRef, access, admin_failed};
+use crate::value::{Args, Value};
 
 /// What the binary form of an index function begins with; RethinkDB checks for it, and so do we.
 const BLOB_PREFIX: &[u8] = b"$reql_index_function$";
@@ -26,7 +23,7 @@ const BLOB_OURS: &[u8] = b"rekindle\x01";
 const BLOB_MULTI: u8 = 1;
 const BLOB_GEO: u8 = 2;
 /// How long `index_wait` sleeps at most before it looks whether its query was stopped.
-const WAIT_PATIENCE: Duration = Duration::from_millis(50);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The names of a table's secondary indexes.
 pub(crate) fn index_names(table: &TableRef) -> Datum {
@@ -98,7 +95,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     let overwrite = if args.flag("overwrite")? { Overwrite::Yes } else { Overwrite::No };
     check_may_have(&table, &from)?;
     let table = configurable(&args, &table)?;
-    if from == to && args.cx.look_again(|| table.present_index(args.cx, &from)).is_some() {
+    if from == to && args.cx.retry_with_fresh_catalog(|| table.present_index(args.cx, &from)).is_some() {
         return Ok(answer("renamed", 0));
     }
     args.cx.node().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
@@ -121,7 +118,7 @@ pub(crate) fn index_wait(mut args: Args<'_>) -> Result<Value, EvalError> {
         if all_ready {
             return Ok(Value::Datum(statuses));
         }
-        args.cx.node().await_index_news(seen, WAIT_PATIENCE);
+        args.cx.node().await_index_news(seen, CANCEL_CHECK_INTERVAL);
     }
 }
 
@@ -154,7 +151,7 @@ fn check_may_have(table: &TableRef, index: &Text) -> Result<(), EvalError> {
 
 /// The table, if the user may configure it.
 fn configurable<'t>(args: &Args<'_>, table: &'t TableRef) -> Result<&'t StoredTable, EvalError> {
-    access::check(args.cx, Need::Config, Place::of_table(table))?;
+    access::check(args.cx, Privilege::Config, Resource::of_table(table))?;
     match table {
         TableRef::Stored(table) => Ok(table),
         TableRef::System(_) => Err(special("create secondary indexes on the tables in it")),
@@ -181,7 +178,7 @@ fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
 /// looked for as for a read, which fails without one of them.
 fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum, bool), EvalError> {
     let mut table = present(cx, table)?;
-    let mut patience = Patience::new();
+    let mut budget = RetryBudget::new();
     loop {
         let TableRef::Stored(stored) = &table else {
             return match names.first() {
@@ -198,11 +195,11 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
                 return Ok((rows.collect::<Vec<Datum>>().into(), all_ready));
             }
             Err(NoLeader { range }) => {
-                patience.spend(began.elapsed());
-                if !patience.wait(cx, stored, &range)? {
+                budget.spend(began.elapsed());
+                if !budget.wait(cx, stored, &range)? {
                     return Err(unreadable(&range, ReadMode::Single));
                 }
-                table = TableRef::Stored(fresh(cx, stored, &mut patience)?);
+                table = TableRef::Stored(refreshed(cx, stored, &mut budget)?);
             }
         }
     }

@@ -4,16 +4,12 @@ use datum::{Datum, ObjectBuilder, Text};
 use reql::EvalError;
 use shard::{Bounds, Side};
 
-use crate::access;
-use crate::args::Args;
+use super::index::index_names;
 use crate::context::Cx;
-use crate::everywhere;
-use crate::gather;
-use crate::ids::{system_db_id, system_table_id};
-use crate::slice::Slice;
-use crate::table::TableRef;
-use crate::term::index::index_names;
-use crate::value::{DbRef, Value};
+use crate::remote::system_rows;
+use crate::stream::count_each;
+use crate::table::{TableRef, access, system_db_id, system_table_id};
+use crate::value::{Args, DbRef, Slice, Value};
 
 /// `type_of`: the name of the type.
 pub(crate) fn type_of(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -78,10 +74,10 @@ fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<
         TableRef::Stored(stored) => {
             let handle = &stored.handle;
             let db = DbRef { name: handle.db.name.clone(), id: Some(handle.db.id) };
-            (handle.config.id, db, gather::count_each(cx, stored)?)
+            (handle.config.id, db, count_each(cx, stored)?)
         }
         TableRef::System(system) => {
-            let rows = everywhere::rows(cx, system)?.len();
+            let rows = system_rows::rows(cx, system)?.len();
             let db = DbRef { name: table.db_name().into(), id: None };
             (system_table_id(table.name()), db, vec![rows as u64])
         }

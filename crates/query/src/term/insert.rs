@@ -4,13 +4,12 @@ use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use reql::purity::{self, Determinism};
 use reql::{Call, EvalError, ResultKind, Scope, Term};
 
-use crate::args::Args;
 use crate::context::Cx;
 use crate::edit::{Conflict, Edit, RowReport, extreme_stored, key_missing};
-use crate::failure::key_error;
 use crate::stream::Pipe;
-use crate::value::{Value, no_selection};
-use crate::write::{Driver, Planned, WriteOptions, WriteResult, return_changes};
+use crate::table::key_error;
+use crate::value::{Args, Value, no_selection};
+use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult, return_changes};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -32,7 +31,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         cx,
         field: table.primary_key(),
         conflict,
-        driver: Driver::new(cx, table, options)?,
+        executor: WriteExecutor::new(cx, table, options)?,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
     let written = match rows_of(cx, rows)? {
@@ -40,9 +39,9 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         Rows::Many(pipe) => inserter.write_all(pipe),
     };
     match written {
-        Ok(()) => inserter.driver.finish()?,
+        Ok(()) => inserter.executor.finish()?,
         // Rows that came before may have been written.
-        Err(error) => return Err(inserter.driver.ended_by(error)),
+        Err(error) => return Err(inserter.executor.ended_by(error)),
     }
     Ok(Value::Datum(inserter.result.into_datum()))
 }
@@ -102,7 +101,7 @@ struct Inserter<'a> {
     cx: &'a Cx,
     field: Text,
     conflict: Conflict,
-    driver: Driver<'a>,
+    executor: WriteExecutor<'a>,
     result: WriteResult,
 }
 
@@ -129,7 +128,7 @@ impl Inserter<'_> {
             return Err(reql::infinite());
         }
         let mut batch = Vec::new();
-        let mut fill = self.driver.fill();
+        let mut fill = self.executor.fill();
         while let Some(row) = rows.next(&env)? {
             let is_full = fill.add(&row);
             batch.push(row);
@@ -147,8 +146,9 @@ impl Inserter<'_> {
         unwritable.for_each(|wrong| self.result.note(&wrong.report));
         let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
         let keys: Vec<PrimaryKey> = ready.iter().map(|ready| ready.key.clone()).collect();
-        let planned = Planned { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
-        let mut reports = self.driver.write(&planned)?.into_iter();
+        let planned =
+            PlannedWrites { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
+        let mut reports = self.executor.write(&planned)?.into_iter();
         // Of rows that all cannot be written one is shown. Source: `table_t::batched_insert` of RethinkDB.
         let none_is_ready = plans.iter().all(|plan| plan.as_ref().is_err_and(|wrong| wrong.at_once));
         let mut shown = if none_is_ready { 1 } else { plans.len() };

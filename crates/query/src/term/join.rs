@@ -8,10 +8,8 @@ use reql::stream::{Items, Join, Joined, Right, pair};
 use reql::{Call, Closure, Env, EvalError, Op, Scope, Term};
 
 use crate::context::Cx;
-use crate::seq::Seq;
-use crate::slice::Slice;
 use crate::stream::{Pipe, Source};
-use crate::value::Value;
+use crate::value::{Seq, Slice, Value};
 
 /// A right side with at most so many items is read once; a larger one for every left item.
 const RIGHT_KEPT_MAX: usize = 10_000;
@@ -35,9 +33,9 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
         RightSide::Kept(right) => {
             Box::new(Joined::new(left, Join { right: Right::Kept(right), predicate, outer }))
         }
-        RightSide::Again(right) => {
+        RightSide::Reopened(right) => {
             let (cx, current) = (cx.shared()?, None);
-            Box::new(AgainJoined { cx, left, right, predicate, outer, current })
+            Box::new(ReopenedJoin { cx, left, right, predicate, outer, current })
         }
     };
     joined_value(cx, call.op, joined, is_array)
@@ -68,22 +66,22 @@ enum RightSide {
     /// In memory.
     Kept(Array),
     /// Found anew for every left item.
-    Again(Again),
+    Reopened(Reopened),
 }
 
 /// What is found anew for every left item.
-enum Again {
+enum Reopened {
     /// The rows of a table.
     Rows(Slice),
     /// What a function of nothing answers.
     Answer(Closure),
 }
 
-impl Again {
+impl Reopened {
     fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         match self {
-            Again::Rows(slice) => slice.clone().into_seq(cx)?.pipe.open(cx),
-            Again::Answer(closure) => cx.call_value(closure, &[])?.seq_of_argument(1, cx)?.pipe.open(cx),
+            Reopened::Rows(slice) => slice.clone().into_seq(cx)?.pipe.open(cx),
+            Reopened::Answer(closure) => cx.call_value(closure, &[])?.seq_of_argument(1, cx)?.pipe.open(cx),
         }
     }
 }
@@ -97,11 +95,11 @@ fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<RightSide, Eval
         return Ok(right);
     }
     cx.unless_stopped()?;
-    reql::closure_of_right_side(term, scope).map(|closure| RightSide::Again(Again::Answer(closure)))
+    reql::closure_of_right_side(term, scope).map(|closure| RightSide::Reopened(Reopened::Answer(closure)))
 }
 
 fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
-    let again = match &value {
+    let reopened = match &value {
         Value::Table(slice) => Some(slice.clone()),
         _ => None,
     };
@@ -114,9 +112,9 @@ fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
     while let Some(item) = items.next(&env)? {
         env.check_cancel()?;
         kept.push(item);
-        match &again {
+        match &reopened {
             Some(slice) if kept.len() > RIGHT_KEPT_MAX => {
-                return Ok(RightSide::Again(Again::Rows(slice.clone())));
+                return Ok(RightSide::Reopened(Reopened::Rows(slice.clone())));
             }
             _ => {}
         }
@@ -125,10 +123,10 @@ fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
 }
 
 /// A join whose right side is found anew for every left item.
-struct AgainJoined {
+struct ReopenedJoin {
     cx: Arc<Cx>,
     left: Box<dyn Items>,
-    right: Again,
+    right: Reopened,
     predicate: Closure,
     outer: bool,
     current: Option<Current>,
@@ -141,7 +139,7 @@ struct Current {
     matched: bool,
 }
 
-impl Items for AgainJoined {
+impl Items for ReopenedJoin {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             env.check_cancel()?;

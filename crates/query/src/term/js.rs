@@ -6,10 +6,9 @@ use std::time::Duration;
 use datum::Datum;
 use reql::{Call, Closure, Env, EvalError, Foreign};
 
-use crate::args::Args;
 use crate::context::Cx;
-use crate::script::{Outcome, Script, ScriptLimits, ScriptRunner, Scripts};
-use crate::value::Value;
+use crate::script::{Script, ScriptLimits, ScriptRunner, ScriptValue, Scripts};
+use crate::value::{Args, Value};
 
 /// How long a script may take unless the query says otherwise.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -41,8 +40,8 @@ fn evaluate(cx: &Cx, call: &Call, source: String, timeout: Duration) -> Result<V
     let script = Script { source: &source, timeout };
     let limits = ScriptLimits { timeout, array_limit: cx.array_limit, cancel: &cx.cancel };
     match cx.scripts.eval(scripts, script, limits)? {
-        Outcome::Datum(value) => Ok(Value::Datum(value)),
-        Outcome::Function => {
+        ScriptValue::Datum(value) => Ok(Value::Datum(value)),
+        ScriptValue::Function => {
             let function =
                 ScriptFunction { scripts: scripts.clone(), runner: cx.scripts.clone(), source, timeout };
             Ok(Value::Func(Closure::foreign(call.clone(), Arc::new(function))))

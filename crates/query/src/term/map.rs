@@ -6,12 +6,11 @@ use datum::Datum;
 use reql::stream::{Items, Zipped};
 use reql::{Closure, Env, EvalError, Term};
 
-use crate::args::Args;
+use super::sequence;
+use super::sequence::Over;
 use crate::context::Cx;
-use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::term::sequence::{self, Over};
-use crate::value::Value;
+use crate::value::{Args, Seq, Value};
 
 /// `map` over several sequences: as long as the shortest.
 pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {

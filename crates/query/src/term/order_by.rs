@@ -6,13 +6,12 @@ use reql::{
     Call, Direction, ErrorClass, EvalError, IndexOption, Op, Operation, Order, Scope, Term, Terminal,
 };
 
+use super::sequence;
+use super::sequence::Over;
 use crate::context::Cx;
-use crate::seq::Seq;
-use crate::slice::Slice;
-use crate::stream::{IndexItems, KeyOrder, Pipe, Ties};
-use crate::table::Index;
-use crate::term::sequence::{self, Over};
-use crate::value::Value;
+use crate::stream::{Pipe, Ties};
+use crate::table::{Index, IndexItems, KeyOrder};
+use crate::value::{Seq, Slice, Value};
 
 /// `order_by`: the rows of a table in the order of an index, or items sorted by fields and functions.
 pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {

@@ -7,8 +7,7 @@ use cluster::{ShardsWanted, Wanted};
 use datum::{Datum, Text};
 use reql::EvalError;
 
-use crate::args::Args;
-use crate::names::check_name;
+use crate::value::{Args, check_name};
 
 const SHARDS: &str = "shards";
 const REPLICAS: &str = "replicas";

@@ -3,10 +3,8 @@
 use reql::EvalError;
 use reql::stream::RangeItems;
 
-use crate::args::Args;
-use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::value::Value;
+use crate::value::{Args, Seq, Value};
 
 /// `range`: the integers from 0 or a start, up to but without an end.
 pub(crate) fn range(mut args: Args<'_>) -> Result<Value, EvalError> {

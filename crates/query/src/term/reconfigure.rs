@@ -9,17 +9,12 @@ use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
+use super::db_admin::{change, special_because};
+use super::placement::Placement;
 use crate::context::Cx;
-use crate::failure::admin_failed;
-use crate::ids::system_db_id;
-use crate::reshape::{Deed, Reshape};
-use crate::system::{config_row, server_row, shard_rows, status_row};
-use crate::table::{Identifiers, TableRef};
-use crate::term::db_admin::{change, special_because};
-use crate::term::placement::Placement;
-use crate::value::Value;
+use crate::system::{Reconfiguration, ReconfigurationKind, config_row, server_row, shard_rows, status_row};
+use crate::table::{Identifiers, Privilege, Resource, TableRef, access, admin_failed, system_db_id};
+use crate::value::{Args, Value};
 
 /// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
 /// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster. Where
@@ -44,10 +39,10 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
         return emergency_repair(args.cx, value, why, mode, dry_run);
     }
     let wanted = Placement::of_reconfigure(&args)?.wanted();
-    let deed = if dry_run { Deed::PlanOnly } else { Deed::Reconfigure };
-    let (mut report, mut reshape) = (Report::default(), reshape_of(args.cx, deed, &value));
+    let kind = if dry_run { ReconfigurationKind::PlanOnly } else { ReconfigurationKind::Reconfigure };
+    let (mut report, mut reconfiguration) = (Report::default(), reconfiguration_of(args.cx, kind, &value));
     for table in configurable(args.cx, value, why)? {
-        reconfigure_table(&mut reshape, &table, &wanted, dry_run, &mut report)?;
+        reconfigure_table(&mut reconfiguration, &table, &wanted, dry_run, &mut report)?;
     }
     Ok(report.into_value("reconfigured", !dry_run, true))
 }
@@ -55,10 +50,11 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// `rebalance`: divides tables anew so that their shards hold about as many rows each.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = target(&mut args, "rebalance")?;
-    let (mut report, mut reshape) = (Report::default(), reshape_of(args.cx, Deed::Rebalance, &value));
+    let (mut report, mut reconfiguration) =
+        (Report::default(), reconfiguration_of(args.cx, ReconfigurationKind::Rebalance, &value));
     for table in configurable(args.cx, value, "you can't rebalance the tables in it")? {
         let before = status_row(args.cx, &table, Identifiers::Name);
-        if reshape.rebalance(&table)? {
+        if reconfiguration.rebalance(&table)? {
             report.count += 1;
         }
         report.status(before, current(args.cx, table.config.id, status_row));
@@ -66,10 +62,10 @@ pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(report.into_value("rebalanced", true, false))
 }
 
-fn reshape_of<'a>(cx: &'a Cx, deed: Deed, target: &Value) -> Reshape<'a> {
+fn reconfiguration_of<'a>(cx: &'a Cx, kind: ReconfigurationKind, target: &Value) -> Reconfiguration<'a> {
     match target {
-        Value::Db(_) => Reshape::of_database(cx, deed),
-        _ => Reshape::of_table(cx, deed),
+        Value::Db(_) => Reconfiguration::of_database(cx, kind),
+        _ => Reconfiguration::of_table(cx, kind),
     }
 }
 
@@ -106,7 +102,7 @@ pub(crate) fn tables_of(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<Tab
 fn configurable(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle>>, EvalError> {
     let tables = tables_of(cx, target, why)?;
     for table in &tables {
-        access::check(cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
+        access::check(cx, Privilege::Config, Resource::Table(table.db.id, table.config.id))?;
     }
     Ok(tables)
 }
@@ -149,7 +145,7 @@ fn emergency_repair(
 }
 
 fn may_repair_catalog(cx: &Cx) -> Result<(), EvalError> {
-    access::check(cx, Need::Config, Place::Db(system_db_id()))
+    access::check(cx, Privilege::Config, Resource::Db(system_db_id()))
 }
 
 /// Makes the configuration of the cluster live again; tells which servers are removed for that.
@@ -205,24 +201,24 @@ fn repair_table(
 }
 
 fn reconfigure_table(
-    reshape: &mut Reshape<'_>,
+    reconfiguration: &mut Reconfiguration<'_>,
     table: &Arc<TableHandle>,
     wanted: &ShardsWanted,
     dry_run: bool,
     report: &mut Report,
 ) -> Result<(), EvalError> {
-    let cx = reshape.cx;
+    let cx = reconfiguration.cx;
     let (config, status) =
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     if dry_run {
-        let places = reshape.plan(table, wanted)?;
+        let places = reconfiguration.plan(table, wanted)?;
         let mut after = config.to_builder();
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
         report.config(config, Datum::Object(after.build()));
         return Ok(());
     }
     let change = TableChange { shards: Some(wanted.clone()), ..TableChange::default() };
-    reshape.change(table, &change)?;
+    reconfiguration.change(table, &change)?;
     report.count += 1;
     report.config(config, current(cx, table.config.id, config_row));
     report.status(status, current(cx, table.config.id, status_row));

@@ -11,13 +11,9 @@ use reql::Transform;
 use reql::{Call, EvalError, Op, Scope};
 
 use crate::context::Cx;
-use crate::gather::gather;
-use crate::group::Grouped;
-use crate::row::Row;
-use crate::seq::Seq;
-use crate::stream::{Pipe, Source};
+use crate::stream::{Pipe, Source, gather};
 use crate::table::TableRef;
-use crate::value::Value;
+use crate::value::{Grouped, Row, Seq, Value};
 
 /// A term over a sequence whose first argument was evaluated.
 pub(crate) struct Over<'a> {

@@ -7,12 +7,10 @@ use reql::op::geo::NearestOptions;
 use reql::stream::Items;
 use reql::{Arg, EvalError};
 
-use crate::args::Args;
 use crate::context::Cx;
-use crate::seq::Seq;
-use crate::stream::{IndexItems, Pipe, RowSource, Source, Wanted};
-use crate::table::{StoredTable, TableRef};
-use crate::value::Value;
+use crate::stream::{Pipe, RowSource, Source};
+use crate::table::{IndexItems, StoredTable, TableRef, Wanted};
+use crate::value::{Args, Seq, Value};
 
 /// `get_intersecting`: the rows with a shape that has something in common with the given one, once
 /// for every such shape.

@@ -7,29 +7,27 @@ use datum::{Datum, KeyRange, Text};
 use reql::EvalError;
 use reql::codec::Codec;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
 use crate::context::Cx;
-use crate::failure::write_failed;
-use crate::far::{Patience, Question, Site, fresh, read, shards_in, unless_lost, unwritable, wait};
-use crate::links::LONG;
-use crate::table::{StoredTable, TableRef};
-use crate::value::Value;
-use crate::watch::Wants;
+use crate::remote::{
+    Request, RetryBudget, Target, read, refreshed, shards_in, unless_not_here, unwritable, wait,
+};
+use crate::routing::{FailoverTo, LONG};
+use crate::table::{Privilege, Resource, StoredTable, TableRef, access, write_failed};
+use crate::value::{Args, Value};
 
 /// `sync`: `{synced: 1}` once all earlier soft writes of the table are durable.
 pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
-    access::check(args.cx, Need::Write, Place::of_table(&table))?;
+    access::check(args.cx, Privilege::Write, Resource::of_table(&table))?;
     let TableRef::Stored(stored) = table else {
         return Err(EvalError::op_failed("Artificial tables don't support `sync()`."));
     };
     let mut ranges = vec![KeyRange::all()];
-    let mut patience = Patience::new();
+    let mut budget = RetryBudget::new();
     loop {
-        ranges = sync_ranges(args.cx, &fresh(args.cx, &stored, &mut patience)?, &ranges)?;
+        ranges = sync_ranges(args.cx, &refreshed(args.cx, &stored, &mut budget)?, &ranges)?;
         let Some(first) = ranges.first() else { break };
-        if !patience.wait(args.cx, &stored, first)? {
+        if !budget.wait(args.cx, &stored, first)? {
             return Err(unwritable(first));
         }
     }
@@ -43,14 +41,14 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
     for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
         match cx.service.leader(shard) {
-            Some(Site::Near(shard)) => tickets.push(shard.sync()),
-            Some(Site::Far(server)) => far.entry(server).or_default().push(range),
+            Some(Target::Local(shard)) => tickets.push(shard.sync()),
+            Some(Target::Remote(server)) => far.entry(server).or_default().push(range),
             None => moved.push(range),
         }
     }
     let ask = |(server, ranges): (ServerId, Vec<KeyRange>)| {
-        let question = Question::Sync { table: table.handle.config.id, ranges: ranges.clone() };
-        (server, cx.service.links().ask(server, question.to_bytes(), LONG), ranges)
+        let request = Request::Sync { table: table.handle.config.id, ranges: ranges.clone() };
+        (server, cx.service.peers().call(server, request.to_bytes(), LONG), ranges)
     };
     let asked: Vec<_> = far.into_iter().map(ask).collect();
     for ticket in tickets {
@@ -58,10 +56,10 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     }
     for (server, slot, ranges) in asked {
         let shards = |catalog: &Catalog| shards_in(catalog, table.handle.config.id, &ranges);
-        let answer = wait(cx, &slot, server, Some(Wants::Leader), shards);
+        let answer = wait(cx, &slot, server, Some(FailoverTo::Leader), shards);
         let answer = answer.and_then(|bytes| read(bytes, bool::unpack));
         // Waiting twice harms nobody.
-        if unless_lost(answer)?.is_none() {
+        if unless_not_here(answer)?.is_none() {
             moved.extend(ranges);
         }
     }

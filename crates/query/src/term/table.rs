@@ -2,14 +2,12 @@
 
 use reql::EvalError;
 
-use crate::args::Args;
+use super::db::db_and_table;
 use crate::context::Cx;
-use crate::read_mode::ReadMode;
-use crate::slice::Slice;
+use crate::routing::ReadMode;
 use crate::system;
 use crate::table::{Identifiers, StoredTable, SystemRef, TableRef};
-use crate::term::db::db_and_table;
-use crate::value::{DbRef, Value};
+use crate::value::{Args, DbRef, Slice, Value};
 
 /// `table`: a table of a database, or of the query's own database.
 pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -73,7 +71,7 @@ pub(crate) fn find_table(
         return Ok(TableRef::System(SystemRef { table, identifiers: options.identifiers }));
     }
     let found = || cx.node().catalog_guard().table(&db.name, name).cloned();
-    let handle = cx.look_again(found).ok_or_else(|| missing(db, name))?;
+    let handle = cx.retry_with_fresh_catalog(found).ok_or_else(|| missing(db, name))?;
     Ok(TableRef::Stored(StoredTable { handle, read_mode: options.read_mode }))
 }
 

@@ -4,16 +4,13 @@ use cluster::TableOptions;
 use datum::{Datum, Text};
 use reql::EvalError;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
-use crate::failure::admin_failed;
-use crate::ids::system_db_id;
-use crate::system::{self, config_row};
-use crate::table::{Identifiers, SYSTEM_DB};
-use crate::term::db::{db_and_table, default_db};
-use crate::term::db_admin::{answer, change, special};
-use crate::term::placement::Placement;
-use crate::value::Value;
+use super::db::{db_and_table, default_db};
+use super::db_admin::{answer, change, special};
+use super::placement::Placement;
+use crate::system;
+use crate::system::config_row;
+use crate::table::{Identifiers, Privilege, Resource, SYSTEM_DB, access, admin_failed, system_db_id};
+use crate::value::{Args, Value};
 use crate::write::durability_of;
 
 /// `table_create`: a new, empty table.
@@ -32,14 +29,14 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         shards: placement.wanted(),
     };
     let (db, name) = db_and_table(&mut args)?;
-    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
+    access::check(args.cx, Privilege::Config, Resource::Db(db.id.unwrap_or_else(system_db_id)))?;
     if db.id.is_none() {
         return Err(special("create new tables in it"));
     }
     // Another database may have that name by then.
     let mut permitted = Ok(());
     let created = args.cx.node().create_table_if(&db.name, &name, options, |catalog, db| {
-        permitted = access::check_in(args.cx, catalog, Need::Config, Place::Db(db.id));
+        permitted = access::check_in(args.cx, catalog, Privilege::Config, Resource::Db(db.id));
         permitted.is_ok()
     });
     permitted?;
@@ -60,8 +57,8 @@ pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (mut permitted, mut row) = (Ok(()), Datum::Null);
     let dropped = args.cx.node().drop_table_if(&db.name, &name, |catalog, table| {
         row = config_row(args.cx, table, Identifiers::Name).into();
-        let place = Place::Table(table.db.id, table.config.id);
-        permitted = access::check_in(args.cx, catalog, Need::Config, place);
+        let place = Resource::Table(table.db.id, table.config.id);
+        permitted = access::check_in(args.cx, catalog, Privilege::Config, place);
         permitted.is_ok()
     });
     permitted?;

@@ -4,10 +4,8 @@ use datum::Datum;
 use reql::EvalError;
 use reql::stream::{Chained, Items, Merged};
 
-use crate::args::Args;
-use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::value::Value;
+use crate::value::{Args, Seq, Value};
 
 /// `union`: an array if all inputs are arrays, otherwise a stream.
 pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {

@@ -4,15 +4,12 @@ use datum::{Datum, PrimaryKey};
 use reql::purity::{self, Determinism};
 use reql::{Arg, Call, EvalError, Op, ResultKind, Scope, Term};
 
-use crate::args::Args;
 use crate::context::Cx;
-use crate::edit::{Edit, Patch, Target};
-use crate::failure::key_error;
-use crate::seq::Seq;
+use crate::edit::{Edit, Patch, RowTarget};
 use crate::stream::Pipe;
-use crate::table::TableRef;
-use crate::value::Value;
-use crate::write::{Driver, Planned, WriteOptions, WriteResult};
+use crate::table::{TableRef, key_error};
+use crate::value::{Args, Seq, Value};
+use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult};
 
 /// Fails unless the change that `update` or `replace` asks for with `r.args` is the same wherever it is worked
 /// out, or need not be. Its arguments count as they are written.
@@ -105,10 +102,10 @@ fn write(
     let mut result = WriteResult::new(options.return_changes, cx.array_limit);
     match target {
         Value::Row(row) => {
-            let mut driver = Driver::new(cx, row.table.clone(), options)?;
+            let mut executor = WriteExecutor::new(cx, row.table.clone(), options)?;
             let old = if atomic { Datum::Null } else { row.datum(cx)? };
-            write_batch(cx, &mut driver, &row.table, &[(row.key, old)], edit, atomic, &mut result)?;
-            driver.finish()?;
+            write_batch(cx, &mut executor, &row.table, &[(row.key, old)], edit, atomic, &mut result)?;
+            executor.finish()?;
         }
         Value::Table(slice) => write_all(cx, slice.into_seq(cx)?, options, edit, atomic, &mut result)?,
         Value::Seq(seq @ Seq { table: Some(_), .. }) => {
@@ -130,17 +127,17 @@ fn write_all(
     let Seq { table: Some(table), pipe, .. } = seq else {
         return Err(EvalError::internal("not a selection"));
     };
-    let mut driver = Driver::new(cx, table.clone(), options)?;
-    match write_rows(cx, &mut driver, &table, pipe, edit, atomic, result) {
-        Ok(()) => driver.finish(),
+    let mut executor = WriteExecutor::new(cx, table.clone(), options)?;
+    match write_rows(cx, &mut executor, &table, pipe, edit, atomic, result) {
+        Ok(()) => executor.finish(),
         // Rows that were read before may have been written.
-        Err(error) => Err(driver.ended_by(error)),
+        Err(error) => Err(executor.ended_by(error)),
     }
 }
 
 fn write_rows(
     cx: &Cx,
-    driver: &mut Driver<'_>,
+    executor: &mut WriteExecutor<'_>,
     table: &TableRef,
     pipe: Pipe,
     edit: &Edit,
@@ -151,22 +148,22 @@ fn write_rows(
     env.check_batches()?;
     let mut rows = pipe.into_write().open(cx)?;
     let mut batch = Vec::new();
-    let mut fill = driver.fill();
+    let mut fill = executor.fill();
     while let Some(row) = rows.next(&env)? {
         let is_full = fill.add(&row);
         batch.push((table.key_of(&row)?, row));
         if is_full {
-            write_batch(cx, driver, table, &batch, edit, atomic, result)?;
+            write_batch(cx, executor, table, &batch, edit, atomic, result)?;
             batch.clear();
         }
     }
-    if batch.is_empty() { Ok(()) } else { write_batch(cx, driver, table, &batch, edit, atomic, result) }
+    if batch.is_empty() { Ok(()) } else { write_batch(cx, executor, table, &batch, edit, atomic, result) }
 }
 
 /// Writes some rows, each given as its key and what was read of it.
 fn write_batch(
     cx: &Cx,
-    driver: &mut Driver<'_>,
+    executor: &mut WriteExecutor<'_>,
     table: &TableRef,
     rows: &[(Datum, Datum)],
     edit: &Edit,
@@ -177,8 +174,8 @@ fn write_batch(
     let keys: Vec<PrimaryKey> = keys.collect::<Result<_, _>>()?;
     let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
     let planned =
-        Planned { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
-    driver.write(&planned)?.into_iter().for_each(|report| result.add(report));
+        PlannedWrites { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
+    executor.write(&planned)?.into_iter().for_each(|report| result.add(report));
     Ok(())
 }
 
@@ -192,7 +189,7 @@ fn work_out(
 ) -> Vec<Edit> {
     let field = table.primary_key();
     let fixed = |((_, row), key): (&(Datum, Datum), &PrimaryKey)| {
-        edit.fixed(Target { field: &field, key, hook: None }, row, &cx.env())
+        edit.fixed(RowTarget { field: &field, key, hook: None }, row, &cx.env())
     };
     rows.iter().zip(keys).map(fixed).collect()
 }

@@ -6,15 +6,14 @@ use cluster::{Readiness, TableHandle, readiness};
 use datum::{Datum, Text};
 use reql::EvalError;
 
-use crate::args::Args;
+use super::reconfigure::{tables_of, target};
 use crate::context::Cx;
-use crate::term::reconfigure::{tables_of, target};
-use crate::value::Value;
+use crate::value::{Args, Value};
 
 /// A table that is not ready is looked at again when there is news, and without any after a while that
 /// grows: what other servers' replicas have caught up with is not told to all.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(500);
 
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -60,7 +59,7 @@ fn until_ready(
     deadline: Option<Instant>,
 ) -> Result<(), EvalError> {
     let news = cx.node().state_news();
-    let mut pause = PAUSE_MIN;
+    let mut interval = CHECK_INTERVAL_MIN;
     loop {
         let seen = news.seen();
         let catalog = cx.catalog();
@@ -76,7 +75,7 @@ fn until_ready(
             return Err(EvalError::op_failed("Timed out while waiting for tables."));
         }
         cx.check_cancel()?;
-        news.wait(seen, left.map_or(pause, |left| left.min(pause)));
-        pause = (pause * 2).min(PAUSE_MAX);
+        news.wait(seen, left.map_or(interval, |left| left.min(interval)));
+        interval = (interval * 2).min(CHECK_INTERVAL_MAX);
     }
 }

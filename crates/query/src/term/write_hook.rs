@@ -7,13 +7,10 @@ use datum::{Datum, ObjectBuilder, Text};
 use reql::purity::{self, Determinism};
 use reql::{EvalError, StoredFunc};
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
-use crate::failure::admin_failed;
-use crate::hook::{HOOK_PREFIX, described_hook};
-use crate::table::TableRef;
-use crate::term::db_admin::special;
-use crate::value::Value;
+use super::db_admin::special;
+use crate::edit::{HOOK_PREFIX, described_hook};
+use crate::table::{Privilege, Resource, TableRef, access, admin_failed};
+use crate::value::{Args, Value};
 
 /// `set_write_hook`: a function of (context, old row, new row), the bytes of one, or null.
 pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -37,7 +34,7 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
     let TableRef::Stored(stored) = &table else {
         return Err(special("set a write hook on the tables in it"));
     };
-    access::check(args.cx, Need::Config, Place::of_table(&table))?;
+    access::check(args.cx, Privilege::Config, Resource::of_table(&table))?;
     let is_set = hook.is_some();
     let change = TableChange { write_hook: Some(hook), ..TableChange::default() };
     let (before, _) = args.cx.node().change_table(stored.handle.config.id, &change).map_err(admin_failed)?;
@@ -55,7 +52,7 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
 pub(crate) fn get_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let TableRef::Stored(stored) = &table else { return Ok(Value::Datum(Datum::Null)) };
-    access::check(args.cx, Need::Config, Place::of_table(&table))?;
+    access::check(args.cx, Privilege::Config, Resource::of_table(&table))?;
     // The table may have been looked up before a change in the same query.
     let catalog = args.cx.catalog();
     let handle = catalog.table_by_id(stored.handle.config.id).unwrap_or(&stored.handle);

@@ -12,17 +12,16 @@ use reql::{ErrorClass, EvalError};
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use super::options::WriteOptions;
-use super::planned::Planned;
+use super::planned::PlannedWrites;
 use super::system;
-use crate::access::{self, Need, Place};
 use crate::context::Cx;
-use crate::edit::{Edit, Fate, ReturnChanges, RowReport, Target};
-use crate::failure::write_failed;
-use crate::far::{Edits, FarWrite, Patience, Rules, Site, WriteTo, fresh, lost_write, unwritable};
-use crate::ids::system_table_id;
-use crate::links::Trouble;
-use crate::read_mode::ReadMode;
-use crate::table::{StoredTable, TableRef};
+use crate::edit::{Edit, ReturnChanges, RowOutcome, RowReport, RowTarget};
+use crate::remote::{
+    Edits, RemoteWrite, RetryBudget, SettingsVersion, Target, WriteTarget, lost_contact, refreshed,
+    unwritable,
+};
+use crate::routing::{ReadMode, RemoteError};
+use crate::table::{Privilege, Resource, StoredTable, TableRef, access, system_table_id, write_failed};
 
 /// Entries on their way at once; beyond that the oldest is waited for.
 const IN_FLIGHT_MAX: usize = 32;
@@ -33,7 +32,7 @@ const ENTRY_ROWS_MAX: usize = 128;
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Entries' worth of rows that go to other nodes at once: the way there is waited for less often.
-const FAR_ENTRIES: usize = 8;
+const REMOTE_ENTRIES: usize = 8;
 
 /// Tells when enough rows have come together to be written.
 pub(crate) struct EntryFill {
@@ -68,7 +67,7 @@ fn check_read_mode(table: &TableRef) -> Result<(), EvalError> {
 }
 
 /// Writes rows of one table.
-pub(crate) struct Driver<'a> {
+pub(crate) struct WriteExecutor<'a> {
     cx: &'a Cx,
     table: TableRef,
     field: Text,
@@ -88,26 +87,26 @@ struct InFlight {
     is_change: bool,
     /// For another node: which rows they are. It writes them again itself.
     indexes: Vec<usize>,
-    again: Option<Again>,
+    retry: Option<RetriedEntry>,
 }
 
 /// The rows of an entry, what is to become of them, and what was reported of them.
-struct Again {
+struct RetriedEntry {
     keys: Vec<PrimaryKey>,
     edits: Vec<Edit>,
     reports: Vec<RowReport>,
 }
 
-impl<'a> Driver<'a> {
+impl<'a> WriteExecutor<'a> {
     /// A driver for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
         if options.ignore_hook {
-            access::check(cx, Need::Config, Place::of_table(&table))?;
+            access::check(cx, Privilege::Config, Resource::of_table(&table))?;
         }
         access::check_write(cx, &table)?;
         check_read_mode(&table)?;
         let field = table.primary_key();
-        Ok(Driver {
+        Ok(WriteExecutor {
             cx,
             table,
             field,
@@ -121,17 +120,17 @@ impl<'a> Driver<'a> {
     /// Counts the rows that are worth writing at once.
     pub fn fill(&self) -> EntryFill {
         let service = &self.cx.service;
-        let is_far = |shard: &ShardHandle| matches!(service.leader(shard), Some(Site::Far(_)));
+        let is_far = |shard: &ShardHandle| matches!(service.leader(shard), Some(Target::Remote(_)));
         let entries = match &self.table {
-            TableRef::Stored(stored) if stored.handle.shards().iter().any(is_far) => FAR_ENTRIES,
+            TableRef::Stored(stored) if stored.handle.shards().iter().any(is_far) => REMOTE_ENTRIES,
             _ => 1,
         };
         EntryFill { rows: 0, bytes: 0, entries }
     }
 
     /// Decides and proposes `planned`; the reports are in its order. They are true once
-    /// [`Driver::finish`] returns.
-    pub fn write(&mut self, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
+    /// [`WriteExecutor::finish`] returns.
+    pub fn write(&mut self, planned: &PlannedWrites<'_>) -> Result<Vec<RowReport>, EvalError> {
         self.cx.check_cancel()?;
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         let written = match &self.table {
@@ -185,23 +184,23 @@ impl<'a> Driver<'a> {
             }
             Err(error) => error,
         };
-        let Some(again) = entry.again.filter(|_| is_refused(&error)) else {
+        let Some(retry) = entry.retry.filter(|_| is_refused(&error)) else {
             return Err(write_failed(&error));
         };
-        let Again { keys, edits, reports } = &again;
-        let planned = Planned { keys, edit: &|i| &edits[i], generated: &|_| false };
+        let RetriedEntry { keys, edits, reports } = &retry;
+        let planned = PlannedWrites { keys, edit: &|i| &edits[i], generated: &|_| false };
         let now = self.write_stored(&planned)?;
         let show = self.options.return_changes;
         match reports.iter().zip(&now).all(|(then, now)| says_the_same(then, now, show)) {
             true => Ok(()),
-            false => Err(lost_write()),
+            false => Err(lost_contact()),
         }
     }
 
-    fn write_stored(&mut self, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
+    fn write_stored(&mut self, planned: &PlannedWrites<'_>) -> Result<Vec<RowReport>, EvalError> {
         let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
         let mut waiting: Vec<usize> = (0..planned.keys.len()).collect();
-        let mut patience = Patience::new();
+        let mut budget = RetryBudget::new();
         loop {
             waiting = self.try_write(planned, &waiting, &mut reports)?;
             let Some(first) = waiting.first() else {
@@ -210,15 +209,15 @@ impl<'a> Driver<'a> {
             };
             let table = self.stored()?;
             let range = table.handle.shard(&planned.keys[*first]).range();
-            if !patience.wait(self.cx, table, range)? {
+            if !budget.wait(self.cx, table, range)? {
                 return Err(unwritable(range));
             }
-            self.table = TableRef::Stored(fresh(self.cx, self.stored()?, &mut patience)?);
+            self.table = TableRef::Stored(refreshed(self.cx, self.stored()?, &mut budget)?);
         }
     }
 
     /// Decides and proposes what of `planned` is on this node; the others have no report.
-    pub fn write_here(&mut self, planned: &Planned<'_>) -> Result<Vec<Option<RowReport>>, EvalError> {
+    pub fn write_here(&mut self, planned: &PlannedWrites<'_>) -> Result<Vec<Option<RowReport>>, EvalError> {
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
         let all: Vec<usize> = (0..planned.keys.len()).collect();
@@ -226,7 +225,7 @@ impl<'a> Driver<'a> {
         Ok(reports)
     }
 
-    /// As [`Driver::finish`], after [`Driver::write_here`]: rows that were refused have no report.
+    /// As [`WriteExecutor::finish`], after [`WriteExecutor::write_here`]: rows that were refused have no report.
     pub fn finish_here(mut self, reports: &mut [Option<RowReport>]) -> Result<(), EvalError> {
         self.settle_all().map_err(|error| self.ended_by(error))?;
         self.refused.iter().for_each(|i| reports[*i] = None);
@@ -243,35 +242,37 @@ impl<'a> Driver<'a> {
     /// Writes the rows at `waiting`; returns those that were not where they were looked for.
     fn try_write(
         &mut self,
-        planned: &Planned<'_>,
+        planned: &PlannedWrites<'_>,
         waiting: &[usize],
         reports: &mut [Option<RowReport>],
     ) -> Result<Vec<usize>, EvalError> {
         let handle = self.stored()?.handle.clone();
         let mut moved = Vec::new();
-        let mut near: Vec<(&Arc<Shard>, Vec<usize>)> = Vec::new();
-        let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+        let mut local: Vec<(&Arc<Shard>, Vec<usize>)> = Vec::new();
+        let mut remote: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
         for indexes in by_shard(&handle, planned.keys, waiting) {
             let Some(first) = indexes.first() else { continue };
             match self.cx.service.leader(handle.shard(&planned.keys[*first])) {
-                Some(Site::Near(shard)) => near.push((shard, indexes)),
-                Some(Site::Far(server)) if !self.cx.served => far.entry(server).or_default().extend(indexes),
+                Some(Target::Local(shard)) => local.push((shard, indexes)),
+                Some(Target::Remote(server)) if !self.cx.served => {
+                    remote.entry(server).or_default().extend(indexes)
+                }
                 _ => moved.extend(indexes),
             }
         }
-        let asked: Vec<FarWrite> =
-            far.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
+        let asked: Vec<RemoteWrite> =
+            remote.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
         let mut written = Ok(());
-        for (shard, indexes) in near {
+        for (shard, indexes) in local {
             written =
-                self.write_near(&handle, shard, planned, &indexes, reports).map(|rows| moved.extend(rows));
+                self.write_local(&handle, shard, planned, &indexes, reports).map(|rows| moved.extend(rows));
             if written.is_err() {
                 break;
             }
         }
         // Whatever failed, what was asked for is waited for: the client is told whether something was written.
-        for far in asked {
-            let settled = self.settle_far(&far, reports).map(|rows| moved.extend(rows));
+        for remote in asked {
+            let settled = self.settle_remote(&remote, reports).map(|rows| moved.extend(rows));
             written = written.and(settled);
         }
         moved.sort_unstable();
@@ -279,11 +280,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Writes rows of a shard that is here, entry by entry; returns those that are not its any more.
-    fn write_near(
+    fn write_local(
         &mut self,
         handle: &TableHandle,
         shard: &Shard,
-        planned: &Planned<'_>,
+        planned: &PlannedWrites<'_>,
         indexes: &[usize],
         reports: &mut [Option<RowReport>],
     ) -> Result<Vec<usize>, EvalError> {
@@ -295,7 +296,7 @@ impl<'a> Driver<'a> {
         for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
             let decide = |at: usize, old: Option<&Object>| {
-                let target = Target { field: &self.field, key: &keys[at], hook };
+                let target = RowTarget { field: &self.field, key: &keys[at], hook };
                 let report = (planned.edit)(indexes[at]).decide(target, old, &env);
                 // What was still being worked out when the query was stopped is not written.
                 let report = match self.cx.unless_stopped() {
@@ -309,13 +310,13 @@ impl<'a> Driver<'a> {
                     self.unless_stopped(&answers)?;
                     let is_change = answers.iter().any(RowReport::is_change);
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
-                    let again = may_move.then(|| Again {
+                    let retry = may_move.then(|| RetriedEntry {
                         edits: indexes.iter().map(|i| (planned.edit)(*i).clone()).collect(),
                         reports: indexes.iter().filter_map(|i| reports[*i].clone()).collect(),
                         keys,
                     });
                     let indexes = if self.cx.served { indexes.to_vec() } else { Vec::new() };
-                    self.send(InFlight { ticket, is_change, indexes, again })?;
+                    self.send(InFlight { ticket, is_change, indexes, retry })?;
                 }
                 Err(error) if has_moved(&error) => moved.extend(indexes),
                 Err(error) => return Err(write_failed(&error)),
@@ -326,13 +327,15 @@ impl<'a> Driver<'a> {
 
     /// Fails if one of the rows failed because the query was told to stop: that is no fault of the row.
     fn unless_stopped(&self, reports: &[RowReport]) -> Result<(), EvalError> {
-        match self.cx.cancel.is_set() && reports.iter().any(|report| matches!(report.fate, Fate::Failed(_))) {
+        match self.cx.cancel.is_set()
+            && reports.iter().any(|report| matches!(report.outcome, RowOutcome::Failed(_)))
+        {
             true => self.cx.unless_stopped(),
             false => Ok(()),
         }
     }
 
-    fn ask(&self, server: ServerId, planned: &Planned<'_>, indexes: Vec<usize>) -> FarWrite {
+    fn ask(&self, server: ServerId, planned: &PlannedWrites<'_>, indexes: Vec<usize>) -> RemoteWrite {
         let edit = |i: &usize| (planned.edit)(*i);
         let first = indexes.first().map(edit);
         let same = indexes.iter().all(|i| first.is_some_and(|first| std::ptr::eq(first, edit(i))));
@@ -346,21 +349,21 @@ impl<'a> Driver<'a> {
             TableRef::System(system) => system_table_id(system.table.name()),
         };
         let WriteOptions { durability, return_changes: show, ignore_hook } = self.options;
-        let rules = Rules::of_table(&self.cx.node().catalog_guard(), table);
-        let to = WriteTo { table, durability, ignore_hook, show, rules };
-        FarWrite::ask(self.cx, server, to, keys, edits, indexes)
+        let settings = SettingsVersion::of_table(&self.cx.node().catalog_guard(), table);
+        let to = WriteTarget { table, durability, ignore_hook, show, settings };
+        RemoteWrite::ask(self.cx, server, to, keys, edits, indexes)
     }
 
     /// Waits for what another node wrote; returns the rows that were not there. What it could not be asked for fails alone.
-    fn settle_far(
+    fn settle_remote(
         &mut self,
-        far: &FarWrite,
+        remote: &RemoteWrite,
         reports: &mut [Option<RowReport>],
     ) -> Result<Vec<usize>, EvalError> {
-        match far.wait(self.cx) {
+        match remote.wait(self.cx) {
             Ok(found) => {
                 let mut moved = Vec::new();
-                for (i, report) in far.indexes.iter().zip(found) {
+                for (i, report) in remote.indexes.iter().zip(found) {
                     self.wrote |= report.as_ref().is_some_and(RowReport::is_change);
                     match report {
                         Some(report) => reports[*i] = Some(report),
@@ -369,18 +372,18 @@ impl<'a> Driver<'a> {
                 }
                 Ok(moved)
             }
-            Err(Trouble::Moved(_) | Trouble::NotConnected) => Ok(far.indexes.clone()),
-            Err(Trouble::Unasked(error)) => {
+            Err(RemoteError::NotHere(_) | RemoteError::NotConnected) => Ok(remote.indexes.clone()),
+            Err(RemoteError::NotSent(error)) => {
                 self.cx.unless_stopped()?;
                 let failed = || RowReport::failed(error.clone(), Datum::Null);
-                far.indexes.iter().for_each(|i| reports[*i] = Some(failed()));
+                remote.indexes.iter().for_each(|i| reports[*i] = Some(failed()));
                 Ok(Vec::new())
             }
-            Err(Trouble::NoAnswer) => {
+            Err(RemoteError::NoResponse) => {
                 self.wrote = true;
-                Err(lost_write())
+                Err(lost_contact())
             }
-            Err(Trouble::Eval(error)) => {
+            Err(RemoteError::Eval(error)) => {
                 self.wrote |= error.class() != ErrorClass::OpFailed;
                 Err(error)
             }
@@ -398,8 +401,8 @@ impl<'a> Driver<'a> {
 
 /// Whether a client is told the same by two reports of a row. Another node sends only the rows that are shown.
 fn says_the_same(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool {
-    let same_fate = match (&then.fate, &now.fate) {
-        (Fate::Failed(then), Fate::Failed(now)) => then.to_string() == now.to_string(),
+    let same_fate = match (&then.outcome, &now.outcome) {
+        (RowOutcome::Failed(then), RowOutcome::Failed(now)) => then.to_string() == now.to_string(),
         (then, now) => std::mem::discriminant(then) == std::mem::discriminant(now),
     };
     let same_rows = || then.old == now.old && then.new == now.new;
@@ -457,15 +460,15 @@ mod tests {
 
     #[test]
     fn a_row_that_is_written_again_elsewhere_says_the_same_without_what_is_not_shown() {
-        let report = |fate, old: f64, new: f64| RowReport { fate, old: old.into(), new: new.into() };
-        let far = RowReport { fate: Fate::Replaced, old: Datum::Null, new: Datum::Null };
-        let near = report(Fate::Replaced, 1.0, 2.0);
-        assert!(says_the_same(&near, &far, ReturnChanges::No));
-        assert!(!says_the_same(&near, &far, ReturnChanges::Changed));
-        assert!(says_the_same(&near, &near.clone(), ReturnChanges::Always));
-        assert!(!says_the_same(&near, &report(Fate::Unchanged, 2.0, 2.0), ReturnChanges::No));
-        let unchanged = report(Fate::Unchanged, 2.0, 2.0);
-        assert!(says_the_same(&unchanged, &report(Fate::Unchanged, 3.0, 3.0), ReturnChanges::Changed));
-        assert!(!says_the_same(&unchanged, &report(Fate::Unchanged, 3.0, 3.0), ReturnChanges::Always));
+        let report = |outcome, old: f64, new: f64| RowReport { outcome, old: old.into(), new: new.into() };
+        let remote = RowReport { outcome: RowOutcome::Replaced, old: Datum::Null, new: Datum::Null };
+        let local = report(RowOutcome::Replaced, 1.0, 2.0);
+        assert!(says_the_same(&local, &remote, ReturnChanges::No));
+        assert!(!says_the_same(&local, &remote, ReturnChanges::Changed));
+        assert!(says_the_same(&local, &local.clone(), ReturnChanges::Always));
+        assert!(!says_the_same(&local, &report(RowOutcome::Unchanged, 2.0, 2.0), ReturnChanges::No));
+        let unchanged = report(RowOutcome::Unchanged, 2.0, 2.0);
+        assert!(says_the_same(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Changed));
+        assert!(!says_the_same(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Always));
     }
 }

@@ -8,8 +8,8 @@ mod planned;
 mod report;
 mod system;
 
-pub(crate) use drive::{Driver, decision, has_moved, is_refused};
+pub(crate) use drive::{WriteExecutor, decision, has_moved, is_refused};
 pub(crate) use merge::{has_changed, merge_results};
 pub(crate) use options::{WriteOptions, durability_of, return_changes};
-pub(crate) use planned::Planned;
+pub(crate) use planned::PlannedWrites;
 pub(crate) use report::WriteResult;

@@ -4,8 +4,8 @@ use datum::Datum;
 use log::Durability;
 use reql::EvalError;
 
-use crate::args::Args;
 use crate::edit::ReturnChanges;
+use crate::value::Args;
 
 /// The options of a write.
 #[derive(Clone, Copy, Debug)]

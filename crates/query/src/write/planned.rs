@@ -5,7 +5,7 @@ use datum::PrimaryKey;
 use crate::edit::Edit;
 
 /// Rows to be written, each with its key and what is to become of it.
-pub(crate) struct Planned<'a> {
+pub(crate) struct PlannedWrites<'a> {
     /// The keys, in the order of the reports.
     pub keys: &'a [PrimaryKey],
     /// What is to become of the row at an index.

@@ -3,7 +3,7 @@
 use datum::{Datum, Object, ObjectBuilder, Text};
 
 use super::merge::truncation_warning;
-use crate::edit::{Fate, ReturnChanges, RowReport};
+use crate::edit::{ReturnChanges, RowOutcome, RowReport};
 
 /// Adds up what became of each row.
 pub(crate) struct WriteResult {
@@ -58,13 +58,13 @@ impl WriteResult {
     fn add_and(&mut self, report: RowReport, shown: bool) {
         self.changes.get_or_insert_default();
         let mut error = None;
-        match report.fate {
-            Fate::Inserted => self.inserted += 1,
-            Fate::Replaced => self.replaced += 1,
-            Fate::Deleted => self.deleted += 1,
-            Fate::Unchanged => self.unchanged += 1,
-            Fate::Skipped => self.skipped += 1,
-            Fate::Failed(why) => {
+        match report.outcome {
+            RowOutcome::Inserted => self.inserted += 1,
+            RowOutcome::Replaced => self.replaced += 1,
+            RowOutcome::Deleted => self.deleted += 1,
+            RowOutcome::Unchanged => self.unchanged += 1,
+            RowOutcome::Skipped => self.skipped += 1,
+            RowOutcome::Failed(why) => {
                 self.errors += 1;
                 let message = why.message();
                 self.first_error.get_or_insert_with(|| message.clone());
@@ -78,7 +78,7 @@ impl WriteResult {
 
     /// Takes the error of a row that will be added later as the first error, if there is none yet.
     pub fn note(&mut self, report: &RowReport) {
-        if let Fate::Failed(why) = &report.fate {
+        if let RowOutcome::Failed(why) = &report.outcome {
             self.first_error.get_or_insert_with(|| why.message());
         }
     }

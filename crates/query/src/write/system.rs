@@ -3,10 +3,10 @@
 use datum::{Datum, Object, PrimaryKey, Text, cancel};
 use reql::{ErrorClass, EvalError};
 
-use super::planned::Planned;
+use super::planned::PlannedWrites;
 use crate::context::Cx;
-use crate::edit::{Fate, ReturnChanges, RowReport, Target};
-use crate::everywhere;
+use crate::edit::{ReturnChanges, RowOutcome, RowReport, RowTarget};
+use crate::remote::system_rows;
 use crate::table::{RowEdit, SYSTEM_PRIMARY_KEY, SystemRef};
 
 /// Writes the rows of `planned`; the reports are in its order. Fails if whoever asks may not do what one of them asks for.
@@ -14,15 +14,15 @@ pub(super) fn write(
     cx: &Cx,
     system: &SystemRef,
     show: ReturnChanges,
-    planned: &Planned<'_>,
+    planned: &PlannedWrites<'_>,
 ) -> Result<Vec<RowReport>, EvalError> {
     let (env, field) = (cx.env(), Text::from_static(SYSTEM_PRIMARY_KEY));
     let mut reports = Vec::with_capacity(planned.keys.len());
     let mut forbidden = None;
     for (i, key) in planned.keys.iter().enumerate() {
-        let found = row_under(system, everywhere::rows(cx, system)?, key);
+        let found = row_under(system, system_rows::rows(cx, system)?, key);
         let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
-        let target = Target { field: &field, key: &own_key, hook: None };
+        let target = RowTarget { field: &field, key: &own_key, hook: None };
         let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
         cx.unless_stopped()?;
         let _uncancellable = cancel::scope(None);
@@ -33,9 +33,9 @@ pub(super) fn write(
         let (id, identifiers) = (key.decode(), system.identifiers);
         let generated_key = (planned.generated)(i);
         let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers };
-        let wrote = match report.fate {
-            Fate::Failed(_) => Ok(()),
-            Fate::Skipped => system.table.write_none(cx, &id, identifiers),
+        let wrote = match report.outcome {
+            RowOutcome::Failed(_) => Ok(()),
+            RowOutcome::Skipped => system.table.write_none(cx, &id, identifiers),
             _ => system.table.write(cx, edit),
         };
         match wrote {
@@ -44,9 +44,9 @@ pub(super) fn write(
                 forbidden.get_or_insert(error);
             }
             Err(error) => report = RowReport::failed(error, report.old),
-            Ok(()) if !matches!(report.fate, Fate::Inserted | Fate::Replaced) => {}
+            Ok(()) if !matches!(report.outcome, RowOutcome::Inserted | RowOutcome::Replaced) => {}
             // Nothing may be left of what was put.
-            Ok(()) if system.table.is_void(cx, &id) => report = report.removed(),
+            Ok(()) if system.table.is_row_gone(cx, &id) => report = report.removed(),
             Ok(()) if !show.shows(&report) || report.new == Datum::Null => {}
             Ok(()) => show_as_written(cx, system, key, &mut report)?,
         }
@@ -77,11 +77,11 @@ fn row_under(system: &SystemRef, mut rows: Vec<Object>, key: &PrimaryKey) -> Opt
         let is_it = |id: Datum| PrimaryKey::encode(&id).is_ok_and(|id| id == *key);
         rows.iter().position(|row| row.get(SYSTEM_PRIMARY_KEY).is_some_and(is_it))
     };
-    let respelt = || PrimaryKey::encode(&system.table.respelt(&key.decode())?).ok();
+    let normalized_key = || PrimaryKey::encode(&system.table.normalized_key(&key.decode())?).ok();
     let (key, i) = match place(key) {
         Some(i) => (key.clone(), i),
         None => {
-            let key = respelt()?;
+            let key = normalized_key()?;
             let i = place(&key)?;
             (key, i)
         }

@@ -18,7 +18,7 @@ use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 use log::memory::MemoryLog;
 use rekindle_query::{
-    Answer, Client, LogBook, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions,
+    Answer, Client, PointAnswer, QueryError, QueryServer, RecentLog, ServerFacts, Service, ServiceOptions,
     Session,
 };
 use reql::wire::{Query, parse_query};
@@ -30,14 +30,14 @@ use shard::Replicas;
 pub struct House {
     pub service: Arc<Service>,
     /// Who answers, when the service has nothing itself and asks for everything.
-    pub desk: Option<QuestionDesk>,
+    pub desk: Option<QueryServer>,
     node: Arc<Node>,
     indexes: Option<cluster::IndexThread>,
 }
 
 /// How questions go from one service to the other: as bytes, and sometimes not at all.
 struct Straight {
-    desk: QuestionDesk,
+    desk: QueryServer,
     losses: Option<SimRandom>,
 }
 
@@ -147,20 +147,20 @@ impl House {
     }
 
     /// The same; questions go to the other one as `way` takes them there.
-    pub fn asking(way: impl FnOnce(QuestionDesk) -> Arc<dyn RpcClient>) -> House {
+    pub fn asking(way: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>) -> House {
         House::asking_for(|_| true, way)
     }
 
     /// The same for shards of which that is so; the others are at hand.
     pub fn asking_for(
         is_far: impl Fn(&KeyRange) -> bool + Send + Sync + 'static,
-        way: impl FnOnce(QuestionDesk) -> Arc<dyn RpcClient>,
+        way: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>,
     ) -> House {
         let House { service: other, node, indexes, .. } = House::new();
-        let desk = QuestionDesk::new(other);
+        let desk = QueryServer::new(other);
         let service = service(node.clone());
-        service.links().set(Arc::new(InTurns { way: way(desk.clone()), aside: Mutex::default() }));
-        service.links().ask_elsewhere(move |range| is_far(range).then_some(ANSWERER));
+        service.peers().connect(Arc::new(InTurns { way: way(desk.clone()), aside: Mutex::default() }));
+        service.peers().force_target(move |range| is_far(range).then_some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 
@@ -168,20 +168,20 @@ impl House {
     pub fn drawing_from(memory: &Arc<Budget>) -> House {
         let House { node, indexes, .. } = House::new();
         let service = || service_drawing_from(node.clone(), ServerFacts::default(), memory.clone());
-        let desk = QuestionDesk::new(service());
+        let desk = QueryServer::new(service());
         let service = service();
-        service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.links().ask_elsewhere(|_| Some(ANSWERER));
+        service.peers().connect(Arc::new(Straight { desk: desk.clone(), losses: None }));
+        service.peers().force_target(|_| Some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 
     /// The same, where the one logs into the first book and the other into the second.
-    pub fn logging([here, there]: [LogBook; 2]) -> House {
+    pub fn logging([here, there]: [RecentLog; 2]) -> House {
         let House { node, indexes, .. } = House::new();
-        let desk = QuestionDesk::new(service_with(node.clone(), logs(there)));
+        let desk = QueryServer::new(service_with(node.clone(), logs(there)));
         let service = service_with(node.clone(), logs(here));
-        service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.links().ask_elsewhere(|_| Some(ANSWERER));
+        service.peers().connect(Arc::new(Straight { desk: desk.clone(), losses: None }));
+        service.peers().force_target(|_| Some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 
@@ -196,12 +196,12 @@ impl House {
         let query = Arc::new(query(term, options)?);
         let session = self.session(user);
         let answer = session.point(&query);
-        self.service.turn();
+        self.service.flush();
         match answer {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
             Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(rows.json())])),
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
-            Some(PointAnswer::FarRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
+            Some(PointAnswer::RemoteRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
             None => run_long(&session, &query),
         }
@@ -213,7 +213,7 @@ impl House {
     }
 }
 
-fn logs(logs: LogBook) -> ServerFacts {
+fn logs(logs: RecentLog) -> ServerFacts {
     ServerFacts { logs, ..ServerFacts::default() }
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use query::{LogBook, LogLevel, LogLine};
+use query::{LogLevel, LogLine, RecentLog};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -31,7 +31,7 @@ pub struct LogLines(Arc<Places>);
 struct Places {
     started: Instant,
     file: OnceLock<Writer>,
-    book: LogBook,
+    book: RecentLog,
 }
 
 impl LogLines {
@@ -57,7 +57,7 @@ impl LogLines {
 
     /// The last messages, for the system table `logs`.
     #[must_use]
-    pub fn book(&self) -> LogBook {
+    pub fn book(&self) -> RecentLog {
         self.0.book.clone()
     }
 
@@ -71,7 +71,7 @@ impl LogLines {
             message: message.into(),
         };
         if let Some(file) = self.0.file.get() {
-            self.0.book.note_trouble(file.write(stamp::line(&line)));
+            self.0.book.set_file_error(file.write(stamp::line(&line)));
         }
         self.0.book.add(line);
     }
@@ -79,12 +79,12 @@ impl LogLines {
 
 impl Places {
     fn new() -> Places {
-        Places { started: Instant::now(), file: OnceLock::new(), book: LogBook::default() }
+        Places { started: Instant::now(), file: OnceLock::new(), book: RecentLog::default() }
     }
 }
 
 /// Puts the messages at the end of the file at `path` into `book`. A file that is not there has none.
-fn recall(path: &Path, book: &LogBook) -> io::Result<()> {
+fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -96,7 +96,7 @@ fn recall(path: &Path, book: &LogBook) -> io::Result<()> {
     file.take(RECALLED_BYTES).read_to_end(&mut bytes)?;
     // What is not one of our lines (the rest of one that was cut, the second line of a message) is
     // left out.
-    book.recall(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
+    book.prepend(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
     Ok(())
 }
 

@@ -324,9 +324,9 @@ impl Running {
             scripts: outbound::scripts(config),
             memory: memory.clone(),
         });
-        node.answer_queries(Arc::new(query::QuestionDesk::new(queries.clone())));
+        node.answer_queries(Arc::new(query::QueryServer::new(queries.clone())));
         if let Some(wire) = node.query_wire() {
-            queries.links().set(wire);
+            queries.peers().connect(wire);
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;

@@ -136,7 +136,7 @@ pub fn facts(
         // rethinkdb-dump and its siblings only accept a server with a version of this form.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,
-        logs: query::LogBook::default(),
+        logs: query::RecentLog::default(),
         memory_trouble: Some(crate::http::swap_trouble),
     }
 }

@@ -5,17 +5,15 @@ mod options;
 use datum::Datum;
 use reql::EvalError;
 
-use crate::access::{self, Need, Place};
-use crate::args::Args;
 use crate::http::{Exchange, Page, Pages};
-use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::value::Value;
+use crate::table::{Privilege, Resource, access};
+use crate::value::{Args, Seq, Value};
 
 /// `http`: the body of the answer; with `page`, the stream of what the pages hold.
 pub(crate) fn http(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
-    access::check(cx, Need::Connect, Place::Cluster)?;
+    access::check(cx, Privilege::Connect, Resource::Cluster)?;
     let url = args.string(0)?.to_string();
     let options = options::of(&args)?;
     let page = page(&args)?;

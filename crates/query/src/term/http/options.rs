@@ -7,8 +7,8 @@ use std::time::Duration;
 use datum::{Datum, Object};
 use reql::EvalError;
 
-use crate::args::Args;
 use crate::http::{Auth, HttpOptions, HttpRequest, Method, ResultFormat, check_params, encoded, url_params};
+use crate::value::Args;
 
 /// How long a request may take unless the query says otherwise.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);

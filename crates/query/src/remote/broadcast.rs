@@ -1,0 +1,65 @@
+//! Asking all nodes at once, for system tables that are about each of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::ServerId;
+use datum::{KeyRange, Object, Text};
+use reql::EvalError;
+use reql::codec::Codec;
+use uuid::Uuid;
+
+use super::request::Request;
+use super::response::read;
+use crate::context::Cx;
+use crate::routing::{RemoteError, ResponseSlot};
+use crate::table::Identifiers;
+
+/// How long a node may take to say what it has. All are asked at the same time.
+const SYSTEM_ROWS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A server and its rows; `None` if it is connected and did not answer in time.
+pub(crate) type ServerRows = (ServerId, Option<Vec<Object>>);
+
+/// Other nodes that were asked for the rows of a system table.
+pub(crate) struct SystemRowRequests(Vec<(ServerId, Arc<ResponseSlot>)>);
+
+impl SystemRowRequests {
+    /// Asks for the rows of system table `table` that other nodes know.
+    pub fn ask(cx: &Cx, table: &str, identifiers: Identifiers) -> SystemRowRequests {
+        let request = Request::System { table: Text::from(table), identifiers, user: cx.caller.name() };
+        let request = request.to_bytes();
+        let ask = |server| (server, cx.service.peers().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
+        SystemRowRequests(others(cx).into_iter().map(ask).collect())
+    }
+
+    /// Waits for the rows, each node's apart.
+    pub fn told(self, cx: &Cx) -> Result<Vec<ServerRows>, EvalError> {
+        let peers = cx.service.peers();
+        let mut rows = Vec::with_capacity(self.0.len());
+        for (server, slot) in self.0 {
+            match slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack)) {
+                Ok(told) => rows.push((server, Some(told))),
+                Err(RemoteError::NoResponse) if peers.is_connected(server) => rows.push((server, None)),
+                Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => return Err(error),
+                Err(RemoteError::NoResponse | RemoteError::NotConnected | RemoteError::NotHere(_)) => {}
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// Has every other node stop the query `id`, if it runs it.
+pub(crate) fn stop_job_on_others(cx: &Cx, id: Uuid) {
+    let request = Request::StopJob { id }.to_bytes();
+    others(cx).into_iter().for_each(|server| cx.service.peers().notify(server, request.clone()));
+}
+
+/// The other servers that can be asked now.
+fn others(cx: &Cx) -> Vec<ServerId> {
+    let (peers, own) = (cx.service.peers(), cx.node().identity().server);
+    let catalog = cx.catalog();
+    let known = catalog.servers().into_iter().map(|server| server.id).filter(|server| *server != own);
+    let others = peers.forced_target(&KeyRange::all()).into_iter().chain(known);
+    others.filter(|server| peers.is_connected(*server)).collect()
+}

@@ -1,0 +1,300 @@
+//! Answers as bytes: what was asked for, that it failed, or that it is elsewhere.
+
+use bytes::Bytes;
+use cluster::ServerId;
+use datum::key::BUCKETS;
+use datum::{Datum, PrimaryKey};
+use reql::EvalError;
+use reql::codec::{Codec, PackError, Packer, UnpackError, Unpacker};
+use shard::{IndexCursor, IndexRowPosition};
+
+use super::request::{pack_server, unpack_server};
+use super::table_ranges::{pack_index_position, pack_position, unpack_index_position, unpack_position};
+use crate::edit::{ReturnChanges, RowOutcome, RowReport};
+use crate::routing::RemoteError;
+use crate::table::BucketPosition;
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+const MOVED: u8 = 2;
+
+/// What came of a question on the node that was asked.
+pub(crate) enum Response<T> {
+    /// It was carried out.
+    Done(T),
+    /// It was carried out and failed.
+    Failed(EvalError),
+    /// It is not this node's; nothing was done.
+    NotHere(Option<ServerId>),
+}
+
+impl<T> From<Result<T, EvalError>> for Response<T> {
+    fn from(result: Result<T, EvalError>) -> Self {
+        match result {
+            Ok(value) => Response::Done(value),
+            Err(error) => Response::Failed(error),
+        }
+    }
+}
+
+impl<T> Response<T> {
+    /// What `next` makes of the value.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Response<U>) -> Response<U> {
+        match self {
+            Response::Done(value) => next(value),
+            Response::Failed(error) => Response::Failed(error),
+            Response::NotHere(leader) => Response::NotHere(leader),
+        }
+    }
+
+    /// The bytes; `pack` writes the value. One that cannot be sent, because it is too large or there is no memory for
+    /// its bytes, is told as an error.
+    pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
+        self.to_bytes_or(pack, |fault| fault.error("The results of another server"))
+    }
+
+    /// The bytes of what became of a write. It was carried out: one that cannot be told is in doubt to whoever asked.
+    pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
+        self.to_bytes_or(pack, |fault| {
+            EvalError::op_indeterminate(format!(
+                "Cannot perform write: it was carried out, but what became of its rows cannot be told, since {fault}"
+            ))
+        })
+    }
+
+    fn to_bytes_or(
+        &self,
+        pack: impl FnOnce(&T, &mut Packer),
+        unsendable: impl FnOnce(PackError) -> EvalError,
+    ) -> Bytes {
+        let mut out = Packer::with_capacity(64);
+        match self {
+            Response::Done(value) => {
+                begin_done(&mut out);
+                pack(value, &mut out);
+            }
+            Response::Failed(error) => {
+                out.byte(FAILED);
+                error.pack(&mut out);
+            }
+            Response::NotHere(leader) => {
+                out.byte(MOVED);
+                pack_server(*leader, &mut out);
+            }
+        }
+        out.finish().unwrap_or_else(|fault| error_response(&unsendable(fault)))
+    }
+}
+
+/// That an answer cannot be sent.
+fn error_response(error: &EvalError) -> Bytes {
+    let mut out = Packer::default();
+    out.byte(FAILED);
+    error.pack(&mut out);
+    out.finish().expect("invariant: what is so short is packed whatever happens")
+}
+
+/// Begins an answer that something was carried out; what is packed next is the value.
+pub(crate) fn begin_done(out: &mut Packer) {
+    out.byte(DONE);
+}
+
+/// The value in an answer, which `unpack` reads.
+pub(crate) fn read<T>(
+    bytes: Bytes,
+    unpack: impl FnOnce(&mut Unpacker) -> Result<T, UnpackError>,
+) -> Result<T, RemoteError> {
+    let mut from = Unpacker::new(bytes);
+    let outcome = read_outcome(&mut from, unpack).map_err(|garbled| {
+        RemoteError::Eval(EvalError::internal(format!("another server's answer is damaged: {garbled}")))
+    })?;
+    match outcome {
+        Response::Done(value) => Ok(value),
+        Response::Failed(error) => Err(RemoteError::Eval(error)),
+        Response::NotHere(leader) => Err(RemoteError::NotHere(leader)),
+    }
+}
+
+fn read_outcome<T>(
+    from: &mut Unpacker,
+    unpack: impl FnOnce(&mut Unpacker) -> Result<T, UnpackError>,
+) -> Result<Response<T>, UnpackError> {
+    let outcome = match from.byte()? {
+        DONE => Response::Done(unpack(from)?),
+        FAILED => Response::Failed(EvalError::unpack(from)?),
+        MOVED => Response::NotHere(unpack_server(from)?),
+        _ => return Err(from.invalid("an answer")),
+    };
+    from.end()?;
+    Ok(outcome)
+}
+
+/// Rows of a cursor, and how it goes on.
+pub(crate) struct CursorBatch {
+    /// The items.
+    pub items: Vec<Datum>,
+    /// Where each stands in the order of an index; none when that does not matter.
+    pub positions: Vec<IndexRowPosition>,
+    /// Where each is given where there is no order; none where there is one.
+    pub buckets: Vec<BucketPosition>,
+    /// Rows that were looked at after the last item, where there is no order.
+    pub rows_after: u64,
+    /// The last row that was read for them, if any was and it is known where it stands.
+    pub position: Option<ReadPosition>,
+    /// How many rows were looked at for it.
+    pub looked_at: u64,
+    /// What follows.
+    pub end: BatchEnd,
+}
+
+/// How far rows were read.
+#[derive(Clone)]
+pub(crate) enum ReadPosition {
+    /// By the primary key, up to this one.
+    Key(PrimaryKey),
+    /// By an index.
+    Index(IndexCursor),
+}
+
+/// What follows a batch.
+pub(crate) enum BatchEnd {
+    /// More, when it is asked for.
+    More,
+    /// Nothing.
+    Done,
+    /// This error.
+    Failed(EvalError),
+}
+
+impl CursorBatch {
+    /// One without items, after which there is more.
+    pub fn new() -> CursorBatch {
+        let (items, positions, buckets) = (Vec::new(), Vec::new(), Vec::new());
+        CursorBatch {
+            items,
+            positions,
+            buckets,
+            rows_after: 0,
+            position: None,
+            looked_at: 0,
+            end: BatchEnd::More,
+        }
+    }
+}
+
+impl Codec for CursorBatch {
+    fn pack(&self, out: &mut Packer) {
+        self.items.pack(out);
+        out.count(self.positions.len() as u64);
+        self.positions.iter().for_each(|place| pack_position(place, out));
+        out.count(self.buckets.len() as u64);
+        for hand in &self.buckets {
+            out.byte(hand.number);
+            out.count(u64::from(hand.rows));
+        }
+        out.count(self.rows_after);
+        match &self.position {
+            None => out.byte(0),
+            Some(ReadPosition::Key(key)) => {
+                out.byte(1);
+                key.0.pack(out);
+            }
+            Some(ReadPosition::Index(position)) => {
+                out.byte(2);
+                pack_index_position(position, out);
+            }
+        }
+        out.count(self.looked_at);
+        match &self.end {
+            BatchEnd::More => out.byte(0),
+            BatchEnd::Done => out.byte(1),
+            BatchEnd::Failed(error) => {
+                out.byte(2);
+                error.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
+        let items: Vec<Datum> = Vec::unpack(from)?;
+        let positions = from.list(unpack_position)?;
+        if !positions.is_empty() && positions.len() != items.len() {
+            return Err(from.invalid("a place for each item"));
+        }
+        let buckets = from.list(|from| {
+            let (number, rows) = (from.byte()?, from.count()?);
+            match u32::try_from(rows) {
+                Ok(rows) if number < BUCKETS => Ok(BucketPosition { number, rows }),
+                _ => Err(from.invalid("a hand")),
+            }
+        })?;
+        if !buckets.is_empty() && buckets.len() != items.len() {
+            return Err(from.invalid("a hand for each item"));
+        }
+        let rows_after = from.count()?;
+        let position = match from.byte()? {
+            0 => None,
+            1 => Some(ReadPosition::Key(PrimaryKey(Bytes::unpack(from)?))),
+            2 => Some(ReadPosition::Index(unpack_index_position(from)?)),
+            _ => return Err(from.invalid("how far rows were read")),
+        };
+        let looked_at = from.count()?;
+        let end = match from.byte()? {
+            0 => BatchEnd::More,
+            1 => BatchEnd::Done,
+            2 => BatchEnd::Failed(EvalError::unpack(from)?),
+            _ => return Err(from.invalid("the end of a batch")),
+        };
+        Ok(CursorBatch { items, positions, buckets, rows_after, position, looked_at, end })
+    }
+}
+
+/// What became of each row, in the order of the keys; `None` where the row is elsewhere and was
+/// not written. Rows are shown as far as `show` asks.
+pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, out: &mut Packer) {
+    out.count(reports.len() as u64);
+    for report in reports {
+        let Some(report) = report else {
+            out.byte(0);
+            continue;
+        };
+        out.byte(match &report.outcome {
+            RowOutcome::Inserted => 1,
+            RowOutcome::Replaced => 2,
+            RowOutcome::Deleted => 3,
+            RowOutcome::Unchanged => 4,
+            RowOutcome::Skipped => 5,
+            RowOutcome::Failed(_) => 6,
+        });
+        if let RowOutcome::Failed(error) = &report.outcome {
+            error.pack(out);
+        }
+        let shown = show.shows(report);
+        shown.pack(out);
+        if shown {
+            report.old.pack(out);
+            report.new.pack(out);
+        }
+    }
+}
+
+/// What [`pack_reports`] wrote.
+pub(crate) fn unpack_reports(from: &mut Unpacker) -> Result<Vec<Option<RowReport>>, UnpackError> {
+    from.list(|from| {
+        let outcome = match from.byte()? {
+            0 => return Ok(None),
+            1 => RowOutcome::Inserted,
+            2 => RowOutcome::Replaced,
+            3 => RowOutcome::Deleted,
+            4 => RowOutcome::Unchanged,
+            5 => RowOutcome::Skipped,
+            6 => RowOutcome::Failed(EvalError::unpack(from)?),
+            _ => return Err(from.invalid("what became of a row")),
+        };
+        let (old, new) = match bool::unpack(from)? {
+            true => (Datum::unpack(from)?, Datum::unpack(from)?),
+            false => (Datum::Null, Datum::Null),
+        };
+        Ok(Some(RowReport { outcome, old, new }))
+    })
+}

@@ -1,0 +1,277 @@
+//! Rows of another node, batch by batch: the next is asked for when half of the last is used up, so
+//! that whoever reads sets the pace and seldom waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cluster::{Catalog, ServerId};
+use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
+use reql::codec::Codec;
+use reql::stream::Items;
+use reql::{Env, EvalError, Transform};
+use shard::IndexRowPosition;
+
+use super::request::Request;
+use super::response::{BatchEnd, CursorBatch, ReadPosition, read};
+use super::table_ranges::TableRanges;
+use super::tally::unless_not_here;
+use super::target::{RetryBudget, refreshed, unreadable};
+use super::wait::{failover_for, shards_in, wait};
+use crate::context::{Cx, EvalParams};
+use crate::routing::{LONG, ResponseSlot};
+use crate::table::{
+    BucketPosition, BucketedItem, BucketedItems, IndexRead, KeyOrder, Placed, PlacedItems, StoredTable,
+};
+
+/// Begins to read a part of a table anew, wherever it is now.
+pub(crate) type Reopen = fn(&Cx, RemoteSource, RetryBudget) -> Result<ReopenedRows, EvalError>;
+
+/// Items that were lost on their way, looked for anew.
+pub(crate) enum ReopenedRows {
+    /// By the primary key.
+    Bucketed(Box<dyn BucketedItems>),
+    /// By a secondary index.
+    Placed(Box<dyn PlacedItems>),
+}
+
+/// Rows that are asked for.
+#[derive(Clone)]
+pub(crate) struct RemoteSource {
+    /// The table.
+    pub table: StoredTable,
+    /// The part of it.
+    pub range: KeyRange,
+    /// In which order.
+    pub order: KeyOrder,
+    /// The secondary index they are found by.
+    pub index: Option<Arc<IndexRead>>,
+    /// What happens to the rows where they are.
+    pub steps: Vec<Transform>,
+    /// Whether they are read to be written.
+    pub is_to_write: bool,
+}
+
+/// Rows of another node after some steps.
+pub(crate) struct RemoteRows {
+    cx: Arc<Cx>,
+    server: ServerId,
+    source: RemoteSource,
+    reopen: Reopen,
+    cursor: u64,
+    ready: VecDeque<Placed>,
+    /// Half of what the last batch held.
+    low: usize,
+    /// The answer that is on its way.
+    waiting: Option<Arc<ResponseSlot>>,
+    /// The last row the items so far were made of.
+    position: Option<ReadPosition>,
+    end: Option<RowsEnd>,
+    /// Whether any batch came.
+    begun: bool,
+    /// Rows that were looked at after the last of the items in hand.
+    rows_after: usize,
+    budget: RetryBudget,
+}
+
+/// What follows the items in hand.
+enum RowsEnd {
+    Done,
+    Failed(EvalError),
+    /// The rest, looked for anew.
+    Elsewhere(ReopenedRows),
+}
+
+impl RemoteRows {
+    /// Asks `server` for the first rows. What is lost on the way is read by `reopen`, for as long as
+    /// `budget` lasts.
+    pub fn open(
+        cx: &Cx,
+        server: ServerId,
+        source: RemoteSource,
+        reopen: Reopen,
+        budget: RetryBudget,
+    ) -> Result<RemoteRows, EvalError> {
+        let cx = cx.shared()?;
+        let cursor = cx.service.peers().next_number();
+        let part = TableRanges {
+            table: source.table.handle.config.id,
+            mode: source.table.read_mode,
+            order: source.order,
+            ranges: vec![source.range.clone()],
+            index: source.index.clone(),
+        };
+        let (eval_params, steps) = (EvalParams::of(&cx), source.steps.clone());
+        let request = Request::Open { cursor, part, eval_params, steps };
+        let waiting = Some(cx.service.peers().call(server, request.to_bytes(), LONG));
+        let ready = VecDeque::new();
+        Ok(RemoteRows {
+            cx,
+            server,
+            source,
+            reopen,
+            cursor,
+            ready,
+            low: 0,
+            waiting,
+            position: None,
+            end: None,
+            begun: false,
+            rows_after: 0,
+            budget,
+        })
+    }
+
+    fn ask_next(&mut self) {
+        let request = Request::Next { cursor: self.cursor };
+        self.waiting = Some(self.cx.service.peers().call(self.server, request.to_bytes(), LONG));
+    }
+
+    /// Waits for the batch that is on its way.
+    fn take_batch(&mut self) -> Result<(), EvalError> {
+        let Some(slot) = self.waiting.take() else {
+            self.ask_next();
+            return Ok(());
+        };
+        let RemoteSource { table, range, .. } = &self.source;
+        let (id, mode) = (table.handle.config.id, table.read_mode);
+        let shards = |catalog: &Catalog| shards_in(catalog, id, std::slice::from_ref(range));
+        let answer = wait(&self.cx, &slot, self.server, failover_for(mode), shards);
+        let batch = answer.and_then(|bytes| read(bytes, CursorBatch::unpack));
+        match unless_not_here(batch)? {
+            Some(batch) => self.take(batch),
+            None => self.end = Some(RowsEnd::Elsewhere(self.reopened()?)),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, batch: CursorBatch) {
+        self.cx.add_remote_rows_read(batch.looked_at);
+        self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
+        self.low = batch.items.len() / 2;
+        self.begun = true;
+        let positions = batch.positions.into_iter().chain(std::iter::repeat_with(IndexRowPosition::none));
+        let buckets = batch.buckets.into_iter().chain(std::iter::repeat(BucketPosition::default()));
+        let placed = batch.items.into_iter().zip(positions).zip(buckets);
+        self.ready.extend(placed.map(|((item, place), hand)| Placed {
+            place,
+            hand,
+            ..Placed::nowhere(item)
+        }));
+        self.position = batch.position.or(self.position.take());
+        match batch.end {
+            BatchEnd::More => {}
+            BatchEnd::Done => self.end = Some(RowsEnd::Done),
+            BatchEnd::Failed(error) => self.end = Some(RowsEnd::Failed(error)),
+        }
+    }
+
+    /// The rows after those that came, wherever they are now. They are seen as of a later moment.
+    fn reopened(&mut self) -> Result<ReopenedRows, EvalError> {
+        let mut source = self.source.clone();
+        match (&self.position, &source.index) {
+            (Some(ReadPosition::Key(key)), _) => source.range = after(&source.range, key, source.order),
+            (Some(ReadPosition::Index(position)), Some(index)) if !source.is_to_write => {
+                let after = Some(position.clone());
+                source.index = Some(Arc::new(IndexRead { after, ..(**index).clone() }));
+            }
+            // Of shapes it is not known which rows came, and what was written since may come again.
+            (_, Some(_)) if self.begun => {
+                return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
+            }
+            _ => {}
+        }
+        if !self.budget.wait(&self.cx, &source.table, &source.range)? {
+            return Err(unreadable(&source.range, source.table.read_mode));
+        }
+        source.table = refreshed(&self.cx, &source.table, &mut self.budget)?;
+        (self.reopen)(&self.cx, source, self.budget.rest())
+    }
+}
+
+impl PlacedItems for RemoteRows {
+    fn begin(&mut self) -> Result<(), EvalError> {
+        if self.begun || self.end.is_some() { Ok(()) } else { self.take_batch() }
+    }
+
+    fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                if self.ready.len() <= self.low && self.waiting.is_none() && self.end.is_none() {
+                    self.ask_next();
+                }
+                return Ok(Some(item));
+            }
+            env.check_cancel()?;
+            match &mut self.end {
+                None => self.take_batch()?,
+                Some(RowsEnd::Done) => return Ok(None),
+                Some(RowsEnd::Failed(error)) => return Err(error.clone()),
+                Some(RowsEnd::Elsewhere(ReopenedRows::Placed(rest))) => return rest.next_placed(env),
+                Some(RowsEnd::Elsewhere(ReopenedRows::Bucketed(rest))) => match rest.next_bucketed(env)? {
+                    BucketedItem::Item(hand, item) => {
+                        return Ok(Some(Placed { hand, ..Placed::nowhere(item) }));
+                    }
+                    BucketedItem::Skipped(_) => {}
+                    BucketedItem::End => return Ok(None),
+                },
+            }
+        }
+    }
+}
+
+impl BucketedItems for RemoteRows {
+    fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError> {
+        loop {
+            match self.ready.front_mut().map(|next| &mut next.hand.rows) {
+                // Told before the item, or a stretch would end elsewhere than where the rows are.
+                Some(rows) if *rows > 1 => {
+                    let before = std::mem::replace(rows, 1) - 1;
+                    return Ok(BucketedItem::Skipped(before as usize));
+                }
+                None if self.rows_after > 0 => {
+                    return Ok(BucketedItem::Skipped(std::mem::take(&mut self.rows_after)));
+                }
+                _ => {}
+            }
+            match &mut self.end {
+                None if self.ready.is_empty() => {
+                    env.check_cancel()?;
+                    self.take_batch()?;
+                }
+                Some(RowsEnd::Elsewhere(ReopenedRows::Bucketed(rest))) if self.ready.is_empty() => {
+                    return rest.next_bucketed(env);
+                }
+                _ => {
+                    let item = self.next_placed(env)?;
+                    return Ok(
+                        item.map_or(BucketedItem::End, |placed| BucketedItem::Item(placed.hand, placed.item))
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Items for RemoteRows {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        Ok(self.next_placed(env)?.map(|placed| placed.item))
+    }
+}
+
+impl Drop for RemoteRows {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            let request = Request::Close { cursor: self.cursor };
+            self.cx.service.peers().notify(self.server, request.to_bytes());
+        }
+    }
+}
+
+/// What of `range` comes after `position` in this order.
+fn after(range: &KeyRange, position: &PrimaryKey, order: KeyOrder) -> KeyRange {
+    let bound = KeyBound::Excluded(position.clone());
+    match order {
+        KeyOrder::Descending => KeyRange { start: range.start.clone(), end: bound },
+        KeyOrder::Any | KeyOrder::Ascending => KeyRange { start: bound, end: range.end.clone() },
+    }
+}

@@ -1,0 +1,75 @@
+//! System tables that are about every node: the rows of all of them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use cluster::ServerId;
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+use super::SystemRowRequests;
+use crate::context::Cx;
+use crate::table::SystemRef;
+
+/// The rows of a system table: of this node, and of the others where they have rows of their own.
+/// Rows of several nodes about the same thing become one, their figures added up. A table that has an order
+/// has it over all of them.
+pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
+    let is_asked = system.table.is_per_server() && !cx.served;
+    // They look while this node does.
+    let asked = is_asked.then(|| SystemRowRequests::ask(cx, system.table.name(), system.identifiers));
+    let mut rows = system.table.rows(cx, system.identifiers)?;
+    let Some(asked) = asked else { return Ok(rows) };
+    let mut place: HashMap<Datum, usize> =
+        rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
+    for row in asked.told(cx)?.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
+        match row.get("id").and_then(|id| place.get(&id).copied()) {
+            Some(i) => rows[i] = added(&rows[i], &row),
+            None => {
+                place.extend(row.get("id").map(|id| (id, rows.len())));
+                rows.push(row);
+            }
+        }
+    }
+    if system.table.is_ordered() {
+        rows.sort_by_cached_key(|row| Reverse(row.get("id")));
+    }
+    Ok(rows)
+}
+
+/// The rows that are there for `server`, which told what it has or was waited for in vain.
+fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Object>>) -> Vec<Object> {
+    match told {
+        Some(rows) => {
+            system.table.observe_rows(cx, server, &rows);
+            rows
+        }
+        None => system.table.rows_when_unresponsive(cx, server, system.identifiers),
+    }
+}
+
+/// The parts of a row that hold figures.
+const FIGURES: [&str; 2] = ["query_engine", "storage_engine"];
+
+/// `row` with the figures of `more` added to its own; everything else stays.
+fn added(row: &Object, more: &Object) -> Object {
+    let sum = |(key, value): (Text, Datum)| match more.get(&key) {
+        Some(more) if FIGURES.contains(&&*key) => (key, sum(value, &more)),
+        _ => (key, value),
+    };
+    row.iter().map(sum).collect()
+}
+
+fn sum(value: Datum, more: &Datum) -> Datum {
+    match (value, more) {
+        (Datum::Number(a), Datum::Number(b)) => Datum::Number(a + b),
+        (Datum::Object(a), Datum::Object(b)) => {
+            let each = |(key, value): (Text, Datum)| match b.get(&key) {
+                Some(more) => (key, sum(value, &more)),
+                None => (key, value),
+            };
+            Datum::Object(a.iter().map(each).collect())
+        }
+        (value, _) => value,
+    }
+}

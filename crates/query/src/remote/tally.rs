@@ -1,0 +1,103 @@
+//! Asking for partial results: one question per node, all at the same time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::{Catalog, ServerId};
+use datum::KeyRange;
+use reql::codec::Codec;
+use reql::{EvalError, Pipeline, Tally};
+use storage::TableId;
+
+use super::request::Request;
+use super::response::read;
+use super::table_ranges::TableRanges;
+use super::wait::{failover_for, shards_in, wait};
+use crate::context::{Cx, EvalParams};
+use crate::routing::{LONG, ReadMode, RemoteError, ResponseSlot};
+
+/// A partial result another node is asked for.
+pub(crate) struct RemoteTally {
+    slot: Arc<ResponseSlot>,
+    server: ServerId,
+    ticket: u64,
+    table: TableId,
+    mode: ReadMode,
+    /// What it is of: to be looked for again when it is not there.
+    pub ranges: Vec<KeyRange>,
+}
+
+impl RemoteTally {
+    /// Asks `server` what `pipeline` makes of `part`.
+    pub fn ask(cx: &Cx, server: ServerId, part: TableRanges, pipeline: &Pipeline) -> RemoteTally {
+        let (eval_params, pipeline) = (EvalParams::of(cx), pipeline.clone());
+        RemoteTally::send(cx, server, part, |ticket, part| Request::Gather {
+            ticket,
+            part,
+            eval_params,
+            pipeline,
+        })
+    }
+
+    /// Asks `server` how many rows there are in `part`.
+    pub fn ask_count(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
+        RemoteTally::send(cx, server, part, |ticket, part| Request::Count { ticket, part })
+    }
+
+    fn send(
+        cx: &Cx,
+        server: ServerId,
+        part: TableRanges,
+        request: impl FnOnce(u64, TableRanges) -> Request,
+    ) -> RemoteTally {
+        let (ticket, table, mode) = (cx.service.peers().next_number(), part.table, part.mode);
+        let ranges = part.ranges.clone();
+        let slot = cx.service.peers().call(server, request(ticket, part).to_bytes(), LONG);
+        RemoteTally { slot, server, ticket, table, mode, ranges }
+    }
+
+    fn wait(&self, cx: &Cx) -> Result<Bytes, RemoteError> {
+        let shards = |catalog: &Catalog| shards_in(catalog, self.table, &self.ranges);
+        wait(cx, &self.slot, self.server, failover_for(self.mode), shards)
+    }
+
+    /// Asks `server` whether the index of `part` names few of the rows.
+    pub fn ask_few(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
+        RemoteTally::send(cx, server, part, |ticket, part| Request::Few { ticket, part })
+    }
+
+    /// Waits for the partial result; `None` when it is to be looked for elsewhere.
+    pub fn tally(&self, cx: &Cx) -> Result<Option<Tally>, EvalError> {
+        let tally =
+            self.wait(cx).and_then(|bytes| read(bytes, |from| Ok((Tally::unpack(from)?, from.count()?))));
+        Ok(unless_not_here(tally)?.map(|(tally, looked_at)| {
+            cx.add_remote_rows_read(looked_at);
+            tally
+        }))
+    }
+
+    /// Waits for whether there are few; `None` when nobody knows.
+    pub fn few(&self, cx: &Cx) -> Option<bool> {
+        self.wait(cx).and_then(|bytes| read(bytes, bool::unpack)).ok()
+    }
+
+    /// Waits for the number of rows; `None` when it is to be looked for elsewhere.
+    pub fn count(&self, cx: &Cx) -> Result<Option<u64>, EvalError> {
+        unless_not_here(self.wait(cx).and_then(|bytes| read(bytes, u64::unpack)))
+    }
+
+    /// Tells the node to stop, if it is still at it: the result is not wanted any more.
+    pub fn cancel(&self, cx: &Cx) {
+        let request = Request::Cancel { ticket: self.ticket };
+        cx.service.peers().notify(self.server, request.to_bytes());
+    }
+}
+
+/// What was read, or `None` when it may be there for another try: reading twice harms nobody.
+pub(crate) fn unless_not_here<T>(answer: Result<T, RemoteError>) -> Result<Option<T>, EvalError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => Err(error),
+        Err(RemoteError::NotHere(_) | RemoteError::NotConnected | RemoteError::NoResponse) => Ok(None),
+    }
+}

@@ -1,0 +1,208 @@
+//! Questions that open a cursor over the rows of a part, and read it batch by batch.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::{Responder, ServerId};
+use datum::cancel;
+use io::memory::{Account, Owner};
+use reql::codec::Codec;
+use reql::{Cancel, Env, EvalError, Flow, Transform};
+use shard::IndexCursor;
+
+use super::running::RunningRequest;
+use super::{Inner, unless_stopped};
+use crate::context::{Cx, EvalParams};
+use crate::remote::{BatchEnd, CursorBatch, ReadPosition, Response, TableRanges};
+use crate::service::ServedCursor;
+use crate::stream::{Indexed, Rows};
+use crate::table::{BucketPosition, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_interleaved};
+
+/// Bytes of the first batch of a cursor; each later one may be four times as long.
+const BATCH_BYTES_MIN: usize = 16 << 10;
+/// Most bytes of a batch, roughly. What one row becomes stays together.
+const BATCH_BYTES_MAX: usize = 512 << 10;
+/// An item of so many bytes is not written out before there is memory for it.
+const LARGE_ITEM_BYTES: usize = 1 << 20;
+/// More bytes are not counted.
+const ITEM_BYTES_MAX: usize = u32::MAX as usize;
+/// What a row that no item is made of counts in a batch.
+const ROW_BYTES: usize = 64;
+
+impl Inner {
+    pub(super) fn open(
+        &self,
+        running: &RunningRequest,
+        part: &TableRanges,
+        eval_params: EvalParams,
+        steps: Vec<Transform>,
+    ) -> Bytes {
+        let account = Account::new(self.service.memory.clone());
+        let _counting = account.enter();
+        let cx = self.cx(eval_params, running.cancel.clone());
+        let rows = match &part.index {
+            Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
+                // Whoever asked knows other shards, and could not tell how far each was read.
+                if are_interleaved(part.order, Some(&**index)) && parts.len() > part.ranges.len() {
+                    return Response::NotHere(None);
+                }
+                let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
+                Response::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
+            }),
+            None => self.rows(part).and_then(|parts| {
+                let rows = Rows::new(&cx, parts, part.order.direction());
+                Response::Done(ServedRows::Primary(Box::new(rows)))
+            }),
+        };
+        match rows {
+            Response::Done(rows) => {
+                let interleaved = are_interleaved(part.order, part.index.as_deref());
+                let by_values = |index: &IndexRead| matches!(index.wanted, Wanted::Values(_));
+                let cursor = RowCursor {
+                    cx,
+                    rows,
+                    placed: part.index.is_some() && part.order != KeyOrder::Any,
+                    by_values: part.index.as_deref().is_some_and(by_values),
+                    interleaved,
+                    steps,
+                    batch_bytes: BATCH_BYTES_MIN,
+                    ended: false,
+                    account,
+                };
+                self.read_batch(running, Box::new(cursor))
+            }
+            Response::Failed(error) => Response::<()>::Failed(error).to_bytes(|(), _| ()),
+            Response::NotHere(leader) => Response::<()>::NotHere(leader).to_bytes(|(), _| ()),
+        }
+    }
+
+    /// Reads on in a cursor that is kept here. It is taken at once, so that whoever closes it right behind this
+    /// question finds it being read.
+    pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Responder) {
+        let Some(cursor) = self.service.cursors.take(key) else {
+            return reply(Ok(Response::<()>::NotHere(None).to_bytes(|(), _| ())));
+        };
+        let running = self.running.enter(key, cursor.cancel());
+        let inner = self.clone();
+        self.service.request_threads.run(move || {
+            let batch = inner.read_batch(&running, cursor);
+            // Before the next question of that number can come.
+            drop(running);
+            reply(Ok(batch));
+        });
+    }
+
+    /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
+    fn read_batch(&self, running: &RunningRequest, mut cursor: Box<dyn ServedCursor>) -> Bytes {
+        let _cancel_scope = cancel::scope(Some(running.cancel.clone()));
+        unless_stopped(&running.cancel, || {
+            let account = cursor.account().clone();
+            account.move_to(Owner::Queries);
+            let counting = account.enter();
+            let batch = cursor.next_batch();
+            drop(counting);
+            account.disown(batch.len() as u64);
+            if !cursor.is_over() {
+                account.move_to(Owner::Cursors);
+                self.service.cursors.keep(running.key(), cursor, self.service.node().clock().now());
+                // Whoever closes it from now on finds it there.
+                if running.cancel.is_set() {
+                    self.service.cursors.take(running.key());
+                }
+            }
+            batch
+        })
+    }
+}
+
+/// Rows being read for another node.
+struct RowCursor {
+    cx: Arc<Cx>,
+    rows: ServedRows,
+    /// Whether it matters where an item stands in the order of its index.
+    placed: bool,
+    /// Whether rows are found by their values in an index.
+    by_values: bool,
+    /// Whether items are dealt where the query runs, so that each goes with its hand.
+    interleaved: bool,
+    steps: Vec<Transform>,
+    batch_bytes: usize,
+    ended: bool,
+    account: Arc<Account>,
+}
+
+enum ServedRows {
+    Primary(Box<Rows>),
+    Index(Indexed),
+}
+
+impl ServedRows {
+    fn next(&mut self, interleaved: bool, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        let rows = match self {
+            ServedRows::Primary(rows) => rows,
+            ServedRows::Index(rows) => return rows.next_placed(env),
+        };
+        let Some(item) = rows.next_row()? else { return Ok(None) };
+        let hand = BucketPosition { number: if interleaved { rows.hand() } else { 0 }, rows: 1 };
+        Ok(Some(Placed { hand, ..Placed::nowhere(item) }))
+    }
+}
+
+impl RowCursor {
+    fn fill(&mut self, batch: &mut CursorBatch) -> Result<BatchEnd, EvalError> {
+        let env = self.cx.closed_env();
+        let mut bytes = 0;
+        let rows_after = &mut batch.rows_after;
+        while bytes < self.batch_bytes {
+            env.check_cancel()?;
+            let Some(row) = self.rows.next(self.interleaved, &env)? else { return Ok(BatchEnd::Done) };
+            bytes += ROW_BYTES;
+            *rows_after += u64::from(self.interleaved);
+            for _ in 0..row.times {
+                reql::run(&self.steps, row.item.clone(), &env, &mut |item| {
+                    let size = item.json_size_to(ITEM_BYTES_MAX);
+                    if size >= LARGE_ITEM_BYTES {
+                        self.account.check_room(size as u64).map_err(EvalError::memory)?;
+                    }
+                    bytes += size;
+                    batch.items.push(item);
+                    batch.positions.extend(self.placed.then(|| row.place.clone()));
+                    let rows = std::mem::take(rows_after).try_into().unwrap_or(u32::MAX);
+                    batch.buckets.extend(self.interleaved.then_some(BucketPosition { rows, ..row.hand }));
+                    Ok(Flow::Continue)
+                })?;
+            }
+            if self.by_values {
+                let Placed { place, wanted, .. } = row;
+                batch.position = Some(ReadPosition::Index(IndexCursor { wanted, place }));
+            }
+        }
+        Ok(BatchEnd::More)
+    }
+}
+
+impl ServedCursor for RowCursor {
+    fn next_batch(&mut self) -> Bytes {
+        let mut batch = CursorBatch::new();
+        batch.end = self.fill(&mut batch).unwrap_or_else(BatchEnd::Failed);
+        self.batch_bytes = (self.batch_bytes * 4).min(BATCH_BYTES_MAX);
+        self.ended = !matches!(batch.end, BatchEnd::More);
+        if let ServedRows::Primary(rows) = &self.rows {
+            batch.position = rows.position().map(ReadPosition::Key);
+        }
+        batch.looked_at = self.cx.take_looked_at();
+        Response::Done(batch).to_bytes(Codec::pack)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    fn cancel(&self) -> Arc<Cancel> {
+        self.cx.cancel.clone()
+    }
+
+    fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+}

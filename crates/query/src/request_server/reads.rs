@@ -1,0 +1,161 @@
+//! Questions that read: rows by their keys, counts, and what is gathered over the rows of a part.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cluster::TableHandle;
+use datum::{Datum, Object, PrimaryKey, row};
+use reql::codec::{Codec, Packer};
+use reql::{Cancel, Pipeline};
+use shard::ReadError;
+use storage::TableId;
+
+use super::Inner;
+use crate::context::{Cx, EvalParams};
+use crate::remote;
+use crate::remote::{LeaderConfirmations, Response, TableRanges, Target};
+use crate::routing::ReadMode;
+use crate::stream::{LocalRows, ShardIndexRange, ShardRange, names_few};
+use crate::table::{IndexRead, read_failed};
+
+impl Inner {
+    pub(super) fn rows(&self, part: &TableRanges) -> Response<Vec<ShardRange>> {
+        self.parts(part, |_, shard, range| {
+            ShardRange::of(shard, range).map_err(|error| read_failed(&error)).into()
+        })
+    }
+
+    pub(super) fn by_index(
+        &self,
+        cx: &Cx,
+        part: &TableRanges,
+        index: &IndexRead,
+    ) -> Response<Vec<ShardIndexRange>> {
+        self.parts(part, |table, shard, range| match shard.has_seen_index(index.id) {
+            true => ShardIndexRange::of(cx, table, shard, range, index, part.order).into(),
+            // It is elsewhere as long as this node has not heard of it.
+            false => Response::NotHere(None),
+        })
+    }
+
+    pub(super) fn get(&self, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
+        self.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        let mut found = RowsResponse::new(keys.len());
+        let catalog = self.service.node().catalog_guard();
+        // It is elsewhere as long as this node has not heard of it.
+        let table = catalog.table_by_id(table);
+        match table.map_or(Response::NotHere(None), |table| self.find(table, mode, keys, &mut found)) {
+            Response::Done(()) => found.finish(),
+            other => other.to_bytes(|(), _| ()),
+        }
+    }
+
+    fn find(
+        &self,
+        table: &TableHandle,
+        mode: ReadMode,
+        keys: &[PrimaryKey],
+        found: &mut RowsResponse,
+    ) -> Response<()> {
+        let mut confirmations = LeaderConfirmations::new(mode);
+        for key in keys {
+            let shown = match self.service.reader(table.shard(key), mode) {
+                Some(Target::Local(shard)) if !confirmations.allows(shard) => return Response::NotHere(None),
+                Some(Target::Local(shard)) => shard.with_row(key, |row| found.add(row)),
+                Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
+                None => return Response::NotHere(None),
+            };
+            match shown {
+                Ok(()) => {}
+                Err(ReadError::WrongShard { .. }) => return Response::NotHere(None),
+                Err(error) => return Response::Failed(read_failed(&error)),
+            }
+        }
+        Response::Done(())
+    }
+
+    pub(super) fn count(&self, part: &TableRanges, cancel: Arc<Cancel>) -> Bytes {
+        let cx = self.cx(EvalParams::none(), cancel);
+        let count = match &part.index {
+            Some(index) => self
+                .by_index(&cx, part, index)
+                .and_then(|parts| <ShardIndexRange as LocalRows>::count(&cx, parts).into()),
+            None => self.rows(part).and_then(|parts| ShardRange::count(&cx, parts).into()),
+        };
+        count.to_bytes(Codec::pack)
+    }
+
+    pub(super) fn gather(
+        &self,
+        part: &TableRanges,
+        eval_params: EvalParams,
+        pipeline: Pipeline,
+        cancel: Arc<Cancel>,
+    ) -> Bytes {
+        let cx = self.cx(eval_params, cancel);
+        let work = Arc::new(pipeline);
+        let tally = match &part.index {
+            Some(index) => self
+                .by_index(&cx, part, index)
+                .and_then(|parts| ShardIndexRange::tally(&cx, parts, part.order, &work).into()),
+            None => self.rows(part).and_then(|parts| ShardRange::tally(&cx, parts, part.order, &work).into()),
+        };
+        tally.to_bytes(|tally, out| {
+            tally.pack(out);
+            out.count(cx.take_looked_at());
+        })
+    }
+
+    /// Whether the index of a part names few of its rows, in every shard.
+    pub(super) fn few(&self, part: &TableRanges) -> Bytes {
+        let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
+            return Response::Done(false).to_bytes(Codec::pack);
+        };
+        let few = self.parts(part, |_, shard, _| Response::Done(names_few(shard, &query)));
+        few.and_then(|few| Response::Done(few.iter().all(|few| *few))).to_bytes(Codec::pack)
+    }
+}
+
+/// The answer to a question for rows, copied into it from where they lie: what `Response::Done` with a list of datums
+/// is as bytes.
+struct RowsResponse {
+    rows: usize,
+    answer: Option<Packer>,
+}
+
+impl RowsResponse {
+    fn new(rows: usize) -> RowsResponse {
+        RowsResponse { rows, answer: None }
+    }
+
+    fn add(&mut self, row: Option<&Object>) {
+        let answer = self.answer.get_or_insert_with(|| RowsResponse::begin(self.rows, row));
+        match row {
+            Some(row) => row.pack(answer),
+            None => Datum::Null.pack(answer),
+        }
+    }
+
+    /// With room for rows like the first one.
+    fn begin(rows: usize, first: Option<&Object>) -> Packer {
+        let each = first.and_then(row::stored).map_or(1, |bytes| bytes.len() + LENGTH_BYTES);
+        let wanted = each.saturating_mul(rows).min(EXPECTED_BYTES_MAX.max(each));
+        let mut answer = Packer::with_capacity(LENGTH_BYTES + wanted);
+        remote::begin_done(&mut answer);
+        answer.count(rows as u64);
+        answer
+    }
+
+    fn finish(self) -> Bytes {
+        let rows = self.answer.unwrap_or_else(|| RowsResponse::begin(0, None)).finish();
+        rows.unwrap_or_else(|fault| {
+            Response::<()>::Failed(fault.error("The rows of another server")).to_bytes(|(), _| ())
+        })
+    }
+}
+
+/// Room for the kind of an answer or a datum, and a length.
+const LENGTH_BYTES: usize = 12;
+/// More room is not made for rows that may be smaller than the first.
+const EXPECTED_BYTES_MAX: usize = 64 << 10;

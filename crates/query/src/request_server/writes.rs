@@ -1,0 +1,137 @@
+//! Questions that write: one row, whose answer comes from whoever hears of its outcome, or many; and sync.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cluster::Responder;
+use datum::{KeyRange, Object};
+use reql::codec::Codec;
+use reql::{Cancel, Env, SeededRandom};
+use storage::TableId;
+
+use super::Inner;
+use crate::edit::{RowTarget, adds_little};
+use crate::remote::{Response, SettingsVersion, Target, WriteRequest, pack_reports};
+use crate::routing::{CallbackTask, ReadMode};
+use crate::table::{StoredTable, TableRef, write_failed};
+use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, decision, has_moved, is_refused};
+
+/// A write of one row that is brief is over before anybody could stop it.
+static NEVER: Cancel = Cancel::new();
+
+impl Inner {
+    /// Whether it is about one row and soon decided, so that the thread that brought it can do it.
+    pub(super) fn is_brief(&self, write: &WriteRequest) -> bool {
+        write.keys.len() == 1 && write.edits.at(0).is_brief() && {
+            let catalog = self.service.node().catalog_guard();
+            // One that is not known is soon refused.
+            catalog.table_by_id(write.table).is_none_or(|table| adds_little(&table.config))
+        }
+    }
+
+    /// A write of one row: proposed here, answered by whoever hears of its outcome.
+    pub(super) fn write_one(&self, write: &WriteRequest, reply: Responder) {
+        let not_here = |leader| Response::<()>::NotHere(leader).to_bytes(|(), _| ());
+        let (table, Some(key)) = (self.table(write.table, ReadMode::Single), write.keys.first()) else {
+            return reply(Ok(not_here(None)));
+        };
+        let Response::Done(table) = table else { return reply(Ok(not_here(None))) };
+        if self.settings_of(&table).is_older_than(write.settings) {
+            return reply(Ok(not_here(None)));
+        }
+        let shard = match self.service.leader(table.handle.shard(key)) {
+            Some(Target::Local(shard)) => shard,
+            Some(Target::Remote(server)) => return reply(Ok(not_here(Some(server)))),
+            None => return reply(Ok(not_here(None))),
+        };
+        let random = SeededRandom::new(write.eval_params.seed);
+        let env = Env {
+            now: write.eval_params.now,
+            array_limit: write.eval_params.array_limit,
+            cancel: &NEVER,
+            random: &random,
+            globals: &write.eval_params.globals,
+            open: None,
+        };
+        let config = &table.handle.config;
+        let hook = config.write_hook.as_ref().filter(|_| !write.ignore_hook);
+        let target = RowTarget { field: &config.primary_key, key, hook };
+        let decide = |old: Option<&Object>| {
+            let report = write.edits.at(0).decide(target, old, &env);
+            (decision(&report), report)
+        };
+        let failed = |error| Response::<()>::Failed(write_failed(&error)).to_bytes(|(), _| ());
+        match shard.write(key, write.durability.unwrap_or(config.durability), decide) {
+            Ok((report, ticket)) => {
+                self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
+                let show = write.show;
+                CallbackTask::start(ticket, move |outcome| {
+                    reply(Ok(match outcome {
+                        Ok(_) => {
+                            let done = Response::Done([Some(report)]);
+                            done.write_to_bytes(|all, out| pack_reports(all, show, out))
+                        }
+                        // Nothing was written: whoever leads now is asked.
+                        Err(error) if is_refused(&error) => not_here(None),
+                        Err(error) => failed(error),
+                    }));
+                });
+            }
+            Err(error) if has_moved(&error) => reply(Ok(not_here(None))),
+            Err(error) => reply(Ok(failed(error))),
+        }
+    }
+
+    pub(super) fn write(&self, write: WriteRequest, cancel: Arc<Cancel>) -> Bytes {
+        let WriteRequest {
+            ticket: _,
+            table,
+            durability,
+            ignore_hook,
+            show,
+            settings,
+            eval_params,
+            keys,
+            edits,
+        } = write;
+        let cx = self.cx(eval_params, cancel);
+        let options = WriteOptions { durability, return_changes: show, ignore_hook };
+        let reports = self.table(table, ReadMode::Single).and_then(|table| {
+            if self.settings_of(&table).is_older_than(settings) {
+                return Response::NotHere(None);
+            }
+            let reports =
+                WriteExecutor::new(&cx, TableRef::Stored(table), options).and_then(|mut executor| {
+                    let edit = |i: usize| edits.at(i);
+                    let planned = PlannedWrites { keys: &keys, edit: &edit, generated: &|_| false };
+                    let mut reports = executor.write_here(&planned)?;
+                    executor.finish_here(&mut reports)?;
+                    Ok(reports)
+                });
+            reports.into()
+        });
+        reports.write_to_bytes(|reports, out| pack_reports(reports, show, out))
+    }
+
+    /// As far as this node has heard.
+    fn settings_of(&self, table: &StoredTable) -> SettingsVersion {
+        SettingsVersion::of(&self.service.node().catalog_guard(), &table.handle.config)
+    }
+
+    pub(super) fn sync(&self, table: TableId, ranges: &[KeyRange]) -> Bytes {
+        let synced = self.table(table, ReadMode::Single).and_then(|table| {
+            let mut tickets = Vec::new();
+            for (shard, _) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
+                match self.service.leader(shard) {
+                    Some(Target::Local(shard)) => tickets.push(shard.sync()),
+                    Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
+                    None => return Response::NotHere(None),
+                }
+            }
+            let wait = |ticket: shard::WriteTicket| ticket.wait().map_err(|error| write_failed(&error));
+            tickets.into_iter().try_for_each(|ticket| wait(ticket).map(drop)).map(|()| true).into()
+        });
+        synced.to_bytes(Codec::pack)
+    }
+}

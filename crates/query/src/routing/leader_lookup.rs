@@ -1,0 +1,472 @@
+//! Looking for who leads a shard, once for all queries about one row that wait for it.
+//!
+//! A query that waits keeps no thread, and asks nobody: one thread of the node looks for all of them, and
+//! another asks who leads their shards. A thousand clients whose shard is between two leaders cost hardly more
+//! than one, so that the servers still have the time to elect one.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cluster::{GroupId, Node, ServerId, ShardHandle, TableHandle};
+use parking_lot::Mutex;
+use storage::TableId;
+
+use super::known_leaderless::KnownLeaderless;
+use super::peers::OneShot;
+use crate::thread_pool::ScanPool;
+
+/// The first and the longest pause between two looks.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+const BACKOFF_MAX: Duration = Duration::from_millis(200);
+/// Of its pause one waits this part when another leader is known than the one that was asked: not none of it, since two
+/// servers may name each other for a while.
+const OTHER_LEADER_BACKOFF_DIVISOR: u32 = 8;
+/// So much longer everybody waits while nobody is known to lead.
+const NO_LEADER_EXTRA_WAIT: Duration = Duration::from_secs(1);
+/// A table is not searched again before it is so long ago that it was.
+const TABLE_LOOKUP_INTERVAL: Duration = Duration::from_millis(100);
+/// Who leads is asked for anew after this pause of [`backoff_after`] and those that follow it: an election takes longer
+/// than the first ones.
+const FIRST_QUERY_ATTEMPT: u32 = 3;
+
+/// How long one waits before looking once more, after so many looks in vain.
+pub(crate) fn backoff_after(looks: u32) -> Duration {
+    match looks {
+        0 => Duration::ZERO,
+        looks => (BACKOFF_MIN * (1 << (looks - 1).min(10))).min(BACKOFF_MAX),
+    }
+}
+
+/// Who waits for the leaders of which shards on a node, and what has been looked for lately.
+pub(crate) struct LeaderLookup {
+    node: Arc<Node>,
+    /// One thread, which tells those who wait.
+    wake_thread: ScanPool,
+    /// One thread, which asks other servers.
+    query_thread: ScanPool,
+    /// Whether that thread has shards to ask for.
+    is_querying: Arc<AtomicBool>,
+    queue: Mutex<WaitQueue<ShardHandle>>,
+    tables: Mutex<BTreeMap<TableId, Instant>>,
+    /// What was looked for in vain.
+    pub leaderless: KnownLeaderless,
+}
+
+/// How a row has been looked for so far.
+#[derive(Clone, Copy)]
+pub(crate) struct LookupAttempts {
+    /// How often in vain.
+    pub failed: u32,
+    /// Who was asked last.
+    pub asked: Option<ServerId>,
+    /// Whether a replica that does not lead has it as well.
+    pub any_replica: bool,
+}
+
+impl LeaderLookup {
+    /// Nobody waits yet.
+    pub fn new(node: Arc<Node>) -> Arc<LeaderLookup> {
+        Arc::new(LeaderLookup {
+            node,
+            wake_thread: ScanPool::new("leaders", 1),
+            query_thread: ScanPool::new("who-leads", 1),
+            is_querying: Arc::default(),
+            queue: Mutex::default(),
+            tables: Mutex::default(),
+            leaderless: KnownLeaderless::default(),
+        })
+    }
+
+    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or
+    /// the log hears of it or any replica will do; then after [`backoff_after`] so many looks, a part of that if another
+    /// is known to lead than the one that was asked, and a second longer while nobody is.
+    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: LookupAttempts) -> Arc<OneShot<()>> {
+        let ready = Arc::<OneShot<()>>::default();
+        if looks.failed == 0 && (looks.any_replica || is_known(shard)) {
+            ready.complete(());
+            return ready;
+        }
+        let now = Instant::now();
+        let waiter = Waiter::new(looks, now, ready.clone());
+        let is_first = self.queue.lock().join(shard.group(), shard, now, waiter);
+        if is_first {
+            let leader_lookup = self.clone();
+            self.wake_thread.run(move || run_lookups(&leader_lookup.queue, &leader_lookup));
+        }
+        ready
+    }
+
+    /// Looks for the leaders of all shards of `table` that are elsewhere, unless somebody has done that just
+    /// now.
+    pub fn search_table(&self, table: &TableHandle) {
+        let (id, now) = (table.config.id, Instant::now());
+        {
+            let mut tables = self.tables.lock();
+            tables.retain(|_, searched| now.duration_since(*searched) < TABLE_LOOKUP_INTERVAL);
+            if tables.contains_key(&id) {
+                return;
+            }
+            tables.insert(id, now);
+        }
+        self.node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
+    }
+}
+
+/// What a search asks of the node.
+trait LookupSource<S> {
+    /// Whether the leader need not be asked for.
+    fn is_known(&self, shard: &S) -> bool;
+
+    /// Who leads it, if that is known.
+    fn leader(&self, shard: &S) -> Option<ServerId>;
+
+    /// Whether its rows belong to other shards now.
+    fn is_gone(&self, shard: &S) -> bool;
+
+    /// Has it asked who leads those, which takes seconds if a server hangs; nothing while it is being asked of others.
+    fn find(&self, shards: impl FnOnce() -> Vec<S>);
+}
+
+impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
+    fn is_known(&self, shard: &ShardHandle) -> bool {
+        is_known(shard)
+    }
+
+    fn leader(&self, shard: &ShardHandle) -> Option<ServerId> {
+        shard.leading_server()
+    }
+
+    fn is_gone(&self, shard: &ShardHandle) -> bool {
+        let has_it =
+            |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
+        !self.node.catalog_guard().table_by_id(shard.table()).is_some_and(has_it)
+    }
+
+    fn find(&self, shards: impl FnOnce() -> Vec<ShardHandle>) {
+        if self.is_querying.load(Ordering::Acquire) {
+            return;
+        }
+        let shards = shards();
+        if shards.is_empty() {
+            return;
+        }
+        self.is_querying.store(true, Ordering::Release);
+        let (leader_lookup, asked) = (self.clone(), QueryEnd(self.is_querying.clone()));
+        self.query_thread.run(move || {
+            let _asked = asked;
+            leader_lookup.node.find_leaders(&shards.iter().collect::<Vec<_>>());
+        });
+    }
+}
+
+/// Others may be asked for, whatever became of those that were.
+struct QueryEnd(Arc<AtomicBool>);
+
+impl Drop for QueryEnd {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Looks for leaders until nobody waits for one.
+fn run_lookups<S: Clone>(queue: &Mutex<WaitQueue<S>>, source: &impl LookupSource<S>) {
+    let _if_it_panics = WakeAllOnPanic(queue);
+    loop {
+        let now = Instant::now();
+        let ready = {
+            let mut queue = queue.lock();
+            if queue.finish_if_empty() {
+                return;
+            }
+            queue.take_ready(now, |shard| source.leader(shard), |shard| source.is_gone(shard))
+        };
+        ready.into_iter().for_each(|one| one.complete(()));
+        source.find(|| queue.lock().due_for_query(now, |shard| source.is_known(shard)));
+        std::thread::sleep(BACKOFF_MIN);
+    }
+}
+
+/// Nobody may wait for a search that a panic has ended.
+struct WakeAllOnPanic<'a, S>(&'a Mutex<WaitQueue<S>>);
+
+impl<S> Drop for WakeAllOnPanic<'_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let left = std::mem::take(&mut *self.0.lock());
+            left.waiting
+                .into_values()
+                .flat_map(|waiting| waiting.waiters)
+                .for_each(|one| one.ready.complete(()));
+        }
+    }
+}
+
+/// Whether the leader need not be asked for: it is known, or comes to the replica that is here.
+fn is_known(shard: &ShardHandle) -> bool {
+    shard.hears() || shard.leader().is_some()
+}
+
+/// Who waits for which shard, each until a moment of its own.
+struct WaitQueue<S> {
+    waiting: BTreeMap<GroupId, ShardWaiters<S>>,
+    is_running: bool,
+}
+
+struct ShardWaiters<S> {
+    shard: S,
+    waiters: Vec<Waiter>,
+    /// When it is to be asked who leads, and the pause after that.
+    query_at: Instant,
+    pause: u32,
+}
+
+/// One query.
+struct Waiter {
+    asked: Option<ServerId>,
+    /// When it goes on if somebody is known to lead, and when if that is another than who was asked.
+    at: Instant,
+    at_other_leader: Instant,
+    ready: Arc<OneShot<()>>,
+}
+
+impl Waiter {
+    fn new(looks: LookupAttempts, now: Instant, ready: Arc<OneShot<()>>) -> Waiter {
+        let pause = backoff_after(looks.failed);
+        Waiter {
+            asked: looks.asked,
+            at: now + pause,
+            at_other_leader: now + pause / OTHER_LEADER_BACKOFF_DIVISOR,
+            ready,
+        }
+    }
+
+    fn is_ready(&mut self, now: Instant, leader: Option<ServerId>, is_gone: impl Fn() -> bool) -> bool {
+        match leader {
+            Some(_) if leader != self.asked => self.at_other_leader <= now,
+            Some(_) => self.at <= now,
+            None => {
+                // Whoever leads next was elected anew.
+                self.asked = None;
+                self.at <= now && (self.at + NO_LEADER_EXTRA_WAIT <= now || is_gone())
+            }
+        }
+    }
+}
+
+impl<S> Default for WaitQueue<S> {
+    fn default() -> WaitQueue<S> {
+        WaitQueue { waiting: BTreeMap::new(), is_running: false }
+    }
+}
+
+impl<S: Clone> WaitQueue<S> {
+    /// Takes one more in. Whether a search must begin.
+    fn join(&mut self, group: GroupId, shard: &S, now: Instant, waiter: Waiter) -> bool {
+        let waiting = self.waiting.entry(group).or_insert_with(|| ShardWaiters {
+            shard: shard.clone(),
+            waiters: Vec::new(),
+            query_at: now,
+            pause: FIRST_QUERY_ATTEMPT,
+        });
+        // Whoever comes last has the newest catalog: a replica may have come here since the first one did.
+        waiting.shard = shard.clone();
+        waiting.waiters.push(waiter);
+        !std::mem::replace(&mut self.is_running, true)
+    }
+
+    /// Whether nobody waits: the search is over then.
+    fn finish_if_empty(&mut self) -> bool {
+        self.is_running = !self.waiting.is_empty();
+        !self.is_running
+    }
+
+    /// The shards whose leader is to be asked for now.
+    fn due_for_query(&mut self, now: Instant, is_known: impl Fn(&S) -> bool) -> Vec<S> {
+        let due = |waiting: &&mut ShardWaiters<S>| waiting.query_at <= now && !is_known(&waiting.shard);
+        let due = self.waiting.values_mut().filter(due);
+        due.map(|waiting| {
+            waiting.query_at = now + backoff_after(waiting.pause);
+            waiting.pause += 1;
+            waiting.shard.clone()
+        })
+        .collect()
+    }
+
+    /// Those whose moment has come.
+    fn take_ready(
+        &mut self,
+        now: Instant,
+        leader: impl Fn(&S) -> Option<ServerId>,
+        is_gone: impl Fn(&S) -> bool,
+    ) -> Vec<Arc<OneShot<()>>> {
+        let mut taken = Vec::new();
+        self.waiting.retain(|_, ShardWaiters { shard, waiters, .. }| {
+            let (leader, gone) = (leader(shard), OnceCell::new());
+            let is_gone = || *gone.get_or_init(|| is_gone(shard));
+            let ready = waiters.extract_if(.., |waiter| waiter.is_ready(now, leader, is_gone));
+            taken.extend(ready.map(|waiter| waiter.ready));
+            !waiters.is_empty()
+        });
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn server(number: u128) -> ServerId {
+        ServerId(uuid::Uuid::from_u128(number))
+    }
+
+    impl WaitQueue<char> {
+        /// Who is ready while `leader` leads all of them.
+        fn ready(&mut self, now: Instant, leader: Option<u128>) -> usize {
+            self.take_ready(now, |_| leader.map(server), |_| false).len()
+        }
+    }
+
+    fn waiter(failed: u32, asked: Option<ServerId>, now: Instant) -> (Waiter, Arc<OneShot<()>>) {
+        let ready = Arc::default();
+        (Waiter::new(LookupAttempts { failed, asked, any_replica: false }, now, Arc::clone(&ready)), ready)
+    }
+
+    fn is_complete(one: &OneShot<()>) -> bool {
+        one.poll(&Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn many_who_wait_for_one_shard_have_it_searched_once() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        let join = |group, shard: char, failed, queue: &mut WaitQueue<char>| {
+            queue.join(GroupId(group), &shard, now, waiter(failed, None, now).0)
+        };
+        let begun = (0..1_000).filter(|_| join(7, 'a', 0, &mut queue)).count();
+        assert_eq!(begun, 1, "one search for all of them");
+        assert!(!join(8, 'b', 9, &mut queue));
+        assert_eq!(queue.ready(now, None), 0, "it would be in vain");
+        assert_eq!(queue.ready(now, Some(1)), 1_000);
+        assert!(!queue.finish_if_empty(), "whose moment has not come waits on");
+        assert_eq!(queue.ready(now + BACKOFF_MAX + NO_LEADER_EXTRA_WAIT, None), 1, "not for ever");
+        assert!(queue.finish_if_empty());
+        assert!(join(7, 'a', 0, &mut queue), "the next one begins a search anew");
+    }
+
+    #[test]
+    fn who_leads_is_asked_less_and_less_often_of_each_shard_by_itself() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        let at = |millis| now + Duration::from_millis(millis);
+        queue.join(GroupId(7), &'a', now, waiter(0, None, now).0);
+        let mut asked = Vec::new();
+        for millis in 0..=1_000 {
+            if millis == 450 {
+                queue.join(GroupId(8), &'b', at(millis), waiter(0, None, at(millis)).0);
+            }
+            asked.extend(queue.due_for_query(at(millis), |_| false).into_iter().map(|shard| (shard, millis)));
+        }
+        let times =
+            |of| asked.iter().filter(|(shard, _)| *shard == of).map(|(_, at)| *at).collect::<Vec<_>>();
+        assert_eq!(times('a'), [0, 20, 60, 140, 300, 500, 700, 900]);
+        assert_eq!(times('b'), [450, 470, 510, 590, 750, 950], "another long search is no concern of it");
+        assert_eq!(queue.due_for_query(at(5_000), |_| true), [], "who is known is not asked for");
+    }
+
+    #[test]
+    fn whoever_asked_another_than_who_leads_goes_on_soon() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(queue.ready(now + BACKOFF_MAX - BACKOFF_MIN, Some(1)), 0, "that one was asked just now");
+        assert_eq!(queue.ready(now, Some(2)), 0, "those two may name each other");
+        assert_eq!(queue.ready(now + BACKOFF_MAX / OTHER_LEADER_BACKOFF_DIVISOR, Some(2)), 1);
+        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(queue.ready(now + BACKOFF_MAX, Some(1)), 1, "perhaps it leads by now");
+        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(
+            (queue.ready(now, None), queue.ready(now + BACKOFF_MAX / OTHER_LEADER_BACKOFF_DIVISOR, Some(1))),
+            (0, 1),
+            "elected again"
+        );
+    }
+
+    #[test]
+    fn whoever_waits_for_a_shard_that_is_gone_looks_where_its_rows_are_now() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        queue.join(GroupId(7), &'a', now, waiter(1, None, now).0);
+        let mut ready = |at| queue.take_ready(at, |_| None, |_| true).len();
+        assert_eq!((ready(now), ready(now + BACKOFF_MIN)), (0, 1));
+    }
+
+    #[test]
+    fn whoever_comes_last_tells_how_the_shard_is_now() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        queue.join(GroupId(7), &"without a replica here", now, waiter(0, None, now).0);
+        queue.join(GroupId(7), &"with one", now, waiter(0, None, now).0);
+        let leader = |shard: &&str| (*shard == "with one").then(|| server(1));
+        assert_eq!(queue.take_ready(now, leader, |_| false).len(), 2);
+    }
+
+    /// The leader of `a` is known, that of `b` is looked for.
+    struct FakeSource<F>(F);
+
+    impl<F: Fn(Vec<char>)> LookupSource<char> for FakeSource<F> {
+        fn is_known(&self, shard: &char) -> bool {
+            *shard == 'a'
+        }
+
+        fn leader(&self, shard: &char) -> Option<ServerId> {
+            self.is_known(shard).then(|| server(1))
+        }
+
+        fn is_gone(&self, _shard: &char) -> bool {
+            false
+        }
+
+        fn find(&self, shards: impl FnOnce() -> Vec<char>) {
+            self.0(shards());
+        }
+    }
+
+    #[test]
+    fn those_whose_leader_is_known_do_not_wait_for_the_search_and_its_panic_leaves_nobody_waiting() {
+        let (queue, now) = (Mutex::new(WaitQueue::default()), Instant::now());
+        let [(one, known), (other, due_for_query)] = [(); 2].map(|()| waiter(0, None, now));
+        let (late, comes_late) = waiter(9, None, now + Duration::from_secs(3600));
+        queue.lock().join(GroupId(7), &'a', now, one);
+        queue.lock().join(GroupId(8), &'b', now, other);
+        queue.lock().join(GroupId(8), &'b', now, late);
+        let seen = Mutex::new(None);
+        let search = || {
+            run_lookups(
+                &queue,
+                &FakeSource(|shards| {
+                    *seen.lock() = Some((shards, is_complete(&known), is_complete(&due_for_query)));
+                    panic!("a search that fails, for this test");
+                }),
+            );
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(search)).unwrap_err();
+        assert_eq!(seen.into_inner(), Some((vec!['b'], true, false)), "one was told before the search");
+        assert!(
+            is_complete(&due_for_query) && is_complete(&comes_late),
+            "nobody waits for a search that has ended"
+        );
+        assert!(
+            queue.lock().join(GroupId(8), &'b', now, waiter(0, None, now).0),
+            "the next one begins another"
+        );
+    }
+
+    #[test]
+    fn pauses_grow_and_do_not_grow_for_ever() {
+        let pauses: Vec<u128> = (0..8).map(|looks| backoff_after(looks).as_millis()).collect();
+        assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 200]);
+        assert_eq!(backoff_after(u32::MAX), BACKOFF_MAX);
+    }
+}

@@ -1,0 +1,203 @@
+//! What all queries of a node share: the node, the threads that scan, the list of running
+//! queries, and facts about the server that only its owner knows.
+
+mod client;
+mod jobs;
+mod rate_meter;
+mod recent_log;
+mod served_cursors;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use cluster::{Node, ServerId};
+use datum::PrimaryKey;
+use datum::{Object, Text};
+use io::memory::Budget;
+use parking_lot::Mutex;
+
+use self::jobs::Jobs;
+use self::rate_meter::{RateMeter, TableRateMeters};
+use self::served_cursors::ServedCursors;
+use crate::http::Web;
+use crate::routing::{Failover, LeaderLookup, Peers, ReadBatches};
+use crate::script::Scripts;
+use crate::thread_pool::ScanPool;
+
+pub use client::Client;
+pub(crate) use jobs::{Job, JobEntry};
+pub use recent_log::{LogLevel, LogLine, RecentLog};
+pub(crate) use served_cursors::ServedCursor;
+
+/// Threads for questions of other nodes: most wait for the log or for scan threads.
+const REQUEST_THREADS: usize = 8;
+/// Threads for queries about one row that must go the long way after all, which is rare.
+const SLOW_PATH_THREADS: usize = 4;
+
+/// Makes the record kept of a password: (password, rounds) to (record, password is not empty).
+pub type PasswordMaker = Arc<dyn Fn(&str, Option<u32>) -> (Object, bool) + Send + Sync>;
+
+/// What a service is made of.
+pub struct ServiceOptions {
+    /// The node whose tables are queried.
+    pub node: Arc<Node>,
+    /// Makes password records for the table `users`.
+    pub passwords: PasswordMaker,
+    /// What `server_status` and `server_config` show.
+    pub facts: ServerFacts,
+    /// How many threads scan tables; one per core is right.
+    pub scan_threads: usize,
+    /// Where `http` goes; `None` when this server has no way out.
+    pub web: Option<Arc<dyn Web>>,
+    /// Who runs `js`; `None` when nobody may.
+    pub scripts: Option<Arc<dyn Scripts>>,
+    /// What is held for the questions of other nodes draws from it.
+    pub memory: Arc<Budget>,
+}
+
+/// Facts about the process, as the system tables show them.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFacts {
+    /// The machine's name.
+    pub hostname: Text,
+    /// The port drivers connect to.
+    pub reql_port: u16,
+    /// The port other nodes connect to.
+    pub cluster_port: u16,
+    /// The port of the HTTP server, if there is one.
+    pub http_port: Option<u16>,
+    /// The addresses this server tells others.
+    pub canonical_addresses: Vec<(Text, u16)>,
+    /// The command line.
+    pub argv: Vec<Text>,
+    /// The process id.
+    pub pid: u32,
+    /// The size of the cache in bytes at this moment.
+    pub cache_bytes: Arc<AtomicU64>,
+    /// How many megabytes the caches may have, where that is known.
+    pub cache_mb_range: Option<std::ops::RangeInclusive<u64>>,
+    /// Name and version of the program.
+    pub version: Text,
+    /// When the process started, since 1970.
+    pub started_unix: Duration,
+    /// What this server logged lately.
+    pub logs: RecentLog,
+    /// Says what is wrong with the memory of the process, if anything is.
+    pub memory_trouble: Option<fn() -> Option<String>>,
+}
+
+/// Figures of the query engine since the process started, for the metrics page and `stats`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Queries begun, the fast path included.
+    pub queries: AtomicU64,
+    /// Rows read.
+    pub rows_read: AtomicU64,
+    /// Rows written.
+    pub rows_written: AtomicU64,
+    /// Open connections of drivers; kept by the server.
+    pub connections: AtomicU64,
+}
+
+/// Runs queries against one node.
+pub struct Service {
+    node: Arc<Node>,
+    pub(crate) passwords: PasswordMaker,
+    pub(crate) facts: ServerFacts,
+    pub(crate) pool: ScanPool,
+    /// Threads that carry out the questions of other nodes.
+    pub(crate) request_threads: ScanPool,
+    /// Threads for queries about one row that must go the long way after all.
+    pub(crate) slow_path: ScanPool,
+    /// Who waits for leaders of shards.
+    pub(crate) leader_lookup: Arc<LeaderLookup>,
+    pub(crate) jobs: Jobs,
+    /// The way to other nodes.
+    pub(crate) peers: Arc<Peers>,
+    /// Reads that are asked of other nodes together.
+    pub(crate) read_batches: ReadBatches,
+    /// Who waits for servers that may hang.
+    pub(crate) failover: Arc<Failover>,
+    /// What other nodes read here.
+    pub(crate) cursors: ServedCursors,
+    pub(crate) web: Option<Arc<dyn Web>>,
+    pub(crate) scripts: Option<Arc<dyn Scripts>>,
+    /// What questions of other nodes draw from; this node's own queries are on the account of who runs them.
+    pub(crate) memory: Arc<Budget>,
+    /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
+    pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
+    /// What other servers last said of themselves in `server_status`.
+    pub(crate) statuses: Mutex<BTreeMap<ServerId, Object>>,
+    counters: Counters,
+    /// Queries, rows read and rows written each second.
+    pub(crate) rates: RateMeter<3>,
+    /// Rows of each table read and written here each second.
+    pub(crate) table_rates: TableRateMeters,
+}
+
+impl Service {
+    /// A service for `options.node`; starts the scan threads.
+    #[must_use]
+    pub fn new(options: ServiceOptions) -> Arc<Service> {
+        let first = options.node.random().next_u64();
+        let start = options.node.clock().now();
+        let leader_lookup = LeaderLookup::new(options.node.clone());
+        let peers = Arc::new(Peers::new(first));
+        Arc::new(Service {
+            failover: Failover::new(options.node.clone(), peers.clone()),
+            node: options.node,
+            request_threads: ScanPool::new("carry", REQUEST_THREADS),
+            slow_path: ScanPool::new("seek", SLOW_PATH_THREADS),
+            leader_lookup,
+            peers,
+            read_batches: ReadBatches::default(),
+            cursors: ServedCursors::default(),
+            passwords: options.passwords,
+            facts: options.facts,
+            pool: ScanPool::new("scan", options.scan_threads),
+            jobs: Jobs::default(),
+            web: options.web,
+            scripts: options.scripts,
+            memory: options.memory,
+            scratch: Mutex::new(BTreeMap::new()),
+            statuses: Mutex::new(BTreeMap::new()),
+            counters: Counters::default(),
+            rates: RateMeter::new(start),
+            table_rates: TableRateMeters::new(start),
+        })
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Sees to it that what queries about one row have begun is carried out, once for as many as there are at
+    /// the moment: questions leave for other nodes ([`cluster::RpcClient::turn`]), writes come to the log ([`log::Log::drive`]).
+    /// May be held up by the disk now and then.
+    pub fn flush(&self) {
+        self.flush_requests();
+        self.node.log().drive();
+    }
+
+    /// Questions leave for other nodes.
+    pub(crate) fn flush_requests(&self) {
+        self.read_batches.flush(&self.peers);
+        self.peers.flush();
+    }
+
+    /// The way to other nodes.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

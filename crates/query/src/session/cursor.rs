@@ -1,0 +1,159 @@
+//! A stream on its way to the client, batch by batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::{Datum, cancel};
+use io::Nanos;
+use io::memory::Account;
+use reql::stream::Items;
+use reql::{BatchLimits, EvalError};
+
+use super::profile::Profile;
+use crate::context::Cx;
+use crate::service::JobEntry;
+use crate::stream::Pipe;
+use crate::table::access;
+
+/// Items of a stream, in its order.
+#[derive(Debug)]
+pub struct Batch {
+    /// The items; each was checked to have a JSON form.
+    pub items: Vec<Datum>,
+    /// Whether this was the last batch: sent as SUCCESS_SEQUENCE, otherwise SUCCESS_PARTIAL.
+    pub done: bool,
+    /// The profile of this batch, when the query asked for one.
+    pub profile: Option<Datum>,
+}
+
+/// The rest of a stream. Holds a snapshot of what it reads; dropping it ends the query.
+pub struct Cursor {
+    cx: Arc<Cx>,
+    items: Box<dyn Items>,
+    /// The item after the last batch, read to know whether there is one.
+    ahead: Option<Datum>,
+    is_first: bool,
+    limits: BatchLimits,
+    profile: Option<Profile>,
+    job: JobEntry,
+}
+
+impl Cursor {
+    /// Fails if the batches the query asks for cannot be: who gets no stream may ask for any.
+    pub(crate) fn open(
+        cx: Arc<Cx>,
+        pipe: Pipe,
+        job: JobEntry,
+        profile: Option<Profile>,
+    ) -> Result<Cursor, EvalError> {
+        let limits = BatchLimits::of_options(&cx.globals)?;
+        let items = pipe.open(&cx)?;
+        Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
+    }
+
+    /// Whether it has no end.
+    pub(crate) fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+
+    /// The next items. Blocks; stops early with an error when the query's flag is set.
+    pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
+        let _cancel_scope = cancel::scope(Some(self.cx.cancel.clone()));
+        self.fill().map_err(|error| self.job.explain(error))
+    }
+
+    fn fill(&mut self) -> Result<Batch, EvalError> {
+        access::recheck_stream_reads(&self.cx)?;
+        let limits = match std::mem::replace(&mut self.is_first, false) {
+            true => self.limits.first(),
+            false => self.limits,
+        };
+        let mut filling = Filling::new(limits, self.now());
+        let done = loop {
+            let Some(item) = self.next()? else { break true };
+            if filling.is_full(|| self.now()) {
+                self.ahead = Some(item);
+                break false;
+            }
+            filling.push(item)?;
+        };
+        self.cx.unless_stopped()?;
+        let profile = self.profile.clone().map(|profile| profile.finish(self.now()));
+        Ok(Batch { items: filling.items, done, profile })
+    }
+
+    fn next(&mut self) -> Result<Option<Datum>, EvalError> {
+        self.cx.check_cancel()?;
+        match self.ahead.take() {
+            Some(item) => Ok(Some(item)),
+            None => self.items.next(&self.cx.env()),
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.cx.node().clock().now()
+    }
+}
+
+/// A batch that is being filled.
+struct Filling {
+    items: Vec<Datum>,
+    bytes: usize,
+    limits: BatchLimits,
+    started: Nanos,
+}
+
+/// A batch of so many bytes is not written out before there is memory for it: rows that share their parts may
+/// have little until then.
+const LARGE_BATCH_BYTES: usize = 4 << 20;
+
+/// The clock is looked at once per so many rows.
+const ROWS_PER_LOOK: usize = 16;
+
+impl Filling {
+    fn new(limits: BatchLimits, started: Nanos) -> Filling {
+        Filling { items: Vec::new(), bytes: 0, limits, started }
+    }
+
+    fn is_full(&self, now: impl Fn() -> Nanos) -> bool {
+        let rows = self.items.len();
+        if rows < self.limits.rows_min.max(1) {
+            return false;
+        }
+        let late = || rows.is_multiple_of(ROWS_PER_LOOK) && self.is_late(now());
+        rows >= self.limits.rows_max || self.bytes >= self.limits.bytes_max || late()
+    }
+
+    fn is_late(&self, now: Nanos) -> bool {
+        let spent: Duration = now.since(self.started);
+        spent >= self.limits.time_max
+    }
+
+    fn push(&mut self, item: Datum) -> Result<(), EvalError> {
+        self.bytes += check_json(&item)?;
+        if let (LARGE_BATCH_BYTES.., Some(account)) = (self.bytes, Account::current()) {
+            account.check_room(self.bytes as u64).map_err(EvalError::memory)?;
+        }
+        self.items.push(item);
+        Ok(())
+    }
+}
+
+/// Most bytes of a value in an answer, roughly: a frame has no more.
+const ANSWER_BYTES_MAX: usize = u32::MAX as usize;
+
+/// About how long the JSON of `datum` is. `Cannot convert r.minval to JSON.` if it holds a bound that has no JSON
+/// form.
+pub(crate) fn check_json(datum: &Datum) -> Result<usize, EvalError> {
+    let bytes = datum.json_size_to(ANSWER_BYTES_MAX);
+    if bytes >= ANSWER_BYTES_MAX {
+        return Err(EvalError::resource("Query result is too large to be sent (limit 4 GiB)."));
+    }
+    match datum.not_json() {
+        None => Ok(bytes),
+        Some(kind) => {
+            let name = kind.name().to_lowercase();
+            Err(EvalError::logic(format!("Cannot convert `r.{name}` to JSON.")))
+        }
+    }
+}

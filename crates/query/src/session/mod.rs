@@ -1,0 +1,253 @@
+//! One connection's way to have queries run.
+
+mod answer;
+mod cursor;
+mod error;
+mod limits;
+mod profile;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use datum::{Datum, Text, Time, cancel};
+use reql::wire::Query;
+use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededRandom, Term};
+
+use self::cursor::check_json;
+use self::profile::Profile;
+use crate::context::{Caller, Cx, DB_DEFAULT, TablesRead, Trace, trace};
+use crate::service::{Client, Job, JobEntry, Service};
+use crate::value::{DbRef, Seq, Value};
+
+pub use answer::{Answer, Answered};
+pub use cursor::{Batch, Cursor};
+pub use error::QueryError;
+
+/// Runs the queries of one client. Cheap to make and to clone; used from many threads at once.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) service: Arc<Service>,
+    pub(crate) client: Arc<Client>,
+}
+
+impl Session {
+    /// A session of `client` with `service`.
+    #[must_use]
+    pub fn new(service: Arc<Service>, client: Client) -> Session {
+        Session { service, client: Arc::new(client) }
+    }
+
+    /// Runs a START query to its answer, or to the cursor of its stream. Blocks; `cancel` stops it
+    /// early with an error, now or while the cursor is read.
+    pub fn run(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Answered, QueryError> {
+        self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
+        let Some(term) = &query.term else {
+            return Err(CompileError::client("Query has no term.").into());
+        };
+        let started = self.service.node().clock().now();
+        let mut profile = Profile::of(query, started);
+        let trace = (profile.is_some() || query.flag("explain")).then(Arc::<Trace>::default);
+        if let (Some(profile), Some(trace)) = (&mut profile, &trace) {
+            profile.follow(term, trace.clone());
+        }
+        let _cancel_scope = cancel::scope(Some(cancel.clone()));
+        let cx = self.context(query, cancel, trace.clone())?;
+        if query.flag("explain") && trace::writes(term) {
+            let why = "Cannot explain a query that writes: it would have to be carried out.";
+            return Err(EvalError::logic(why).into());
+        }
+        let job = self.enter(&cx, term);
+        let value = match cx.eval(term, &Scope::empty()) {
+            Ok(value) => value,
+            Err(error) => return Err(job.explain(error).into()),
+        };
+        let mut answer = answer(cx, value, job, profile.clone())?;
+        if let Some(trace) = trace.filter(|_| query.flag("explain")) {
+            let read = read_to_the_end(&mut answer)?;
+            let took = self.service.node().clock().now().since(started);
+            answer = Answer::Atom(trace.explanation(term, read, took));
+        }
+        let profile = match &answer {
+            Answer::Atom(_) => profile.map(|profile| profile.finish(self.service.node().clock().now())),
+            Answer::Stream(_) => None,
+        };
+        Ok(Answered { answer, profile })
+    }
+
+    fn context(
+        &self,
+        query: &Query,
+        cancel: Arc<Cancel>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Arc<Cx>, QueryError> {
+        let bare = |caller: Caller| self.cx(caller, Settings::default(), cancel.clone(), None);
+        let (globals, default_db) = globals(query, &self.client.user, bare)?;
+        limits::check_feed_queue(&globals)?;
+        let settings = Settings { array_limit: limits::array_limit(&globals)?, globals, default_db };
+        Ok(self.cx(Caller::User(self.client.user.clone()), settings, cancel, trace))
+    }
+
+    fn cx(
+        &self,
+        caller: Caller,
+        settings: Settings,
+        cancel: Arc<Cancel>,
+        trace: Option<Arc<Trace>>,
+    ) -> Arc<Cx> {
+        let node = self.service.node();
+        let now = Time::new(node.clock().unix().as_secs_f64(), 0);
+        let seed = node.random().next_u64();
+        Arc::new_cyclic(|me: &Weak<Cx>| Cx {
+            service: self.service.clone(),
+            caller,
+            globals: settings.globals,
+            default_db: settings.default_db,
+            now,
+            array_limit: settings.array_limit,
+            cancel,
+            random: SeededRandom::new(seed),
+            served: false,
+            looked_at: trace.as_ref().map(|trace| trace.looked_at.clone()),
+            trace: trace.clone(),
+            tables_read: TablesRead::default(),
+            scripts: Arc::default(),
+            me: me.clone(),
+        })
+    }
+
+    fn enter(&self, cx: &Cx, term: &Term) -> JobEntry {
+        let node = self.service.node();
+        let job = Job {
+            client: self.client.clone(),
+            query: Arc::new(term.clone()),
+            started: node.clock().now(),
+            cancel: cx.cancel.clone(),
+            killed: Arc::default(),
+        };
+        self.service.jobs.enter(node.new_uuid(), job)
+    }
+}
+
+/// What the options of the whole query come to.
+struct Settings {
+    globals: Vec<(Text, Datum)>,
+    default_db: Result<Text, EvalError>,
+    array_limit: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let default_db = Ok(Text::from_static(DB_DEFAULT));
+        Settings { globals: Vec::new(), default_db, array_limit: reql::ARRAY_LIMIT_DEFAULT }
+    }
+}
+
+/// Options that are worked out before the query has a user, so that they may touch no table.
+/// Source: RethinkDB 2.4, which refuses reads and writes there for want of permission.
+const LIMITS: [&str; 2] = ["array_limit", "changefeed_queue_size"];
+
+/// Options of a whole query by name.
+type Globals = Vec<(Text, Datum)>;
+
+/// The options of the whole query as datums, and the database one-argument `table` means. Those
+/// that are not written out are evaluated as `user` where `bare` says, as if there were no options.
+/// What stands for a database and is none is found out by who needs it.
+fn globals(
+    query: &Query,
+    user: &Text,
+    bare: impl Fn(Caller) -> Arc<Cx>,
+) -> Result<(Globals, Result<Text, EvalError>), QueryError> {
+    let mut globals = Vec::with_capacity(query.optargs.len());
+    let mut default_db = Ok(Text::from_static(DB_DEFAULT));
+    for (name, term) in &query.optargs {
+        if let ("db", Some(db)) = (name.as_ref(), db_name(term)) {
+            default_db = Ok(db);
+            continue;
+        }
+        let caller = if LIMITS.contains(&name.as_ref()) { Caller::None } else { Caller::User(user.clone()) };
+        match global(term, || bare(caller)).map_err(|error| error.at(name))? {
+            Global::Db(db) if name == "db" => default_db = Ok(db.name),
+            Global::Datum(value) if name == "db" => {
+                default_db = Err(Value::Datum(value).mismatch("DATABASE"))
+            }
+            Global::Db(db) => return Err(Value::Db(db).mismatch("DATUM").at(name).into()),
+            Global::Datum(value) => globals.push((name.clone(), value)),
+        }
+    }
+    Ok((globals, default_db))
+}
+
+/// The name in `r.db(name)`.
+fn db_name(term: &Term) -> Option<Text> {
+    match term {
+        Term::Call(call) => match (call.op, call.args.as_slice()) {
+            (Op::Db, [Term::Datum(Datum::String(name))]) => Some(name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What an option of the whole query may be.
+enum Global {
+    Datum(Datum),
+    Db(DbRef),
+}
+
+fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalError> {
+    if let Term::Datum(value) = term {
+        return Ok(Global::Datum(value.clone()));
+    }
+    let cx = bare();
+    match cx.eval(term, &Scope::empty())? {
+        Value::Db(db) => Ok(Global::Db(db)),
+        other => other.into_datum(&cx).map(Global::Datum),
+    }
+}
+
+/// Reads an answer that nobody wants to see.
+fn read_to_the_end(answer: &mut Answer) -> Result<trace::Answered, EvalError> {
+    let Answer::Stream(cursor) = answer else { return Ok(trace::Answered { kind: "value", items: 1 }) };
+    if cursor.is_infinite() {
+        let why = "Cannot explain an infinite stream: it would have to be read to its end. Use `limit`.";
+        return Err(EvalError::logic(why));
+    }
+    let mut items = 0;
+    loop {
+        let batch = cursor.next_batch()?;
+        items += batch.items.len() as u64;
+        if batch.done {
+            return Ok(trace::Answered { kind: "stream", items });
+        }
+    }
+}
+
+/// What the client gets of the value of the whole query.
+fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) -> Result<Answer, EvalError> {
+    let datum = match value {
+        Value::Table(slice) => {
+            let pipe = slice.into_seq(&cx)?.pipe;
+            return Cursor::open(cx, pipe, job, profile).map(|cursor| Answer::Stream(Box::new(cursor)));
+        }
+        Value::Seq(Seq { eager: true, pipe, .. }) => {
+            Datum::Array(reql::stream::collect(&mut *pipe.open(&cx)?, &cx.env())?)
+        }
+        Value::Seq(seq) => {
+            let cursor = Cursor::open(cx, seq.pipe, job, profile)?;
+            return Ok(Answer::Stream(Box::new(cursor)));
+        }
+        Value::Grouped(grouped) => grouped.into_answer(&cx)?,
+        Value::Datum(datum) => datum,
+        Value::Row(row) => row.into_datum(&cx)?,
+        other => {
+            let kind = other.kind();
+            return Err(EvalError::logic(format!(
+                "Query result must be of type DATUM, GROUPED_DATA, or STREAM (got {kind})."
+            )));
+        }
+    };
+    check_json(&datum)?;
+    // What was still being worked out when the query was stopped is worth nothing.
+    cx.unless_stopped().map_err(|error| job.explain(error))?;
+    Ok(Answer::Atom(datum))
+}

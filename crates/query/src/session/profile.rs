@@ -1,0 +1,40 @@
+//! What a query reports of itself when it is asked to: what it did and how long that took.
+
+use std::sync::Arc;
+
+use datum::Datum;
+use io::Nanos;
+use reql::Term;
+use reql::wire::Query;
+
+use crate::context::{Trace, trace};
+
+/// A profile being taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    started: Nanos,
+    what: String,
+    trace: Arc<Trace>,
+}
+
+impl Profile {
+    /// A profile from `now` on, if the query asks for one.
+    pub fn of(query: &Query, now: Nanos) -> Option<Profile> {
+        let profile = || Profile { started: now, what: String::new(), trace: Arc::default() };
+        query.flag("profile").then(profile)
+    }
+
+    /// Takes down what the evaluation of `term` leaves in `trace`.
+    pub fn follow(&mut self, term: &Term, trace: Arc<Trace>) {
+        self.what = match term.as_call() {
+            Some(call) => format!("Evaluating {}.", call.op.name().to_lowercase()),
+            None => "Evaluating datum.".to_owned(),
+        };
+        self.trace = trace;
+    }
+
+    /// The list of tasks a client gets.
+    pub fn finish(self, now: Nanos) -> Datum {
+        vec![trace::task(&self.what, now.since(self.started), self.trace.tasks())].into()
+    }
+}

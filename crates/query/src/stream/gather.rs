@@ -1,0 +1,423 @@
+//! Terms that need all items of a sequence, carried out where the rows are.
+//!
+//! The range is cut into pieces of about equal size; each piece is scanned on a thread of the pool
+//! with all steps, and their partial results are merged in the order of the pieces. When a function
+//! needs more than its arguments the rows come to it instead, one after the other. Other nodes do the
+//! same with what they hold, all at the same time, and send one partial result each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::{ServerId, ShardHandle};
+use datum::{Datum, KeyRange};
+use reql::Terminal;
+use reql::stream::Items;
+use reql::{Env, ErrorClass, EvalError};
+use reql::{Pipeline, Tally};
+use shard::ReadError;
+use storage::Direction;
+
+use super::{
+    FoundRange, OrderSeen, Pipe, RowSource, ShardIndexRange, ShardRange, Source, by_function, plan,
+    scan_range,
+};
+use crate::context::Cx;
+use crate::remote::{RemoteTally, RetryBudget, Target, all_joined, refreshed, unreadable};
+use crate::table::{KeyOrder, StoredTable, read_failed};
+
+/// Below this many bytes a range is not worth cutting up.
+const SCAN_RANGE_BYTES_MIN: u64 = 256 << 10;
+/// Pieces per thread, so that threads that finish early find more to do.
+const SCAN_RANGES_PER_THREAD: usize = 4;
+
+/// The value of a chain of terms that ends the sequence.
+pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    // What makes an array and nothing else takes all there is. Source: `datum_stream_t::to_array` of RethinkDB.
+    if !matches!(pipeline.terminal, Terminal::Collect) {
+        cx.env().check_batches()?;
+    }
+    let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
+    let Source::Rows(rows) = pipe.source else { return gather_from(cx, pipe.source, pipeline) };
+    if rows.counts_on_index() {
+        return gather_grouped(cx, &rows, &pipeline);
+    }
+    match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {
+        None => gather_from(cx, Source::Rows(rows), pipeline),
+        Some(found) => match gather_from(cx, Source::Rows(found), pipeline.clone()) {
+            // Nobody named the index, so it does not matter that it is gone.
+            Err(error) if error.class() == ErrorClass::OpFailed => {
+                gather_from(cx, Source::Rows(rows), pipeline)
+            }
+            answer => answer,
+        },
+    }
+}
+
+/// Of rows that are grouped by the index they are found by: if another one gets its name, they are grouped by that.
+fn gather_grouped(cx: &Cx, rows: &RowSource, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
+    rows.counting_on(None).by_present_index(cx, |named| {
+        let (mut counting, mut pipeline) = (rows.clone(), pipeline.clone());
+        if let Some(index) = named.index_instead_of(rows)
+            && let Some(by) = pipeline.group.as_mut().and_then(|group| group.selectors.last_mut())
+        {
+            *by = by_function(index)?;
+            counting = named.counting_on(Some(index.clone()));
+        }
+        gather_from(cx, Source::Rows(counting), pipeline)
+    })
+}
+
+fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    match source {
+        Source::Rows(rows) if is_plain_count(&pipeline) => {
+            if let Some(trace) = &cx.trace {
+                trace.read(rows.note(cx, vec!["count (kept, or of keys)".to_owned()]));
+            }
+            let count = count(cx, &rows)?;
+            Ok(reql::Value::Datum(Datum::Number(count as f64)))
+        }
+        Source::Rows(rows) if pipeline.is_closed() && !merges(&rows) => scan(cx, rows, pipeline),
+        source => {
+            let items = Pipe::of_source(source).open(cx)?;
+            if let Some(trace) = &cx.trace {
+                pipeline.names().into_iter().for_each(|name| trace.top(name));
+            }
+            walk(cx, items, &pipeline)
+        }
+    }
+}
+
+/// Whether what is made of the rows shows in which order they came.
+fn order_seen(pipeline: &Pipeline) -> OrderSeen {
+    match pipeline.terminal {
+        Terminal::Count | Terminal::Sum(_) | Terminal::Avg(_) | Terminal::Distinct => OrderSeen::No,
+        Terminal::Collect
+        | Terminal::Min(_)
+        | Terminal::Max(_)
+        | Terminal::Reduce(_)
+        | Terminal::Top { .. } => OrderSeen::Yes,
+    }
+}
+
+fn is_plain_count(pipeline: &Pipeline) -> bool {
+    pipeline.steps.is_empty() && pipeline.group.is_none() && matches!(pipeline.terminal, Terminal::Count)
+}
+
+/// Whether the rows of several shards must be merged before anything is done with them.
+fn merges(rows: &RowSource) -> bool {
+    rows.index.is_some() && rows.order != KeyOrder::Any && rows.table.handle.shards().len() > 1
+}
+
+/// Rows of one shard that are here, however they are found.
+pub(crate) trait LocalRows: Sized {
+    /// All parts of `rows`, of which this node has those that are near.
+    fn find(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<Vec<FoundRange<Self>>, EvalError>;
+
+    /// What is known of the rows of `parts` together.
+    fn tally(cx: &Cx, parts: Vec<Self>, order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError>;
+
+    /// The number of rows of `parts` together.
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError>;
+}
+
+impl LocalRows for ShardRange {
+    fn find(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<Vec<FoundRange<Self>>, EvalError> {
+        rows.find(cx, budget)
+    }
+
+    fn tally(cx: &Cx, parts: Vec<Self>, order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError> {
+        let direction = order.direction();
+        let scan_ranges = scan_ranges(cx, parts, direction)?;
+        let (shared, shared_work) = (cx.shared()?, work.clone());
+        let scan =
+            move |scan_range: ShardRange| scan_range::scan(&shared, &scan_range, direction, &shared_work);
+        merged(cx, work, cx.service.pool.map(scan_ranges, scan))
+    }
+
+    /// Of a whole shard the number is kept; of a part its keys are walked.
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
+        let counts = cx.service.pool.map(parts, |part: ShardRange| match part.whole {
+            true => part.snapshot.count(),
+            false => part.snapshot.count_range(&part.range),
+        });
+        let counts: Result<Vec<u64>, ReadError> = counts.into_iter().collect();
+        Ok(counts.map_err(|error| read_failed(&error))?.into_iter().sum())
+    }
+}
+
+impl LocalRows for ShardIndexRange {
+    fn find(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<Vec<FoundRange<Self>>, EvalError> {
+        rows.find_by_index(cx, budget)
+    }
+
+    fn tally(cx: &Cx, parts: Vec<Self>, _order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError> {
+        let (shared, shared_work) = (cx.shared()?, work.clone());
+        let scan = move |mut part: ShardIndexRange| -> Result<Tally, EvalError> {
+            let env = shared.closed_env();
+            let mut tally = shared_work.start();
+            while let Some(item) = part.next(&env)? {
+                push(&shared_work, &mut tally, item, &env)?;
+            }
+            Ok(tally)
+        };
+        merged(cx, work, cx.service.pool.map(parts, scan))
+    }
+
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
+        let shared = cx.shared()?;
+        let counts =
+            cx.service.pool.map(parts, move |part: ShardIndexRange| part.count(&shared.closed_env()));
+        let counts: Result<Vec<u64>, EvalError> = counts.into_iter().collect();
+        Ok(counts?.into_iter().sum())
+    }
+}
+
+fn merged(cx: &Cx, work: &Pipeline, tallies: Vec<Result<Tally, EvalError>>) -> Result<Tally, EvalError> {
+    let env = cx.closed_env();
+    let mut all = work.start();
+    for tally in tallies {
+        work.merge(&mut all, tally?, &env)?;
+    }
+    Ok(all)
+}
+
+/// The number of rows.
+fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
+    let rows = RowSource { order: KeyOrder::Any, ..rows.clone() };
+    rows.by_present_index(cx, |rows| match rows.index {
+        Some(_) => count_for::<ShardIndexRange>(cx, rows, &mut RetryBudget::new()),
+        None => count_for::<ShardRange>(cx, rows, &mut RetryBudget::new()),
+    })
+}
+
+fn count_for<P: LocalRows>(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<u64, EvalError> {
+    let ByServer { local, remote } = ByServer::of(P::find(cx, rows, budget)?);
+    let ask = |(server, ranges)| RemoteTally::ask_count(cx, server, rows.part(ranges));
+    let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
+    let mut all = P::count(cx, local)?;
+    for remote in asked {
+        match remote.count(cx) {
+            Ok(Some(count)) => all += count,
+            Ok(None) => {
+                for rows in reopened(cx, rows, &remote.ranges, budget)? {
+                    all += count_for::<P>(cx, &rows, budget)?;
+                }
+            }
+            Err(error) => {
+                remote.cancel(cx);
+                return Err(error);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The number of rows of each shard, in key order.
+pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalError> {
+    let (range, order) = (KeyRange::all(), KeyOrder::Any);
+    let whole = RowSource::by_key(table.clone(), range, order);
+    let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
+        Some(Target::Local(local)) => ShardRange::of(local, range).map(|part| Run::Local(vec![part])),
+        Some(Target::Remote(server)) => {
+            Ok(Run::Requested(RemoteTally::ask_count(cx, server, whole.part(vec![range]))))
+        }
+        None => Ok(Run::NotFound(range)),
+    };
+    let asked: Result<Vec<Run<ShardRange>>, ReadError> =
+        table.handle.covering(&whole.range).map(ask).collect();
+    let each = asked.map_err(|error| read_failed(&error))?.into_iter().map(|shard| {
+        let range = match shard {
+            Run::Local(parts) => return ShardRange::count(cx, parts),
+            Run::Requested(remote) => match remote.count(cx)? {
+                Some(count) => return Ok(count),
+                None => remote.ranges.into_iter().next().unwrap_or_else(KeyRange::all),
+            },
+            Run::NotFound(range) => range,
+        };
+        count(cx, &RowSource { range, ..whole.clone() })
+    });
+    each.collect()
+}
+
+/// The parts of a sequence whose order does not matter: near ones, and ranges by server.
+struct ByServer<P> {
+    local: Vec<P>,
+    remote: BTreeMap<ServerId, Vec<KeyRange>>,
+}
+
+impl<P> ByServer<P> {
+    fn of(parts: Vec<FoundRange<P>>) -> ByServer<P> {
+        let mut units = ByServer { local: Vec::new(), remote: BTreeMap::new() };
+        for part in parts {
+            match part {
+                FoundRange::Local(part) => units.local.push(part),
+                FoundRange::Remote { server, range } => units.remote.entry(server).or_default().push(range),
+            }
+        }
+        units
+    }
+}
+
+/// `ranges` of `rows` as they are to be looked for once more.
+fn reopened(
+    cx: &Cx,
+    rows: &RowSource,
+    ranges: &[KeyRange],
+    budget: &mut RetryBudget,
+) -> Result<Vec<RowSource>, EvalError> {
+    let range = ranges.first().unwrap_or(&rows.range);
+    if !budget.wait(cx, &rows.table, range)? {
+        return Err(unreadable(range, rows.table.read_mode));
+    }
+    let table = refreshed(cx, &rows.table, budget)?;
+    let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
+    // What are parts of one shard by now is read at once.
+    Ok(all_joined(ranges).iter().map(source).collect())
+}
+
+/// Items that must come here, one after the other.
+fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
+    if items.is_infinite() {
+        return Err(reql::infinite());
+    }
+    let env = cx.env();
+    let mut tally = pipeline.start();
+    while let Some(item) = items.next(&env)? {
+        env.check_cancel()?;
+        pipeline.push(&mut tally, item, &env)?;
+    }
+    pipeline.finish(tally)
+}
+
+/// Rows that stay where they are.
+fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    let started = cx.node().clock().now();
+    let note = cx.trace.as_ref().map(|trace| trace.read(rows.note(cx, pipeline.names())));
+    let work = Arc::new(pipeline);
+    let all = rows.by_present_index(cx, |rows| match rows.index {
+        Some(_) => tally_for::<ShardIndexRange>(cx, rows, &work, &mut RetryBudget::new()),
+        None => tally_for::<ShardRange>(cx, rows, &work, &mut RetryBudget::new()),
+    })?;
+    if let Some((trace, note)) = cx.trace.as_ref().zip(note) {
+        trace.done(note, cx.since(started));
+    }
+    work.finish(all)
+}
+
+/// What is known of all rows: every node makes one partial result of what it has, or, where the
+/// order of the rows matters, one of each run of them.
+fn tally_for<P: LocalRows>(
+    cx: &Cx,
+    rows: &RowSource,
+    work: &Arc<Pipeline>,
+    budget: &mut RetryBudget,
+) -> Result<Tally, EvalError> {
+    let mut all = work.start();
+    let ask = |server, ranges| RemoteTally::ask(cx, server, rows.part(ranges), work);
+    let mut runs = runs(P::find(cx, rows, budget)?, rows.order, ask).into_iter();
+    while let Some(run) = runs.next() {
+        if let Err(error) = add_run(cx, rows, work, budget, run, &mut all) {
+            runs.for_each(|run| run.cancel(cx));
+            return Err(error);
+        }
+    }
+    Ok(all)
+}
+
+fn add_run<P: LocalRows>(
+    cx: &Cx,
+    rows: &RowSource,
+    work: &Arc<Pipeline>,
+    budget: &mut RetryBudget,
+    run: Run<P>,
+    all: &mut Tally,
+) -> Result<(), EvalError> {
+    let env = cx.closed_env();
+    let not_found = match run {
+        Run::Local(parts) => return work.merge(all, P::tally(cx, parts, rows.order, work)?, &env),
+        Run::Requested(remote) => match remote.tally(cx) {
+            Ok(Some(tally)) => return work.merge(all, tally, &env),
+            Ok(None) => remote.ranges,
+            Err(error) => {
+                remote.cancel(cx);
+                return Err(error);
+            }
+        },
+        Run::NotFound(range) => vec![range],
+    };
+    for rows in reopened(cx, rows, &not_found, budget)? {
+        let tally = tally_for::<P>(cx, &rows, work, budget)?;
+        work.merge(all, tally, &env)?;
+    }
+    Ok(())
+}
+
+/// Rows that one partial result is made of.
+enum Run<P> {
+    /// Here.
+    Local(Vec<P>),
+    /// By another node, which was asked.
+    Requested(RemoteTally),
+    /// Nobody is known who has them.
+    NotFound(KeyRange),
+}
+
+impl<P> Run<P> {
+    fn cancel(&self, cx: &Cx) {
+        if let Run::Requested(remote) = self {
+            remote.cancel(cx);
+        }
+    }
+}
+
+fn runs<P>(
+    parts: Vec<FoundRange<P>>,
+    order: KeyOrder,
+    ask: impl Fn(ServerId, Vec<KeyRange>) -> RemoteTally,
+) -> Vec<Run<P>> {
+    if order == KeyOrder::Any {
+        let ByServer { local, remote } = ByServer::of(parts);
+        let remote: Vec<Run<P>> =
+            remote.into_iter().map(|(server, ranges)| Run::Requested(ask(server, ranges))).collect();
+        return std::iter::once(Run::Local(local)).chain(remote).collect();
+    }
+    let mut runs: Vec<Run<P>> = Vec::new();
+    for part in parts {
+        match (runs.last_mut(), part) {
+            (Some(Run::Local(parts)), FoundRange::Local(part)) => parts.push(part),
+            (_, FoundRange::Local(part)) => runs.push(Run::Local(vec![part])),
+            (_, FoundRange::Remote { server, range }) => runs.push(Run::Requested(ask(server, vec![range]))),
+        }
+    }
+    runs
+}
+
+/// The parts in pieces of about equal size, in the order of the rows.
+fn scan_ranges(cx: &Cx, parts: Vec<ShardRange>, direction: Direction) -> Result<Vec<ShardRange>, EvalError> {
+    let threads = cx.service.pool.threads().max(1);
+    let mut scan_ranges = Vec::new();
+    for part in parts {
+        scan_ranges
+            .extend(cut(part, threads * SCAN_RANGES_PER_THREAD, direction).map_err(|e| read_failed(&e))?);
+    }
+    Ok(scan_ranges)
+}
+
+fn cut(part: ShardRange, most: usize, direction: Direction) -> Result<Vec<ShardRange>, ReadError> {
+    let bytes = part.snapshot.bytes_in(&part.range)?;
+    let worth = usize::try_from(bytes / SCAN_RANGE_BYTES_MIN).unwrap_or(usize::MAX).min(most);
+    if worth < 2 {
+        return Ok(vec![part]);
+    }
+    let mut ranges = part.snapshot.split(&part.range, worth)?;
+    if direction == Direction::Descending {
+        ranges.reverse();
+    }
+    let scan_range = |range| ShardRange { range, whole: false, ..part.clone() };
+    Ok(ranges.into_iter().map(scan_range).collect())
+}
+
+fn push(pipeline: &Pipeline, tally: &mut Tally, row: Datum, env: &Env<'_>) -> Result<(), EvalError> {
+    env.check_cancel()?;
+    pipeline.push(tally, row, env)
+}

@@ -1,0 +1,45 @@
+//! One row of a table as a value: `get`, `nth`, `min` and `max`. Read when it is needed, so that
+//! a write to it reads it only once, under its latch.
+
+use datum::Datum;
+use reql::EvalError;
+
+use crate::context::Cx;
+use crate::stream::row_reads;
+use crate::table::TableRef;
+
+/// A row that may or may not exist.
+pub(crate) struct Row {
+    /// Its table.
+    pub table: TableRef,
+    /// Its primary key as the query gave it.
+    pub key: Datum,
+    /// What was read of it: an object or null.
+    read: Option<Datum>,
+}
+
+impl Row {
+    /// The row under `key`, not read yet. Whoever reads it fails if no row can have such a key.
+    pub fn at(table: TableRef, key: Datum) -> Row {
+        Row { table, key, read: None }
+    }
+
+    /// A row that came out of a selection of `table`.
+    pub fn of_selection(table: TableRef, row: Datum) -> Result<Row, EvalError> {
+        let key = table.key_of(&row)?;
+        Ok(Row { table, key, read: Some(row) })
+    }
+
+    /// The row as it is now, or null.
+    pub fn datum(&self, cx: &Cx) -> Result<Datum, EvalError> {
+        match &self.read {
+            Some(row) => Ok(row.clone()),
+            None => row_reads::row(cx, &self.table, &self.key),
+        }
+    }
+
+    /// The row as it is now, or null.
+    pub fn into_datum(self, cx: &Cx) -> Result<Datum, EvalError> {
+        self.datum(cx)
+    }
+}

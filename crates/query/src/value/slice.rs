@@ -1,0 +1,105 @@
+//! A table or a part of one: bounds and an order on an index. What `table`, `between` and indexed
+//! `order_by` answer.
+
+use std::sync::Arc;
+
+use datum::key::check_bound;
+use datum::{Datum, KeyError, KeyRange, Text};
+use reql::EvalError;
+use shard::Bounds;
+
+use super::seq::Seq;
+use crate::context::Cx;
+use crate::stream::{Pipe, RowSource, Source, row_reads};
+use crate::table::{
+    Index, IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, key_error, primary_range,
+};
+
+/// A table, a range of it, an order.
+#[derive(Clone)]
+pub(crate) struct Slice {
+    /// The table.
+    pub table: TableRef,
+    /// The index that bounds and order refer to; `None` while neither was asked for.
+    pub index: Option<Text>,
+    /// The range, if `between` was called.
+    pub bounds: Option<Bounds>,
+    /// The order, if `order_by` was called.
+    pub order: KeyOrder,
+}
+
+impl Slice {
+    /// The whole of `table`, in no particular order.
+    pub fn whole(table: TableRef) -> Slice {
+        Slice { table, index: None, bounds: None, order: KeyOrder::Any }
+    }
+
+    /// Whether nothing was asked of the table yet.
+    pub fn is_whole(&self) -> bool {
+        self.index.is_none()
+    }
+
+    /// The name of the index in use: the primary key unless another was named.
+    pub fn index_name(&self) -> Text {
+        self.index.clone().unwrap_or_else(|| self.table.primary_key())
+    }
+
+    /// Whether nothing can be in the range, so that neither its bounds nor its index are looked at. Of system tables
+    /// they are. Source: `real_table_t::read_all` of RethinkDB.
+    pub fn is_empty(&self) -> bool {
+        let stored = matches!(self.table, TableRef::Stored(_));
+        stored && self.bounds.as_ref().is_some_and(Bounds::is_empty)
+    }
+
+    /// The rows as a lazy sequence.
+    pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
+        let source = self.source(cx, IndexItems::Rows)?;
+        Ok(Seq::selection(self.table, Pipe::of_source(source)))
+    }
+
+    /// Where the rows come from; by a secondary index, `items` says what of them.
+    pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
+        if self.is_empty() {
+            return Ok(Source::of_array(Vec::new().into()));
+        }
+        let index = self.table.index(cx, &self.index_name())?;
+        let rows = |table: &StoredTable, range, index| {
+            Source::Rows(RowSource { index, ..RowSource::by_key(table.clone(), range, self.order) })
+        };
+        Ok(match (&self.table, index) {
+            (TableRef::Stored(table), Index::Secondary(index)) => {
+                self.check_secondary_bounds()?;
+                let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
+                let wanted = Wanted::Values([(bounds, 1)].into());
+                let (id, name, counted_on) = (index.id, index.name, None);
+                let read = IndexRead { id, name, wanted, items, after: None, counted_on };
+                rows(table, KeyRange::all(), Some(Arc::new(read)))
+            }
+            (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),
+            (TableRef::System(system), _) => {
+                Source::of_array(row_reads::system_rows(cx, system, &self.range()?, self.order)?.into())
+            }
+        })
+    }
+
+    /// Fails for an object as a bound, which no index holds. What else has no place there is found where rows are read.
+    fn check_secondary_bounds(&self) -> Result<(), EvalError> {
+        let ends = self.bounds.iter().flat_map(|bounds| [&bounds.left, &bounds.right]);
+        match ends.into_iter().find(|end| matches!(end, Datum::Object(_))) {
+            Some(object) => Err(key_error(&KeyError::SecondaryKind(object.clone()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The range of primary keys the bounds describe. Fails for bounds that have no place among keys, but
+    /// a system table has no keys, only values.
+    fn range(&self) -> Result<KeyRange, EvalError> {
+        let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
+        if matches!(self.table, TableRef::Stored(_)) {
+            check_bound(&bounds.left)
+                .and_then(|()| check_bound(&bounds.right))
+                .map_err(|error| key_error(&error))?;
+        }
+        Ok(primary_range(bounds))
+    }
+}
