@@ -65,7 +65,7 @@ impl TableIndexes {
     /// What the shards are to know.
     pub(crate) fn defs(&self) -> IndexDefs {
         let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
-        IndexDefs { list: self.list.iter().map(def).collect(), given: IndexId(self.given) }
+        IndexDefs { list: self.list.iter().map(def).collect(), highest_assigned: IndexId(self.given) }
     }
 
     pub(crate) fn to_datum(&self) -> Datum {

@@ -1,4 +1,4 @@
-//! What reads and writes cost in a shard, above the engine and beside the log.
+//! Measures the cost of reads and writes in a shard, on top of the engine and besides the log.
 //!
 //! `cargo run --release -p rekindle-shard [--features rocks] --example shard-cost`
 
@@ -14,7 +14,7 @@ use rekindle_shard::{Decision, Replicas, Shard};
 use storage::TableId;
 
 const ROWS: u64 = 100_000;
-/// Proposals between two steps of the log: what arrives during one fsync.
+/// Proposals between two steps of the log, as they arrive during one fsync.
 const GROUP: u64 = 64;
 
 fn key(number: u64) -> PrimaryKey {
@@ -30,7 +30,7 @@ fn document(number: u64) -> Object {
     (0..10).map(field).collect()
 }
 
-/// Time this thread spent on a processor, so that a busy machine does not blur the figures.
+/// The processor time of this thread, so that other load does not distort the figures.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

@@ -1,10 +1,10 @@
-//! How many rows of a table were read and written on this server since it was started.
+//! The number of rows of a table that were read and written on this server since it was started.
 //!
-//! All shards of the table count in the same place, so that the figures go on when it is divided anew.
+//! All shards of the table share the counters, so that they continue when the table is resharded.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of one table; whoever reads or writes its rows adds to them.
+/// Counters of one table. Every reader and writer of rows adds to them.
 #[derive(Debug, Default)]
 pub struct Activity {
     read: AtomicU64,
@@ -12,12 +12,12 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// So many rows more were read.
+    /// Counts `rows` rows as read.
     pub fn add_read(&self, rows: usize) {
         self.read.fetch_add(rows as u64, Relaxed);
     }
 
-    /// So many rows more were written.
+    /// Counts `rows` rows as written.
     pub fn add_written(&self, rows: usize) {
         self.written.fetch_add(rows as u64, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What two replicas have in common, found without sending it: rows that follow one another are told by a
+//! Finds the rows that two replicas have in common without sending them: ranges of consecutive rows are compared by a
 //! digest. docs/decisions/0032-resumable-copies.md.
 
 use bytes::Bytes;
@@ -6,41 +6,41 @@ use datum::{KeyBound, KeyRange, PrimaryKey};
 use sha2::{Digest, Sha256};
 use storage::{Direction, ReadError, RowBatch, RowScan, TableSnapshot};
 
-/// The rows after a key that is known to both, up to another.
+/// A range of consecutive rows: those after a key known to both replicas, up to and including another key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRange {
-    /// The key of the last one.
+    /// The key of the last row.
     pub last: PrimaryKey,
-    /// How many they are.
+    /// The number of rows.
     pub rows: u64,
-    /// The bytes of their keys and their own.
+    /// The bytes of keys and rows.
     pub bytes: u64,
-    /// The SHA-256 of them: docs/formats/cluster-request.md.
+    /// The SHA-256 of the rows: docs/formats/cluster-request.md.
     pub digest: [u8; 32],
 }
 
-/// Into what stretches rows are divided.
+/// The sizes of copy ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRangeSizes {
-    /// About so many bytes in one; at least one row.
+    /// About how many bytes one range has; at least one row.
     pub bytes: usize,
-    /// At most so many of them.
+    /// The most ranges of one request.
     pub count: usize,
 }
 
-/// What one replica has, told to another by what is different.
+/// The difference between the rows of two replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// So many of the other's stretches are the same, from the first one on.
+    /// How many of the other replica's ranges, from the first on, are identical.
     pub same: usize,
-    /// Up to where this tells everything; `None`: to the end.
+    /// The key up to which the difference is complete; `None`: up to the end.
     pub reach: Option<PrimaryKey>,
-    /// All rows after the stretches that are the same, ascending.
+    /// All rows after the identical ranges, ascending.
     pub rows: Vec<(PrimaryKey, Bytes)>,
 }
 
 impl CopyRange {
-    /// The rows of `snapshot` after `after` in stretches. Nothing if there are none.
+    /// Divides the rows of `snapshot` after `after` into copy ranges. Empty if there are no rows.
     pub fn after(
         snapshot: &TableSnapshot,
         after: Option<&PrimaryKey>,
@@ -66,10 +66,10 @@ impl CopyRange {
 }
 
 impl Difference {
-    /// What `snapshot` has after `after` for one who has `theirs` there: about `bytes_max` of rows, at least one
-    /// if there is any.
+    /// The difference of `snapshot` from a replica that has `theirs` after `after`: about `bytes_max` bytes of rows, at
+    /// least one row if there is any.
     ///
-    /// Fails with [`ReadError::Corrupt`] if a row is damaged: damage does not travel.
+    /// Fails with [`ReadError::Corrupt`] if a row is damaged: damage is never copied.
     pub fn with(
         snapshot: &TableSnapshot,
         after: Option<&PrimaryKey>,
@@ -86,7 +86,7 @@ impl Difference {
                 && run.digest() == copy_range.digest;
             match (is_same, differs) {
                 (true, false) => found.same += 1,
-                // The next question begins there.
+                // The next request begins there.
                 (true, true) => return Ok(found),
                 (false, _) => {
                     differs = true;
@@ -114,7 +114,8 @@ impl Difference {
         Ok(found)
     }
 
-    /// Whether it can be the answer to one who has `theirs` after `after`: it goes on, and its rows ascend.
+    /// Whether this is a valid response for a replica that has `theirs` after `after`: it makes progress, and its rows
+    /// ascend.
     #[must_use]
     pub fn fits(&self, after: Option<&PrimaryKey>, theirs: &[CopyRange]) -> bool {
         let Some(same) = theirs.get(..self.same) else { return false };
@@ -131,14 +132,14 @@ impl Difference {
     }
 }
 
-/// The range after `after` up to and with `last`.
+/// The range after `after`, up to and including `last`.
 pub(crate) fn range_after(after: Option<&PrimaryKey>, last: Option<&PrimaryKey>) -> KeyRange {
     let start = after.map_or(KeyBound::Unbounded, |key| KeyBound::Excluded(key.clone()));
     let end = last.map_or(KeyBound::Unbounded, |key| KeyBound::Included(key.clone()));
     KeyRange { start, end }
 }
 
-/// Rows that follow one another.
+/// Consecutive rows.
 #[derive(Default)]
 struct RowRun {
     digest: Sha256,
@@ -169,7 +170,7 @@ impl RowRun {
     }
 }
 
-/// A walk over stored rows.
+/// A scan of stored rows with lookahead.
 struct RowWalk {
     scan: RowScan,
     batch: Option<RowBatch>,
@@ -182,7 +183,7 @@ impl RowWalk {
         RowWalk { scan, batch: None, at: 0 }
     }
 
-    /// The next row, which stays the next one.
+    /// The next row, without advancing.
     fn peek(&mut self) -> Result<Option<(PrimaryKey, Bytes)>, ReadError> {
         if self.batch.as_ref().is_none_or(|batch| self.at == batch.len()) {
             (self.batch, self.at) = (self.scan.next_batch()?, 0);
@@ -204,8 +205,8 @@ impl RowWalk {
         Ok(row)
     }
 
-    /// The rows up to the end of `copy_range`, and whether they are all: of what is certainly not the same no more
-    /// than about `bytes_max`, and at least one row.
+    /// The rows up to the end of `copy_range`, and whether they are complete. Once the range certainly differs, stops
+    /// after about `bytes_max` bytes and at least one row.
     fn run_to(&mut self, copy_range: &CopyRange, bytes_max: u64) -> Result<(RowRun, bool), ReadError> {
         let mut run = RowRun::default();
         while self.peek()?.is_some_and(|(key, _)| key <= copy_range.last) {

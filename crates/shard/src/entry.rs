@@ -1,4 +1,4 @@
-//! The bytes a shard puts into the log: `docs/formats/entry.md`.
+//! The bytes of a shard's log entries: `docs/formats/entry.md`.
 
 use bytes::{Buf, BufMut, Bytes};
 use datum::PrimaryKey;
@@ -8,7 +8,7 @@ use crate::SealState;
 
 /// Only rows.
 const VERSION_ROWS: u8 = 1;
-/// Rows, index entries and how far indexes are built.
+/// Rows, index entries and index builds.
 const VERSION_ITEMS: u8 = 2;
 const KIND_ROWS: u8 = 0;
 const KIND_SEAL: u8 = 1;
@@ -16,21 +16,21 @@ const HEADER_BYTES: usize = 28;
 const CHANGE_HEADER_BYTES: usize = 7;
 const FLAG_EXISTS: u8 = 1;
 const FLAG_EXISTED: u8 = 2;
-/// What an item of version 2 begins with, unless it is a change of a row.
+/// The first byte of an item of version 2, except for a row change.
 const ITEM_ROW_NAMED: u8 = 0x10;
 const ITEM_INDEX_ENTRY: u8 = 0x11;
 const ITEM_INDEX_BUILD: u8 = 0x12;
 const ENTRY_HEADER_BYTES: usize = 11;
 const TRUNCATED: u8 = 1;
 
-/// An entry that is being written.
+/// Writes an entry.
 pub(crate) struct EntryWriter {
     bytes: Vec<u8>,
     items: u32,
 }
 
 impl EntryWriter {
-    /// An entry without changes, with room for `bytes_hint` bytes of them.
+    /// An entry without changes, with capacity for `bytes_hint` bytes of them.
     pub(crate) fn new(
         incarnation: u64,
         sequence: u64,
@@ -49,7 +49,7 @@ impl EntryWriter {
         EntryWriter { bytes, items: 0 }
     }
 
-    /// Bytes that a change takes.
+    /// The encoded size of a change.
     pub(crate) fn change_bytes(key: &PrimaryKey, row: Option<&[u8]>) -> usize {
         CHANGE_HEADER_BYTES + key.as_bytes().len() + row.map_or(0, <[u8]>::len)
     }
@@ -66,14 +66,14 @@ impl EntryWriter {
         self.items += 1;
     }
 
-    /// Names a row that stays as it is, for the index entries that follow.
+    /// Names an unchanged row, for the index entries that follow.
     pub(crate) fn name_row(&mut self, key: &PrimaryKey) {
         self.item(ITEM_ROW_NAMED);
         self.bytes.put_u16_le(key.as_bytes().len() as u16);
         self.bytes.put_slice(key.as_bytes());
     }
 
-    /// Adds a change of an index entry of the row that was changed or named last.
+    /// Adds a change of an index entry of the last changed or named row.
     pub(crate) fn index_change(&mut self, change: &IndexChange) {
         self.item(ITEM_INDEX_ENTRY);
         self.bytes.put_u32_le(change.index.0);
@@ -84,7 +84,7 @@ impl EntryWriter {
         self.bytes.put_slice(&change.key);
     }
 
-    /// Adds how far an index is built.
+    /// Adds the build record of an index.
     pub(crate) fn index_build(&mut self, index: IndexId, build: &IndexBuild) {
         self.item(ITEM_INDEX_BUILD);
         let record = build.encode();
@@ -99,7 +99,7 @@ impl EntryWriter {
         Bytes::from(self.bytes)
     }
 
-    /// An entry that sets the group's mark and does nothing else.
+    /// An entry that only sets the group's seal state.
     pub(crate) fn seal(incarnation: u64, sequence: u64, seal_state: SealState) -> Bytes {
         let mut writer = EntryWriter::new(incarnation, sequence, &[], 8);
         writer.bytes[..2].copy_from_slice(&[VERSION_ITEMS, KIND_SEAL]);
@@ -118,7 +118,7 @@ impl EntryWriter {
 pub(crate) struct Entry {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
-    /// The mark it sets, if it is about that and not about rows.
+    /// The seal state that the entry sets, if it is a seal entry and not one of rows.
     pub(crate) seal_state: Option<SealState>,
     version: u8,
     dependencies: Bytes,
@@ -126,14 +126,14 @@ pub(crate) struct Entry {
     rest: Bytes,
 }
 
-/// One of the things an entry does.
+/// One item of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A row changes.
     Row(RowChange),
     /// An index entry of a row changes.
     Index(PrimaryKey, IndexChange),
-    /// An index is built so far.
+    /// The build record of an index.
     Build(IndexId, IndexBuild),
 }
 
@@ -149,9 +149,9 @@ pub(crate) enum BadEntry {
     Length,
     #[error("entry has a change with unknown flags {0:#04x}")]
     Flags(u8),
-    #[error("entry has an index entry of no row, or a record of a build that is none")]
+    #[error("entry has an index entry without a row, or a malformed build record")]
     Index,
-    #[error("entry has mark {0}, the greatest there is is {max}", max = SealState::NUMBER_MAX)]
+    #[error("entry has seal state {0}, the greatest is {max}", max = SealState::NUMBER_MAX)]
     SealState(u64),
 }
 
@@ -188,7 +188,7 @@ impl Entry {
         self.dependencies.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number))
     }
 
-    /// Calls `each` with everything the entry does, in order. Stops at the first that is malformed.
+    /// Calls `each` with every item, in order. Stops at the first malformed one.
     pub(crate) fn each(self, mut each: impl FnMut(Item)) -> Result<(), BadEntry> {
         let mut rest = self.rest;
         let mut named: Option<PrimaryKey> = None;
@@ -346,7 +346,7 @@ mod tests {
         for len in 0..whole.len() {
             assert!(items(whole.slice(..len)).is_err(), "{len} bytes of {}", whole.len());
         }
-        // Version 1 knows no such items, and an entry of no row is none.
+        // Version 1 has no such items, and an index entry without a row is malformed.
         let mut old = whole.to_vec();
         old[0] = VERSION_ROWS;
         assert!(items(Bytes::from(old)).is_err());

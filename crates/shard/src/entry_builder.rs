@@ -1,4 +1,4 @@
-//! What a write wants to do, before the log has heard of it.
+//! Builds a log entry from the changes of a write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::entry::EntryWriter;
 use crate::index::{self, IndexDef};
 use crate::latch::{HeldLatches, Proposed};
 
-/// What is to become of a row.
+/// The decision of a write about one row.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// It stays as it is, or stays absent.
+    /// The row stays as it is, or absent.
     Unchanged,
-    /// It becomes this object, whose primary key is the row's key.
+    /// The row becomes this object, whose primary key is the row's key.
     Put(Object),
-    /// It goes. The same as unchanged if it is not there.
+    /// The row is deleted. The same as `Unchanged` if it does not exist.
     Delete,
 }
 
-/// The changes of one entry and what they were evaluated on.
+/// The changes of one entry, and the proposals they depend on.
 #[derive(Default)]
 pub(crate) struct EntryBuilder {
     changes: Vec<EntryChange>,
-    // The last change of each key, when there may be several.
+    // The index of the last change of each key, if there is more than one change.
     last: HashMap<PrimaryKey, usize>,
     dependencies: Vec<u64>,
-    // Rows that stay and get index entries.
+    // Unchanged rows that get index entries.
     indexed: Vec<(PrimaryKey, Vec<IndexChange>)>,
     builds: Vec<(IndexId, IndexBuild)>,
 }
@@ -58,7 +58,7 @@ impl EntryBuilder {
         }
     }
 
-    /// Adds what was decided for `key`, whose row is `old`, and what it means for `indexes`.
+    /// Adds a decision about `key`, whose row is `old`, and the resulting changes of `indexes`.
     pub(crate) fn add(
         &mut self,
         key: &PrimaryKey,
@@ -82,7 +82,7 @@ impl EntryBuilder {
         self.changes.push(EntryChange { key: key.clone(), row, existed, entries });
     }
 
-    /// Adds the entries that `row`, which stays as it is, has in `indexes`.
+    /// Adds the entries that the unchanged `row` has in `indexes`.
     pub(crate) fn add_entries(&mut self, key: &PrimaryKey, row: &Object, indexes: &[Arc<IndexDef>]) {
         let entries = index::changes(indexes, None, Some(row));
         if !entries.is_empty() {
@@ -90,17 +90,17 @@ impl EntryBuilder {
         }
     }
 
-    /// Notes how far an index is built.
+    /// Adds the build record of an index.
     pub(crate) fn add_build(&mut self, index: IndexId, build: IndexBuild) {
         self.builds.push((index, build));
     }
 
-    /// Whether there is neither a change nor anything that its answer depends on.
+    /// Whether there is no change and no proposal that the outcome depends on.
     pub(crate) fn is_nothing(&self) -> bool {
         self.changes.is_empty() && self.dependencies.is_empty() && self.builds.is_empty()
     }
 
-    /// The entry as the log gets it.
+    /// The bytes of the entry.
     pub(crate) fn encode(&self, incarnation: u64, sequence: u64) -> Bytes {
         let rows: Vec<_> =
             self.changes.iter().map(|change| change.row.as_ref().map(row::encode_shared)).collect();
@@ -121,7 +121,7 @@ impl EntryBuilder {
         writer.finish()
     }
 
-    /// Makes the changed rows the newest proposed ones; their keys, each once.
+    /// Publishes the changed rows as the newest proposed ones. Returns their keys, each once.
     pub(crate) fn publish(self, held: &mut HeldLatches<'_>, sequence: u64) -> Vec<PrimaryKey> {
         let mut keys = Vec::with_capacity(self.changes.len());
         for (index, change) in self.changes.into_iter().enumerate() {

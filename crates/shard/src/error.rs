@@ -1,4 +1,4 @@
-//! Why a shard could not be opened or written; for a write, whether it took effect.
+//! Errors of opening and of writing a shard; for a write, whether it took effect.
 
 use datum::PrimaryKey;
 use log::{GroupId, Interruption, LogError, ProposeError, Refusal};
@@ -7,57 +7,57 @@ use storage::ReadError;
 /// A write that was not acknowledged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It never took effect and never will.
+    /// The write did not take effect and never will.
     #[error("the write was refused: {cause}")]
     Definite {
-        /// Why.
+        /// The reason.
         cause: WriteRefusal,
     },
-    /// It may have taken effect, may still, or never will. Only reading tells.
+    /// The write may have taken effect, may still do so, or never will. Only a read can tell.
     #[error("the write may or may not take effect: {cause}")]
     Indeterminate {
-        /// What happened to it.
+        /// The reason.
         cause: Interruption,
     },
 }
 
-/// Why a write never takes effect.
+/// The reason why a write never takes effect.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteRefusal {
-    /// The row it was to be evaluated on could not be read.
+    /// The row that the write was to be evaluated on could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The log did not take it.
+    /// The log refused the entry.
     #[error(transparent)]
     Log(#[from] Refusal),
-    /// It was evaluated on a proposed row, and that proposal was refused.
+    /// The write was evaluated on a proposed row, and that proposal was refused.
     #[error("an earlier write of the same row was refused")]
     Dependency,
-    /// The key belongs to another shard. The router asks again with a newer map.
+    /// The key belongs to another shard. The router retries with a newer shard map.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
         /// The key.
         key: PrimaryKey,
-        /// The shard that was asked.
+        /// The shard that was written to.
         group: GroupId,
     },
-    /// The group was told of an index that this shard does not know yet, so it cannot keep it. The
-    /// router asks again when the shard has a newer catalog.
+    /// The group has an index that this shard does not know yet and so cannot maintain. The router retries when the
+    /// shard has a newer catalog.
     #[error("the shard of group {group} does not know all indexes yet")]
     IndexesBehind {
-        /// The shard that was asked.
+        /// The shard that was written to.
         group: GroupId,
     },
-    /// The shard has handed its range to others. The router asks again with a newer map.
+    /// The shard's range was handed over to other shards. The router retries with a newer shard map.
     #[error("the shard of group {group} is retired")]
     Retired {
-        /// The shard that was asked.
+        /// The shard that was written to.
         group: GroupId,
     },
 }
 
 impl WriteError {
-    /// Whether the write is proved never to take effect.
+    /// Whether the write certainly never takes effect.
     #[must_use]
     pub fn is_definite(&self) -> bool {
         matches!(self, WriteError::Definite { .. })
@@ -85,13 +85,13 @@ impl From<ProposeError> for WriteError {
     }
 }
 
-/// Why a shard could not be opened.
+/// Errors of opening a shard.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What the engine remembers about the shard could not be read.
+    /// The shard's records in the engine could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The log could not open the group, or not replay it.
+    /// The log could not open or replay the group.
     #[error(transparent)]
     Log(#[from] LogError),
 }

@@ -1,9 +1,9 @@
-//! Building indexes while rows are read and written.
+//! Builds indexes while rows are read and written.
 //!
-//! From the moment a shard knows an index, every write carries its entries. What was there before
-//! is walked in the order of the keys: the latches of a few rows are taken, their entries are made
-//! from the newest rows, and an entry of the log adds them without touching the rows. The same
-//! entry says how far the walk has come, so that it goes on from there after a crash.
+//! From the moment a shard knows an index, every write includes its entries. Existing rows are scanned in the order of
+//! their keys: the latches of a few rows are taken, their entries are computed from the newest rows, and a log entry
+//! adds them without changing the rows. The same log entry records the position of the scan, so that the build resumes
+//! there after a crash.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use storage::{Direction, IndexBuild, IndexId};
 
 use crate::{IndexDef, Shard, WriteError, WriteTicket};
 
-/// Rows whose latches are held together: few, because writers of them wait meanwhile.
+/// Rows whose latches are held together: few, because their writers wait meanwhile.
 const LATCHED_ROWS: usize = 8;
-/// Rows of one step while nobody else writes.
+/// Rows of one step while there are no other writers.
 const STEP_ROWS: usize = 256;
-/// Rows of one step beside other writers: so few that it is over before the system lets another thread wait for the
-/// processor (some tenths of a millisecond).
+/// Rows of one step beside other writers: so few that the step ends before the scheduler makes another thread wait for
+/// the processor (some tenths of a millisecond).
 const STEP_ROWS_CONTENDED: usize = 4 * LATCHED_ROWS;
-/// Steps for which others who have written are expected to write again: some twenty milliseconds.
+/// Steps for which other writers are expected to write again after a write: about twenty milliseconds.
 const CONTENDED_STEPS: u32 = 64;
-/// Log entries on their way at once.
+/// Log entries proposed at once.
 const IN_FLIGHT_MAX: usize = 8;
 
-/// Builds the indexes of a shard that are not built yet, step by step.
+/// Builds the unbuilt indexes of a shard, step by step.
 pub struct IndexBuilder {
     shard: Arc<Shard>,
-    // What the shard was seen to know.
+    // The indexes that the shard knew at the last step.
     known: Arc<Vec<Arc<IndexDef>>>,
     builds: Vec<Build>,
     in_flight: VecDeque<WriteTicket>,
-    // The proposal before: the next one must not happen without it.
+    // The previous proposal: the next one must not be applied without it.
     last: Option<u64>,
     // Proposals of this builder.
     proposed: u64,
-    // Proposals of others as of the last step.
-    foreign: u64,
-    // Steps that are still taken as if others wrote.
+    // Proposals of others up to the last step.
+    others_proposed: u64,
+    // Remaining steps that assume other writers.
     contended_steps: u32,
 }
 
@@ -50,17 +50,17 @@ struct Build {
     rows: u64,
 }
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStep {
-    /// Looked at this many rows; there is more to do.
+    /// Indexed this many rows; there are more.
     Rows(usize),
-    /// Everything the shard knows is built.
+    /// All indexes that the shard knows are built.
     Done,
 }
 
 impl IndexBuilder {
-    /// A builder that goes on where the shard's indexes stand. Only one of a shard may be at work.
+    /// A builder that continues where the shard's indexes stand. A shard must have only one at a time.
     #[must_use]
     pub fn new(shard: Arc<Shard>) -> IndexBuilder {
         let (known, builds, in_flight) = (Arc::default(), Vec::new(), VecDeque::new());
@@ -71,13 +71,13 @@ impl IndexBuilder {
             in_flight,
             last: None,
             proposed: 0,
-            foreign: 0,
+            others_proposed: 0,
             contended_steps: 0,
         }
     }
 
-    /// Goes on for some hundred rows, for fewer beside other writers. An error ends this builder; another one begins where the last
-    /// durable step ended.
+    /// Indexes some hundred rows, fewer beside other writers. An error ends this builder; a new one continues after the
+    /// last durable step.
     pub fn step(&mut self) -> Result<BuildStep, WriteError> {
         let known = self.shard.indexes();
         if !Arc::ptr_eq(&known, &self.known) {
@@ -87,11 +87,12 @@ impl IndexBuilder {
             return Ok(BuildStep::Done);
         }
         let (range, indexes) = self.next_range();
-        let foreign = self.proposed_by_others();
-        self.contended_steps = match std::mem::replace(&mut self.foreign, foreign) == foreign {
-            true => self.contended_steps.saturating_sub(1),
-            false => CONTENDED_STEPS,
-        };
+        let others_proposed = self.proposed_by_others();
+        self.contended_steps =
+            match std::mem::replace(&mut self.others_proposed, others_proposed) == others_proposed {
+                true => self.contended_steps.saturating_sub(1),
+                false => CONTENDED_STEPS,
+            };
         let most = if self.has_other_writers() { STEP_ROWS_CONTENDED } else { STEP_ROWS };
         let keys = self.keys(&range, most)?;
         for keys in keys.chunks(LATCHED_ROWS) {
@@ -103,7 +104,7 @@ impl IndexBuilder {
         Ok(BuildStep::Rows(keys.len()))
     }
 
-    /// Whether others write to the shard, too, as far as the last steps have seen.
+    /// Whether there are other writers of the shard, as far as the last steps have seen.
     #[must_use]
     pub fn has_other_writers(&self) -> bool {
         self.contended_steps > 0
@@ -113,17 +114,17 @@ impl IndexBuilder {
         self.shard.proposed().saturating_sub(self.proposed)
     }
 
-    /// Finds what is to be built of the indexes the shard knows now.
+    /// Determines which of the known indexes must be built.
     ///
-    /// Waits until everything proposed before is applied: rows written by somebody who did not know
-    /// a new index yet have no entries and must be met on the walk.
+    /// Waits until everything proposed before is applied: rows of writers that did not know a new index yet have no
+    /// entries, and the scan must see them.
     fn begin(&mut self, known: Arc<Vec<Arc<IndexDef>>>) -> Result<(), WriteError> {
-        let untold = known.iter().map(|index| index.id()).filter(|index| !self.shard.has_index(*index));
-        let untold: Vec<_> = untold.map(|index| (index, IndexBuild::default())).collect();
-        if !untold.is_empty() {
-            // From here on writes carry entries.
+        let unregistered = known.iter().map(|index| index.id()).filter(|index| !self.shard.has_index(*index));
+        let unregistered: Vec<_> = unregistered.map(|index| (index, IndexBuild::default())).collect();
+        if !unregistered.is_empty() {
+            // From here on writes include entries.
             self.proposed += 1;
-            self.shard.propose_build(&[], untold, None, Durability::Soft)?.1.wait()?;
+            self.shard.propose_build(&[], unregistered, None, Durability::Soft)?.1.wait()?;
         }
         self.shard.wait_for_writers();
         self.shard.sync().wait()?;
@@ -134,13 +135,13 @@ impl IndexBuilder {
         };
         self.builds = known.iter().filter_map(unbuilt).collect();
         self.known = known;
-        // What was proposed before is no company.
-        self.foreign = self.proposed_by_others();
+        // Earlier proposals do not count as other writers.
+        self.others_proposed = self.proposed_by_others();
         Ok(())
     }
 
-    /// The rows to look at next, and for which indexes: those that are least far, up to where the
-    /// next one stands, so that they meet and go on together.
+    /// The next rows to index, and for which indexes: those with the least progress, up to the position of the next
+    /// one, so that they meet and continue together.
     fn next_range(&self) -> (KeyRange, Vec<IndexId>) {
         let least = self.builds.iter().map(|build| &build.after).min().cloned().flatten();
         let indexes = self.builds.iter().filter(|build| build.after == least).map(|build| build.index);
@@ -163,7 +164,7 @@ impl IndexBuilder {
         Ok(keys)
     }
 
-    /// Makes the entries of some rows and notes that they have them.
+    /// Adds the entries of some rows and records the progress.
     fn advance(&mut self, indexes: &[IndexId], keys: &[PrimaryKey]) -> Result<(), WriteError> {
         let Some(last) = keys.last() else { return Ok(()) };
         let mut notes = Vec::with_capacity(indexes.len());
@@ -175,7 +176,7 @@ impl IndexBuilder {
         self.propose(keys, notes)
     }
 
-    /// The range is walked to its end: the indexes meet one that is further, or are ready.
+    /// The scan has reached the end of the range: the indexes meet one that is further, or are built.
     fn reach_end(&mut self, range: &KeyRange, indexes: &[IndexId]) -> Result<(), WriteError> {
         if let KeyBound::Included(next) = &range.end {
             for build in self.builds.iter_mut().filter(|build| indexes.contains(&build.index)) {
@@ -188,7 +189,7 @@ impl IndexBuilder {
         self.settle()
     }
 
-    /// Waits until all proposals are carried out.
+    /// Waits until all proposals are applied.
     fn settle(&mut self) -> Result<(), WriteError> {
         self.in_flight.drain(..).try_for_each(|ticket| ticket.wait().map(drop))
     }

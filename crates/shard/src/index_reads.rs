@@ -1,4 +1,4 @@
-//! Reading a shard by one of its indexes.
+//! Reads of a shard by one of its indexes.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use crate::Shard;
 use crate::index::{GeoIndexReader, IndexDef, IndexError, IndexQuery, IndexRows};
 
 impl Shard {
-    /// Begins to read rows by an index, as they are now. Fails unless the index is built, and for one
-    /// of shapes, whose keys have no order to speak of.
+    /// Starts reading rows by an index, as they are now. Fails unless the index is built, and for a geospatial index,
+    /// whose keys have no meaningful order.
     pub fn read_index(&self, query: &IndexQuery) -> Result<IndexRows, IndexError> {
         let (index, snapshot) = self.built_index(query.index, Keys::Values)?;
         IndexRows::new(snapshot, index, query)
     }
 
-    /// Begins to read those rows whose keys lie in `rows` by an index of shapes, as they are now. Fails unless the index
+    /// Starts reading the rows whose keys lie in `rows` by a geospatial index, as they are now. Fails unless the index
     /// is built.
     pub fn read_shapes(&self, index: IndexId, rows: KeyRange) -> Result<GeoIndexReader, IndexError> {
         let (index, snapshot) = self.built_index(index, Keys::Cells)?;
         Ok(GeoIndexReader::new(snapshot, index, rows))
     }
 
-    /// The index, and the rows with all of its entries.
+    /// The index, and a snapshot that has all of its entries.
     fn built_index(&self, id: IndexId, keys: Keys) -> Result<(Arc<IndexDef>, TableSnapshot), IndexError> {
         self.known_index(id, keys)?;
         if self.index_build(id) != IndexBuild::Ready {
             return Err(IndexError::NotReady(id));
         }
-        // After the look at the build: what it promises is in the snapshot.
+        // Taken after the build was checked, so that the snapshot has all entries.
         let snapshot = self.snapshot()?;
-        // Looked at afterwards: the entries of an index that goes are erased when it is not known any more.
+        // Checked again afterwards: the entries of a dropped index are deleted once the shard no longer knows it.
         Ok((self.known_index(id, keys)?, snapshot))
     }
 
@@ -43,7 +43,7 @@ impl Shard {
     }
 }
 
-/// What the keys of an index are.
+/// The kind of an index's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     Values,

@@ -1,8 +1,8 @@
-//! One writer per row at a time, and the rows that are proposed but not applied yet.
+//! Latches: one writer per row at a time, and the rows that are proposed but not applied yet.
 //!
-//! Latches are striped by key: a stripe is one mutex over a few hundred-millionths of the keys and
-//! the map of their proposed rows. A write holds the stripes of its keys from reading the old row
-//! until the log has the new one, so that the log's order is the order of evaluation.
+//! Latches are striped by key: a stripe is one mutex for a share of the keys, with the map of their proposed rows. A
+//! write holds the stripes of its keys from reading the old row until the log has the new one, so that the log's order
+//! is the order of evaluation.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use datum::{Object, PrimaryKey};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Enough that eight writers seldom meet, few enough that an idle shard stays small.
+/// Enough that eight writers rarely contend, few enough that an idle shard stays small.
 const STRIPES: usize = 128;
 
 /// All latches of a shard.
@@ -24,7 +24,7 @@ pub(crate) struct Latches {
 /// The latches a write holds.
 pub(crate) struct HeldLatches<'a> {
     latches: &'a Latches,
-    // By stripe, ascending.
+    // Ascending by stripe.
     stripes: Vec<(usize, MutexGuard<'a, Stripe>)>,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Stripe {
     rows: HashMap<PrimaryKey, Proposals, RandomState>,
 }
 
-/// The unanswered proposals of one row; each was evaluated on the one before.
+/// The unresolved proposals of one row; each was evaluated on the one before.
 struct Proposals {
     // Ascending by sequence.
     older: Vec<Proposed>,
     newest: Proposed,
 }
 
-/// A row that is on its way to the log.
+/// A row that is proposed to the log.
 pub(crate) struct Proposed {
     /// The proposal's number.
     pub(crate) sequence: u64,
@@ -49,12 +49,12 @@ pub(crate) struct Proposed {
     pub(crate) row: Option<Object>,
 }
 
-/// What became of a proposal.
+/// The outcome of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProposalFate {
-    /// The engine has it.
+    /// The engine has the row.
     Applied,
-    /// It did not happen, or nobody knows.
+    /// The proposal failed, or its outcome is unknown.
     Failed,
 }
 
@@ -64,7 +64,7 @@ impl Latches {
         Latches { stripes, hash: RandomState::default() }
     }
 
-    /// Holds the stripes of all `keys`, taken in one order by everyone.
+    /// Holds the stripes of all `keys`. Every writer locks stripes in the same order.
     pub(crate) fn hold<'k>(&self, keys: impl Iterator<Item = &'k PrimaryKey>) -> HeldLatches<'_> {
         let mut numbers: Vec<usize> = keys.map(|key| self.stripe_of(key)).collect();
         numbers.sort_unstable();
@@ -80,7 +80,7 @@ impl Latches {
         }
     }
 
-    /// Forgets the proposed row of `key` once its fate is known.
+    /// Forgets the proposed row of `key` once the outcome is known.
     pub(crate) fn settle(&self, key: &PrimaryKey, sequence: u64, fate: ProposalFate) {
         self.stripes[self.stripe_of(key)].lock().settle(key, sequence, fate);
     }
@@ -93,13 +93,13 @@ impl Latches {
 impl HeldLatches<'_> {
     /// The newest proposed row of `key`, if it has one.
     pub(crate) fn newest(&self, key: &PrimaryKey) -> Option<&Proposed> {
-        self.stripes[self.place(key)].1.rows.get(key).map(|proposals| &proposals.newest)
+        self.stripes[self.held_index(key)].1.rows.get(key).map(|proposals| &proposals.newest)
     }
 
     /// Makes `proposed` the newest row of `key`.
     pub(crate) fn propose(&mut self, key: PrimaryKey, proposed: Proposed) {
-        let place = self.place(&key);
-        match self.stripes[place].1.rows.entry(key) {
+        let index = self.held_index(&key);
+        match self.stripes[index].1.rows.entry(key) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Proposals { older: Vec::new(), newest: proposed });
             }
@@ -111,7 +111,7 @@ impl HeldLatches<'_> {
         }
     }
 
-    fn place(&self, key: &PrimaryKey) -> usize {
+    fn held_index(&self, key: &PrimaryKey) -> usize {
         match self.stripes.len() {
             1 => 0,
             _ => {
@@ -126,12 +126,12 @@ impl Stripe {
     fn settle(&mut self, key: &PrimaryKey, sequence: u64, fate: ProposalFate) {
         let Some(proposals) = self.rows.get_mut(key) else { return };
         let last = match fate {
-            // Whatever came before is applied too; the engine shows it or something newer.
+            // Earlier proposals are applied too; the engine has this row or a newer one.
             ProposalFate::Applied => {
                 proposals.older.retain(|older| older.sequence > sequence);
                 proposals.newest.sequence <= sequence
             }
-            // Whatever came after was evaluated on it and falls with it.
+            // Later proposals were evaluated on it and fail with it.
             ProposalFate::Failed => proposals.fall_back_before(sequence),
         };
         if last {
@@ -141,8 +141,8 @@ impl Stripe {
 }
 
 impl Proposals {
-    /// Drops `sequence` and everything after; whether nothing is left. Nothing happens if that
-    /// proposal fell before with one that it depended on: later ones were made without it.
+    /// Drops `sequence` and all later proposals; returns whether none is left. Does nothing if that proposal was
+    /// already dropped with one it depended on: later ones were made without it.
     fn fall_back_before(&mut self, sequence: u64) -> bool {
         if self.newest.sequence != sequence && !self.older.iter().any(|older| older.sequence == sequence) {
             return false;
@@ -199,7 +199,7 @@ mod tests {
         latches.settle(&key(), 6, ProposalFate::Failed);
         check_newest(&latches, Some(5));
         propose(&latches, 8);
-        // The dependant of 6 is told later; 8 was never one of it.
+        // The failure of 7, which depended on 6, arrives later; 8 never depended on it.
         latches.settle(&key(), 7, ProposalFate::Failed);
         check_newest(&latches, Some(8));
         latches.settle(&key(), 5, ProposalFate::Applied);

@@ -1,18 +1,18 @@
-//! One replica of one key range: evaluates writes, orders them in the log, applies them, reads.
+//! One replica of one key range: evaluates writes, orders them in the log, applies them, serves reads.
 //!
-//! Line 3 of the river, where a write leaves the request's thread: it is evaluated under a latch,
-//! proposed, and answered when the log says so. Never knows which node it is on, nor why a row
-//! changes.
+//! Layer 3 of a request's path. Here a write leaves the request's thread: it is evaluated under a latch, proposed to
+//! the log, and acknowledged when the log reports its outcome. A shard knows neither its node nor the reason of a
+//! change.
 //!
-//! - [`Shard`]: reads and writes of a range; [`Decision`]: what a write does to a row
-//! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
-//! - [`IndexDef`], [`IndexRows`], [`GeoIndexReader`], [`IndexBuilder`]: what an index holds of a row, reading
-//!   by it, building it
-//! - [`Restoration`], [`CopyRange`], [`Difference`]: rows that become those of a copy, by what is different
-//! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
+//! - [`Shard`]: reads and writes of a range; [`Decision`]: the outcome of a write for one row
+//! - [`WriteTicket`]: a future of a write's outcome; [`WriteError`]: whether a failed write took effect
+//! - [`IndexDef`], [`IndexRows`], [`GeoIndexReader`], [`IndexBuilder`]: definitions of indexes, reads by an index,
+//!   building an index
+//! - [`Restoration`], [`CopyRange`], [`Difference`]: replaces rows by a copy, transferring only the differences
+//! - [`Replicas`]: all shards of one engine, as the log sees them; applies entries
 //!
-//! The entry's bytes and the rule that keeps dependants of a refused write from happening are
-//! `docs/formats/entry.md`.
+//! `docs/formats/entry.md` describes the bytes of an entry, and the rule by which writes that depend on a refused write
+//! are not applied either.
 
 #![forbid(unsafe_code)]
 

@@ -1,38 +1,38 @@
-//! Which proposals are not in the log, and so which entries must not happen: the rule of
-//! `docs/formats/entry.md`. A pure function of the log's content, the same on every replica and
+//! The progress of a group through its log: which proposals are missing from the log, and so which entries must not be
+//! applied, by the rule of `docs/formats/entry.md`. A pure function of the log's content, the same on every replica and
 //! after every restart.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::SealState;
 
-/// Ranges of missing sequence numbers kept apart; beyond this the lowest are merged.
+/// The most separate ranges of missing sequence numbers; beyond this the lowest are merged.
 const MISSING_RANGES_MAX: usize = 64;
-/// What the word of a mark begins with: no sequence number comes near it.
+/// The high bits of an encoded seal state; no sequence number comes near it.
 const SEAL_STATE_TAG: u64 = 0x5ea1 << 48;
 
-/// How far a group's entries have come, beside their position.
+/// The progress of a group, stored beside its position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     incarnation: u64,
-    // The highest number seen of this incarnation.
+    // The highest sequence number seen of this incarnation.
     sequence: u64,
-    // Numbers up to `sequence` that were not seen or were skipped: ascending, not touching.
+    // Numbers up to `sequence` that were not seen or were skipped: ascending ranges that do not touch.
     missing: Vec<(u64, u64)>,
     seal_state: SealState,
 }
 
-/// What is to be done with an entry.
+/// Whether an entry is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Carry it out.
+    /// Apply it.
     Apply,
-    /// It depends on something that did not happen.
+    /// It depends on an entry that was not applied.
     Skip,
 }
 
 impl Progress {
-    /// Takes note of the next entry in the log and judges it.
+    /// Admits the next entry of the log and judges it.
     pub(crate) fn admit(
         &mut self,
         incarnation: u64,
@@ -60,22 +60,22 @@ impl Progress {
         Verdict::Apply
     }
 
-    /// Notes that an entry which was admitted does not happen all the same.
+    /// Notes that an admitted entry is not applied after all.
     pub(crate) fn refuse(&mut self, sequence: u64) {
         self.add_missing(sequence, sequence);
     }
 
-    /// Whether the group is sealed, and in which epoch.
+    /// The seal state of the group.
     pub(crate) fn seal_state(&self) -> SealState {
         self.seal_state
     }
 
-    /// Takes note of a mark; the greater one counts.
+    /// Sets the seal state, if it is greater than the present one.
     pub(crate) fn set_seal_state(&mut self, seal_state: SealState) {
         self.seal_state = self.seal_state.max(seal_state);
     }
 
-    /// The bytes of `docs/formats/engine-keys.md`, after the position.
+    /// The bytes that follow the position, see `docs/formats/engine-keys.md`.
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(16 + 16 * self.missing.len());
         bytes.put_u64_le(self.incarnation);
@@ -90,7 +90,7 @@ impl Progress {
         bytes.freeze()
     }
 
-    /// The progress in those bytes, if they are whole.
+    /// The progress in these bytes, or `None` if they are malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Progress> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
@@ -117,7 +117,7 @@ impl Progress {
     fn add_missing(&mut self, first: u64, last: u64) {
         let at = self.missing.partition_point(|(start, _)| *start < first);
         self.missing.insert(at, (first, last));
-        // Neighbours that touch become one.
+        // Merges ranges that touch.
         if at + 1 < self.missing.len() && last + 1 >= self.missing[at + 1].0 {
             self.missing[at].1 = last.max(self.missing[at + 1].1);
             self.missing.remove(at + 1);

@@ -1,4 +1,4 @@
-//! A write between its latches and its answer.
+//! A write from the proposal of its entry to its outcome.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::replica::Replica;
 use crate::ticket::{self, TicketSender};
 use crate::{WriteRefusal, WriteTicket};
 
-/// What answered proposals change.
+/// The state that a resolved proposal updates.
 pub(crate) struct ProposalContext {
     pub(crate) replica: Arc<Replica>,
     pub(crate) latches: Latches,
 }
 
-/// One entry on its way through the log.
+/// One entry that is proposed to the log.
 pub(crate) struct Proposal {
     context: Arc<ProposalContext>,
-    // The rows it is the newest proposal of, or was.
+    // The rows that this is, or was, the newest proposal of.
     keys: Vec<PrimaryKey>,
     sequence: u64,
     stage: Mutex<ProposalStage>,
@@ -30,14 +30,14 @@ pub(crate) struct Proposal {
 type Outcome = Result<Lsn, ProposeError>;
 
 enum ProposalStage {
-    /// The proposer holds its latches, so nobody may wait for them on behalf of this proposal: a
-    /// log that has stopped answers before `propose` returns, on the proposer's own thread.
+    /// The proposer still holds its latches, so no other thread may wait for them on behalf of this proposal: a stopped
+    /// log resolves a proposal before `propose` returns, on the proposer's own thread.
     LatchesHeld(TicketSender),
-    /// The answer came meanwhile; the proposer acts on it.
+    /// The outcome arrived meanwhile; the proposer handles it.
     AnsweredEarly(TicketSender, Outcome),
-    /// The latches are free; the answer is acted on when it comes.
+    /// The latches are released; the outcome is handled when it arrives.
     Free(TicketSender),
-    /// Over.
+    /// The outcome was handled.
     Settled,
 }
 
@@ -52,13 +52,13 @@ impl Proposal {
         (Arc::new(Proposal { context, keys, sequence, stage }), ticket)
     }
 
-    /// What the log is to call.
+    /// The callback for the log.
     pub(crate) fn done(self: &Arc<Self>) -> Done {
         let proposal = Arc::clone(self);
         Box::new(move |outcome| proposal.answer(outcome))
     }
 
-    /// The proposer has let go of its latches.
+    /// The proposer has released its latches.
     pub(crate) fn release_latches(&self) {
         let mut stage = self.stage.lock();
         match mem::replace(&mut *stage, ProposalStage::Settled) {
@@ -89,7 +89,7 @@ impl Proposal {
                 Some(refusal) => Err(refusal.into()),
                 None => Ok(lsn),
             },
-            // What came before the seal was answered when it was applied; this one comes behind it.
+            // Proposals before the seal were resolved when it was applied; this one comes after it.
             Err(ProposeError::Indeterminate(Interruption::Closed))
                 if self.context.replica.seal_state().is_sealed() =>
             {

@@ -1,5 +1,4 @@
-//! What is applied of one group: shared by its shard, which reads it, and by the thread that
-//! applies entries.
+//! The applied state of one group, shared by its shard, which reads it, and the thread that applies entries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
@@ -15,16 +14,16 @@ use crate::entry::{BadEntry, Entry, Item};
 use crate::progress::{Progress, Verdict};
 use crate::{SealState, WriteRefusal};
 
-/// What part the replica plays now.
+/// Whether the replica leads, and otherwise which one does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leadership {
-    /// The term in which it leads; 0 when it does not.
+    /// The term in which this replica leads; 0 if it does not.
     pub(crate) term: Term,
-    /// Who leads otherwise.
+    /// The leader, if it is another replica and known.
     pub(crate) leader: Option<PeerId>,
 }
 
-/// Which rows are there. They are others after they were void, and a copy took their place.
+/// The generation of a replica's rows. It changes when the rows become unusable, and again when a copy replaces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsGeneration(u64);
 
@@ -38,72 +37,72 @@ impl RowsGeneration {
 pub(crate) struct Replica {
     pub(crate) group: GroupId,
     table: TableId,
-    // 0 when another leads: looked at by every read and write.
+    // 0 if another replica leads. Read by every read and write.
     term: AtomicU64,
-    // `None` until a part was told.
+    // `None` until the role is known.
     leader: Mutex<Option<Option<PeerId>>>,
-    // How often the rows became void, and good again: odd while they are void.
+    // How often the rows became unusable or usable again: odd while they are unusable.
     rows_generation: AtomicU64,
     seal_state: AtomicU64,
-    told: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
+    applied_listener: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
     rows: AtomicU64,
     applied_state: Mutex<AppliedState>,
     skips: Mutex<Skips>,
     builds: Mutex<HashMap<IndexId, IndexBuild>>,
-    // How many indexes the group was told of, and the highest number among them.
+    // The number of indexes registered with the group, and their highest id.
     registrations: AtomicU64,
     highest_index: AtomicU32,
 }
 
-/// A group that ordered a range before, is sealed, and has been applied up to that here.
+/// A sealed group that ordered a range before, and is applied here up to its seal.
 #[derive(Clone, Debug)]
 pub struct Predecessor {
     /// The group.
     pub group: GroupId,
-    /// Its keys.
+    /// Its key range.
     pub range: KeyRange,
 }
 
-/// What a group that is new to the engine has of the rows that are stored in its range.
+/// The stored rows in the range of a group that is new to the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InitialRows<'a> {
-    /// They are its own: these wrote them before.
+    /// They belong to the group: these predecessors wrote them.
     Inherited(&'a [Predecessor]),
-    /// They are not: a copy will take their place.
+    /// They do not belong to the group: a copy will replace them.
     AwaitCopy,
-    /// The same, and the engine is not to know the group before it has its rows: else it would be taken for
-    /// one that began with them.
+    /// As `AwaitCopy`, and the engine must not have a record of the group before it has its rows: otherwise the group
+    /// would be mistaken for one that began with them.
     AwaitCopyUnrecorded,
 }
 
-/// What the applying thread goes on from.
+/// The state from which the applying thread continues.
 #[derive(Clone)]
 struct AppliedState {
     lsn: Lsn,
     progress: Progress,
     rows: u64,
-    // The count in the engine.
+    // The row count that is stored in the engine.
     rows_stored: u64,
 }
 
-/// Proposals of the shard's own incarnation that were in the log and not carried out.
+/// Proposals of the shard's present incarnation that are in the log but were not applied.
 #[derive(Default)]
 struct Skips {
     incarnation: Option<u64>,
     sequences: HashMap<u64, SkipCause>,
 }
 
-/// Why a proposal that is in the log is not carried out.
+/// The reason why a proposal in the log is not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SkipCause {
-    /// It depends on one that was not.
+    /// It depends on a proposal that was not applied.
     Dependency,
     /// The group is sealed.
     Sealed,
 }
 
-/// The next state of a replica, which becomes the present one when the engine has the batch.
+/// The next state of a replica; becomes the present one when the engine has the batch.
 pub(crate) struct ApplyStep {
     next: AppliedState,
     skipped: Vec<(u64, u64, SkipCause)>,
@@ -111,11 +110,10 @@ pub(crate) struct ApplyStep {
 }
 
 impl Replica {
-    /// The group's state as the engine has it.
+    /// Loads the group's state from the engine.
     ///
-    /// A group that is new to the engine may begin with rows: those of its range that other groups
-    /// wrote before, if `initial_rows` says that they are its own. How many they are, and how far their indexes
-    /// are built, is written before anything else.
+    /// A group that is new to the engine may begin with the rows of its range that other groups wrote before, if
+    /// `initial_rows` says so. Their number and the state of their indexes are written before anything else.
     pub(crate) fn load(
         store: &Store,
         table: &Table,
@@ -141,7 +139,7 @@ impl Replica {
             leader: Mutex::new(None),
             rows_generation: AtomicU64::new(0),
             seal_state: AtomicU64::new(applied_state.progress.seal_state().number()),
-            told: OnceLock::new(),
+            applied_listener: OnceLock::new(),
             applied: AtomicU64::new(applied_state.lsn.0),
             rows: AtomicU64::new(applied_state.rows),
             applied_state: Mutex::new(applied_state),
@@ -156,12 +154,12 @@ impl Replica {
         self.rows_generation().is_recovering()
     }
 
-    /// The rows that are there now.
+    /// The generation of the rows.
     pub(crate) fn rows_generation(&self) -> RowsGeneration {
         RowsGeneration(self.rows_generation.load(Ordering::Acquire))
     }
 
-    /// Whether the rows are good, and have been since they were `rows_generation`.
+    /// Whether the rows are usable, and have been since they had `rows_generation`.
     pub(crate) fn is_current(&self, rows_generation: RowsGeneration) -> bool {
         !rows_generation.is_recovering() && self.rows_generation() == rows_generation
     }
@@ -172,11 +170,11 @@ impl Replica {
 
     fn advance_generation(&self, changes: impl Fn(RowsGeneration) -> bool) {
         let next = |number| changes(RowsGeneration(number)).then_some(number + 1);
-        // Unchanged where it is so already.
+        // Unchanged if they are in that state already.
         let _ = self.rows_generation.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
-    /// Takes the state that the engine has now: its rows were replaced by a copy.
+    /// Reloads the state from the engine: its rows were replaced by a copy.
     pub(crate) fn reload(
         &self,
         store: &Store,
@@ -189,7 +187,7 @@ impl Replica {
         self.seal_state.store(applied_state.progress.seal_state().number(), Ordering::Release);
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
-        // Never the number of before, or it would go unnoticed that there are others.
+        // Always a new number, so that the change of indexes is noticed.
         let told = self.registrations.load(Ordering::Acquire) + registrations.into_inner() + 1;
         self.registrations.store(told, Ordering::Release);
         self.rows.store(applied_state.rows, Ordering::Release);
@@ -199,7 +197,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether the group is sealed, as far as it was applied here.
+    /// The seal state of the group, as far as it is applied here.
     pub(crate) fn seal_state(&self) -> SealState {
         SealState::of_number(self.seal_state.load(Ordering::Acquire))
     }
@@ -214,27 +212,27 @@ impl Replica {
         self.rows.load(Ordering::Acquire)
     }
 
-    /// How far an index is built.
+    /// The build record of an index.
     pub(crate) fn index_build(&self, index: IndexId) -> IndexBuild {
         self.builds.lock().get(&index).cloned().unwrap_or_default()
     }
 
-    /// Whether the group was told of an index.
+    /// Whether an index is registered with the group.
     pub(crate) fn has_index(&self, index: IndexId) -> bool {
         self.builds.lock().contains_key(&index)
     }
 
-    /// How many indexes it was told of.
+    /// The number of registered indexes.
     pub(crate) fn registrations(&self) -> u64 {
         self.registrations.load(Ordering::Acquire)
     }
 
-    /// The highest number among those.
+    /// Their highest id.
     pub(crate) fn highest_index(&self) -> IndexId {
         IndexId(self.highest_index.load(Ordering::Acquire))
     }
 
-    /// The part this replica plays.
+    /// Whether this replica leads, and otherwise which one does.
     pub(crate) fn leadership(&self) -> Leadership {
         match self.term.load(Ordering::Acquire) {
             0 => Leadership { term: Term(0), leader: self.leader.lock().flatten() },
@@ -246,21 +244,20 @@ impl Replica {
         self.term.load(Ordering::Acquire) != 0
     }
 
-    /// Takes note of a new part. A leader remembers skipped proposals of its term, for those who wait
-    /// for them.
+    /// Sets the role. A leader records skipped proposals of its term, for the writers that wait for them.
     pub(crate) fn set_role(&self, role: Role) {
-        self.enter(&mut self.leader.lock(), role);
+        self.apply_role(&mut self.leader.lock(), role);
     }
 
-    /// As [`Replica::set_role`], unless a part was told already, which is newer.
+    /// As [`Replica::set_role`], unless a role was set before, which is newer.
     pub(crate) fn set_initial_role(&self, role: Role) {
         let mut leader = self.leader.lock();
         if leader.is_none() {
-            self.enter(&mut leader, role);
+            self.apply_role(&mut leader, role);
         }
     }
 
-    fn enter(&self, known: &mut Option<Option<PeerId>>, role: Role) {
+    fn apply_role(&self, known: &mut Option<Option<PeerId>>, role: Role) {
         match role {
             Role::Leader { term } => {
                 *known = Some(None);
@@ -274,12 +271,12 @@ impl Replica {
         }
     }
 
-    /// Calls `told` with the position whenever entries were applied. Only the first one is kept.
-    pub(crate) fn tell(&self, told: Box<dyn Fn(Lsn) + Send + Sync>) {
-        drop(self.told.set(told));
+    /// Calls `listener` with the position whenever entries were applied. Only the first listener is kept.
+    pub(crate) fn set_applied_listener(&self, listener: Box<dyn Fn(Lsn) + Send + Sync>) {
+        drop(self.applied_listener.set(listener));
     }
 
-    /// Why proposal `sequence`, which is in the log, was not carried out, if it was not. Told once.
+    /// Why proposal `sequence`, which is in the log, was not applied, or `None` if it was. Returned once.
     pub(crate) fn take_skip(&self, sequence: u64) -> Option<WriteRefusal> {
         let mut skips = self.skips.lock();
         if skips.sequences.is_empty() {
@@ -295,7 +292,7 @@ impl Replica {
         ApplyStep { next: self.applied_state.lock().clone(), skipped: Vec::new(), builds: Vec::new() }
     }
 
-    /// Adds the entry at `lsn` to `changes`, if it is to happen.
+    /// Adds the entry at `lsn` to `changes`, if it is to be applied.
     pub(crate) fn advance(
         &self,
         step: &mut ApplyStep,
@@ -317,7 +314,7 @@ impl Replica {
                     next.progress.refuse(sequence);
                 }
                 step.skipped.push((incarnation, sequence, SkipCause::Sealed));
-                // What cannot be read is not passed over, even here.
+                // Malformed entries are an error even here.
                 entry.each(|_| {})
             }
             Verdict::Apply => entry.each(|item| match item {
@@ -338,7 +335,7 @@ impl Replica {
         }
     }
 
-    /// Adds to `batch` how far it brings this group.
+    /// Adds the records of this group's progress to `batch`.
     pub(crate) fn record(&self, step: &mut ApplyStep, batch: &mut Batch) {
         let next = &mut step.next;
         Applied { lsn: next.lsn, progress: next.progress.encode() }.put(batch, self.group);
@@ -348,7 +345,7 @@ impl Replica {
         }
     }
 
-    /// Makes `step` the present state: the engine has its batch. Whether the group's mark is another now.
+    /// Makes `step` the present state: the engine has its batch. Returns whether the seal state has changed.
     pub(crate) fn finish(&self, step: ApplyStep) -> bool {
         let seal_state = step.next.progress.seal_state().number();
         let seal_changed = self.seal_state.swap(seal_state, Ordering::AcqRel) != seal_state;
@@ -364,8 +361,8 @@ impl Replica {
             }
             self.registrations.store(builds.len() as u64, Ordering::Release);
         }
-        if let Some(told) = self.told.get() {
-            told(self.applied());
+        if let Some(listener) = self.applied_listener.get() {
+            listener(self.applied());
         }
         if !step.skipped.is_empty() {
             let mut skips = self.skips.lock();
@@ -377,13 +374,13 @@ impl Replica {
     }
 }
 
-/// What the entries of a leader of `term` carry: docs/formats/entry.md.
+/// The incarnation in entries of a leader of `term`: docs/formats/entry.md.
 pub(crate) fn incarnation(term: Term) -> u64 {
     term.0 | 1 << 63
 }
 
 impl AppliedState {
-    /// The state of a group that the engine has never heard of.
+    /// The state of a group that is new to the engine.
     fn first(
         store: &Store,
         table: &Table,
@@ -396,7 +393,7 @@ impl AppliedState {
                 return Ok(AppliedState { lsn: Lsn(0), progress, rows: 0, rows_stored: 0 });
             }
             InitialRows::Inherited(predecessors) => {
-                for (index, build) in inherited(store, table, predecessors)? {
+                for (index, build) in inherited_builds(store, table, predecessors)? {
                     build.put(&mut changes.batch, table.id(), shard_range.group, index);
                 }
                 inherited_rows(store, table, shard_range, predecessors)?
@@ -410,8 +407,7 @@ impl AppliedState {
     }
 }
 
-/// The rows there are: those of the groups that ordered them before, or counted where one of those goes
-/// on in parts.
+/// The number of rows: the sum of the predecessors' counts, or counted if one of those continues in several parts.
 fn inherited_rows(
     store: &Store,
     table: &Table,
@@ -426,10 +422,9 @@ fn inherited_rows(
     predecessors.iter().map(count).sum()
 }
 
-/// How far indexes are built for a group that comes after others: one that is not built in all of them is
-/// built anew. Each of their rows has the entries of every index that its own group was told of, and no
-/// others, so nothing stands in the way of that.
-fn inherited(
+/// The build records of a group with predecessors: an index that is not built in all of them is built again. Each of
+/// their rows has the entries of every index registered with its own group, and of no others, so that is safe.
+fn inherited_builds(
     store: &Store,
     table: &Table,
     predecessors: &[Predecessor],

@@ -1,4 +1,4 @@
-//! All shards of one engine, as the log sees them: what turns entries into rows.
+//! All shards of one engine, as the log sees them: applies entries to rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -12,9 +12,9 @@ use crate::activity::Activity;
 use crate::entry::Entry;
 use crate::replica::{ApplyStep, Replica};
 
-/// Applies the entries of every open shard over one engine, one engine batch per call.
+/// Applies the entries of every open shard over one engine, in one engine batch per call.
 ///
-/// Made first; the log is opened with it, then shards are opened with both.
+/// Created first; the log is opened with it, and shards are opened with both.
 pub struct Replicas {
     store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
@@ -23,12 +23,12 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// No shard yet, over `engine`, whose format is checked (and set if it is empty).
+    /// Creates it without shards, over `engine`. Checks the engine's format, or sets it if the engine is empty.
     pub fn new(engine: Arc<dyn Engine>) -> Result<Arc<Replicas>, FormatError> {
         Replicas::with_row_cache(engine, 0)
     }
 
-    /// As [`Replicas::new`], with `row_cache_bytes` for rows that were read lately.
+    /// As [`Replicas::new`], with `row_cache_bytes` for a cache of rows.
     pub fn with_row_cache(
         engine: Arc<dyn Engine>,
         row_cache_bytes: usize,
@@ -38,7 +38,7 @@ impl Replicas {
         Ok(Arc::new(Replicas { store, groups, on_seal_change, activities }))
     }
 
-    /// The store that the shards are in.
+    /// The store of the shards.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -50,24 +50,25 @@ impl Replicas {
         self.store.engine()
     }
 
-    /// Calls `told` with a group whenever that was sealed or opened again here, on the log's thread: it must
-    /// not wait. Only the first one is kept.
-    pub fn on_seal_change(&self, told: Box<dyn Fn(GroupId) + Send + Sync>) {
-        drop(self.on_seal_change.set(told));
+    /// Calls `listener` with a group whenever its seal state changes here. The call is on the log's thread and must not
+    /// block. Only the first listener is kept.
+    pub fn on_seal_change(&self, listener: Box<dyn Fn(GroupId) + Send + Sync>) {
+        drop(self.on_seal_change.set(listener));
     }
 
-    /// What was read and written of a table here, whichever shards it had; `None` if it never had any here.
+    /// The counters of reads and writes of a table here, over all its shards so far; `None` if it never had a shard
+    /// here.
     #[must_use]
     pub fn activity(&self, table: TableId) -> Option<Arc<Activity>> {
         self.activities.lock().get(&table).cloned()
     }
 
-    /// Where a new shard of the table counts.
+    /// The counters for a new shard of the table.
     pub(crate) fn count_for(&self, table: TableId) -> Arc<Activity> {
         Arc::clone(self.activities.lock().entry(table).or_default())
     }
 
-    /// The table is gone, and so are its figures.
+    /// Drops the counters of a removed table.
     pub fn forget_table(&self, table: TableId) {
         self.activities.lock().remove(&table);
     }
@@ -76,19 +77,19 @@ impl Replicas {
         self.groups.write().insert(replica.group, replica);
     }
 
-    /// Lets go of a shard whose group is closed: no entry of it will come any more.
+    /// Drops a shard whose group is closed: no more entries of it will be applied.
     pub fn forget(&self, group: GroupId) {
         self.groups.write().remove(&group);
     }
 
-    /// The log says what part the group's replica plays now.
+    /// Sets the role of the group's replica, which the log reports.
     pub fn set_role(&self, group: GroupId, role: Role) {
         if let Some(replica) = self.groups.read().get(&group) {
             replica.set_role(role);
         }
     }
 
-    /// The log says that the group's rows are void until they are replaced by a copy.
+    /// Marks the group's rows as unusable until they are replaced by a copy. The log reports this.
     pub fn mark_recovering(&self, group: GroupId) {
         if let Some(replica) = self.groups.read().get(&group) {
             replica.mark_recovering();
@@ -103,21 +104,21 @@ impl Replicas {
 
 impl Applier for Replicas {
     fn apply(&self, entries: &[LogEntry]) -> Result<(), ApplyError> {
-        let mut run = ApplyBatch::default();
+        let mut batch = ApplyBatch::default();
         for (group, lsn, bytes) in entries {
-            let place = run.place(*group, |group| self.find(group))?;
-            let (replica, step) = &mut run.groups[place];
+            let index = batch.group_index(*group, |group| self.find(group))?;
+            let (replica, step) = &mut batch.groups[index];
             let damaged = |error| ApplyError(format!("group {group}, position {lsn}: {error}"));
             let entry = Entry::parse(bytes.clone()).map_err(damaged)?;
-            replica.advance(step, &mut run.changes, *lsn, entry).map_err(damaged)?;
+            replica.advance(step, &mut batch.changes, *lsn, entry).map_err(damaged)?;
         }
-        for (replica, step) in &mut run.groups {
-            replica.record(step, &mut run.changes.batch);
+        for (replica, step) in &mut batch.groups {
+            replica.record(step, &mut batch.changes.batch);
         }
-        self.store.write(run.changes).map_err(|error| ApplyError(error.to_string()))?;
-        for (replica, step) in run.groups {
-            if let (true, Some(told)) = (replica.finish(step), self.on_seal_change.get()) {
-                told(replica.group);
+        self.store.write(batch.changes).map_err(|error| ApplyError(error.to_string()))?;
+        for (replica, step) in batch.groups {
+            if let (true, Some(listener)) = (replica.finish(step), self.on_seal_change.get()) {
+                listener(replica.group);
             }
         }
         Ok(())
@@ -126,7 +127,7 @@ impl Applier for Replicas {
     fn applied(&self, group: GroupId) -> Lsn {
         match self.groups.read().get(&group) {
             Some(replica) => replica.applied(),
-            // Not open: what the engine would open it with.
+            // Not open: the position with which the engine would open it.
             None => Applied::read(&**self.store.engine(), group).ok().flatten().unwrap_or_default().lsn,
         }
     }
@@ -140,17 +141,17 @@ impl Applier for Replicas {
     }
 }
 
-/// One call of the log on its way into one engine batch.
+/// The entries of one call of the log, collected for one engine batch.
 #[derive(Default)]
 struct ApplyBatch {
     changes: Changes,
     groups: Vec<(Arc<Replica>, ApplyStep)>,
-    places: HashMap<GroupId, usize>,
+    indexes: HashMap<GroupId, usize>,
 }
 
 impl ApplyBatch {
-    /// Where `group` is in `groups`; it is added when it is met first.
-    fn place(
+    /// The index of `group` in `groups`; adds it on first use.
+    fn group_index(
         &mut self,
         group: GroupId,
         find: impl FnOnce(GroupId) -> Result<Arc<Replica>, ApplyError>,
@@ -161,14 +162,14 @@ impl ApplyBatch {
         {
             return Ok(0);
         }
-        if let Some(place) = self.places.get(&group) {
-            return Ok(*place);
+        if let Some(index) = self.indexes.get(&group) {
+            return Ok(*index);
         }
         let replica = find(group)?;
         let step = replica.begin();
-        let place = self.groups.len();
+        let index = self.groups.len();
         self.groups.push((replica, step));
-        self.places.insert(group, place);
-        Ok(place)
+        self.indexes.insert(group, index);
+        Ok(index)
     }
 }

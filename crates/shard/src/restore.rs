@@ -1,5 +1,4 @@
-//! The rows of a shard taken away, or made those of a copy. Nothing is applied meanwhile: the log sees
-//! to that.
+//! Removes the rows of a shard, or replaces them by a copy. The log applies nothing meanwhile.
 
 use std::sync::Arc;
 
@@ -15,55 +14,55 @@ use storage::{
 use crate::copy_range::range_after;
 use crate::{CopyRange, CopyRangeSizes, Difference, IndexDef, Shard, index};
 
-/// Changes in one batch of the engine.
+/// The number of changes in one engine batch.
 const BATCH_CHANGES: usize = 1000;
 
-/// Why rows could not be replaced.
+/// Errors of replacing rows.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// What is there could not be read, or what came is no row.
+    /// The present rows could not be read, or a received row is not valid.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The engine did not take it.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The copy has an index that is not known here yet.
+    /// The copy has an index that this shard does not know yet.
     #[error("index {0} is not known here yet")]
     Index(IndexId),
-    /// A row that came is damaged.
+    /// A received row is damaged.
     #[error("a copied row is damaged")]
     Damaged,
-    /// What came is no answer to what was asked.
-    #[error("what came is no part of a copy")]
+    /// The response does not fit the request.
+    #[error("the response is not part of the copy")]
     Misfit,
 }
 
-/// What a copy is besides its rows.
+/// The properties of a copy other than its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyEnd {
-    /// Its position in the log.
+    /// The copy's position in the log.
     pub at: Lsn,
-    /// What goes with that.
+    /// The progress at that position.
     pub progress: Bytes,
-    /// How far its indexes are built.
+    /// The build records of its indexes.
     pub builds: Vec<(IndexId, IndexBuild)>,
 }
 
-/// A shard whose rows become those of a copy, from the first key to the last. Rows that are the same stay.
-/// One that is not finished leaves them to the next: docs/decisions/0032-resumable-copies.md.
+/// Replaces the rows of a shard by a copy, from the first key to the last. Identical rows stay. If it is interrupted,
+/// the next one starts from the rows it left: docs/decisions/0032-resumable-copies.md.
 pub struct Restoration<'a> {
     shard: &'a Shard,
     end: CopyEnd,
-    // Those that the copy has: entries of others come with the log.
+    // The indexes of the copy. Entries of other indexes come with the log.
     indexes: Vec<Arc<IndexDef>>,
-    // Everything up to here is as in the copy.
+    // All rows up to this key are as in the copy.
     after: Option<PrimaryKey>,
     rows: u64,
     is_whole: bool,
 }
 
 impl Shard {
-    /// Removes the rows of `range` within this shard and their index entries.
+    /// Removes the rows of `range` in this shard, and their index entries.
     pub fn clear(&self, range: &KeyRange) -> Result<(), RestoreError> {
         let mut shard_range = self.shard_range().clone();
         shard_range.range = shard_range.range.intersect(range);
@@ -72,15 +71,15 @@ impl Shard {
         self.delete_rows(&snapshot, &shard_range.range, |_| true)
     }
 
-    /// Begins to make the rows here those of a copy: nobody may read them until that is finished. Fails if
-    /// an index of the copy is not known yet; one that was dropped is left out.
+    /// Starts replacing the rows by a copy. The rows must not be read until that is finished. Fails if an index of the
+    /// copy is not known yet; a dropped one is left out.
     pub fn begin_restore(&self, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
-        // Asked before: what was given out by then and is not known afterwards was dropped, and is not new.
-        let heard_of: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_seen_index(*id)).collect();
+        // Read first: an index that was known by then and is unknown afterwards was dropped, and is not new.
+        let seen: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_seen_index(*id)).collect();
         let known = self.indexes();
         let mut indexes = Vec::new();
         let find = |id: IndexId| known.iter().find(|index| index.id() == id).cloned();
-        for ((id, _), is_old) in end.builds.iter().zip(heard_of) {
+        for ((id, _), is_old) in end.builds.iter().zip(seen) {
             match find(*id) {
                 Some(index) => indexes.push(index),
                 None if is_old => {}
@@ -96,12 +95,12 @@ impl Shard {
         &self,
         snapshot: &TableSnapshot,
         range: &KeyRange,
-        goes: impl Fn(&PrimaryKey) -> bool,
+        is_removed: impl Fn(&PrimaryKey) -> bool,
     ) -> Result<(), RestoreError> {
         let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
         while let Some(batch) = scan.next_batch()? {
             let mut changes = Changes::default();
-            for key in (0..batch.len()).map(|i| batch.key(i)).filter(&goes) {
+            for key in (0..batch.len()).map(|i| batch.key(i)).filter(&is_removed) {
                 changes.add(self.table().id(), &RowChange { key, row: None, existed: true });
             }
             self.table().store().write(changes)?;
@@ -127,37 +126,37 @@ impl Shard {
         Ok(store.write(changes)?)
     }
 
-    /// How far the indexes are built, for a copy of this shard.
+    /// The build records of the indexes, for a copy of this shard.
     pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
         IndexBuild::read_all(&**self.table().store().engine(), self.table().id(), self.group())
     }
 }
 
 impl Restoration<'_> {
-    /// Up to which key the rows are as in the copy.
+    /// The key up to which the rows are as in the copy.
     #[must_use]
     pub fn after(&self) -> Option<&PrimaryKey> {
         self.after.as_ref()
     }
 
-    /// How many rows are as in the copy.
+    /// The number of rows that are as in the copy.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Whether all are.
+    /// Whether all rows are as in the copy.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// The rows that are here next, for whoever gives the copy.
+    /// The next rows of this shard as copy ranges, for the replica that provides the copy.
     pub fn copy_ranges(&self, sizes: CopyRangeSizes) -> Result<Vec<CopyRange>, RestoreError> {
         Ok(CopyRange::after(&self.shard.snapshot()?, self.after(), sizes)?)
     }
 
-    /// Makes the next rows what `difference` says of `copy_ranges`, which are those here.
+    /// Applies `difference` to the next rows; `copy_ranges` are the ranges that were sent.
     pub fn take(&mut self, copy_ranges: &[CopyRange], difference: Difference) -> Result<(), RestoreError> {
         let belongs = |(key, _): &(PrimaryKey, Bytes)| self.shard.shard_range().range.contains(key);
         let ends = [difference.rows.first(), difference.rows.last()];
@@ -170,11 +169,11 @@ impl Restoration<'_> {
         let kept = &copy_ranges[..difference.same];
         let known = kept.last().map(|copy_range| &copy_range.last);
         if let Some(last) = known {
-            self.enter_rows(&range_after(self.after(), Some(last)))?;
+            self.add_index_entries(&range_after(self.after(), Some(last)))?;
         }
         let range = range_after(known.or(self.after()), difference.reach.as_ref());
-        let comes = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
-        self.shard.delete_rows(&self.shard.snapshot()?, &range, |key| !comes(key))?;
+        let is_in_copy = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
+        self.shard.delete_rows(&self.shard.snapshot()?, &range, |key| !is_in_copy(key))?;
         self.rows +=
             kept.iter().map(|copy_range| copy_range.rows).sum::<u64>() + difference.rows.len() as u64;
         self.put_rows(difference.rows)?;
@@ -183,8 +182,8 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Makes the index entries of rows that stay.
-    fn enter_rows(&self, range: &KeyRange) -> Result<(), RestoreError> {
+    /// Adds the index entries of rows that stay.
+    fn add_index_entries(&self, range: &KeyRange) -> Result<(), RestoreError> {
         if self.indexes.is_empty() {
             return Ok(());
         }
@@ -203,7 +202,7 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Puts rows of the copy in place, with their index entries.
+    /// Writes rows of the copy, with their index entries.
     fn put_rows(&self, rows: Vec<(PrimaryKey, Bytes)>) -> Result<(), RestoreError> {
         let (mut changes, table) = (Changes::default(), self.shard.table());
         for (key, stored) in rows {
@@ -216,7 +215,7 @@ impl Restoration<'_> {
         Ok(table.store().write(changes)?)
     }
 
-    /// Makes the rows the state of the shard, durably. Fails before all of them are as in the copy.
+    /// Makes the rows the state of the shard, durably. Fails unless all of them are as in the copy.
     pub fn finish(self) -> Result<(), RestoreError> {
         if !self.is_whole {
             return Err(RestoreError::Misfit);
@@ -225,11 +224,11 @@ impl Restoration<'_> {
         let (table, group) = (self.shard.table().id(), self.shard.group());
         let CopyEnd { at, progress, builds } = self.end;
         let mut batch = Batch::new();
-        // Also what it was told of in entries that were lost.
+        // Also removes records of index builds from entries that were lost.
         storage::forget_group(&mut batch, table, group);
         Applied { lsn: at, progress }.put(&mut batch, group);
         Count(self.rows).put(&mut batch, table, group);
-        // What was dropped meanwhile is not noted.
+        // Indexes dropped meanwhile get no record.
         let is_known = |(index, _): &&(IndexId, IndexBuild)| known.iter().any(|known| known.id() == *index);
         for (index, build) in builds.iter().filter(is_known) {
             build.put(&mut batch, table, group, *index);

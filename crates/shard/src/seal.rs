@@ -1,22 +1,23 @@
-//! Whether a group takes writes: the mark that the last seal left, or its end.
+//! The seal state of a group: whether it accepts writes.
 //!
-//! A table's epoch grows when it gets other shards and when an attempt at that is given up. A group is
-//! sealed in an epoch, and opened again for a later one; the greater mark counts, so that whatever
-//! comes late, or twice, changes nothing. See docs/formats/entry.md.
+//! A table's epoch grows when it is resharded and when an attempt to reshard is abandoned. A group is sealed in an
+//! epoch and opened again for a later one. The greater state wins, so that late or repeated entries change nothing. See
+//! docs/formats/entry.md.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use log::Term;
 
-/// What the log of a group says of its being sealed. The greater of two is the later one.
+/// A state set by an entry of a group's log: sealed in an epoch, or open since one. The greater of two is the later
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SealState(u64);
 
 impl SealState {
-    /// The greatest number of a mark that an engine can hold: docs/formats/engine-keys.md.
+    /// The greatest number that an engine can store: docs/formats/engine-keys.md.
     pub const NUMBER_MAX: u64 = (1 << 48) - 1;
 
-    /// The greatest epoch that a mark can name.
+    /// The greatest epoch that a state can have.
     pub const EPOCH_MAX: u64 = SealState::NUMBER_MAX / 2;
 
     /// Sealed in `epoch`: no later entry has an effect.
@@ -25,88 +26,88 @@ impl SealState {
         SealState(epoch * 2 + 1)
     }
 
-    /// Open since `epoch`: seals of earlier epochs are void.
+    /// Open since `epoch`: seals of earlier epochs have no effect.
     #[must_use]
     pub fn open(epoch: u64) -> SealState {
         SealState(epoch * 2)
     }
 
-    /// Whether it seals.
+    /// Whether the group is sealed.
     #[must_use]
     pub fn is_sealed(self) -> bool {
         self.0 % 2 == 1
     }
 
-    /// The epoch that it names.
+    /// The epoch.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 / 2
     }
 
-    /// The mark as a number.
+    /// The state as a number.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The mark of that number.
+    /// The state with this number.
     #[must_use]
     pub fn of_number(number: u64) -> SealState {
         SealState(number)
     }
 }
 
-/// What a leader has proposed of marks.
+/// Seals that this replica has proposed as the leader.
 #[derive(Default)]
 pub(crate) struct SealProposals {
-    /// Whether the leader's own copy is enough for a write, unless the group is being sealed.
+    /// Whether the leader's own copy suffices for a write, unless the group is being sealed.
     pub(crate) acks_one: AtomicBool,
-    // The greatest seal on its way, as a number; 0 for none.
+    // The greatest proposed seal, as a number; 0 for none.
     sealing: AtomicU64,
-    // The greatest seal for which writes are held back, as a number; 0 for none.
+    // The greatest seal that writes are blocked for, as a number; 0 for none.
     writes_blocked: AtomicU64,
     term: AtomicU64,
 }
 
 impl SealProposals {
-    /// The seal that was proposed, as long as nobody knows that nothing comes of it.
+    /// The proposed seal, until it is known to have failed.
     pub(crate) fn proposed_seal(&self) -> Option<SealState> {
         Some(SealState(self.sealing.load(Ordering::Acquire))).filter(|seal| seal.is_sealed())
     }
 
-    /// Whether writes are held back in a group that has `seal_state`.
+    /// Whether writes are blocked in a group that has `seal_state`.
     pub(crate) fn blocks_writes(&self, seal_state: SealState) -> bool {
         self.writes_blocked.load(Ordering::Acquire) > seal_state.0
     }
 
-    /// Writes are held back until `seal_state` is set, or nothing comes of it.
+    /// Blocks writes until `seal_state` is applied or its proposal fails.
     pub(crate) fn block_writes(&self, seal_state: SealState) {
         self.writes_blocked.fetch_max(seal_state.0, Ordering::AcqRel);
     }
 
-    /// The term in which that was.
+    /// The term of the last proposal.
     pub(crate) fn term(&self) -> Term {
         Term(self.term.load(Ordering::Acquire))
     }
 
-    /// A mark is proposed in `term`.
+    /// Notes that `seal_state` is proposed in `term`.
     pub(crate) fn begin(&self, seal_state: SealState, term: Term) {
         self.term.store(term.0, Ordering::Release);
         match seal_state.is_sealed() {
             true => _ = self.sealing.fetch_max(seal_state.0, Ordering::AcqRel),
-            // A seal that comes after this opening stays.
+            // A seal greater than this opening stays.
             false => self.forget(|sealing| sealing < seal_state.0),
         }
     }
 
-    /// Nothing came of that seal.
+    /// Forgets a seal that failed.
     pub(crate) fn end(&self, seal_state: SealState) {
         self.forget(|sealing| sealing == seal_state.0);
     }
 
     fn forget(&self, is_over: impl Fn(u64) -> bool) {
         let over = |seal| is_over(seal).then_some(0);
-        // Unchanged where it is not over.
+        // Unchanged unless it is over.
         let _ = self.sealing.fetch_update(Ordering::AcqRel, Ordering::Acquire, over);
         let _ = self.writes_blocked.fetch_update(Ordering::AcqRel, Ordering::Acquire, over);
     }

@@ -1,4 +1,4 @@
-//! Sealing a group and opening it again, as its leader proposes it. See `seal` and docs/formats/entry.md.
+//! Sealing a group and opening it again: the entries that its leader proposes. See `seal` and docs/formats/entry.md.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,37 +12,37 @@ use crate::shard::Shard;
 use crate::{SealState, WriteRefusal, WriteTicket};
 
 impl Shard {
-    /// Whether the group is sealed, as far as it was applied here.
+    /// The seal state of the group, as far as it is applied here.
     #[must_use]
     pub fn seal_state(&self) -> SealState {
         self.context.replica.seal_state()
     }
 
-    /// Whether the group is sealed, or this replica has proposed that and the end is open.
+    /// Whether the group is sealed, or this replica has proposed a seal with an unknown outcome.
     #[must_use]
     pub fn is_sealed_or_sealing(&self) -> bool {
-        // First what is on its way: it is applied before it is forgotten.
+        // The proposed seal is read first: a seal is applied before its proposal is forgotten.
         let proposed_seal = self.seals.proposed_seal();
         let seal_state = self.seal_state();
-        // A later mark makes nothing of what is on its way.
+        // A later state cancels the proposed seal.
         seal_state.is_sealed() || proposed_seal.is_some_and(|seal| seal > seal_state)
     }
 
-    /// Nothing came of a seal that was proposed here: the log refused it, or the group has a later mark.
+    /// Forgets a seal that was proposed here and failed: the log refused it, or the group has a later state.
     pub fn abandon_seal(&self, seal_state: SealState) {
         self.seals.end(seal_state);
-        self.tell_acks();
+        self.send_acks();
     }
 
-    /// Takes no more writes, because the group is about to be sealed: [`Shard::set_seal_state`] is next, and comes
-    /// behind every write of this replica then. Whoever writes is told what he is told of a sealed group.
+    /// Blocks writes because the group is about to be sealed. [`Shard::set_seal_state`] follows, and its entry comes
+    /// after every write of this replica. Writers get the same error as for a sealed group.
     pub fn block_writes(&self, seal_state: SealState) {
         self.seals.block_writes(seal_state);
-        // A writer that looked before is past its proposal when its latch is free.
+        // A writer that checked before this has proposed its write when its latch is free.
         self.wait_for_writers();
     }
 
-    /// Forgets a seal that was proposed here in an earlier term: if the log has it, it is applied.
+    /// Forgets a seal that was proposed here in an earlier term. If the log has it, it will be applied.
     pub fn abandon_seal_of_earlier_term(&self) {
         if let Some(seal_state) = self.seals.proposed_seal()
             && self.seals.term() != self.context.replica.leadership().term
@@ -51,10 +51,9 @@ impl Shard {
         }
     }
 
-    /// Seals the group, or opens it again: the greatest mark counts that was ever set. Once a seal is
-    /// applied, no entry after it has an effect, on any replica; writes and linearizable reads are
-    /// answered with [`WriteRefusal::Retired`]. The ticket resolves when a majority has the entry, whatever
-    /// writes of this shard wait for.
+    /// Seals the group, or opens it again. The greatest state ever set wins. Once a seal is applied, no later entry has
+    /// an effect, on any replica; writes and linearizable reads fail with [`WriteRefusal::Retired`]. The ticket
+    /// resolves when a majority has the entry, regardless of the acknowledgements that writes of this shard wait for.
     pub fn set_seal_state(&self, seal_state: SealState) -> WriteTicket {
         let leadership = self.context.replica.leadership();
         if leadership.term == Term(0) {
@@ -62,7 +61,7 @@ impl Shard {
             return WriteTicket::known(Err(refusal.into()));
         }
         self.seals.begin(seal_state, leadership.term);
-        self.tell_acks();
+        self.send_acks();
         let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = EntryWriter::seal(incarnation(leadership.term), sequence, seal_state);
         let (proposal, ticket) = Proposal::new(Arc::clone(&self.context), Vec::new(), sequence);
@@ -71,16 +70,16 @@ impl Shard {
         ticket
     }
 
-    /// How many replicas a write waits for from now on, while this one leads.
+    /// Sets how many replicas a write waits for while this replica leads.
     pub fn set_acks(&self, acks: Acks) {
         let one = acks == Acks::One;
-        // Telling the log ends a rest of the group: only what is new is told.
+        // Only changes are passed on, since the call wakes a quiesced group.
         if self.seals.acks_one.swap(one, Ordering::AcqRel) != one {
-            self.tell_acks();
+            self.send_acks();
         }
     }
 
-    fn tell_acks(&self) {
+    fn send_acks(&self) {
         let one = self.seals.acks_one.load(Ordering::Acquire) && self.seals.proposed_seal().is_none();
         self.log.set_acks(self.group(), if one { Acks::One } else { Acks::Majority });
     }

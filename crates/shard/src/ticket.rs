@@ -1,4 +1,5 @@
-//! The answer to a write, which comes when the log says so. May be awaited or waited for.
+//! The outcome of a write, which the log determines later. A ticket is a future, and can also be waited for by
+//! blocking.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +13,10 @@ use parking_lot::Mutex;
 
 use crate::WriteError;
 
-/// Stands for a write on its way. Dropping it changes nothing about the write.
+/// A pending write. Dropping the ticket does not affect the write.
 ///
-/// It resolves once the write is as durable as asked and visible to reads, to the position of its
-/// entry, or of the newest applied entry if there was nothing to write.
+/// Resolves to the position of the write's entry once the write is as durable as requested and visible to reads; if
+/// there was nothing to write, to the position of the newest applied entry.
 #[must_use = "the write may still fail"]
 pub struct WriteTicket(TicketState);
 
@@ -26,7 +27,7 @@ enum TicketState {
 
 #[derive(Default)]
 struct Slot {
-    told: Mutex<SlotState>,
+    state: Mutex<SlotState>,
     changed: Condvar,
 }
 
@@ -34,11 +35,11 @@ struct Slot {
 struct SlotState {
     outcome: Option<Result<Lsn, WriteError>>,
     waker: Option<Waker>,
-    // Whether a thread waits; waking none costs a system call all the same.
+    // Whether a thread waits. Notifying costs a system call even if none does.
     blocked: bool,
 }
 
-/// The other end of a ticket. If it is dropped untold, the outcome is in doubt.
+/// The sending end of a ticket. If it is dropped without sending, the outcome is indeterminate.
 pub(crate) struct TicketSender(Option<Arc<Slot>>);
 
 pub(crate) fn pair() -> (TicketSender, WriteTicket) {
@@ -57,42 +58,42 @@ impl WriteTicket {
             TicketState::Known(outcome) => return outcome,
             TicketState::Waiting(slot) => slot,
         };
-        let mut told = slot.told.lock();
+        let mut state = slot.state.lock();
         loop {
-            if let Some(outcome) = told.outcome.take() {
+            if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
-            told.blocked = true;
-            slot.changed.wait(&mut told);
+            state.blocked = true;
+            slot.changed.wait(&mut state);
         }
     }
 
-    /// As [`WriteTicket::wait`], for `timeout` at most: then the ticket again.
+    /// As [`WriteTicket::wait`], but returns the ticket after `timeout`.
     pub fn wait_for(self, timeout: Duration) -> Result<Result<Lsn, WriteError>, WriteTicket> {
         let slot = match self.0 {
             TicketState::Known(outcome) => return Ok(outcome),
             TicketState::Waiting(slot) => slot,
         };
         let deadline = io::task::now() + timeout;
-        let mut told = slot.told.lock();
-        while told.outcome.is_none() {
-            told.blocked = true;
-            if slot.changed.wait_until(&mut told, deadline).timed_out() {
+        let mut state = slot.state.lock();
+        while state.outcome.is_none() {
+            state.blocked = true;
+            if slot.changed.wait_until(&mut state, deadline).timed_out() {
                 break;
             }
         }
-        let known = told.outcome.take();
-        drop(told);
+        let known = state.outcome.take();
+        drop(state);
         known.ok_or(WriteTicket(TicketState::Waiting(slot)))
     }
 
-    /// The outcome, if it is known already; else the ticket again.
+    /// The outcome if it is known, otherwise the ticket.
     pub fn try_wait(self) -> Result<Result<Lsn, WriteError>, WriteTicket> {
         let slot = match self.0 {
             TicketState::Known(outcome) => return Ok(outcome),
             TicketState::Waiting(slot) => slot,
         };
-        let known = slot.told.lock().outcome.take();
+        let known = slot.state.lock().outcome.take();
         known.ok_or(WriteTicket(TicketState::Waiting(slot)))
     }
 }
@@ -104,11 +105,11 @@ impl Future for WriteTicket {
         match &mut self.0 {
             TicketState::Known(outcome) => Poll::Ready(outcome.clone()),
             TicketState::Waiting(slot) => {
-                let mut told = slot.told.lock();
-                if let Some(outcome) = told.outcome.take() {
+                let mut state = slot.state.lock();
+                if let Some(outcome) = state.outcome.take() {
                     return Poll::Ready(outcome);
                 }
-                match &mut told.waker {
+                match &mut state.waker {
                     Some(waker) => waker.clone_from(context.waker()),
                     none => *none = Some(context.waker().clone()),
                 }
@@ -121,7 +122,7 @@ impl Future for WriteTicket {
 impl TicketSender {
     pub(crate) fn send(mut self, outcome: Result<Lsn, WriteError>) {
         if let Some(slot) = self.0.take() {
-            tell(&slot, outcome);
+            resolve(&slot, outcome);
         }
     }
 }
@@ -129,17 +130,17 @@ impl TicketSender {
 impl Drop for TicketSender {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            tell(&slot, Err(WriteError::Indeterminate { cause: Interruption::Closed }));
+            resolve(&slot, Err(WriteError::Indeterminate { cause: Interruption::Closed }));
         }
     }
 }
 
-fn tell(slot: &Slot, outcome: Result<Lsn, WriteError>) {
-    let mut told = slot.told.lock();
-    told.outcome = Some(outcome);
-    let waker = told.waker.take();
-    let blocked = told.blocked;
-    drop(told);
+fn resolve(slot: &Slot, outcome: Result<Lsn, WriteError>) {
+    let mut state = slot.state.lock();
+    state.outcome = Some(outcome);
+    let waker = state.waker.take();
+    let blocked = state.blocked;
+    drop(state);
     if blocked {
         slot.changed.notify_one();
     }
@@ -153,18 +154,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_tells_what_it_is_told() {
+    fn a_ticket_resolves_to_the_sent_outcome() {
         let (sender, ticket) = pair();
-        let Err(ticket) = ticket.try_wait() else { panic!("nothing was told yet") };
+        let Err(ticket) = ticket.try_wait() else { panic!("nothing was sent yet") };
         sender.send(Ok(Lsn(7)));
         assert_eq!(ticket.wait().unwrap(), Lsn(7));
         assert_eq!(WriteTicket::known(Ok(Lsn(3))).wait().unwrap(), Lsn(3));
     }
 
     #[test]
-    fn who_waits_for_a_while_gets_the_ticket_back() {
+    fn wait_for_returns_the_ticket_after_the_timeout() {
         let (sender, ticket) = pair();
-        let Err(ticket) = ticket.wait_for(Duration::from_millis(1)) else { panic!("nothing was told yet") };
+        let Err(ticket) = ticket.wait_for(Duration::from_millis(1)) else { panic!("nothing was sent yet") };
         let waiter = std::thread::spawn(move || ticket.wait_for(Duration::from_secs(60)));
         sender.send(Ok(Lsn(7)));
         assert_eq!(waiter.join().unwrap().ok().unwrap().unwrap(), Lsn(7));

@@ -1,4 +1,4 @@
-//! What an index holds of a row does not depend on the memory of whoever writes it.
+//! The entries of an index do not depend on the memory left to the query that writes them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

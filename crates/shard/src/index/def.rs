@@ -1,4 +1,4 @@
-//! What an index holds of a row: the values of its function, as keys, or the cells of shapes.
+//! Definitions of indexes: the keys of a row are the values of the index's function, or the cells of its shapes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use reql::geo::cover::{CellNumber, index_cells};
 use reql::{ARRAY_LIMIT_DEFAULT, Cancel, Closure, Env, ResultKind, Scope, SeededRandom, StoredFunc};
 use storage::{IndexChange, IndexEntry, IndexId};
 
-/// How the value of an index function becomes keys.
+/// The way in which the value of an index function becomes keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// The value is the key.
@@ -48,7 +48,7 @@ impl IndexKind {
     }
 }
 
-/// An index: which it is, and what it holds of a row.
+/// An index: its id and its function.
 #[derive(Clone, Debug)]
 pub struct IndexDef {
     id: IndexId,
@@ -56,26 +56,26 @@ pub struct IndexDef {
     function: Closure,
 }
 
-/// The indexes a shard is to know.
+/// The indexes that a shard should know.
 #[derive(Clone, Debug, Default)]
 pub struct IndexDefs {
-    /// All that there are.
+    /// All existing indexes.
     pub list: Vec<IndexDef>,
-    /// The highest number given out so far: an index up to it that is not in the list was dropped.
-    pub given: IndexId,
+    /// The highest id assigned so far: an index up to it that is not in the list was dropped.
+    pub highest_assigned: IndexId,
 }
 
-/// An index function sees nothing but the row: what it gives is what is taken out of the index later. So it is
-/// worked out to the end, whoever works on it.
+/// An index function only sees the row, and must always give the same result, since that is removed from the index
+/// later. So its evaluation is never cancelled.
 static NEVER_CANCELLED: Cancel = Cancel::never();
 static FIXED_RANDOM: SeededRandom = SeededRandom::new(0);
 
 impl IndexDef {
-    /// The index of that function, which gets a row.
+    /// The index with this function, which gets a row.
     ///
     /// # Panics
     ///
-    /// Never: a stored function has no variables but its own.
+    /// Never: a stored function has no free variables.
     #[must_use]
     pub fn new(id: IndexId, kind: IndexKind, function: &StoredFunc) -> IndexDef {
         let function = reql::closure(function.func(), &Scope::empty(), ResultKind::Datum)
@@ -83,22 +83,22 @@ impl IndexDef {
         IndexDef { id, kind, function }
     }
 
-    /// Which index.
+    /// The id of the index.
     #[must_use]
     pub fn id(&self) -> IndexId {
         self.id
     }
 
-    /// How values become keys.
+    /// The kind of the index.
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         self.kind
     }
 
-    /// The values of `row` that the index holds, with their keys, in the order the function gives them.
-    /// A shape comes once for each of its cells.
+    /// The values of `row` in the index, with their keys, in the order of the function's result. A shape is returned
+    /// once for each of its cells.
     ///
-    /// A row for which the function fails has none, and what cannot be a key is left out.
+    /// A row for which the function fails has none, and values that cannot be keys are left out.
     /// Source: docs/reql-spec.md sections 4.2 and 12.
     #[must_use]
     pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
@@ -116,8 +116,7 @@ impl IndexDef {
         self.raw_values(row).into_iter().filter_map(keyed).collect()
     }
 
-    /// The geometries of `row` that an index of shapes holds if they are valid, in the order the
-    /// function gives them.
+    /// The geometries of `row` that a geospatial index has if they are valid, in the order of the function's result.
     #[must_use]
     pub fn shapes(&self, row: &Object) -> Vec<Datum> {
         let _uncancellable = cancel::scope(None);
@@ -126,7 +125,7 @@ impl IndexDef {
         values
     }
 
-    /// What the function gives for `row`, keys or not.
+    /// The function's result for `row`, whether its values can be keys or not.
     fn raw_values(&self, row: &Object) -> Vec<Datum> {
         let env = Env {
             now: Time { epoch_seconds: 0.0, offset_minutes: 0 },
@@ -159,12 +158,12 @@ impl IndexDef {
     }
 }
 
-/// The key of a cell: its number, so that cells are in order.
+/// The key of a cell: its number, so that keys are in the order of cells.
 pub(crate) fn cell_key(cell: CellNumber) -> Bytes {
     Bytes::copy_from_slice(&cell.to_be_bytes())
 }
 
-/// How the entries of `indexes` change when a row becomes another. What stays is not named.
+/// The changes of the entries of `indexes` when a row becomes another. Unchanged entries are left out.
 pub(crate) fn changes(
     indexes: &[Arc<IndexDef>],
     old: Option<&Object>,

@@ -1,4 +1,4 @@
-//! Rows by the shapes they have: those kept under some cells, in one snapshot.
+//! Reads by a geospatial index: rows that are stored under some cells, in one snapshot.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use storage::{Direction, IndexRange, IndexScan, ReadError, TableSnapshot};
 
 use super::def::{IndexDef, cell_key};
 
-/// The shapes of some rows of a part of a table as they are at one moment.
+/// A geospatial index over some rows of a shard, as of one moment.
 pub struct GeoIndexReader {
     snapshot: TableSnapshot,
     index: Arc<IndexDef>,
     rows: KeyRange,
 }
 
-/// A walk over the rows under some cells.
+/// A scan of the rows under some cells.
 pub struct GeoIndexHits {
-    // The ranges still to be walked, the next one last.
+    // The ranges still to be scanned, the next one last.
     waiting: Vec<CellRange>,
     scan: IndexScan,
-    // Whether the scan is in one of the ranges.
+    // Whether the scan is inside one of the ranges.
     is_inside: bool,
 }
 
@@ -30,13 +30,13 @@ impl GeoIndexReader {
         GeoIndexReader { snapshot, index, rows }
     }
 
-    /// The index, which says what shapes a row has.
+    /// The index, which defines the shapes of a row.
     #[must_use]
     pub fn index(&self) -> &Arc<IndexDef> {
         &self.index
     }
 
-    /// The rows with shapes under these cells. A row comes once for every cell of its shapes.
+    /// Scans the rows with shapes under these cells. A row is returned once for every cell of its shapes.
     #[must_use]
     pub fn hits(&self, mut ranges: Vec<CellRange>) -> GeoIndexHits {
         ranges.reverse();
@@ -45,7 +45,7 @@ impl GeoIndexReader {
         GeoIndexHits { waiting: ranges, scan, is_inside: false }
     }
 
-    /// The row that a hit led to.
+    /// The row of a hit.
     pub fn row(&self, primary: &PrimaryKey) -> Result<Object, ReadError> {
         let row = self.snapshot.get(primary)?;
         row.ok_or_else(|| ReadError::CorruptMeta { what: format!("an entry of index {}", self.index.id()) })

@@ -1,8 +1,8 @@
-//! Which indexes a shard keeps: those it knows and its group was told of.
+//! The indexes that a shard's writes maintain: it knows them, and they are registered with its group.
 //!
-//! Entries of an index are in a group's log only after the entry that tells the group of it. So
-//! whoever leads later knows from what it applied that the index must be kept, and one that has not
-//! heard of it from the catalog yet writes nothing until it has.
+//! A group's log has entries of an index only after the entry that registers the index. So a later leader learns from
+//! the applied log that it must maintain the index; if its catalog does not have the index yet, it writes nothing until
+//! it does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,59 +21,59 @@ type Defs = Arc<Vec<Arc<IndexDef>>>;
 #[derive(Default)]
 pub(crate) struct MaintainedIndexes {
     known: ArcSwap<Vec<Arc<IndexDef>>>,
-    given: AtomicU32,
-    kept: ArcSwap<Vec<Arc<IndexDef>>>,
-    // What the group had been told when `kept` was made.
-    made_at: AtomicU64,
-    making: Mutex<()>,
+    highest_assigned: AtomicU32,
+    maintained: ArcSwap<Vec<Arc<IndexDef>>>,
+    // The number of registrations when `maintained` was built.
+    built_at: AtomicU64,
+    rebuild_lock: Mutex<()>,
 }
 
 impl MaintainedIndexes {
-    /// Knows `defs` from now on; whether anything changed.
+    /// Sets the known indexes; returns whether anything changed.
     pub(crate) fn set(&self, defs: IndexDefs, replica: &Replica) -> bool {
         let same = {
-            let _one_at_a_time = self.making.lock();
+            let _one_at_a_time = self.rebuild_lock.lock();
             let known = self.known.load();
             let ids = |defs: &[Arc<IndexDef>]| defs.iter().map(|def| def.id()).collect::<Vec<_>>();
-            // A number stands for one definition.
+            // An id stands for one definition.
             let same = ids(&known) == defs.list.iter().map(IndexDef::id).collect::<Vec<_>>();
             if !same {
                 self.known.store(Arc::new(defs.list.into_iter().map(Arc::new).collect()));
             }
-            self.given.store(defs.given.0, Ordering::Release);
+            self.highest_assigned.store(defs.highest_assigned.0, Ordering::Release);
             same
         };
-        self.make(replica);
+        self.rebuild(replica);
         !same
     }
 
-    /// All that are known.
+    /// All known indexes.
     pub(crate) fn known(&self) -> Defs {
         self.known.load_full()
     }
 
-    /// Whether `index` was given out in the latest of what is known, whether it is still there or not.
+    /// Whether `index` was assigned according to the latest definitions, whether it still exists or not.
     pub(crate) fn has_seen_index(&self, index: IndexId) -> bool {
-        index <= IndexId(self.given.load(Ordering::Acquire))
+        index <= IndexId(self.highest_assigned.load(Ordering::Acquire))
     }
 
-    /// Those whose entries a write must carry. Asked under the latches of the write.
-    pub(crate) fn kept(&self, replica: &Replica) -> Result<Guard<Defs>, WriteRefusal> {
-        if replica.registrations() != self.made_at.load(Ordering::Acquire) {
-            self.make(replica);
+    /// The indexes whose entries a write must include. Called under the latches of the write.
+    pub(crate) fn maintained(&self, replica: &Replica) -> Result<Guard<Defs>, WriteRefusal> {
+        if replica.registrations() != self.built_at.load(Ordering::Acquire) {
+            self.rebuild(replica);
         }
-        if replica.highest_index() > IndexId(self.given.load(Ordering::Acquire)) {
+        if replica.highest_index() > IndexId(self.highest_assigned.load(Ordering::Acquire)) {
             return Err(WriteRefusal::IndexesBehind { group: replica.group });
         }
-        Ok(self.kept.load())
+        Ok(self.maintained.load())
     }
 
-    fn make(&self, replica: &Replica) {
-        let _one_at_a_time = self.making.lock();
-        let told = replica.registrations();
+    fn rebuild(&self, replica: &Replica) {
+        let _one_at_a_time = self.rebuild_lock.lock();
+        let registrations = replica.registrations();
         let known = self.known.load();
-        let kept = known.iter().filter(|def| replica.has_index(def.id())).cloned().collect();
-        self.kept.store(Arc::new(kept));
-        self.made_at.store(told, Ordering::Release);
+        let maintained = known.iter().filter(|def| replica.has_index(def.id())).cloned().collect();
+        self.maintained.store(Arc::new(maintained));
+        self.built_at.store(registrations, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! Secondary indexes of a shard: what they hold of a row, reading by them, building them.
+//! Secondary indexes of a shard: definitions, reads, and the set that writes maintain.
 
 mod def;
 mod geo;

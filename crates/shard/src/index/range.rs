@@ -1,4 +1,4 @@
-//! A range of the values of an index, and where it lies among the bytes of keys.
+//! Ranges of index values, and the corresponding ranges of keys.
 
 use std::cmp::Ordering;
 
@@ -10,20 +10,20 @@ use storage::{Direction, IndexRange};
 /// Whether a bound belongs to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It does not.
+    /// The bound is excluded.
     Open,
-    /// It does.
+    /// The bound is included.
     Closed,
 }
 
 /// A range of the values of an index, which may be the primary key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounds {
-    /// Where it begins.
+    /// The lower bound.
     pub left: Datum,
     /// Whether `left` belongs to it.
     pub left_side: Side,
-    /// Where it ends.
+    /// The upper bound.
     pub right: Datum,
     /// Whether `right` belongs to it.
     pub right_side: Side,
@@ -42,14 +42,14 @@ impl Bounds {
         Bounds { left: value.clone(), left_side: Side::Closed, right: value, right_side: Side::Closed }
     }
 
-    /// Whether it says nothing at all. Source: `datum_range_t::is_universe` of RethinkDB.
+    /// Whether it contains every value. Source: `datum_range_t::is_universe` of RethinkDB.
     #[must_use]
     pub fn is_universe(&self) -> bool {
         (&self.left, self.left_side, &self.right, self.right_side)
             == (&Datum::MinVal, Side::Open, &Datum::MaxVal, Side::Open)
     }
 
-    /// Whether it ends before it begins, so that no value can be inside.
+    /// Whether it ends before it begins, so that it contains no value.
     /// Source: `datum_range_t::is_empty` of RethinkDB.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -74,9 +74,8 @@ impl Bounds {
             }
     }
 
-    /// The keys of the values inside. Keys that were cut are in it if any of their values is, so
-    /// those values are to be asked with [`Bounds::contains`]. Fails when a bound has no place
-    /// among index keys.
+    /// The keys of the values inside. A truncated key is included if any of its values is, so those values must be
+    /// checked with [`Bounds::contains`]. Fails if a bound cannot be an index key.
     pub fn range(&self) -> Result<IndexRange, KeyError> {
         let (left, right) = (secondary::bound(&self.left)?, secondary::bound(&self.right)?);
         let start = match (&self.left, self.left_side) {
@@ -93,8 +92,8 @@ impl Bounds {
     }
 }
 
-/// What of `range` does not come before the entries of `key` when it is walked in this direction.
-pub(super) fn begun_at(range: IndexRange, key: &Bytes, direction: Direction) -> IndexRange {
+/// The part of `range` that does not come before the entries of `key` in this direction.
+pub(super) fn resume_at(range: IndexRange, key: &Bytes, direction: Direction) -> IndexRange {
     match direction {
         Direction::Ascending => IndexRange { start: range.start.max(key.clone()), ..range },
         Direction::Descending => {
@@ -104,8 +103,7 @@ pub(super) fn begun_at(range: IndexRange, key: &Bytes, direction: Direction) -> 
     }
 }
 
-/// The first bytes after everything that begins with a key. No key is the beginning of another,
-/// so only its own entries do.
+/// The first key after all that begin with `key`. No key is a prefix of another, so these are only its own entries.
 fn after(key: &[u8]) -> Option<Bytes> {
     let mut bytes = key.to_vec();
     while let Some(last) = bytes.pop() {

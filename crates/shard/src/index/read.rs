@@ -1,4 +1,4 @@
-//! Rows by an index: entries of a snapshot in order, each with its row of the same snapshot.
+//! Reads rows by an index: entries of a snapshot in order, each with its row from the same snapshot.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,19 +9,19 @@ use datum::{Datum, KeyError, KeyRange, Object, PrimaryKey};
 use storage::{Direction, IndexHit, IndexId, IndexRange, IndexScan, ReadError, TableSnapshot};
 
 use super::def::IndexDef;
-use super::range::{Bounds, begun_at};
+use super::range::{Bounds, resume_at};
 
 /// Whether the order of the rows matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
-    /// It does not.
+    /// Any order.
     Any,
-    /// By value, then by primary key, one way or the other.
+    /// By value, then by primary key, in this direction.
     By(Direction),
 }
 
 impl RowOrder {
-    /// The way entries are walked.
+    /// The direction in which entries are scanned.
     fn direction(self) -> Direction {
         match self {
             RowOrder::By(direction) => direction,
@@ -30,25 +30,25 @@ impl RowOrder {
     }
 }
 
-/// What is read of an index. Plain data.
+/// A query of an index. Plain data.
 #[derive(Clone, Debug)]
 pub struct IndexQuery {
     /// The index.
     pub index: IndexId,
-    /// The values whose rows are wanted, and how many times each.
+    /// The values to read rows of, and how many times to return each row.
     pub wanted: Arc<[(Bounds, u32)]>,
-    /// Only rows whose keys lie in this range.
+    /// Restricts the rows by their keys.
     pub rows: KeyRange,
-    /// Only what comes after this in the same order of the same values.
+    /// Only rows after this position, in the same order of the same values.
     pub after: Option<IndexCursor>,
-    /// The order of the rows. Only one range of values can be read in order.
+    /// The order of the rows. Only a single range of values can be read in order.
     pub order: RowOrder,
-    /// How many rows with one cut key may be held to be sorted.
+    /// The most rows with one truncated key that may be buffered for sorting.
     pub sorted_max: usize,
 }
 
 impl IndexQuery {
-    /// The rows under these values, whatever their keys, from the first one on.
+    /// A query for the rows under these values, whatever their keys, from the first one on.
     #[must_use]
     pub fn of(
         index: IndexId,
@@ -60,24 +60,24 @@ impl IndexQuery {
     }
 }
 
-/// Why an index could not be read.
+/// Errors of reading an index.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The shard does not know it (yet, or any more).
+    /// The shard does not know the index (yet, or any more).
     #[error("there is no index {0}")]
     Missing(IndexId),
-    /// Not every row has its entries yet.
+    /// The index is not built yet.
     #[error("index {0} is not built yet")]
     NotReady(IndexId),
-    /// A bound has no place among index values.
+    /// A bound cannot be an index key.
     #[error(transparent)]
     Bound(#[from] KeyError),
-    /// Too many rows have one cut key to be sorted.
+    /// Too many rows have the same truncated key to be sorted.
     #[error("more than {most} rows have the same cut key")]
     TooMany {
-        /// How many may have.
+        /// The limit.
         most: usize,
-        /// A value of one of the rows.
+        /// The value of one of the rows.
         value: Datum,
     },
     /// An entry or its row could not be read.
@@ -85,49 +85,49 @@ pub enum IndexError {
     Read(#[from] ReadError),
 }
 
-/// Where a row stands in the order of an index.
+/// The position of a row in the order of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexRowPosition {
     /// The index key.
     pub key: Bytes,
-    /// The value, if the key was cut.
+    /// The value, if the key was truncated.
     pub value: Option<Datum>,
     /// The row's key.
     pub primary: PrimaryKey,
 }
 
 impl IndexRowPosition {
-    /// The place of a row whose order does not matter.
+    /// The position of a row in an unordered read.
     #[must_use]
     pub fn none() -> IndexRowPosition {
         IndexRowPosition { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
     }
 }
 
-/// How far rows were read by an index. Plain data.
+/// The position after which a read of an index continues. Plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexCursor {
-    /// In which of the ranges of values that are wanted.
+    /// The index of the range of values, in `IndexQuery::wanted`.
     pub wanted: u32,
-    /// Where the last row stands.
+    /// The position of the last row.
     pub place: IndexRowPosition,
 }
 
-/// A row found by an index.
+/// A row read by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {
-    /// Where it stands.
+    /// The position of the row.
     pub place: IndexRowPosition,
-    /// Which of the ranges of values that are wanted it was found in.
+    /// The index of the range of values that it was found in, in `IndexQuery::wanted`.
     pub wanted: u32,
     /// The row.
     pub row: Object,
-    /// How many times it is wanted under this value.
+    /// How many times it is returned under this value.
     pub times: u64,
 }
 
 impl IndexRow {
-    /// The index value it was found under.
+    /// The index value that it was found under.
     #[must_use]
     pub fn value(&self, index: &IndexDef) -> Datum {
         match &self.place.value {
@@ -140,19 +140,19 @@ impl IndexRow {
     }
 }
 
-/// Rows of a part of a table by an index, being read.
+/// A read of a shard's rows by an index.
 pub struct IndexRows {
     snapshot: TableSnapshot,
     index: Arc<IndexDef>,
     order: RowOrder,
     sorted_max: usize,
     rows: KeyRange,
-    // What comes up to there was read before.
+    // Rows up to this position were read before.
     after: Option<IndexCursor>,
     // The ranges still to be read, the next one last.
     waiting: Vec<Waiting>,
     current: Option<Current>,
-    // Rows in hand: those of a cut key.
+    // Buffered rows of a truncated key.
     ready: VecDeque<IndexRow>,
 }
 
@@ -169,12 +169,12 @@ struct Current {
     bounds: Bounds,
     times: u32,
     scan: IndexScan,
-    // An entry that was read too far.
+    // An entry that was read ahead.
     next: Option<IndexHit>,
 }
 
 impl IndexRows {
-    /// Begins to read `query` in `snapshot`.
+    /// Starts reading `query` in `snapshot`.
     pub(crate) fn new(
         snapshot: TableSnapshot,
         index: Arc<IndexDef>,
@@ -188,7 +188,7 @@ impl IndexRows {
         let mut waiting = waiting.collect::<Result<Vec<_>, KeyError>>()?;
         if let (Some(first), Some(after)) = (waiting.first_mut(), &query.after) {
             let whole = std::mem::replace(&mut first.range, IndexRange::all());
-            first.range = begun_at(whole, &after.place.key, query.order.direction());
+            first.range = resume_at(whole, &after.place.key, query.order.direction());
         }
         waiting.reverse();
         Ok(IndexRows {
@@ -219,7 +219,7 @@ impl IndexRows {
             }
             let Some((hit, times)) = self.next_hit()? else { return Ok(None) };
             if hit.entry.truncated {
-                self.gather_cut(hit, times)?;
+                self.read_truncated(hit, times)?;
                 continue;
             }
             let row = self.row(&hit.primary)?;
@@ -229,12 +229,12 @@ impl IndexRows {
         }
     }
 
-    /// The number of rows that are left. Looks into rows only where keys were cut.
+    /// The number of remaining rows. Reads rows only where keys were truncated.
     pub fn count(mut self) -> Result<u64, IndexError> {
         let mut count = self.ready.iter().map(|row| row.times).sum();
         while let Some((hit, times)) = self.next_hit()? {
             if hit.entry.truncated {
-                count += self.cut_rows(&hit, times)?.iter().map(|row| row.times).sum::<u64>();
+                count += self.truncated_rows(&hit, times)?.iter().map(|row| row.times).sum::<u64>();
             } else {
                 count += u64::from(hit.entry.times) * u64::from(times);
             }
@@ -242,7 +242,7 @@ impl IndexRows {
         Ok(count)
     }
 
-    /// Whether there are more than `most` entries left. Looks at no row, and not much further.
+    /// Whether more than `most` entries are left. Reads no row, and not much further.
     pub fn has_more_than(mut self, most: u64) -> Result<bool, IndexError> {
         for _ in 0..=most {
             if self.next_hit()?.is_none() {
@@ -252,7 +252,7 @@ impl IndexRows {
         Ok(true)
     }
 
-    /// The next entry, and how many times its rows are wanted.
+    /// The next entry, and how many times its rows are returned.
     fn next_hit(&mut self) -> Result<Option<(IndexHit, u32)>, ReadError> {
         loop {
             if let Some(current) = &mut self.current {
@@ -289,17 +289,17 @@ impl IndexRows {
         }
     }
 
-    /// Which of the ranges of values is being read.
+    /// The index of the range of values that is being read.
     fn wanted(&self) -> u32 {
         self.current.as_ref().map_or(0, |current| current.wanted)
     }
 
-    /// The place up to which rows of the range of values that is being read were read before.
+    /// The position up to which rows of the present range of values were read before.
     fn after(&self) -> Option<&IndexRowPosition> {
         self.after.as_ref().filter(|after| after.wanted == self.wanted()).map(|after| &after.place)
     }
 
-    /// Whether a hit was read before, as far as that can be told without its row.
+    /// Whether a hit was read before, as far as that is known without its row.
     fn is_behind(&self, hit: &IndexHit) -> bool {
         let Some(after) = self.after().filter(|_| !hit.entry.truncated) else { return false };
         let order = (&hit.key, None, &hit.primary).cmp(&(&after.key, after.value.as_ref(), &after.primary));
@@ -309,9 +309,9 @@ impl IndexRows {
         }
     }
 
-    /// Makes the rows of the cut key of `hit` ready, as far as their values are wanted: all of them
-    /// in order if that matters.
-    fn gather_cut(&mut self, hit: IndexHit, times: u32) -> Result<(), IndexError> {
+    /// Buffers the rows of the truncated key of `hit` whose values are wanted: all of them, sorted, if the order
+    /// matters.
+    fn read_truncated(&mut self, hit: IndexHit, times: u32) -> Result<(), IndexError> {
         let key = hit.key.clone();
         let mut rows: Vec<IndexRow> = Vec::new();
         let mut next = Some(hit);
@@ -322,7 +322,7 @@ impl IndexRows {
                 }
                 break;
             }
-            rows.extend(self.cut_rows(&hit, times)?);
+            rows.extend(self.truncated_rows(&hit, times)?);
             let RowOrder::By(_) = self.order else { break };
             if rows.len() > self.sorted_max
                 && let Some(value) = rows.pop().and_then(|row| row.place.value)
@@ -343,13 +343,13 @@ impl IndexRows {
         Ok(())
     }
 
-    /// The row of a cut key once for each of its values there that is wanted and was not read before.
-    fn cut_rows(&self, hit: &IndexHit, times: u32) -> Result<Vec<IndexRow>, ReadError> {
+    /// The row of a truncated key, once for each of its values under this key that is wanted and was not read before.
+    fn truncated_rows(&self, hit: &IndexHit, times: u32) -> Result<Vec<IndexRow>, ReadError> {
         let row = self.row(&hit.primary)?;
         let mut rows: Vec<IndexRow> = Vec::new();
         let mut known: BTreeMap<Datum, usize> = BTreeMap::new();
         for value in self.values_under(&row, hit).into_iter().filter(|value| self.holds(value)) {
-            // What has one place stays together.
+            // Rows with the same position stay together.
             if let Some(same) = known.get(&value) {
                 rows[*same].times += u64::from(times);
                 continue;
@@ -363,7 +363,7 @@ impl IndexRows {
         match self.order {
             RowOrder::By(Direction::Ascending) => rows.retain(|row| row.place > *after),
             RowOrder::By(Direction::Descending) => rows.retain(|row| row.place < *after),
-            // In the order of the row itself.
+            // In the order of the values in the row.
             RowOrder::Any => match (&hit.key, &hit.primary).cmp(&(&after.key, &after.primary)) {
                 Ordering::Less => rows.clear(),
                 Ordering::Equal => {
@@ -376,12 +376,12 @@ impl IndexRows {
         Ok(rows)
     }
 
-    /// Whether the range of values that is being read has `value`.
+    /// Whether the present range of values contains `value`.
     fn holds(&self, value: &Datum) -> bool {
         self.current.as_ref().is_none_or(|current| current.bounds.contains(value))
     }
 
-    /// The values of `row` whose key is that of `hit`.
+    /// The values of `row` with the key of `hit`.
     fn values_under(&self, row: &Object, hit: &IndexHit) -> Vec<Datum> {
         let values = self.index.values(row).into_iter();
         values.filter(|(key, _)| key.bytes == hit.key).map(|(_, value)| value).collect()

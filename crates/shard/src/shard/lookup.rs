@@ -1,4 +1,4 @@
-//! Rows of a shard by their keys.
+//! Lookups of rows by their keys.
 
 use datum::{Object, PrimaryKey};
 use storage::RowTexts;
@@ -7,14 +7,14 @@ use super::Shard;
 use crate::ReadError;
 
 impl Shard {
-    /// The newest applied row under `key`, or `None` if there is none. Fails with
-    /// [`ReadError::WrongShard`] if the key is not in this shard, or the rows are void by now.
+    /// The newest applied row under `key`, or `None` if there is none. Fails with [`ReadError::WrongShard`] if the key
+    /// is outside this shard, or the rows have become unusable.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         self.checked_read(key, || self.table.get(key))
     }
 
-    /// Hands what [`Shard::get`] would answer to `read_row`, without a reference to it: cheaper where it is only looked at.
-    /// `read_row` must be quick; after an error what it did is of no use.
+    /// Calls `read_row` with the result of [`Shard::get`], without counting a reference: cheaper if the caller only
+    /// reads the row. `read_row` must be quick; if this fails, its result is discarded.
     pub fn with_row<R>(
         &self,
         key: &PrimaryKey,
@@ -34,16 +34,15 @@ impl Shard {
         self.activity.add_read(1);
         let rows_generation = self.rows_generation();
         let found = read()?;
-        // Looked at afterwards: a row that is taken away meanwhile is not missing.
+        // Checked afterwards: a row that was removed meanwhile, because the rows are being replaced, is not missing.
         match self.is_current(rows_generation) {
             true => Ok(found),
             false => Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group }),
         }
     }
 
-    /// Adds the newest applied rows under `keys` to `texts`, in their order: cheaper than one after the
-    /// other. Nothing is added for a key that has no row, nor any more once `texts` has `bytes_max` bytes.
-    /// After an error `texts` is of no use.
+    /// Appends the newest applied rows under `keys` to `texts`, in order; cheaper than single lookups. Adds nothing for
+    /// a key without a row, and stops once `texts` has `bytes_max` bytes. After an error `texts` must be discarded.
     pub fn get_texts(
         &self,
         keys: &[PrimaryKey],

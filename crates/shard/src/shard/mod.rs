@@ -28,16 +28,16 @@ pub struct Shard {
     retired: AtomicBool,
     pub(crate) seals: SealProposals,
     indexes: MaintainedIndexes,
-    // Shared with the proposals that are still to be answered.
+    // Shared with pending proposals.
     pub(crate) context: Arc<ProposalContext>,
     activity: Arc<Activity>,
 }
 
 impl Shard {
-    /// Opens the shard of `table` that `group` orders, for the keys in `range`: replays what the log
-    /// has and the engine has not. Blocks meanwhile. `birth` says how a new group begins.
+    /// Opens the shard of `table` whose writes `group` orders, for the keys in `range`. Replays the entries that the
+    /// log has and the engine does not; blocks meanwhile. `birth` defines the beginning of a new group.
     ///
-    /// It takes writes when [`Replicas::set_role`] says that it leads.
+    /// It accepts writes when [`Replicas::set_role`] reports that it leads.
     pub fn open(
         replicas: &Arc<Replicas>,
         log: Arc<dyn Log>,
@@ -49,9 +49,9 @@ impl Shard {
         Shard::open_after(replicas, log, table, group, range, birth, &[])
     }
 
-    /// As [`Shard::open`]: a new group that does not join begins with the rows, and the built indexes, that
-    /// `predecessors` have left in its range. Each of them is sealed, applied here up to that, and
-    /// together they cover the range.
+    /// As [`Shard::open`]. A new group that does not join begins with the rows and the built indexes that
+    /// `predecessors` have left in its range. Each of them is sealed and applied here up to its seal, and together they
+    /// cover the range.
     pub fn open_after(
         replicas: &Arc<Replicas>,
         log: Arc<dyn Log>,
@@ -75,7 +75,7 @@ impl Shard {
             replicas.forget(group);
             return Err(error.into());
         }
-        // A log that nobody watches does not tell, and one that is watched may do so later.
+        // The log reports roles only to an observer, and perhaps only later.
         let status = log.group_status(group)?;
         replica.set_initial_role(status.role);
         if status.needs_rows {
@@ -94,19 +94,18 @@ impl Shard {
         }))
     }
 
-    /// What was read and written of the table. Whoever reads a snapshot adds the rows of it.
+    /// The counters of reads and writes of the table. Readers of a snapshot add the rows they read.
     #[must_use]
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }
 
-    /// The applied rows of this shard as of now. Positions only grow: a snapshot taken later includes
-    /// everything in one taken before.
+    /// A snapshot of the applied rows. Positions only grow: a later snapshot includes everything in an earlier one.
     pub fn snapshot(&self) -> Result<TableSnapshot, ReadError> {
         self.table.snapshot(self.shard_range.clone())
     }
 
-    /// As [`Shard::snapshot`], for who cannot wait: `None` where much would have to be written first.
+    /// As [`Shard::snapshot`], for callers that must not block: `None` if too much would have to be flushed first.
     pub fn try_snapshot(&self) -> Result<Option<TableSnapshot>, ReadError> {
         self.table.try_snapshot(self.shard_range.clone())
     }
@@ -117,43 +116,43 @@ impl Shard {
         self.context.replica.rows()
     }
 
-    /// The last position that reads show.
+    /// The last position that is visible to reads.
     #[must_use]
     pub fn applied(&self) -> Lsn {
         self.context.replica.applied()
     }
 
-    /// Whether this replica leads: it takes writes, and its applied state is the newest there is.
+    /// Whether this replica leads and accepts writes; its applied state is then the newest.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.leads() && !self.seal_state().is_sealed()
     }
 
-    /// Whether this replica leads its group, which may be sealed.
+    /// Whether this replica leads its group, sealed or not.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.context.replica.leads()
     }
 
-    /// The replica that leads, as far as this one knows; `None` also when it is this one.
+    /// The leading replica, if it is another one and known here.
     #[must_use]
     pub fn leader(&self) -> Option<PeerId> {
         self.context.replica.leadership().leader
     }
 
-    /// Calls `told` with the position whenever entries were applied, on the log's thread: it must not
-    /// wait. Only the first one is kept.
-    pub fn on_applied(&self, told: Box<dyn Fn(Lsn) + Send + Sync>) {
-        self.context.replica.tell(told);
+    /// Calls `listener` with the position whenever entries were applied. The call is on the log's thread and must not
+    /// block. Only the first listener is kept.
+    pub fn on_applied(&self, listener: Box<dyn Fn(Lsn) + Send + Sync>) {
+        self.context.replica.set_applied_listener(listener);
     }
 
-    /// A ticket that resolves once a majority has confirmed that this replica leads, and everything
-    /// acknowledged before this call is applied here: reads that follow are linearizable.
+    /// A ticket that resolves once a majority has confirmed that this replica leads, and everything acknowledged before
+    /// this call is applied here. Reads that follow are linearizable.
     pub fn confirm(&self) -> WriteTicket {
         let (sender, ticket) = ticket::pair();
         let context = Arc::clone(&self.context);
         let done = move |outcome: Result<Lsn, ProposeError>| {
-            // Others may have written to the range since: whoever acknowledged that had seen the seal.
+            // After a seal, other groups may have written to the range and acknowledged it.
             let sealed = context.replica.seal_state().is_sealed();
             let group = context.replica.group;
             sender.send(match outcome {
@@ -165,26 +164,26 @@ impl Shard {
         ticket
     }
 
-    /// Takes the state that the engine has now: the rows were replaced by a copy.
+    /// Reloads the state from the engine: the rows were replaced by a copy.
     pub(crate) fn reload(&self) -> Result<(), ReadError> {
         self.context.replica.reload(self.table.store(), &self.table, &self.shard_range)
     }
 
-    /// Which rows are there now. To be asked before they are read, and [`Shard::is_current`] afterwards: a copy
-    /// may begin and end in between.
+    /// The present generation of the rows. Read it before reading rows, and check [`Shard::is_current`] afterwards: a
+    /// copy may begin and end in between.
     #[must_use]
     pub fn rows_generation(&self) -> RowsGeneration {
         self.context.replica.rows_generation()
     }
 
-    /// Whether what was read, or is in a snapshot that was taken, since the rows were `rows_generation` may be shown:
-    /// they were good then and all the time since.
+    /// Whether results, or snapshots, obtained since the rows had `rows_generation` may be used: the rows were usable
+    /// then and have been ever since.
     #[must_use]
     pub fn is_current(&self, rows_generation: RowsGeneration) -> bool {
         self.context.replica.is_current(rows_generation)
     }
 
-    /// Whether the rows are void until they are replaced by a copy, or for good: nobody may read them.
+    /// Whether the rows are unusable until a copy replaces them, or permanently. They must not be read.
     #[must_use]
     pub fn is_recovering(&self) -> bool {
         self.context.replica.is_recovering()
@@ -198,7 +197,7 @@ impl Shard {
         &self.shard_range
     }
 
-    /// The keys this shard answers for.
+    /// The key range of this shard.
     #[must_use]
     pub fn range(&self) -> &KeyRange {
         &self.shard_range.range
@@ -210,12 +209,12 @@ impl Shard {
         self.shard_range.group
     }
 
-    /// Writes one row: `decide` gets the newest proposed row and says what becomes of it; whatever
-    /// else it returns is handed back. Does not wait for the disk, the ticket does.
+    /// Writes one row. `decide` gets the newest proposed row and returns what becomes of it, and a result that is
+    /// passed through. Does not wait for the disk; the ticket does.
     ///
-    /// `decide` runs under the row's latch: it must be quick and must not write to this shard. If it
-    /// leaves the row as it is, nothing is written, and the ticket resolves once the row it saw is
-    /// known to be real. An error here means that `decide` was not called.
+    /// `decide` runs under the row's latch: it must be quick and must not write to this shard. If it leaves the row as
+    /// it is, nothing is written, and the ticket resolves once the row it saw is applied. An error here means that
+    /// `decide` was not called.
     pub fn write<R>(
         &self,
         key: &PrimaryKey,
@@ -225,8 +224,8 @@ impl Shard {
         self.write_one(key, ProposeMode { durability, is_deferred: false }, decide)
     }
 
-    /// As [`Shard::write`], by somebody who calls [`Log::turn`] in a moment, when it may have written more:
-    /// until then the ticket may not resolve.
+    /// As [`Shard::write`], for a caller that flushes the log soon, perhaps after more writes: until then the ticket
+    /// may not resolve.
     pub fn write_deferred<R>(
         &self,
         key: &PrimaryKey,
@@ -243,7 +242,7 @@ impl Shard {
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
         let (held, term) = self.hold(std::slice::from_ref(key))?;
-        let indexes = self.indexes.kept(&self.context.replica)?;
+        let indexes = self.indexes.maintained(&self.context.replica)?;
         let mut builder = EntryBuilder::default();
         let old = self.newest(key, &held, &mut builder)?;
         let (decision, answer) = decide(old.as_ref());
@@ -252,12 +251,11 @@ impl Shard {
         Ok((answer, self.propose(builder, held, term, mode).1))
     }
 
-    /// Writes several rows in one entry: all of them or none. `decide` is called once per key in the
-    /// order of `keys`, in which a key may occur again and then sees what was decided before.
+    /// Writes several rows in one entry, atomically. `decide` is called once per key in the order of `keys`. A key may
+    /// occur again; `decide` then gets the row as decided before.
     ///
-    /// A few hundred rows are a good size; the log refuses an entry that is too large for it. Else
-    /// like [`Shard::write`]; an error here may come after some calls of `decide`, and then nothing
-    /// is written.
+    /// A few hundred rows are a good size; the log refuses an entry that is too large. Otherwise like [`Shard::write`],
+    /// but an error here may come after some calls of `decide`; then nothing is written.
     pub fn write_many<R>(
         &self,
         keys: &[PrimaryKey],
@@ -266,7 +264,7 @@ impl Shard {
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
         let (held, term) = self.hold(keys)?;
         let mut builder = EntryBuilder::default();
-        let indexes = self.indexes.kept(&self.context.replica)?;
+        let indexes = self.indexes.maintained(&self.context.replica)?;
         let mut context = Vec::with_capacity(keys.len());
         for (index, key) in keys.iter().enumerate() {
             let old = self.newest(key, &held, &mut builder)?;
@@ -278,7 +276,7 @@ impl Shard {
         Ok((context, self.propose(builder, held, term, ProposeMode { durability, is_deferred: false }).1))
     }
 
-    /// Writes rows whatever was there before, in one entry. What goes wrong is in the ticket.
+    /// Writes rows regardless of their present state, in one entry. The ticket reports all errors.
     pub fn write_rows(&self, rows: Vec<(PrimaryKey, Decision)>, durability: Durability) -> WriteTicket {
         let (keys, decisions): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         let mut decisions = decisions.into_iter();
@@ -289,8 +287,7 @@ impl Shard {
         }
     }
 
-    /// A ticket that resolves once every write proposed before this call is durable and applied,
-    /// soft ones included.
+    /// A ticket that resolves once every write proposed before this call, soft ones included, is durable and applied.
     pub fn sync(&self) -> WriteTicket {
         let (sender, ticket) = ticket::pair();
         let done = move |outcome: Result<Lsn, ProposeError>| sender.send(outcome.map_err(Into::into));
@@ -298,47 +295,46 @@ impl Shard {
         ticket
     }
 
-    /// Takes no more writes: they are refused from now on with [`WriteRefusal::Retired`]. Those
-    /// proposed before go on; [`Shard::sync`] waits for them. Reads are still answered.
+    /// Stops accepting writes: from now on they fail with [`WriteRefusal::Retired`]. Those proposed before continue;
+    /// [`Shard::sync`] waits for them. Reads still work.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         // A writer that looked before is past its proposal when its latch is free.
         self.wait_for_writers();
     }
 
-    /// Knows `indexes` from now on, and no others. The entries of one come with every write from the
-    /// moment an [`crate::IndexBuilder`] has told the group of it; rows that were there before get
-    /// theirs from that builder.
+    /// Sets the known indexes. Writes include the entries of an index from the moment an [`crate::IndexBuilder`] has
+    /// registered it with the group; that builder adds the entries of existing rows.
     pub fn set_indexes(&self, indexes: IndexDefs) {
         if self.indexes.set(indexes, &self.context.replica) {
             self.wait_for_writers();
         }
     }
 
-    /// The indexes it knows.
+    /// The known indexes.
     #[must_use]
     pub fn indexes(&self) -> Arc<Vec<Arc<IndexDef>>> {
         self.indexes.known()
     }
 
-    /// Whether this replica has heard of an index, which may be gone by now.
+    /// Whether this replica has ever known an index, which may be dropped by now.
     #[must_use]
     pub fn has_seen_index(&self, index: IndexId) -> bool {
         self.indexes.has_seen_index(index)
     }
 
-    /// Whether the group was told of an index.
+    /// Whether an index is registered with the group.
     pub(crate) fn has_index(&self, index: IndexId) -> bool {
         self.context.replica.has_index(index)
     }
 
-    /// How far an index is built, as it was applied.
+    /// The build record of an index, as applied.
     #[must_use]
     pub fn index_build(&self, index: IndexId) -> IndexBuild {
         self.context.replica.index_build(index)
     }
 
-    /// Notes that an index is built: every row of the range has its entries already.
+    /// Records that an index is built: every row of the range already has its entries.
     pub fn set_built(&self, index: IndexId) -> WriteTicket {
         match self.propose_build(&[], vec![(index, IndexBuild::Ready)], None, Durability::Hard) {
             Ok((_, ticket)) => ticket,
@@ -352,8 +348,8 @@ impl Shard {
         self.sequence_last.load(Ordering::Relaxed)
     }
 
-    /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them
-    /// how far those are built then. Nothing of it happens if proposal `after` does not.
+    /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them the new build
+    /// records. Not applied unless proposal `after` is.
     pub(crate) fn propose_build(
         &self,
         keys: &[PrimaryKey],
@@ -377,12 +373,12 @@ impl Shard {
         Ok(self.propose(builder, held, term, ProposeMode { durability, is_deferred: false }))
     }
 
-    /// Returns when every write that is between reading and proposing now is proposed.
+    /// Returns when every write that is now between reading and proposing is proposed.
     pub(crate) fn wait_for_writers(&self) {
         self.context.latches.wait_for_writers();
     }
 
-    /// The latches of `keys`, and the term in which what is read under them is the newest.
+    /// Takes the latches of `keys`. Also returns the term in which rows read under them are the newest.
     fn hold(&self, keys: &[PrimaryKey]) -> Result<(HeldLatches<'_>, Term), WriteRefusal> {
         let group = self.shard_range.group;
         if let Some(key) = keys.iter().find(|key| !self.shard_range.range.contains(key)) {
@@ -403,7 +399,7 @@ impl Shard {
         Ok((held, leadership.term))
     }
 
-    /// The row the next change of `key` is evaluated on.
+    /// The row on which the next change of `key` is evaluated.
     fn newest(
         &self,
         key: &PrimaryKey,
@@ -420,7 +416,7 @@ impl Shard {
         self.table.get(key)
     }
 
-    /// The same for a row that nobody is expected to ask for soon.
+    /// As `newest`, for a row that is not expected to be read again soon.
     fn newest_once(
         &self,
         key: &PrimaryKey,
@@ -436,7 +432,7 @@ impl Shard {
         }
     }
 
-    /// Proposes what is in `builder`; also the number it has.
+    /// Proposes the entry of `builder`; also returns its sequence number.
     fn propose(
         &self,
         builder: EntryBuilder,
@@ -451,7 +447,7 @@ impl Shard {
         let entry = builder.encode(incarnation(term), sequence);
         let keys = builder.publish(&mut held, sequence);
         let (proposal, ticket) = Proposal::new(Arc::clone(&self.context), keys, sequence);
-        // Still under the latches: the log's order is the order of evaluation.
+        // Still under the latches, so that the log's order is the order of evaluation.
         let (group, durability, done) = (self.shard_range.group, mode.durability, proposal.done());
         match mode.is_deferred {
             true => self.log.propose_deferred(group, Some(term), entry, durability, done),
@@ -463,10 +459,10 @@ impl Shard {
     }
 }
 
-/// How an entry goes to the log.
+/// Options of a proposal.
 #[derive(Clone, Copy)]
 struct ProposeMode {
     durability: Durability,
-    // Whether its writer comes back for the log's turn.
+    // Whether the caller flushes the log itself.
     is_deferred: bool,
 }

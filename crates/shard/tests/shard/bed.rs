@@ -1,4 +1,4 @@
-//! The one place where these tests touch the API: an engine, a log, shards over them.
+//! Helpers of these tests, and their only use of the API: an engine, a log, shards over them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,13 +34,13 @@ pub fn number(row: &Object) -> f64 {
     }
 }
 
-/// Puts `n`, and hands back what was there.
+/// Puts `n`; returns the old value.
 pub fn put(shard: &Shard, name: &str, n: f64) -> (Option<f64>, WriteTicket) {
     let decide = |old: Option<&Object>| (Decision::Put(row(n)), old.map(number));
     shard.write(&key(name), Durability::Soft, decide).unwrap()
 }
 
-/// Adds one to a row that begins at zero; hands back the sum.
+/// Adds one to a row that begins at zero; returns the sum.
 pub fn increment(shard: &Shard, name: &str) -> (f64, WriteTicket) {
     let decide = |old: Option<&Object>| {
         let sum = old.map_or(0.0, number) + 1.0;
@@ -58,7 +58,7 @@ pub fn read(shard: &Shard, name: &str) -> Option<f64> {
     shard.get(&key(name)).unwrap().as_ref().map(number)
 }
 
-/// All rows of a shard, by a scan; the count must agree.
+/// All rows of a shard, by a scan; the count must agree with it.
 pub fn content(shard: &Shard) -> BTreeMap<PrimaryKey, f64> {
     let snapshot = shard.snapshot().unwrap();
     let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
@@ -71,7 +71,7 @@ pub fn content(shard: &Shard) -> BTreeMap<PrimaryKey, f64> {
     rows
 }
 
-/// A machine that can be turned off: what is in `engine` and `disk` stays.
+/// A machine that can be switched off; `engine` and `disk` keep their content.
 pub struct Bed {
     pub engine: MemoryEngine,
     pub disk: MemoryEntries,
@@ -80,12 +80,12 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// A log with a thread of its own.
+    /// A log with its own thread.
     pub fn running() -> Bed {
         Bed::over(MemoryEngine::new(), MemoryEntries::default(), MemoryLog::open)
     }
 
-    /// A log that does nothing until it is stepped.
+    /// A log that only works when it is stepped.
     pub fn stepped() -> Bed {
         Bed::over(MemoryEngine::new(), MemoryEntries::default(), MemoryLog::stepped)
     }
@@ -110,14 +110,14 @@ impl Bed {
             .unwrap()
     }
 
-    /// Turns the machine off and on: the engine keeps what it had flushed, the log everything.
+    /// Switches the machine off and on: the engine keeps its last flush, the log everything.
     pub fn crash(self) -> Bed {
         drop(self.log);
         Bed::over(self.engine.after_crash(), self.disk, MemoryLog::open)
     }
 }
 
-/// A log that refuses the proposals a test names, counted from 0.
+/// A log that refuses the proposals that a test names, counted from 0.
 pub struct TestLog {
     inner: MemoryLog,
     refuse: Mutex<BTreeSet<usize>>,
@@ -137,7 +137,7 @@ impl TestLog {
         }
     }
 
-    /// From now on refuses everything at once, on the proposer's thread.
+    /// Refuses every proposal at once from now on, on the proposer's thread.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
@@ -146,12 +146,12 @@ impl TestLog {
         self.refuse.lock().extend(proposals);
     }
 
-    /// Proposals so far.
+    /// The number of proposals so far.
     pub fn proposed(&self) -> usize {
         *self.proposed.lock()
     }
 
-    /// Answers what was refused.
+    /// Resolves the refused proposals.
     pub fn tell_refusals(&self) {
         let refused = std::mem::take(&mut *self.refused.lock());
         for done in refused {
@@ -159,7 +159,7 @@ impl TestLog {
         }
     }
 
-    /// Applies and answers what was accepted.
+    /// Applies and resolves the accepted proposals.
     pub fn step(&self) -> usize {
         self.inner.step()
     }

@@ -1,4 +1,4 @@
-//! Rows that become those of a copy: whatever is there before, and wherever it is interrupted.
+//! Tests of replacing rows by a copy, with any rows before and any interruption.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ fn end_of(snapshot: &TableSnapshot) -> CopyEnd {
     CopyEnd { at: applied.lsn, progress: applied.progress, builds: snapshot.builds().unwrap() }
 }
 
-/// Gets rows of `from` until that is finished, or for so many pieces; the bytes that were sent, and whether
-/// it is finished.
+/// Copies rows of `from` until the copy is complete, or for a number of requests. Returns the bytes sent and whether it
+/// is complete.
 fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: CopyRangeSizes, pieces: usize) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
     let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
@@ -51,7 +51,7 @@ fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: CopyRangeSizes, pie
 }
 
 #[test]
-fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
+fn a_repeatedly_interrupted_copy_ends_equal_to_its_source() {
     for seed in 0..60 {
         let mut chance = Chance(seed);
         let (here, there) = (Bed::running(), Bed::running());
@@ -60,7 +60,7 @@ fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
         build(&from);
         to.set_indexes(defs());
         if seed % 2 == 0 {
-            // A replica that was away: rows of its own, some as they are there, with entries.
+            // A replica that was disconnected: it has rows of its own and rows that are the same, with entries.
             build(&to);
         }
         let mut same = Chance(seed + 1000);
@@ -70,7 +70,7 @@ fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
             let sizes =
                 CopyRangeSizes { bytes: 1 + chance.below(300) as usize, count: chance.below(6) as usize };
             let (piece_bytes, pieces) = (1 + chance.below(800) as usize, chance.below(12) as usize);
-            // Somebody writes between the attempts, to what was sent and to what was not.
+            // Rows are written between the attempts, both rows already sent and others.
             (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
             if copy(&from, &to, piece_bytes, sizes, pieces).1 {
                 break;
@@ -84,7 +84,7 @@ fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
 
 const SIZES: CopyRangeSizes = CopyRangeSizes { bytes: 400, count: 4 };
 
-/// Two shards, one with a thousand rows and one with none.
+/// Two shards, one with a thousand rows and one without rows.
 fn two() -> (Bed, Arc<Shard>, Bed, Arc<Shard>) {
     let (here, there) = (Bed::running(), Bed::running());
     let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
@@ -96,12 +96,12 @@ fn two() -> (Bed, Arc<Shard>, Bed, Arc<Shard>) {
 }
 
 #[test]
-fn what_was_sent_before_an_interruption_is_not_sent_again() {
+fn rows_sent_before_an_interruption_are_not_sent_again() {
     let (_here, from, _there, to) = two();
     let whole: usize = stored(&from).iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum();
     let (before, is_done) = copy(&from, &to, 2000, SIZES, 10);
     assert!(!is_done && before > whole / 5);
-    // One that went before the place it was interrupted at, one that changed and one that is new.
+    // A row deleted before the point of interruption, one changed and one added.
     from.write(&key("k0010"), Durability::Soft, |_| (Decision::Delete, ())).unwrap().1.wait().unwrap();
     put(&from, "k0100", -1.0).1.wait().unwrap();
     put(&from, "k0200x", 7.0).1.wait().unwrap();
@@ -110,7 +110,7 @@ fn what_was_sent_before_an_interruption_is_not_sent_again() {
     assert_eq!(content(&to), content(&from));
     assert_eq!(stored(&to), stored(&from));
     assert!(before + after < whole + 3 * 2000, "{before} bytes and then {after} of {whole}");
-    // Who has all of it gets nothing but what changed since.
+    // A replica with all rows only gets the changes.
     put(&from, "k0500", -2.0).1.wait().unwrap();
     let (again, _) = copy(&from, &to, 2000, SIZES, usize::MAX);
     assert!(again < 1000, "{again} bytes for one row");
@@ -118,7 +118,7 @@ fn what_was_sent_before_an_interruption_is_not_sent_again() {
 }
 
 #[test]
-fn rows_that_the_copy_has_not_go_with_their_entries() {
+fn rows_absent_from_the_copy_are_removed_with_their_entries() {
     let (here, there) = (Bed::running(), Bed::running());
     let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
     from.set_indexes(defs());
@@ -133,7 +133,7 @@ fn rows_that_the_copy_has_not_go_with_their_entries() {
 }
 
 #[test]
-fn an_answer_to_another_question_is_refused() {
+fn a_response_to_another_request_is_refused() {
     let (_here, from, _there, to) = two();
     let snapshot = from.snapshot().unwrap();
     let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
@@ -142,7 +142,7 @@ fn an_answer_to_another_question_is_refused() {
     let last = piece.reach.clone();
     restoration.take(&copy_ranges, piece.clone()).unwrap();
     let misfits = [
-        // The same again; more that is the same than was asked about; rows that do not ascend; beyond its end.
+        // A repeated response; more identical ranges than were sent; rows that do not ascend; rows beyond its end.
         piece.clone(),
         Difference { same: 1, reach: None, rows: Vec::new() },
         Difference { same: 0, reach: None, rows: piece.rows.iter().rev().cloned().collect() },
@@ -156,7 +156,7 @@ fn an_answer_to_another_question_is_refused() {
 }
 
 #[test]
-fn a_whole_copy_between_two_looks_is_noticed() {
+fn a_whole_copy_between_two_reads_is_noticed() {
     let (_here, from, there, to) = two();
     let before = to.rows_generation();
     assert!(to.is_current(before));

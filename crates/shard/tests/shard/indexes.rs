@@ -1,4 +1,4 @@
-//! Indexes: after whatever happened, what an index holds is what its functions make of the rows.
+//! Tests of indexes: after any history, an index contains the values of its function for the rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub fn defs() -> IndexDefs {
         IndexDef::new(A, IndexKind::One, &field("a")),
         IndexDef::new(MULTI, IndexKind::Multi, &field("m")),
     ];
-    IndexDefs { list, given: MULTI }
+    IndexDefs { list, highest_assigned: MULTI }
 }
 
-/// Random numbers that a seed repeats.
+/// Random numbers determined by a seed.
 pub struct Chance(pub u64);
 
 impl Chance {
@@ -39,7 +39,7 @@ impl Chance {
         (self.0 >> 33) % end
     }
 
-    /// A value that an index may or may not hold; some are longer than an index keeps.
+    /// A value that an index may or may not contain; some are longer than an index key.
     fn value(&mut self) -> Datum {
         match self.below(8) {
             0 => Datum::Null,
@@ -70,7 +70,7 @@ pub fn change(shard: &Shard, chance: &mut Chance, keys: u64) {
     shard.write(&key, Durability::Soft, |_| (decision, ())).unwrap().1.wait().unwrap();
 }
 
-/// What the index must hold: each value with the keys of its rows, from a scan of the rows.
+/// The expected content of the index: each value with the keys of its rows, from a scan of the rows.
 fn expected(shard: &Shard, index: &IndexDef) -> Vec<(Datum, PrimaryKey)> {
     let snapshot = shard.snapshot().unwrap();
     let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
@@ -97,7 +97,7 @@ fn held(shard: &Shard, query: &IndexQuery) -> Vec<(Datum, PrimaryKey)> {
     found
 }
 
-/// Both orders, the count, and some ranges of every index.
+/// Checks both orders, the count, and some ranges of every index.
 #[track_caller]
 pub fn check(shard: &Shard, seed: u64) {
     for index in &*shard.indexes() {
@@ -134,7 +134,7 @@ fn check_range(shard: &Shard, index: &IndexDef, all: &[(Datum, PrimaryKey)], cha
     assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), inside.len() as u64, "{bounds:?}");
 }
 
-/// What follows any row, and the rows of a range of keys alone.
+/// Checks reads that continue after any row, and reads of a range of row keys.
 #[track_caller]
 fn check_parts(shard: &Shard, read: &IndexQuery, chance: &mut Chance, seed: u64) {
     let mut rows = shard.read_index(read).unwrap();
@@ -162,7 +162,7 @@ fn check_parts(shard: &Shard, read: &IndexQuery, chance: &mut Chance, seed: u64)
     assert_eq!(count, expected.len() as u64, "seed {seed}, {some:?}");
 }
 
-/// Several values at once, some of them several times.
+/// Checks several values at once, some of them several times.
 #[track_caller]
 fn check_values(
     shard: &Shard,
@@ -233,8 +233,8 @@ fn an_index_built_during_writes_is_equal_to_its_function() {
         for _ in 0..1500 {
             change(&shard, &mut chance, 3000);
         }
-        // The first index is on its way when the second is made.
-        shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
+        // The first index is being built when the second is created.
+        shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), highest_assigned: A });
         let mut builder = IndexBuilder::new(shard.clone());
         builder.step().unwrap();
         shard.set_indexes(defs());
@@ -250,7 +250,7 @@ fn an_index_built_during_writes_is_equal_to_its_function() {
 }
 
 #[test]
-fn a_build_goes_on_after_a_crash() {
+fn a_build_continues_after_a_crash() {
     for seed in 0..12 {
         let mut chance = Chance(seed);
         let mut bed = Bed::running();
@@ -274,7 +274,7 @@ fn a_build_goes_on_after_a_crash() {
             for _ in 0..20 {
                 change(&shard, &mut chance, 6000);
             }
-            // Some are on disk, some only in the log.
+            // Some entries are on disk, some only in the log.
             if chance.below(3) == 0 {
                 shard.sync().wait().unwrap();
                 bed.replicas.engine().flush().unwrap();
@@ -302,7 +302,7 @@ fn a_refused_step_of_a_build_is_not_skipped_over() {
         change(&shard, &mut chance, 4000);
     }
     shard.set_indexes(defs());
-    // The third entry of the build is refused; those after it depend on it.
+    // The third entry of the build is refused; later ones depend on it.
     let next = bed.log.proposed();
     bed.log.refuse([next + 2]);
     let mut builder = IndexBuilder::new(shard.clone());
@@ -316,7 +316,7 @@ fn a_refused_step_of_a_build_is_not_skipped_over() {
                 }
             }
         });
-        // The builder waits for its oldest entries before it goes far.
+        // The builder waits for its oldest entries before it continues.
         while !build.is_finished() {
             bed.log.tell_refusals();
             std::thread::yield_now();
@@ -339,28 +339,28 @@ fn a_shard_that_does_not_know_an_index_of_its_group_writes_nothing() {
     let mut chance = Chance(1);
     (0..50).for_each(|_| change(&shard, &mut chance, 20));
     drop(shard);
-    // As another node would lead it whose catalog is behind.
+    // As on another leader whose catalog is behind.
     let bed = bed.crash();
     let shard = bed.shard();
-    shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
+    shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), highest_assigned: A });
     let write = || shard.write(&key(1), Durability::Soft, |_| (Decision::Put(Chance(2).row()), ()));
     let refused = matches!(write(), Err(WriteError::Definite { cause: WriteRefusal::IndexesBehind { .. } }));
     assert!(refused);
-    // It was dropped, as the catalog says: then it need not be kept.
-    shard.set_indexes(IndexDefs { given: MULTI, list: defs().list[..1].to_vec() });
+    // The catalog says that it was dropped: then it need not be maintained.
+    shard.set_indexes(IndexDefs { highest_assigned: MULTI, list: defs().list[..1].to_vec() });
     write().unwrap().1.wait().unwrap();
     check(&shard, 1);
 }
 
 #[test]
-fn an_index_nobody_told_the_group_of_is_not_kept_yet() {
+fn an_index_not_registered_with_the_group_is_not_maintained_yet() {
     let bed = Bed::running();
     let shard = bed.shard();
     shard.set_indexes(defs());
     let mut chance = Chance(1);
     (0..100).for_each(|_| change(&shard, &mut chance, 20));
     drop(shard);
-    // A node that knows no index leads for a while and leaves nothing behind that is wrong.
+    // A node without known indexes leads for a while and writes nothing wrong.
     let bed = bed.crash();
     let shard = bed.shard();
     (0..100).for_each(|_| change(&shard, &mut chance, 20));
@@ -400,7 +400,7 @@ fn unchanged_values_write_nothing() {
 }
 
 #[test]
-fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_not() {
+fn a_group_with_predecessors_keeps_their_indexes_and_builds_the_rest() {
     for seed in 0..4 {
         let bed = Bed::running();
         let mut chance = Chance(seed);
@@ -418,9 +418,9 @@ fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_
             shard.write(&key, Durability::Soft, |_| (Decision::Put(row), ())).unwrap().1.wait().unwrap();
         };
         (0..2000).for_each(|_| write(&mut chance));
-        // One has built the first of them, the other has begun with it, and nobody was told of the second.
+        // One group has built the first index, the other has begun it, and the second is registered with neither.
         old.iter().for_each(|shard| {
-            shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
+            shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), highest_assigned: A });
         });
         build(&old[0]);
         IndexBuilder::new(old[1].clone()).step().unwrap();
@@ -443,7 +443,7 @@ fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_
         (0..300).for_each(|_| change(&whole, &mut chance, 3000));
         build(&whole);
         check(&whole, seed);
-        // Built is built, in parts as well.
+        // A built index stays built when the range is split.
         whole.set_seal_state(SealState::sealed(1)).wait().unwrap();
         let before = [Predecessor { group: GroupId(9), range: KeyRange::all() }];
         for (group, range) in [(10, &ranges[0]), (11, &ranges[1])] {

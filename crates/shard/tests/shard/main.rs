@@ -1,4 +1,4 @@
-//! Shards over the memory engine and the memory log.
+//! Tests of shards over the memory engine and the memory log.
 
 #![allow(clippy::unwrap_used)]
 

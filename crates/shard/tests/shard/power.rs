@@ -1,4 +1,4 @@
-//! Shards over the log in files, on a disk that forgets what was not synced.
+//! Tests of shards over the log in files, on a simulated disk that loses unsynced data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::bed::{TABLE, content, key, number, row};
 
 const NAMES: [&str; 4] = ["a", "b", "x", "y"];
 
-/// One life of a process over a disk and an engine.
+/// One run of a process over a disk and an engine.
 struct Life {
     engine: MemoryEngine,
     log: Arc<FileLog>,
@@ -61,7 +61,7 @@ impl Life {
     }
 }
 
-/// What writers know: the highest sum that was acknowledged as durable, and the highest proposed.
+/// The writers' knowledge: the highest sum acknowledged as durable, and the highest proposed.
 #[derive(Clone, Copy, Default)]
 struct Known {
     durable: f64,
@@ -111,7 +111,7 @@ fn a_power_cut_takes_no_acknowledged_hard_write() {
             for _ in 0..4 {
                 scope.spawn(|| write_until_it_fails(&life, &known, &random));
             }
-            // Lets a random amount of work happen, then cuts the power under it.
+            // Lets a random amount of work happen, then cuts the power.
             let enough = random.below(400);
             while life.log_appends() < enough {
                 std::thread::yield_now();
@@ -130,7 +130,7 @@ fn a_power_cut_takes_no_acknowledged_hard_write() {
             assert!(n >= known.durable, "seed {seed}: {name} is {n}, {} was durable", known.durable);
             assert!(n <= known.proposed, "seed {seed}: {name} is {n}, {} was proposed", known.proposed);
         }
-        // The process ends without a power cut: what it wrote stays, what the engine held goes.
+        // The process ends without a power cut: its files stay, its engine's unflushed rows are lost.
         files.end_process();
         engine = again.engine.clone();
         drop(again);

@@ -1,4 +1,4 @@
-//! A table in many shards behaves as in one.
+//! Tests of tables with several shards, which must behave like one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use storage::RowTexts;
 
 use crate::bed::{Bed, TABLE, content, increment, key, number, put, read};
 
-/// The range of all keys cut before each of `names`.
+/// The range of all keys, split before each of `names`.
 pub fn cut_before(names: &[&str]) -> Vec<KeyRange> {
     let mut start = KeyBound::Unbounded;
     let mut ranges = Vec::new();
@@ -104,7 +104,7 @@ fn new_shards_take_over_the_rows_of_old_ones() {
 }
 
 #[test]
-fn a_range_in_pieces_is_the_range() {
+fn the_parts_of_a_range_cover_it() {
     let bed = Bed::running();
     let shard = bed.shard();
     for n in 0..2000_u32 {
@@ -158,7 +158,7 @@ fn a_dropped_table_leaves_nothing() {
 }
 
 #[test]
-fn rows_that_are_taken_away_are_looked_for_elsewhere() {
+fn rows_being_replaced_are_a_wrong_shard_error() {
     let bed = Bed::running();
     let shard = bed.shard();
     put(&shard, "a", 1.0).1.wait().unwrap();

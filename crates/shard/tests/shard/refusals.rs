@@ -1,4 +1,4 @@
-//! What the log refuses never happens, and neither does what was computed from it.
+//! Tests of refused proposals: neither they nor writes computed from them take effect.
 
 use datum::Object;
 use log::Durability;
@@ -32,14 +32,14 @@ fn dependants_of_a_refused_write_do_not_happen() {
 }
 
 #[test]
-fn a_write_after_a_refusal_goes_on_from_what_is_left() {
+fn a_write_after_a_refusal_sees_the_rows_before_it() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     bed.log.refuse([1]);
     let (_, first) = increment(&shard, "k");
     let (_, refused) = increment(&shard, "k");
     let (_, dependant) = increment(&shard, "k");
-    // The refusal is known before anything is applied.
+    // The refusal arrives before anything is applied.
     bed.log.tell_refusals();
     let (sum, next) = increment(&shard, "k");
     assert_eq!(sum, 2.0, "the first is still on its way");
@@ -55,7 +55,7 @@ fn a_write_after_a_refusal_goes_on_from_what_is_left() {
 }
 
 #[test]
-fn a_refusal_reaches_through_other_rows() {
+fn a_refusal_propagates_through_other_rows() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     bed.log.refuse([0]);
@@ -79,7 +79,7 @@ fn a_refusal_reaches_through_other_rows() {
 }
 
 #[test]
-fn an_answer_computed_from_a_refused_row_is_refused() {
+fn a_result_computed_from_a_refused_row_is_refused() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     bed.log.refuse([0]);

@@ -1,4 +1,4 @@
-//! A restart finds what was there.
+//! Tests of restarts: all rows are there again.
 
 use std::collections::BTreeMap;
 

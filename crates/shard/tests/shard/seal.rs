@@ -1,4 +1,5 @@
-//! A sealed group stands still, for good or until it is opened again, and others take over its rows.
+//! Tests of sealed groups: they accept nothing, permanently or until they are opened again, and other groups take over
+//! their rows.
 
 use datum::KeyRange;
 use log::{Durability, GroupId, InitialConfig};
@@ -30,7 +31,7 @@ fn a_sealed_group_takes_nothing_and_confirms_nothing_until_it_is_opened_again() 
     assert!(!shard.is_leader() && shard.leads());
     assert_eq!(read(&shard, "a"), Some(1.0));
     shard.set_seal_state(SealState::open(1)).wait().unwrap();
-    // It comes too late.
+    // This entry comes too late.
     shard.set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert_eq!(shard.seal_state(), SealState::open(1));
     assert!(!shard.is_sealed_or_sealing(), "its members may change");
@@ -40,7 +41,7 @@ fn a_sealed_group_takes_nothing_and_confirms_nothing_until_it_is_opened_again() 
 }
 
 #[test]
-fn who_writes_while_a_seal_is_being_made_is_told_before_anything_is_proposed() {
+fn writes_during_a_seal_are_refused_before_anything_is_proposed() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     let (_, before) = put(&shard, "a", 1.0);
@@ -57,7 +58,7 @@ fn who_writes_while_a_seal_is_being_made_is_told_before_anything_is_proposed() {
     let (_, after) = put(&shard, "a", 2.0);
     bed.log.step();
     after.wait().unwrap();
-    // Nothing came of another.
+    // Another seal was abandoned.
     shard.block_writes(SealState::sealed(1));
     shard.abandon_seal(SealState::sealed(1));
     assert_eq!(increment(&shard, "a").0, 3.0);
@@ -65,7 +66,7 @@ fn who_writes_while_a_seal_is_being_made_is_told_before_anything_is_proposed() {
 }
 
 #[test]
-fn what_was_proposed_behind_a_seal_has_no_effect_and_its_writers_are_told_so() {
+fn proposals_behind_a_seal_have_no_effect_and_are_refused() {
     let bed = Bed::stepped();
     let shard = bed.shard();
     let (_, before) = put(&shard, "before", 1.0);
@@ -80,18 +81,18 @@ fn what_was_proposed_behind_a_seal_has_no_effect_and_its_writers_are_told_so() {
     assert_eq!((read(&shard, "before"), read(&shard, "behind")), (Some(1.0), None));
     let rows = content(&shard);
     drop(shard);
-    // The log says the same to whoever reads it again.
+    // A replay gives the same result.
     let bed = bed.crash();
     let shard = bed.shard();
     assert_eq!(content(&shard), rows);
     assert_eq!(shard.seal_state(), SealState::sealed(3));
-    // Those of before do not come back with the opening.
+    // Earlier entries do not take effect after the opening.
     shard.set_seal_state(SealState::open(4)).wait().unwrap();
     assert_eq!(content(&shard), rows);
     assert_eq!(increment(&shard, "before").0, 2.0);
 }
 
-/// The shards that come after group 1, which is opened first.
+/// The shards that follow group 1, which is opened first.
 fn divided(bed: &Bed, ranges: &[KeyRange]) -> Vec<std::sync::Arc<Shard>> {
     let predecessors = [Predecessor { group: GROUP, range: KeyRange::all() }];
     let open = |(i, range): (usize, &KeyRange)| {
@@ -111,8 +112,8 @@ fn divided(bed: &Bed, ranges: &[KeyRange]) -> Vec<std::sync::Arc<Shard>> {
 }
 
 #[test]
-fn new_groups_go_on_from_a_seal_without_a_flush_whenever_the_machine_stops() {
-    // How often the engine is flushed: never, before the new groups, after them, after their writes.
+fn new_groups_continue_from_a_seal_without_a_flush_whenever_the_machine_stops() {
+    // When the engine is flushed: never, before the new groups, after them, after their writes.
     for flushed in 0..4 {
         let bed = Bed::running();
         let old = bed.shard();
@@ -138,7 +139,7 @@ fn new_groups_go_on_from_a_seal_without_a_flush_whenever_the_machine_stops() {
         assert_eq!((rows.len(), rows[&key("k07")]), (90, -7.0));
         drop((old, new));
         let bed = bed.crash();
-        // The old group first: what it had is there up to the seal, and no later.
+        // The old group first: its rows are there up to the seal, and no later ones.
         let old = bed.shard();
         assert_eq!(old.seal_state(), SealState::sealed(0), "flushed {flushed}");
         let new = divided(&bed, &ranges);

@@ -1,4 +1,4 @@
-//! One shard, many writers.
+//! Tests of one shard with many writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ fn eight_writers_of_one_row_lose_nothing() {
             scope.spawn(|| {
                 for round in 0..rounds {
                     let (_, ticket) = increment(&shard, "hot");
-                    // Some wait for each, some let it go.
+                    // Some writers wait for each write, some drop the ticket.
                     if round % 3 == 0 {
                         ticket.wait().unwrap();
                     }
@@ -269,7 +269,7 @@ fn a_damaged_row_is_an_error_and_never_an_answer() {
     let full = [crate::bed::TABLE.as_bytes(), key("a").as_bytes()].concat();
     let mut bytes = engine.get(engine::Space::Rows, &full).unwrap().unwrap().to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    // The row that was written is at hand and whole; only the engine's can be damaged.
+    // The written row is cached and intact; only the engine's copy can be damaged.
     bed.replicas.store().set_row_cache_bytes(0);
     let mut batch = engine::Batch::new();
     batch.put(engine::Space::Rows, &full, bytes.into());
@@ -279,7 +279,7 @@ fn a_damaged_row_is_an_error_and_never_an_answer() {
     assert!(write.err().is_some_and(|error| error.is_definite()));
 }
 
-/// Counts a writer out, also when it panics, so that those who wait for it see the end.
+/// Counts down the running writers when one ends, even by a panic, so that waiting threads continue.
 struct Leaving<'a>(&'a AtomicU64);
 
 impl Drop for Leaving<'_> {
