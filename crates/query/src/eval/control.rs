@@ -188,5 +188,5 @@ pub(super) fn make_obj(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
         let value = cx.eval_datum(term, scope).map_err(|error| error.at(name))?;
         out.insert(name.clone(), value);
     }
-    reql::op::made_of(out).map(Value::Datum)
+    reql::op::checked_object(out).map(Value::Datum)
 }
