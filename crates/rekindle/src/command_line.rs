@@ -1,6 +1,6 @@
-//! The command line: which command, with which options.
+//! The command line: the command and its options.
 //!
-//! The options of a server are listed once, in `server::config`, for flags and files alike.
+//! The options of a server are declared once, in `server::config`, for flags and configuration files alike.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,46 +14,46 @@ use server::config::{Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting,
 
 use crate::tools::TOOLS;
 
-/// What the user wants.
+/// A parsed command line.
 #[derive(Debug)]
 pub enum Request {
-    /// To know the version.
+    /// Print the version.
     Version,
-    /// A new data directory.
+    /// Create a data directory.
     Create(Config),
-    /// A server.
+    /// Run a server.
     Serve(Config, Opening),
-    /// A server without data.
+    /// Run a proxy: a server without data.
     Proxy(Config),
-    /// The laboratory.
+    /// Run a benchmark.
     Bench(BenchArgs),
-    /// What a server does for a query.
+    /// Show what a server does for a query.
     Explain(ExplainArgs),
-    /// A tool of the Python package: which, and what it is given.
+    /// Run a tool of the Python package: its name and its arguments.
     Tool(String, Vec<OsString>),
-    /// To be a sandbox of a server.
+    /// Run as a JavaScript sandbox of a server.
     JsSandbox,
 }
 
-/// A command line that asks for nothing that can be done.
+/// Why a command line is rejected.
 #[derive(Debug)]
-pub enum Refusal {
-    /// Not a legal command line, or a question for help.
+pub enum CommandLineError {
+    /// It is not valid, or asks for help.
     Usage(clap::Error),
-    /// An option that cannot be followed.
+    /// An option has a wrong value.
     Config(ConfigError),
 }
 
-impl Refusal {
-    /// Tells the user. Help is no failure.
+impl CommandLineError {
+    /// Prints it and returns the exit code. A request for help succeeds.
     pub fn show(self) -> ExitCode {
         match self {
-            Refusal::Usage(error) => {
-                // A terminal that is gone cannot be told.
+            CommandLineError::Usage(error) => {
+                // A closed terminal is no reason to fail differently.
                 drop(error.print());
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
             }
-            Refusal::Config(error) => {
+            CommandLineError::Config(error) => {
                 eprintln!("error: {error}");
                 ExitCode::FAILURE
             }
@@ -61,20 +61,20 @@ impl Refusal {
     }
 }
 
-impl From<clap::Error> for Refusal {
-    fn from(error: clap::Error) -> Refusal {
-        Refusal::Usage(error)
+impl From<clap::Error> for CommandLineError {
+    fn from(error: clap::Error) -> CommandLineError {
+        CommandLineError::Usage(error)
     }
 }
 
-impl From<ConfigError> for Refusal {
-    fn from(error: ConfigError) -> Refusal {
-        Refusal::Config(error)
+impl From<ConfigError> for CommandLineError {
+    fn from(error: ConfigError) -> CommandLineError {
+        CommandLineError::Config(error)
     }
 }
 
-/// Reads the words of a command line, the program's name first.
-pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusal> {
+/// Parses the arguments of the process, the program's name first.
+pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, CommandLineError> {
     let matches = command().try_get_matches_from(words)?;
     match matches.subcommand() {
         None if matches.get_flag("version") => Ok(Request::Version),
@@ -98,7 +98,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
 fn command() -> Command {
     let version =
         Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
-    // What is added says what it is about itself, and has the last word unless it is told after it.
+    // The augmented commands bring their own `about`; one that is set later overrides it.
     let bench = BenchArgs::augment_subcommands(Command::new("bench"))
         .about("Measure a server with published workloads")
         .subcommand_required(true);
@@ -122,7 +122,7 @@ fn command() -> Command {
         .subcommands(TOOLS.map(|(name, about)| tool(name, about)))
 }
 
-/// Everything that follows is the tool's, `--help` too.
+/// A command that passes all its arguments to the tool, `--help` included.
 fn tool(name: &'static str, about: &'static str) -> Command {
     let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
     let words = words.value_parser(clap::value_parser!(OsString)).value_name("FLAGS OF THE TOOL");
@@ -136,8 +136,8 @@ fn server_options() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().map(option).chain(missing)
 }
 
-/// All are accepted, so that one command line does for `create` and `serve`; shown are those that a
-/// new folder remembers or needs.
+/// All options are accepted, so that one command line works for `create` and `serve`. The help only shows those that a
+/// new data directory stores or needs.
 fn options_of_create() -> impl Iterator<Item = Arg> {
     const OF_A_FOLDER: [&str; 5] =
         ["directory", "config-file", "server-name", "server-tag", "initial-password"];
@@ -159,7 +159,7 @@ fn option(spec: &'static OptionSpec) -> Arg {
     }
 }
 
-/// The flags, and behind them the lines of the file they name.
+/// The flags, then the lines of the configuration file that they name.
 fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
     let mut settings: Vec<Setting> = OPTIONS.iter().flat_map(|spec| settings_of(matches, spec)).collect();
     for (name, _) in MISSING {
@@ -190,15 +190,15 @@ fn settings_of(matches: &ArgMatches, spec: &OptionSpec) -> Vec<Setting> {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Request, Refusal> {
+    fn words(line: &str) -> Result<Request, CommandLineError> {
         read(["rekindle"].into_iter().chain(line.split_whitespace()).map(OsString::from))
     }
 
     #[track_caller]
     fn refused(line: &str) -> String {
         match words(line).unwrap_err() {
-            Refusal::Usage(error) => error.to_string(),
-            Refusal::Config(error) => error.to_string(),
+            CommandLineError::Usage(error) => error.to_string(),
+            CommandLineError::Config(error) => error.to_string(),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((tool.as_str(), given), ("dump", ["-e", "test.t", "--help"].map(OsString::from).to_vec()));
         assert!(matches!(words("-v"), Ok(Request::Version)));
         assert!(matches!(words("--version"), Ok(Request::Version)));
-        assert!(matches!(words("help serve"), Err(Refusal::Usage(error)) if error.exit_code() == 0));
+        assert!(matches!(words("help serve"), Err(CommandLineError::Usage(error)) if error.exit_code() == 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The program: reads the command line and hands over to `server` or `bench`.
+//! The program: parses the command line and runs `server` or `bench`.
 
 #![forbid(unsafe_code)]
 
@@ -11,15 +11,15 @@ use command_line::Request;
 use io::memory::Metered;
 use tikv_jemallocator::Jemalloc;
 
-/// Many small allocations on many threads, given back to the system when they are gone, and counted
-/// so that a query can be told that it holds too much.
+/// jemalloc suits many small allocations on many threads and returns freed memory to the system. `Metered` counts
+/// allocations, so that a query that holds too much memory can be stopped.
 #[global_allocator]
 static ALLOCATOR: Metered<Jemalloc> = Metered(Jemalloc);
 
 fn main() -> ExitCode {
     let request = match command_line::read(std::env::args_os()) {
         Ok(request) => request,
-        Err(refusal) => return refusal.show(),
+        Err(error) => return error.show(),
     };
     match run(request) {
         Ok(code) => code,
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, of which many are in the words of what they caused already.
+/// The error and its causes, without those that its message already includes.
 fn with_causes(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| {
         match text.contains(&cause) {
@@ -48,7 +48,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Proxy(config) => server::serve_proxy(config, std::env::args().collect())?,
         Request::Bench(args) => return bench::cli::run(args),
         Request::Explain(args) => return bench::cli::explain(&args),
-        Request::Tool(tool, words) => return Err(tools::become_tool(&tool, &words).into()),
+        Request::Tool(tool, words) => return Err(tools::exec_tool(&tool, &words).into()),
         Request::JsSandbox => return js_sandbox(),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,12 @@
-//! `rekindle dump` and its kin: the tools of RethinkDB's Python package, which work with every server of
-//! the protocol. RethinkDB's program hands over to them under the same names, and so does this one.
+//! `rekindle dump` and its siblings: the tools of RethinkDB's Python package, which work with every server of the
+//! protocol. RethinkDB's program runs them under the same command names.
 
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// The commands, and what each does.
+/// The commands and their descriptions.
 pub const TOOLS: [(&str, &str); 6] = [
     ("dump", "Write databases and tables into one file, with rethinkdb-dump of the Python package rethinkdb"),
     ("restore", "Put back what dump wrote, with rethinkdb-restore of that package"),
@@ -16,10 +16,10 @@ pub const TOOLS: [(&str, &str); 6] = [
     ("repl", "A Python prompt with r and a connection, with rethinkdb-repl of that package"),
 ];
 
-/// A tool that is not there, or cannot be started.
+/// A tool that is not installed or cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It comes with the Python package.
+    /// It is not installed; the Python package contains it.
     #[error(
         "`rekindle {tool}` runs `rethinkdb-{tool}` of the Python package `rethinkdb`, which is not on the PATH; \
          get it and run it with\n    \
@@ -30,21 +30,21 @@ pub enum ToolError {
     Missing {
         /// The command.
         tool: String,
-        /// What it was given.
+        /// Its arguments.
         words: String,
     },
-    /// The system refused.
+    /// The system refused to start it.
     #[error("`rethinkdb-{tool}` cannot be started: {cause}")]
     Refused {
         /// The command.
         tool: String,
-        /// Why.
+        /// The system's error.
         cause: Error,
     },
 }
 
-/// Becomes the tool. Returns only if that fails.
-pub fn become_tool(tool: &str, words: &[OsString]) -> ToolError {
+/// Replaces this process with the tool. Returns only on failure.
+pub fn exec_tool(tool: &str, words: &[OsString]) -> ToolError {
     let cause = Command::new(format!("rethinkdb-{tool}")).args(words).exec();
     let tool = tool.to_owned();
     if cause.kind() != ErrorKind::NotFound {

@@ -1,4 +1,4 @@
-//! What the allocator of the program was told.
+//! The configuration of the program's allocator.
 
 use std::process::Command;
 

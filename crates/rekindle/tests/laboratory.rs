@@ -1,4 +1,4 @@
-//! The laboratory's clusters: real nodes of this program, few documents.
+//! Benchmarks that start their own clusters: real nodes of this program, few documents.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn bench(folder: &Path, words: &str) -> Output {
     command.output().expect("the program starts")
 }
 
-/// The documents of `format` that a command left in `folder`.
+/// The documents of `format` that a command wrote to `folder`.
 fn documents(folder: &Path, format: &str) -> Vec<Value> {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
     let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
@@ -29,7 +29,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A program that takes RethinkDB's flags: writes down what it was given and becomes ours.
+/// A script that takes RethinkDB's flags, records them, and runs this program with them.
 fn wrapper(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("target.sh");
     let script = format!("echo \"$@\" >> {}/flags\nexec {PROGRAM} \"$@\"", folder.display());
@@ -96,7 +96,7 @@ fn clusters_of_all_sizes_are_measured_together() {
     }
     let mut runs = documents(&folder.path().join("out"), "rekindle-bench-result");
     runs.retain(|run| run["kind"] == "ycsb-run");
-    // Names begin with the second.
+    // Ids begin with the time of the start.
     runs.sort_by_key(|run| run["id"].as_str().map(str::to_owned));
     let asked: Vec<&str> = runs.iter().filter_map(|run| run["settings"]["hosts"].as_str()).collect();
     let (one, two) = ("127.0.0.1:30135", "127.0.0.1:30136,127.0.0.1:30137");

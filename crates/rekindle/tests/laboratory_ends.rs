@@ -1,5 +1,5 @@
-//! However a laboratory ends, its nodes end with it: what it started is found by its folder, in the
-//! command lines of all processes.
+//! A benchmark ends its nodes however it ends itself. Its processes are identified by the path of its folder in their
+//! command lines.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -13,32 +13,32 @@ use tempfile::TempDir;
 mod executable;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rekindle");
-/// Ports of a node before `--port-offset`: drivers', nodes', HTTP.
+/// Ports of a node before `--port-offset`: driver, cluster, HTTP.
 const PORTS: [u16; 3] = [28015, 29015, 8080];
-/// For what takes seconds on a machine that has time.
-const PATIENCE: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(20);
+/// Upper bound for steps that take seconds on an unloaded machine.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[track_caller]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "not in {} s: {what}", PATIENCE.as_secs());
-        std::thread::sleep(PAUSE);
+        assert!(started.elapsed() < WAIT_TIMEOUT, "not in {} s: {what}", WAIT_TIMEOUT.as_secs());
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// A laboratory with two nodes, in a process of its own.
-struct Laboratory {
+/// A benchmark with two nodes, in its own process.
+struct Bench {
     child: Child,
     folder: TempDir,
     port_offset: u16,
 }
 
-impl Laboratory {
-    /// Starts one with `words`, in which FOLDER is its folder, through `before` if that is more than its path. The
-    /// nodes are children of a script that stays, as somebody has them who measures under another program.
-    fn start(before: &[&str], words: &str, port_offset: u16) -> Laboratory {
+impl Bench {
+    /// Starts one with `words`, in which FOLDER stands for its folder, through the command `before`. The nodes are
+    /// children of a script that keeps running, as when they are started by another program.
+    fn start(before: &[&str], words: &str, port_offset: u16) -> Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let target = wrapper(folder.path());
         let errors = fs::File::create(folder.path().join("errors")).expect("a file");
@@ -54,16 +54,16 @@ impl Laboratory {
             .stderr(errors)
             .spawn()
             .expect("the program starts");
-        Laboratory { child, folder, port_offset }
+        Bench { child, folder, port_offset }
     }
 
-    /// Every line that was said so far.
-    fn said(&self) -> String {
-        fs::read_to_string(self.folder.path().join("errors")).expect("what was said")
+    /// All output so far.
+    fn printed(&self) -> String {
+        fs::read_to_string(self.folder.path().join("errors")).expect("the output")
     }
 
-    fn wait_until_said(&self, words: &str) {
-        wait_until(words, || self.said().contains(words));
+    fn wait_until_printed(&self, words: &str) {
+        wait_until(words, || self.printed().contains(words));
     }
 
     fn wait_until_node_listens(&self, number: u16) {
@@ -79,7 +79,7 @@ impl Laboratory {
 
     fn wait_for_end(&mut self) -> ExitStatus {
         let mut status = None;
-        wait_until("the laboratory ends", || {
+        wait_until("the bench ends", || {
             status = self.child.try_wait().expect("its state");
             status.is_some()
         });
@@ -87,7 +87,7 @@ impl Laboratory {
     }
 
     fn has_nothing_left_running(&self) {
-        // The kernel takes a moment for those that nobody waits for.
+        // The kernel takes a moment to remove orphaned processes.
         let all = || processes_that_name(self.folder.path());
         wait_until(&format!("all processes end: {:?}", all()), || all().is_empty());
         let ports = || (0..2).flat_map(|number| PORTS.map(|port| port + self.port_offset + number));
@@ -108,7 +108,7 @@ impl Laboratory {
     }
 }
 
-impl Drop for Laboratory {
+impl Drop for Bench {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -117,14 +117,14 @@ impl Drop for Laboratory {
     }
 }
 
-/// A program that takes RethinkDB's flags and has ours as its child.
+/// A script that takes RethinkDB's flags and runs this program as its child.
 fn wrapper(folder: &Path) -> PathBuf {
     let path = folder.join("target.sh");
     executable::write_executable(&path, &format!("{PROGRAM} \"$@\"\nexit $?"));
     path
 }
 
-/// The processes whose command line has `folder` in it. One that has ended has no command line.
+/// The processes with `folder` in their command line. An ended process has no command line.
 fn processes_that_name(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().expect("a path of letters");
     let names =
@@ -133,7 +133,7 @@ fn processes_that_name(folder: &Path) -> Vec<String> {
     lines.filter(|(line, _)| String::from_utf8_lossy(line).contains(folder)).map(|(_, pid)| pid).collect()
 }
 
-/// The groups that the laboratory with this process id has anywhere below `folder`.
+/// The control groups of the benchmark with this process id, anywhere below `folder`.
 fn control_groups(folder: &Path, pid: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -146,54 +146,54 @@ fn control_groups(folder: &Path, pid: u32) -> Vec<PathBuf> {
 }
 
 /// A sweep that measures for ten minutes.
-fn sweep(port_offset: u16) -> Laboratory {
+fn sweep(port_offset: u16) -> Bench {
     let words = "sweep --nodes 2 --workloads c-sync --records 400 --seconds 600 --warmup 0 --connections 4 \
                  --core-share 0.2 -o FOLDER";
-    Laboratory::start(&[], words, port_offset)
+    Bench::start(&[], words, port_offset)
 }
 
 #[test]
 fn a_sweep_that_is_terminated_leaves_nothing_behind() {
-    let mut laboratory = sweep(2410);
-    laboratory.wait_until_said("of 600 s");
-    assert!(processes_that_name(laboratory.folder.path()).len() > 4);
-    laboratory.send("TERM");
-    assert_eq!(laboratory.wait_for_end().code(), Some(128 + 15), "{}", laboratory.said());
-    laboratory.has_nothing_left();
-    let said = laboratory.said();
+    let mut bench = sweep(2410);
+    bench.wait_until_printed("of 600 s");
+    assert!(processes_that_name(bench.folder.path()).len() > 4);
+    bench.send("TERM");
+    assert_eq!(bench.wait_for_end().code(), Some(128 + 15), "{}", bench.printed());
+    bench.has_nothing_left();
+    let said = bench.printed();
     let after: Vec<&str> = said.lines().skip_while(|line| !line.contains("of 600 s")).collect();
     assert!(after.last().is_some_and(|line| line.starts_with("bench: ended by SIGTERM")), "{said}");
     assert_eq!(after.iter().filter(|line| !line.contains("of 600 s")).count(), 1, "{said}");
-    let results = fs::read_dir(laboratory.folder.path()).expect("a folder").flatten();
+    let results = fs::read_dir(bench.folder.path()).expect("a folder").flatten();
     let results = results.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "json"));
     assert_eq!(results.count(), 1, "the load was measured, nothing else");
 }
 
 #[test]
 fn a_sweep_that_is_killed_leaves_nothing_running() {
-    let mut laboratory = sweep(2420);
-    laboratory.wait_until_said("of 600 s");
-    laboratory.send("KILL");
-    assert_eq!(laboratory.wait_for_end().code(), None);
-    laboratory.has_nothing_left_running();
-    // The next one measures nothing on the data of the nodes that were killed, and removes their groups.
-    let folder = laboratory.folder.path().to_str().expect("a path of letters");
+    let mut bench = sweep(2420);
+    bench.wait_until_printed("of 600 s");
+    bench.send("KILL");
+    assert_eq!(bench.wait_for_end().code(), None);
+    bench.has_nothing_left_running();
+    // The next one must not measure on the data of the killed nodes, and removes their groups.
+    let folder = bench.folder.path().to_str().expect("a path of letters");
     let words = ["bench", "sweep", "--nodes", "1", "--port-offset", "2440", "-o", folder];
     let next = Command::new(PROGRAM).args(words).output().expect("the program starts");
     let said = String::from_utf8_lossy(&next.stderr);
     assert!(!next.status.success() && said.contains("there is something in it already"), "{said}");
-    laboratory.has_no_control_groups();
+    bench.has_no_control_groups();
 }
 
 #[test]
-fn a_laboratory_that_starts_its_nodes_ends_by_signals_that_are_not_ignored() {
+fn a_bench_that_starts_its_nodes_ends_by_signals_that_are_not_ignored() {
     let deaf = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
     let words =
         "idle --nodes 2 --tables 1 --shards 1 --replicas 1 --settle 600 --seconds 1 --folder FOLDER/nodes";
-    let mut laboratory = Laboratory::start(&deaf, words, 2430);
-    laboratory.wait_until_node_listens(0);
-    laboratory.send("HUP");
-    laboratory.send("TERM");
-    assert_eq!(laboratory.wait_for_end().code(), Some(128 + 15), "{}", laboratory.said());
-    laboratory.has_nothing_left();
+    let mut bench = Bench::start(&deaf, words, 2430);
+    bench.wait_until_node_listens(0);
+    bench.send("HUP");
+    bench.send("TERM");
+    assert_eq!(bench.wait_for_end().code(), Some(128 + 15), "{}", bench.printed());
+    bench.has_nothing_left();
 }

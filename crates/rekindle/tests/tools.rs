@@ -1,4 +1,4 @@
-//! The commands that are tools of the Python package.
+//! The commands that run tools of the Python package.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn rekindle(path: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn a_tool_that_is_there_is_run_with_everything_it_was_given() {
+fn an_installed_tool_runs_with_all_its_arguments() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = folder.path().join("rethinkdb-index-rebuild");
     executable::write_executable(&tool, "echo \"ran with $*\"\nexit 3");
@@ -22,7 +22,7 @@ fn a_tool_that_is_there_is_run_with_everything_it_was_given() {
 }
 
 #[test]
-fn one_that_is_not_there_says_how_to_get_and_run_it() {
+fn a_missing_tool_says_how_to_install_and_run_it() {
     let folder = tempfile::tempdir().expect("a folder");
     for tool in ["dump", "restore", "export", "import", "index-rebuild", "repl"] {
         let output = rekindle(folder.path(), &[tool, "-c", "db:28015"]);

@@ -1,4 +1,4 @@
-//! Connections as a driver sees them: who is answered, when, and with what.
+//! Connections from a driver's point of view: which queries are answered, when, and with what.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ mod support;
 use std::io::Write;
 use std::time::Duration;
 
-use support::{Echo, Talker, start, start_with, start_with_links};
+use support::{Echo, TestClient, start, start_with, start_with_links};
 
 const EMPTY: &str = r#"{"t":2,"r":[],"n":[]}"#;
 
@@ -29,11 +29,11 @@ fn a_slow_query_does_not_hold_up_the_next() {
 }
 
 #[test]
-fn a_client_that_never_says_who_it_is_is_let_go() {
+fn a_client_that_does_not_finish_its_handshake_is_disconnected() {
     let shared = start_with(1, |shared| shared.handshake_timeout = Duration::from_millis(100));
     let mut known = shared.client();
-    let mut silent = Talker::raw(shared.address);
-    let mut halfway = Talker::raw(shared.address);
+    let mut silent = TestClient::raw(shared.address);
+    let mut halfway = TestClient::raw(shared.address);
     halfway.stream.write_all(&0x34c2_bdc3_u32.to_le_bytes()).unwrap();
     assert!(silent.is_closed());
     halfway.skip_to_end();
@@ -67,13 +67,13 @@ fn a_long_query_is_read_whole_and_answered_with_all_of_it() {
 }
 
 #[test]
-fn what_is_on_its_way_to_the_log_gets_a_turn() {
-    // A long query is read on a thread of the pool.
+fn the_service_is_driven_for_writes_that_wait_for_the_log() {
+    // A long query is parsed on a thread of the pool.
     for spaces in [0, 100 << 10] {
         let shared = start(1);
         let mut client = shared.client();
-        let query = format!(r#"[1,["log","turn"],{{}}{}]"#, " ".repeat(spaces));
-        assert_eq!(client.ask(1, &query), saying("turn"));
+        let query = format!(r#"[1,["log","driven"],{{}}{}]"#, " ".repeat(spaces));
+        assert_eq!(client.ask(1, &query), saying("driven"));
     }
 }
 
@@ -156,7 +156,7 @@ fn a_lost_client_stops_its_queries() {
 }
 
 #[test]
-fn a_query_that_panics_costs_nothing_but_itself() {
+fn a_panic_fails_only_its_query() {
     let shared = start(1);
     let mut client = shared.client();
     let answer = client.ask(1, r#"[1,["panic",""],{}]"#);
@@ -165,15 +165,15 @@ fn a_query_that_panics_costs_nothing_but_itself() {
 }
 
 #[test]
-fn a_turn_that_panics_does_not_end_the_turns() {
+fn a_panic_while_the_service_is_driven_does_not_end_it() {
     let echo = Echo::start();
     for shared in [start(1), start_with_links(echo.thread.lend().unwrap())] {
         shared.gates.open("fault");
         let mut client = shared.client();
         assert_eq!(client.ask(1, r#"[1,["log","drive that panicked"],{}]"#), saying("drive that panicked"));
-        assert_eq!(client.ask(2, r#"[1,["log","turn"],{}]"#), saying("turn"));
+        assert_eq!(client.ask(2, r#"[1,["log","driven"],{}]"#), saying("driven"));
     }
-    assert_eq!(echo.of(b"still there"), b"still there");
+    assert_eq!(echo.round_trip(b"still there"), b"still there");
 }
 
 #[test]
@@ -182,25 +182,25 @@ fn a_thread_that_serves_drivers_drives_the_links_until_it_ends() {
     let shared = start_with_links(echo.thread.lend().unwrap());
     let mut client = shared.client();
     for round in 0..100 {
-        assert_eq!(echo.of(b"over a link"), b"over a link", "round {round}");
-        assert_eq!(client.ask(1, r#"[1,["log","turn"],{}]"#), saying("turn"), "round {round}");
+        assert_eq!(echo.round_trip(b"over a link"), b"over a link", "round {round}");
+        assert_eq!(client.ask(1, r#"[1,["log","driven"],{}]"#), saying("driven"), "round {round}");
     }
-    // Somebody who has something to say rings; nobody else has this thread look.
-    assert_eq!(echo.by_itself(b"by itself"), b"by itself");
+    // Wakes the loop explicitly; nothing else makes this thread poll the links.
+    assert_eq!(echo.unprompted(b"by itself"), b"by itself");
     shared.shut_down();
-    assert_eq!(echo.of(b"from its own thread"), b"from its own thread");
+    assert_eq!(echo.round_trip(b"from its own thread"), b"from its own thread");
 }
 
 #[test]
 fn v0_3_runs_one_query_at_a_time() {
     let shared = start(1);
-    let mut client = Talker::old(shared.address, 0x5f75_e83e);
+    let mut client = TestClient::old(shared.address, 0x5f75_e83e);
     client.send(1, r#"[1,["think","a"],{}]"#);
     client.send(2, r#"[1,["say","b"],{}]"#);
     shared.gates.open("a");
     assert_eq!(client.next(), (1, saying("a")));
     assert_eq!(client.next(), (2, saying("b")));
-    let mut client = Talker::old(shared.address, 0x400c_2d20);
+    let mut client = TestClient::old(shared.address, 0x400c_2d20);
     client.send(1, r#"[1,["think","z"],{}]"#);
     assert_eq!(client.ask(2, r#"[1,["say","b"],{}]"#), saying("b"));
 }
@@ -246,9 +246,9 @@ fn malformed_queries_leave_the_connection_usable() {
 }
 
 #[test]
-fn a_refused_handshake_is_told_why() {
+fn a_refused_handshake_gets_the_reason() {
     let shared = start(1);
-    let mut client = Talker::raw(shared.address);
+    let mut client = TestClient::raw(shared.address);
     client.stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut client.stream, &mut answer).unwrap();
@@ -265,7 +265,7 @@ fn a_client_that_does_not_read_does_not_fill_the_memory() {
     for token in 0..1000 {
         protocol::frame::write(&mut bytes, protocol::Token(token), body.as_bytes()).unwrap();
     }
-    // The sockets' buffers hold some megabytes; after that writing must block.
+    // The socket buffers hold some megabytes; after that writing must block.
     lazy.stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
     let mut sent = 0usize;
     while let Ok(count) = lazy.stream.write(&bytes[sent % bytes.len()..]) {
@@ -279,7 +279,7 @@ fn a_client_that_does_not_read_does_not_fill_the_memory() {
 }
 
 #[test]
-fn shutting_down_answers_what_runs_and_closes() {
+fn shutting_down_answers_running_queries_and_closes() {
     let shared = start(2);
     let mut client = shared.client();
     let mut idle = shared.client();
@@ -295,7 +295,7 @@ fn shutting_down_answers_what_runs_and_closes() {
 }
 
 #[test]
-fn shutting_down_stops_what_does_not_end() {
+fn shutting_down_cancels_queries_that_do_not_end() {
     let shared = start(1);
     let mut client = shared.client();
     client.send(1, r#"[1,["think","forever"],{}]"#);

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::setting::{ConfigError, Origin, Setting};
 
-/// The settings in the file at `path`. Empty lines and what follows a `#` at the beginning of a
-/// line or after white space are left out.
+/// Reads the settings in the file at `path`. Empty lines are skipped, and so are comments: a `#` at the beginning of a
+/// line or after white space, and the rest of its line.
 pub fn read_file(path: &Path) -> Result<Vec<Setting>, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
         place: format!("--config-file {}", path.display()),

@@ -1,11 +1,11 @@
-//! How much memory there is: the machine's, or less when a container says so.
+//! How much memory there is: that of the machine, or less in a container with a limit.
 
 use std::fs::read_to_string;
 
-/// The least a cache works with.
+/// The smallest cache size.
 pub const CACHE_BYTES_MIN: u64 = 100 << 20;
 
-/// Bytes this process could still take without anyone suffering.
+/// Bytes this process can still allocate without starving other processes.
 #[must_use]
 pub fn available_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available_of_machine(&text));
@@ -16,7 +16,7 @@ pub fn available_bytes() -> u64 {
     machine.into_iter().chain(container).min().unwrap_or(CACHE_BYTES_MIN)
 }
 
-/// Bytes this machine has in all, or this container may take, where they say so.
+/// The memory of this machine, or the limit of this container, in bytes, if known.
 #[must_use]
 pub fn total_bytes() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| line_of(&text, "MemTotal:"));

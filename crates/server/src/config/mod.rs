@@ -1,7 +1,7 @@
-//! What a node is started with: flags and a configuration file, checked and made whole.
+//! The configuration of a node: flags and a configuration file, validated and completed with defaults.
 //!
-//! Flags and file lines have the same names and go through the same checks; an error says which
-//! flag or line, what is wrong with it, and what to write instead.
+//! Flags and file lines have the same names and pass the same checks. An error names the flag or line, what is wrong
+//! with it, and what to write instead.
 
 mod file;
 mod memory;
@@ -20,34 +20,34 @@ pub use options::{MISSING, OPTIONS, OptionSpec, Takes};
 pub(crate) use resolve::DIRECTORY;
 pub use setting::{ConfigError, Origin, Setting};
 
-/// Everything a node is started with.
+/// The complete configuration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The data directory.
     pub directory: PathBuf,
-    /// Where drivers connect.
+    /// Addresses and port for drivers.
     pub driver: Service,
-    /// Where other servers connect.
+    /// Addresses and port for other servers.
     pub cluster: Service,
-    /// How other servers are found, and how they find this one.
+    /// How this server and others find each other.
     pub peers: Peers,
-    /// Where browsers and scrapers connect; `None` with `no-http-admin`.
+    /// Addresses and port for browsers and scrapers; `None` with `no-http-admin`.
     pub http: Option<Service>,
-    /// Memory for caches.
+    /// The cache size.
     pub cache: CacheSize,
-    /// Memory for everything.
+    /// The memory limit of the process.
     pub memory: MemoryLimit,
-    /// The name of a new server; made up when it is not given.
+    /// The name of a new server; generated if `None`.
     pub server_name: Option<String>,
-    /// The tags that a new server was given; [`Config::tags`] are those it gets.
+    /// The configured tags of a new server; [`Config::tags`] adds the default tag.
     pub server_tags: Vec<String>,
-    /// The first password of `admin`.
+    /// The initial password of `admin`.
     pub initial_password: Option<InitialPassword>,
-    /// Where the log goes; `log_file` in the data directory when it is not given.
+    /// The log file; `log_file` in the data directory if `None`.
     pub log_file: Option<PathBuf>,
     /// A file that holds the process id while the node runs.
     pub pid_file: Option<PathBuf>,
-    /// Threads that serve drivers, and threads that scan.
+    /// Worker threads for drivers, and threads for scans.
     pub cores: usize,
     /// Whether other machines may connect although `admin` has no password.
     pub insecure: bool,
@@ -57,31 +57,31 @@ pub struct Config {
     pub enable_js: bool,
     /// Whether it is a proxy: it holds no data and only answers clients.
     pub is_proxy: bool,
-    /// What the user should know about options that have no effect.
+    /// Warnings about options that have no effect.
     pub notes: Vec<String>,
 }
 
-/// What a server has to know of others before it meets them.
+/// How this server and others find each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
     /// Servers to join, `host:port`.
     pub join: Vec<String>,
-    /// Where others reach this server, `host:port`; empty when it was not given.
+    /// The addresses that others use for this server, `host:port`; empty if not configured.
     pub canonical_addresses: Vec<String>,
-    /// For how long a server that went away is looked for.
+    /// How long the server keeps trying to reconnect to a lost server.
     pub reconnect_timeout: Duration,
-    /// The files for TLS between servers; `None` for links in the clear.
+    /// The files for TLS between servers; `None` for plain TCP.
     pub tls: Option<TlsFiles>,
 }
 
-/// The files that TLS with certificates on both sides needs.
+/// The files for TLS with certificates on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The private key.
     pub key: PathBuf,
-    /// The certificate that goes with it, and those between it and the authority.
+    /// The certificate for the key, and the intermediate certificates.
     pub certificate: PathBuf,
-    /// The certificates of the authorities whose signature others need.
+    /// The certificates of the authorities that must have signed those of other servers.
     pub authorities: PathBuf,
 }
 
@@ -90,21 +90,20 @@ pub struct TlsFiles {
 pub struct Service {
     /// In the order they are bound; never empty.
     pub addresses: Vec<IpAddr>,
-    /// 0 is a free port, which the log names.
+    /// 0 requests a free port, which the log names.
     pub port: u16,
-    /// The files for TLS with clients; `None` for a service in the clear. Servers among themselves
-    /// have [`Peers::tls`].
+    /// The files for TLS with clients; `None` for plain TCP. Links between servers use [`Peers::tls`] instead.
     pub tls: Option<ServiceTls>,
 }
 
-/// The files that a service needs to speak TLS.
+/// The files for TLS of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceTls {
     /// The private key.
     pub key: PathBuf,
-    /// The certificate that goes with it, and those between it and its authority.
+    /// The certificate for the key, and the intermediate certificates.
     pub certificate: PathBuf,
-    /// Clients must show a certificate that one of these has signed; `None`: they need none.
+    /// The authorities that must have signed the certificates of clients; `None` if clients need no certificate.
     pub authorities: Option<PathBuf>,
 }
 
@@ -116,17 +115,17 @@ impl Service {
     }
 }
 
-/// How much memory caches may take.
+/// The memory for caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheSize {
-    /// Half of what is free, less a gigabyte.
+    /// Half of the available memory, less a gigabyte.
     Auto,
     /// This many megabytes.
     Megabytes(u64),
 }
 
 impl CacheSize {
-    /// As it was configured; `None` when the size is left to the server.
+    /// The configured size; `None` for [`CacheSize::Auto`].
     #[must_use]
     pub fn megabytes(self) -> Option<u64> {
         match self {
@@ -137,7 +136,7 @@ impl CacheSize {
 }
 
 impl CacheSize {
-    /// The size for a machine with `available` bytes of free memory.
+    /// The size on a machine with `available` bytes of free memory.
     #[must_use]
     pub fn bytes(self, available: u64) -> u64 {
         match self {
@@ -147,19 +146,19 @@ impl CacheSize {
     }
 }
 
-/// Which addresses `r.http` may reach.
+/// The addresses that `r.http` may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpReach {
-    /// Those of the public internet.
+    /// Public addresses.
     Public,
-    /// All.
+    /// All addresses.
     Everything,
 }
 
-/// How much memory the process may take, caches included.
+/// The memory limit of the process, caches included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// Four fifths of the machine's, or of the container's.
+    /// Four fifths of the memory of the machine or container.
     Auto,
     /// This many megabytes.
     Megabytes(u64),
@@ -176,10 +175,10 @@ impl MemoryLimit {
     }
 }
 
-/// The first password of `admin`; without effect once there is one.
+/// The initial password of `admin`; ignored once there is a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum InitialPassword {
-    /// Make one up and print it.
+    /// Generate one and print it.
     Auto,
     /// This one.
     Given(String),
@@ -199,7 +198,7 @@ impl std::fmt::Debug for InitialPassword {
 const TAG: &str = "default";
 
 impl Config {
-    /// The tags of a new server: those that were given and `default`, as RethinkDB does it. A proxy has none.
+    /// The tags of a new server: the configured ones and `default`, as in RethinkDB. A proxy has none.
     #[must_use]
     pub fn tags(&self) -> Vec<String> {
         let default = (!self.is_proxy).then(|| TAG.to_owned());
@@ -212,7 +211,7 @@ impl Config {
         tags
     }
 
-    /// The configuration `settings` ask for. Flags win over the lines of a file.
+    /// Builds the configuration from `settings`. Flags take precedence over lines of the file.
     pub fn from_settings(settings: Vec<Setting>) -> Result<Config, ConfigError> {
         resolve::resolve(setting::Settings::new(settings)?)
     }

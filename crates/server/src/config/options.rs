@@ -1,6 +1,6 @@
-//! Every option: its name on the command line and in a file, and what it means.
+//! All options: the names on the command line and in the file, and their descriptions.
 
-/// What follows an option's name.
+/// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Nothing.
@@ -18,11 +18,11 @@ pub struct OptionSpec {
     pub name: &'static str,
     /// The one-letter form.
     pub short: Option<char>,
-    /// What follows.
+    /// The values it takes.
     pub takes: Takes,
-    /// The heading it stands under.
+    /// The heading in the help.
     pub group: &'static str,
-    /// One line for `help`; empty for options that exist only to be refused or ignored.
+    /// One line for the help. For [`ACCEPTED`] options, why they have no effect.
     pub help: &'static str,
 }
 
@@ -41,7 +41,7 @@ const SERVER: &str = "Server";
 const NETWORK: &str = "Network";
 const QUERIES: &str = "Queries";
 const MACHINE: &str = "Machine";
-/// Options that mean nothing here; what they are told with says why.
+/// Options of RethinkDB without effect here; their help text says why.
 pub const ACCEPTED: &str = "Accepted, without effect";
 
 /// The options of `create` and `serve`, in the order `help` shows them.
@@ -148,8 +148,18 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("no-update-check", Nothing, ACCEPTED, "there is no update check"),
     option("direct-io", Nothing, ACCEPTED, "files are read and written through the system's cache"),
     option("no-direct-io", Nothing, ACCEPTED, "files are read and written through the system's cache"),
-    option("runuser", One("NAME"), ACCEPTED, "the server runs as who starts it; refused if that is root"),
-    option("rungroup", One("NAME"), ACCEPTED, "the server runs as who starts it; refused if that is root"),
+    option(
+        "runuser",
+        One("NAME"),
+        ACCEPTED,
+        "the server runs as the user who starts it; refused if that is root",
+    ),
+    option(
+        "rungroup",
+        One("NAME"),
+        ACCEPTED,
+        "the server runs as the user who starts it; refused if that is root",
+    ),
     option("join-delay", One("SECONDS"), ACCEPTED, "a server joins as soon as it can"),
     option("client-port", One("PORT"), ACCEPTED, "the system chooses the ports of outgoing connections"),
     option("web-static-directory", One("PATH"), ACCEPTED, "there is no admin UI yet"),
@@ -161,24 +171,24 @@ pub const OPTIONS: &[OptionSpec] = &[
 
 const TLS: &str = "TLS 1.2 and 1.3 are spoken with their good ciphers, always";
 
-/// Options of RethinkDB that this version does not have and may not ignore, and what to do instead.
+/// Options of RethinkDB that are missing here and must not be ignored, and what to do instead.
 pub const MISSING: &[(&str, &str)] = &[
     ("daemon", "let a service manager such as systemd start the server"),
     ("reql-http-proxy", "r.http connects directly; leave it out"),
 ];
 
-/// The option of this name.
+/// The option with this name.
 pub(super) fn find(name: &str) -> Option<&'static OptionSpec> {
     OPTIONS.iter().find(|spec| spec.name == name)
 }
 
-/// The option a mistyped name probably means.
+/// The option with the most similar name, for the error about a mistyped one.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let near = OPTIONS.iter().map(|spec| (distance(name, spec.name), spec.name));
     near.min().filter(|(distance, _)| *distance <= 3).map(|(_, name)| name)
 }
 
-/// Letters to change, insert or remove to make one word of the other.
+/// The Levenshtein distance: letters to change, insert or remove.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

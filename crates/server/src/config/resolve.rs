@@ -1,4 +1,4 @@
-//! From single options to a whole configuration.
+//! Builds a whole configuration from single options.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
 use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, ServiceTls, TlsFiles};
 
-/// Where the data is if nobody says otherwise.
+/// The default data directory.
 pub(crate) const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;
-/// Each is given a thread that serves drivers and one that scans.
+/// Each core gets a worker thread for drivers and a thread for scans.
 const CORES_MAX: usize = 1024;
 const RECONNECT_SECONDS: u64 = 86_400;
 
@@ -84,7 +84,7 @@ fn peers(given: &Settings, cluster_port: u16) -> Result<Peers, ConfigError> {
     })
 }
 
-/// All three files or none.
+/// Requires all three files or none.
 fn cluster_tls(given: &Settings) -> Result<Option<TlsFiles>, ConfigError> {
     let names = ["cluster-tls-key", "cluster-tls-cert", "cluster-tls-ca"];
     let [key, certificate, authorities] = names.map(|name| path(given, name));
@@ -102,7 +102,7 @@ fn path(given: &Settings, name: &str) -> Option<PathBuf> {
     given.one(name).map(|setting| Path::new(value::text(setting)).to_owned())
 }
 
-/// `--bind-X` stands in for `--bind`; the loopback addresses come with either.
+/// The addresses and the port of a service. `--bind-X` replaces `--bind`; the loopback addresses are added to either.
 fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigError> {
     let own = format!("bind-{name}");
     let bind = if given.flag(&own) { own.as_str() } else { "bind" };
@@ -122,7 +122,7 @@ fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigErr
     })
 }
 
-/// A key and its certificate, or neither; authorities only with both.
+/// Requires a key and its certificate, or neither; authorities only with both.
 fn service_tls(given: &Settings, service: &str) -> Result<Option<ServiceTls>, ConfigError> {
     let names = ["key", "cert", "ca"].map(|part| format!("{service}-tls-{part}"));
     let [key, certificate, authorities] = [&names[0], &names[1], &names[2]].map(|name| path(given, name));
@@ -133,7 +133,7 @@ fn service_tls(given: &Settings, service: &str) -> Result<Option<ServiceTls>, Co
     }
 }
 
-/// Each address once, and none that "every address" of its kind already covers.
+/// Removes duplicates, and addresses that a wildcard address of the same family covers.
 fn without_covered(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let covered = |address: &IpAddr| {
         !address.is_unspecified()
@@ -163,7 +163,7 @@ fn offset_port(given: &Settings, name: &str, default: u16) -> Result<u16, Config
     })
 }
 
-/// Two services of one server cannot have the same port of the same address.
+/// Rejects two services with the same port of the same address.
 fn check_ports(given: &Settings, services: &[(&str, Option<&Service>)]) -> Result<(), ConfigError> {
     let services: Vec<_> = services.iter().filter_map(|(name, service)| Some((*name, (*service)?))).collect();
     for (nth, (name, service)) in services.iter().enumerate() {
@@ -188,8 +188,8 @@ fn is_same_place(one: IpAddr, other: IpAddr) -> bool {
     one == other || covers(one, other) || covers(other, one)
 }
 
-/// Who starts the server is who it runs as. To ignore that it should be somebody else is harmless unless
-/// that is root: everything that a fault of the server could reach would be root's.
+/// Rejects `--runuser` and `--rungroup` for a server that root starts: ignoring them would leave it running as root.
+/// For other users ignoring them is harmless.
 fn check_user(given: &Settings, user: Uid) -> Result<(), ConfigError> {
     let names = ["runuser", "rungroup"];
     let other =

@@ -1,4 +1,4 @@
-//! One option as it was given, and where.
+//! A single option as it was given, and where.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use super::options::{MISSING, OptionSpec, Takes, find, nearest};
 pub enum Origin {
     /// On the command line.
     Flag,
-    /// In a file.
+    /// In a configuration file.
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
     },
 }
 
-/// One option as it was given.
+/// A single option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Without dashes.
     pub name: String,
-    /// What followed it; `None` when nothing did.
+    /// Its value; `None` if there was none.
     pub value: Option<String>,
-    /// Where.
+    /// Where it was given.
     pub origin: Origin,
 }
 
@@ -42,7 +42,7 @@ impl Setting {
     }
 }
 
-/// How the option was written, and where: for the beginning of an error.
+/// The option as it was written, and where: the beginning of an error message.
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = match (&self.value, self.name.as_str()) {
@@ -62,7 +62,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// An option that cannot be followed: where it stands, what is wrong, what to do.
+/// An invalid option: where it was given, what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct ConfigError {
@@ -72,12 +72,11 @@ pub struct ConfigError {
     pub what: String,
 }
 
-/// Options by name; those of the command line win.
+/// The options by name; flags have replaced lines of the file.
 pub(super) struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Checks that each option exists, has a value exactly when it takes one, and is given as
-    /// often as it may.
+    /// Checks that each option exists, has a value exactly if it takes one, and is not repeated if it takes only one.
     pub(super) fn new(settings: Vec<Setting>) -> Result<Settings, ConfigError> {
         let mut kept: Vec<Setting> = Vec::new();
         for setting in settings {
@@ -107,12 +106,12 @@ impl Settings {
         self.0.iter().find(|setting| setting.name == name)
     }
 
-    /// Every time the option was given.
+    /// All occurrences of the option.
     pub(super) fn many<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Setting> {
         self.0.iter().filter(move |setting| setting.name == name)
     }
 
-    /// Whether an option without a value was given.
+    /// Whether an option was given; for options without a value.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.one(name).is_some()
     }

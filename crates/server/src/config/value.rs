@@ -1,4 +1,4 @@
-//! From the text of a value to what it means.
+//! Parses and validates the values of options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::{CACHE_BYTES_MIN, CacheSize, InitialPassword, MemoryLimit};
 /// Both loopback addresses.
 pub(super) const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Every address of this machine.
+/// The wildcard addresses.
 pub(super) const ALL: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
 
 const NAME_CHARACTERS_MAX: usize = 63;
@@ -44,7 +44,7 @@ pub(super) fn addresses(setting: &Setting) -> Result<Vec<IpAddr>, ConfigError> {
     }
 }
 
-/// `host`, `host:port` or `[ipv6]:port`, as `host:port`.
+/// Parses `host`, `host:port` or `[ipv6]:port`; returns `host:port`.
 pub(super) fn place(setting: &Setting, port_default: u16) -> Result<String, ConfigError> {
     let value = text(setting);
     if let Ok(address) = value.parse::<IpAddr>() {
@@ -62,7 +62,7 @@ pub(super) fn place(setting: &Setting, port_default: u16) -> Result<String, Conf
     }
 }
 
-/// A name of a server or a tag.
+/// Validates the name of a server or a tag.
 pub(super) fn name(setting: &Setting) -> Result<String, ConfigError> {
     let name = text(setting);
     let legal = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';

@@ -1,40 +1,40 @@
-//! Whether the node can serve, and if not, why.
+//! Whether the node is ready to serve, and if not, why.
 
 use datum::Datum;
 use parking_lot::RwLock;
 
-/// How far the node is.
+/// The stage of the node's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is opening its data; the text says what it does.
+    /// It is opening its data; the text says which step.
     Starting(&'static str),
-    /// It serves.
+    /// It is serving.
     Ready {
         /// The server's uuid.
         id: String,
         /// The server's name.
         name: String,
     },
-    /// It finishes what runs and goes.
+    /// It finishes running queries and exits.
     ShuttingDown,
 }
 
-/// The node's stage, for everyone who asks.
+/// The current stage of the node, shared with the HTTP pages.
 pub struct Health(RwLock<Stage>);
 
 impl Health {
-    /// A node that has just begun.
+    /// A node that is starting.
     #[must_use]
     pub fn new() -> Health {
         Health(RwLock::new(Stage::Starting("opening the data directory")))
     }
 
-    /// Moves to `stage`.
+    /// Sets the stage.
     pub fn enter(&self, stage: Stage) {
         *self.0.write() = stage;
     }
 
-    /// Whether the node is ready, and the page that says so.
+    /// Whether the node is ready, and the health page.
     pub fn to_json(&self) -> (bool, String) {
         let stage = self.0.read().clone();
         let quoted = |text: &str| Datum::from(text).to_json_string();
@@ -52,7 +52,7 @@ impl Health {
                 )
             }
             Stage::ShuttingDown => {
-                let reason = "the server was told to stop and finishes what runs";
+                let reason = "the server is shutting down and finishes running queries";
                 (
                     false,
                     format!(

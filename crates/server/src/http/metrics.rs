@@ -1,4 +1,4 @@
-//! Every figure of a node on one page. Reads the fields of the things measured; keeps none.
+//! All metrics of a node on one page, read from the components that count them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,41 +20,41 @@ use crate::service::QueryKind;
 
 use Kind::{Counter, Gauge};
 
-/// Where the figures come from.
+/// Where the metrics are read from.
 pub struct Sources {
     started: Instant,
     observed: OnceLock<Observed>,
 }
 
-/// What can be measured once the node is open.
+/// The components that are measured once the node is open.
 pub struct Observed {
-    /// The workers' numbers.
+    /// The counters of the workers.
     pub counters: Vec<Arc<Counters>>,
-    /// The rows, and those read lately.
+    /// The stored rows and their cache.
     pub replicas: Arc<Replicas>,
     /// The log of all shards.
     pub log: Arc<dyn Log>,
     /// The links to other servers.
     pub links: Links,
-    /// What caches may take together.
+    /// The size of all caches together.
     pub cache_bytes_max: Arc<AtomicU64>,
-    /// What queries, cursors and connections draw from.
+    /// The budget of queries, cursors and connections.
     pub memory: Arc<Budget>,
 }
 
 impl Sources {
-    /// Figures of the process alone.
+    /// Shows only metrics of the process.
     #[must_use]
     pub fn new() -> Sources {
         Sources { started: Instant::now(), observed: OnceLock::new() }
     }
 
-    /// From now on shows the figures of an open node, too. Only the first is shown.
+    /// From now on also shows the metrics of an open node. Only the first call has an effect.
     pub fn observe(&self, observed: Observed) {
         drop(self.observed.set(observed));
     }
 
-    /// The page.
+    /// The metrics page.
     pub fn page(&self) -> String {
         let mut page = Page::default();
         let version = env!("CARGO_PKG_VERSION");
@@ -96,8 +96,8 @@ fn write_process(page: &mut Page, process: Process) {
         "Most memory ever in use.",
         process.resident_bytes_max,
     );
-    page.single("process_written_bytes", Counter, "Bytes handed to the disk.", process.written_bytes);
-    page.single("process_read_bytes", Counter, "Bytes fetched from the disk.", process.read_bytes);
+    page.single("process_written_bytes", Counter, "Bytes written to disk.", process.written_bytes);
+    page.single("process_read_bytes", Counter, "Bytes read from disk.", process.read_bytes);
     page.single("process_threads", Gauge, "Threads.", process.threads);
 }
 
@@ -109,7 +109,7 @@ fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
         family.sample(&[("kind", kind)], sum.count() as f64);
     }
     let mut family =
-        page.histograms("rekindle_query_duration_seconds", "Time from a query's last byte to its answer.");
+        page.histograms("rekindle_query_duration_seconds", "Time from a query's last byte to its response.");
     for (kind, sum) in &sums {
         family.histogram(&[("kind", kind)], sum.bounds(), sum.total_nanos as f64 / 1e9);
     }
@@ -119,7 +119,7 @@ fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
     page.single(
         "rekindle_queries_running",
         Gauge,
-        "Queries at work, or on their way to the log.",
+        "Queries that are running, or whose write waits for the log.",
         running as f64,
     );
 }
@@ -134,10 +134,10 @@ fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
 
 fn write_connections(page: &mut Page, counters: &[Arc<Counters>]) {
     let open = counters.iter().map(|one| one.connections.load(Relaxed)).sum::<i64>();
-    page.single("rekindle_connections", Gauge, "Driver connections now.", open as f64);
+    page.single("rekindle_connections", Gauge, "Open driver connections.", open as f64);
     let total = |read: fn(&Counters) -> u64| counters.iter().map(|one| read(one)).sum::<u64>() as f64;
     let accepted = total(|one| one.accepted.load(Relaxed));
-    page.single("rekindle_connections_accepted", Counter, "Driver connections ever.", accepted);
+    page.single("rekindle_connections_accepted", Counter, "Accepted driver connections.", accepted);
     let refused = total(|one| one.refused.load(Relaxed));
     page.single(
         "rekindle_connections_refused",
@@ -155,13 +155,8 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_appends", Counter, "Entries appended to the log.", log.appends as f64);
     page.single("rekindle_log_append_bytes", Counter, "Bytes appended to the log.", log.append_bytes as f64);
     page.single("rekindle_log_writes", Counter, "Calls that appended them.", log.writes as f64);
-    page.single("rekindle_log_fsyncs", Counter, "Times the disk was asked to keep them.", log.fsyncs as f64);
-    page.single(
-        "rekindle_log_fsync_seconds",
-        Counter,
-        "Time spent waiting for that.",
-        log.fsync_us as f64 / 1e6,
-    );
+    page.single("rekindle_log_fsyncs", Counter, "Calls of fsync.", log.fsyncs as f64);
+    page.single("rekindle_log_fsync_seconds", Counter, "Time spent in fsync.", log.fsync_us as f64 / 1e6);
     page.family("rekindle_log_acknowledged", Counter, "Writes acknowledged, by durability.")
         .sample(&[("durability", "hard")], log.acks_hard as f64)
         .sample(&[("durability", "soft")], log.acks_soft as f64);
@@ -179,11 +174,16 @@ fn write_log(page: &mut Page, log: &LogStats) {
         "Elections that replicas here have won.",
         log.elected as f64,
     );
-    page.single("rekindle_log_deposed", Counter, "Times that one here ceased to lead.", log.deposed as f64);
+    page.single(
+        "rekindle_log_deposed",
+        Counter,
+        "Times that a replica here ceased to lead.",
+        log.deposed as f64,
+    );
     page.single(
         "rekindle_log_rows_ahead",
         Counter,
-        "Shards whose rows went further than their log when they were opened: the disk lost what it said it had.",
+        "Shards with rows newer than their log when they were opened: the disk lost writes that it had confirmed.",
         log.rows_ahead as f64,
     );
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
@@ -216,16 +216,16 @@ fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, obse
     page.single(
         "rekindle_cache_pinned_bytes",
         Gauge,
-        "Of the cache, what stays.",
+        "Part of the cache that is never evicted.",
         memory.block_cache_pinned as f64,
     );
 }
 
 fn write_row_cache(page: &mut Page, rows: RowCacheStats) {
-    page.family("rekindle_row_cache_reads", Counter, "Point reads, by whether the row was at hand.")
+    page.family("rekindle_row_cache_reads", Counter, "Point reads, by whether the row was in the cache.")
         .sample(&[("found", "yes")], rows.hits as f64)
         .sample(&[("found", "no")], rows.misses as f64);
-    page.single("rekindle_row_cache_rows", Gauge, "Rows at hand.", rows.rows as f64);
+    page.single("rekindle_row_cache_rows", Gauge, "Rows in the cache.", rows.rows as f64);
 }
 
 fn write_levels(page: &mut Page, engine: &EngineStats) {
@@ -249,21 +249,21 @@ fn write_levels(page: &mut Page, engine: &EngineStats) {
         "Bytes of rows and indexes on disk.",
         engine.disk_bytes() as f64,
     );
-    page.single("rekindle_engine_keys", Gauge, "Entries, roughly.", engine.keys_estimate as f64);
+    page.single("rekindle_engine_keys", Gauge, "Estimated number of entries.", engine.keys_estimate as f64);
     let pending = engine.compaction_pending_bytes as f64;
     page.single(
         "rekindle_engine_compaction_pending_bytes",
         Gauge,
-        "Bytes to be rewritten by merging.",
+        "Bytes that compaction has to rewrite.",
         pending,
     );
     page.single(
         "rekindle_engine_background_running",
         Gauge,
-        "Flushes and merges at work.",
+        "Running flushes and compactions.",
         engine.background_running as f64,
     );
     let stalled = f64::from(u8::from(engine.writes_stalled));
-    page.single("rekindle_engine_writes_stalled", Gauge, "1 while writes wait for merging.", stalled);
-    page.single("rekindle_engine_snapshots", Gauge, "Snapshots alive.", engine.snapshots as f64);
+    page.single("rekindle_engine_writes_stalled", Gauge, "1 while writes wait for compaction.", stalled);
+    page.single("rekindle_engine_snapshots", Gauge, "Open snapshots.", engine.snapshots as f64);
 }

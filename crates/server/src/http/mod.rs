@@ -1,4 +1,4 @@
-//! The HTTP port: is the node well, what has it done, and (later) the admin UI.
+//! The HTTP port: the health page, the metrics page, and (later) the admin UI.
 
 mod health;
 mod links;
@@ -24,15 +24,15 @@ pub(crate) use process::swap_trouble;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the pages show.
+/// The data behind the pages.
 pub struct Pages {
-    /// Ready, or why not.
+    /// The health page.
     pub health: Arc<Health>,
-    /// What is measured.
+    /// The metrics page.
     pub sources: Arc<Sources>,
 }
 
-/// Serves the pages on every socket until the future is dropped, encrypted if there is a `tls`.
+/// Serves the pages on every socket until the future is dropped; over TLS if `tls` is set.
 pub async fn serve(sockets: Vec<TcpListener>, tls: Option<TlsAcceptor>, pages: Arc<Pages>) {
     let router = router(pages);
     let mut servers = tokio::task::JoinSet::new();
@@ -75,7 +75,7 @@ async fn health_page(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn metrics_page(State(pages): State<Arc<Pages>>) -> Response {
-    // The engine may look at its files for its figures: not on the thread of the pages.
+    // Engine statistics may access files, so they are not collected on the async thread.
     let page = tokio::task::spawn_blocking(move || pages.sources.page()).await;
     match page {
         Ok(page) => ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response(),

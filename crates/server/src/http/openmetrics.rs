@@ -1,23 +1,23 @@
-//! OpenMetrics text: families of samples, as scrapers read them.
+//! The OpenMetrics text format: families of samples.
 
-/// A page under construction.
+/// A page that is being written.
 #[derive(Default)]
 pub(super) struct Page(String);
 
-/// What kind of number a family holds.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only grows.
+    /// It only increases.
     Counter,
-    /// It goes up and down.
+    /// It increases and decreases.
     Gauge,
 }
 
-/// Labels of a sample. Values are ours: they need no escaping.
+/// Labels of a sample. The values need no escaping, because this program chooses or filters them.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Page {
-    /// Begins a family of counters or gauges.
+    /// Starts a family of counters or gauges.
     pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let (word, suffix) = match kind {
             Kind::Counter => ("counter", "_total"),
@@ -27,12 +27,12 @@ impl Page {
         Family { page: self, name, suffix }
     }
 
-    /// A family of one sample without labels.
+    /// Writes a family of one sample without labels.
     pub(super) fn single(&mut self, name: &'static str, kind: Kind, help: &str, value: f64) {
         self.family(name, kind, help).sample(&[], value);
     }
 
-    /// Begins a family of histograms.
+    /// Starts a family of histograms.
     pub(super) fn histograms(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.head(name, "histogram", help);
         Family { page: self, name, suffix: "" }
@@ -58,7 +58,7 @@ impl Page {
     }
 }
 
-/// A family whose samples are being written.
+/// A family with samples that are being written.
 pub(super) struct Family<'a> {
     page: &'a mut Page,
     name: &'static str,
@@ -72,7 +72,7 @@ impl Family<'_> {
         self
     }
 
-    /// One histogram from `(upper bound, how many fell into this bucket alone)`, the last bound
+    /// Writes one histogram from `(upper bound, number of values in this bucket alone)`, of which the last bound is
     /// infinite, and the sum of all values.
     pub(super) fn histogram(
         &mut self,

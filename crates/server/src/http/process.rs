@@ -1,29 +1,29 @@
-//! What the system says about this process.
+//! What the operating system reports about this process.
 
 use std::fs::read_to_string;
 
 /// Units of processor time in `/proc/self/stat`; Linux has used 100 a second since 2.6.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Figures of the process; what the system does not tell is 0.
+/// Statistics of the process; 0 if the system does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Process {
-    /// Processor time of all threads, of the user's and the kernel's code.
+    /// Processor time of all threads, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// Memory in use now.
+    /// Resident memory.
     pub resident_bytes: f64,
-    /// The most there ever was.
+    /// Peak resident memory.
     pub resident_bytes_max: f64,
-    /// Bytes handed to the disk.
+    /// Bytes written to disk.
     pub written_bytes: f64,
-    /// Bytes fetched from the disk.
+    /// Bytes read from disk.
     pub read_bytes: f64,
-    /// Threads now.
+    /// Number of threads.
     pub threads: f64,
 }
 
 impl Process {
-    /// This process, now.
+    /// Reads the present statistics.
     pub(super) fn now() -> Process {
         let read = |name: &str| read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         Process::parse(&read("stat"), &read("status"), &read("io"))
@@ -42,7 +42,7 @@ impl Process {
     }
 }
 
-/// That memory of this process has been put on disk, if more than a megabyte was.
+/// A warning if more than a megabyte of this process is swapped out.
 pub(crate) fn swap_trouble() -> Option<String> {
     swapped(&read_to_string("/proc/self/status").unwrap_or_default())
 }
@@ -53,7 +53,7 @@ fn swapped(status: &str) -> Option<String> {
         .then(|| format!("{megabytes:.0} MB of its memory are swapped out, and reads may be slow"))
 }
 
-/// The 14th and 15th field; the 2nd is a name that may hold spaces and ends with `)`.
+/// The sum of fields 14 and 15. Field 2 is a name that may contain spaces and ends with `)`.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(11).map(|field| field.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! QuickJS with the functions it keeps: what runs inside a sandbox, or a test.
+//! QuickJS and the functions it keeps; runs inside a sandbox, or in a test.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use rquickjs::context::EvalOptions;
 use rquickjs::function::Args;
 use rquickjs::{Coerced, Context, Ctx, Error, FromJs, Function, Persistent, Runtime, Value};
 
-use super::frame::Answer;
-use super::values::{Bad, from_js, to_js};
+use super::frame::SandboxResponse;
+use super::values::{ConversionError, from_js, to_js};
 
-/// Memory that a script may take.
+/// Memory limit of scripts.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Stack that a script may take. The program's own stack is larger.
+/// Stack limit of scripts. The program's own stack is larger.
 const STACK_BYTES_MAX: usize = 1 << 20;
 
-/// One world of scripts.
+/// A JavaScript engine with its own global state.
 pub(super) struct Engine {
-    // In the order in which they must go.
+    // The order of the fields is the order in which they must be dropped.
     functions: HashMap<u64, Persistent<Function<'static>>>,
     context: Context,
     _runtime: Runtime,
@@ -25,7 +25,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// A world in which nothing happened yet. Fails when there is no memory for it.
+    /// A fresh engine. Fails when there is not enough memory.
     pub(super) fn new() -> Result<Engine, Error> {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(MEMORY_BYTES_MAX);
@@ -34,8 +34,8 @@ impl Engine {
         Ok(Engine { functions: HashMap::new(), context, _runtime: runtime, next: 0 })
     }
 
-    /// The value of a script.
-    pub(super) fn eval(&mut self, source: &str, items_max: usize) -> Answer {
+    /// Evaluates a script.
+    pub(super) fn eval(&mut self, source: &str, items_max: usize) -> SandboxResponse {
         let mut options = EvalOptions::default();
         options.strict = false;
         options.filename = Some("rethinkdb_query".to_owned());
@@ -49,25 +49,25 @@ impl Engine {
             let id = *next;
             *next += 1;
             functions.insert(id, Persistent::save(&ctx, function.clone()));
-            Answer::Function(id)
+            SandboxResponse::Function(id)
         })
     }
 
-    /// The value of a function it keeps.
-    pub(super) fn call(&mut self, function: u64, values: &[Datum], items_max: usize) -> Answer {
+    /// Calls a function that it keeps.
+    pub(super) fn call(&mut self, function: u64, values: &[Datum], items_max: usize) -> SandboxResponse {
         let Some(function) = self.functions.get(&function).cloned() else {
-            return Answer::Error("the function is not known".into());
+            return SandboxResponse::Error("the function is not known".into());
         };
         self.context.with(|ctx| match called(&ctx, function, values) {
             Ok(value) if value.is_function() => {
-                Answer::Error("Returning functions from within `r.js` is unsupported.".into())
+                SandboxResponse::Error("Returning functions from within `r.js` is unsupported.".into())
             }
             Ok(value) => answer(&ctx, &value, items_max),
-            Err(bad) => bad_answer(&ctx, bad),
+            Err(error) => conversion_failure(&ctx, error),
         })
     }
 
-    /// Forgets a function.
+    /// Drops a function.
     pub(super) fn release(&mut self, function: u64) {
         self.functions.remove(&function);
     }
@@ -77,7 +77,7 @@ fn called<'js>(
     ctx: &Ctx<'js>,
     function: Persistent<Function<'static>>,
     values: &[Datum],
-) -> Result<Value<'js>, Bad> {
+) -> Result<Value<'js>, ConversionError> {
     let function = function.restore(ctx)?;
     let mut args = Args::new(ctx.clone(), values.len());
     args.this(ctx.globals())?;
@@ -87,36 +87,36 @@ fn called<'js>(
     Ok(function.call_arg(args)?)
 }
 
-fn answer<'js>(ctx: &Ctx<'js>, value: &Value<'js>, items_max: usize) -> Answer {
+fn answer<'js>(ctx: &Ctx<'js>, value: &Value<'js>, items_max: usize) -> SandboxResponse {
     match from_js(ctx, value, items_max) {
-        Ok(value) => Answer::Datum(value),
-        Err(bad) => bad_answer(ctx, bad),
+        Ok(value) => SandboxResponse::Datum(value),
+        Err(error) => conversion_failure(ctx, error),
     }
 }
 
-fn bad_answer(ctx: &Ctx<'_>, bad: Bad) -> Answer {
+fn conversion_failure(ctx: &Ctx<'_>, bad: ConversionError) -> SandboxResponse {
     match bad {
-        Bad::Said(why) => Answer::Error(why.into()),
-        Bad::Raised(error) => raised(ctx, &error),
+        ConversionError::Unsupported(why) => SandboxResponse::Error(why.into()),
+        ConversionError::Script(error) => raised(ctx, &error),
     }
 }
 
-/// What was thrown, as a string.
-fn raised(ctx: &Ctx<'_>, error: &Error) -> Answer {
+/// The thrown value, as a string.
+fn raised(ctx: &Ctx<'_>, error: &Error) -> SandboxResponse {
     if !matches!(error, Error::Exception) {
-        return Answer::Error(error.to_string().into());
+        return SandboxResponse::Error(error.to_string().into());
     }
     let thrown = ctx.catch();
     if thrown.is_null() {
-        // So it is when there is no memory left for an error that says so.
-        return Answer::Error("out of memory, or `null` was thrown".into());
+        // QuickJS throws `null` when there is no memory for an error object.
+        return SandboxResponse::Error("out of memory, or `null` was thrown".into());
     }
     match Coerced::<String>::from_js(ctx, thrown) {
-        Ok(text) => Answer::Error(text.0.into()),
+        Ok(text) => SandboxResponse::Error(text.0.into()),
         Err(_) => {
-            // Whatever turning it into a string threw is of no interest.
+            // Discards an exception that the conversion to a string has thrown.
             drop(ctx.catch());
-            Answer::Error("the script threw something that has no string".into())
+            SandboxResponse::Error("the script threw something that has no string".into())
         }
     }
 }
@@ -127,12 +127,12 @@ mod tests {
 
     const ITEMS_MAX: usize = 10;
 
-    fn shown(answer: Answer) -> String {
+    fn shown(answer: SandboxResponse) -> String {
         match answer {
-            Answer::Datum(value) => value.to_json_string(),
-            Answer::Function(id) => format!("function {id}"),
-            Answer::Error(why) => format!("error {why}"),
-            Answer::Done => "done".to_owned(),
+            SandboxResponse::Datum(value) => value.to_json_string(),
+            SandboxResponse::Function(id) => format!("function {id}"),
+            SandboxResponse::Error(why) => format!("error {why}"),
+            SandboxResponse::Done => "done".to_owned(),
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
     fn call(source: &str, values: &[Datum]) -> String {
         let mut engine = Engine::new().expect("memory");
         match engine.eval(source, ITEMS_MAX) {
-            Answer::Function(id) => shown(engine.call(id, values, ITEMS_MAX)),
+            SandboxResponse::Function(id) => shown(engine.call(id, values, ITEMS_MAX)),
             other => shown(other),
         }
     }

@@ -1,109 +1,109 @@
-//! What goes through the pipes: four bytes of length, little-endian, then a JSON object. Questions
-//! and answers alternate, the question first.
+//! The protocol of the pipes: four bytes of length, little-endian, then a JSON object. Requests and responses
+//! alternate, the request first.
 
 use std::io::{self, Read, Write};
 
 use datum::{Datum, Object, ObjectBuilder, Text, json};
 
-/// Most bytes of one frame. A script cannot make more than its memory holds.
+/// The largest frame. Memory limits keep the values of scripts smaller.
 pub(super) const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// What the server asks of a sandbox.
+/// A request to a sandbox.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Question {
-    /// Forget everything and begin anew.
+pub(super) enum SandboxRequest {
+    /// Start again with a fresh engine.
     Reset,
-    /// The value of a script.
+    /// Evaluate a script.
     Eval { source: Text, limits: Limits },
-    /// The value of a function for these arguments.
+    /// Call a kept function with these arguments.
     Call { function: u64, values: Vec<Datum>, limits: Limits },
-    /// Forget a function.
+    /// Drop a function.
     Release { function: u64 },
 }
 
-/// How far a script may go.
+/// The limits of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
-    /// Seconds of processor time after which the sandbox ends itself, should nobody else do it.
+    /// Seconds of processor time after which the system kills the sandbox, if the server has not done so before.
     pub cpu_seconds: u64,
-    /// The most items of an array it answers.
+    /// The largest array it may return.
     pub array_items: u64,
 }
 
-/// What a sandbox answers.
+/// The response of a sandbox.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
-    /// It is done.
+pub(super) enum SandboxResponse {
+    /// Done, without a value.
     Done,
     /// A value.
     Datum(Datum),
-    /// A function it keeps under this number.
+    /// A function, which the sandbox keeps under this number.
     Function(u64),
-    /// What is wrong with the script.
+    /// Why the script failed.
     Error(Text),
 }
 
-impl Question {
+impl SandboxRequest {
     pub(super) fn to_object(&self) -> Object {
         match self {
-            Question::Reset => object([("ask", "reset".into())]),
-            Question::Eval { source, limits } => object([
+            SandboxRequest::Reset => object([("ask", "reset".into())]),
+            SandboxRequest::Eval { source, limits } => object([
                 ("ask", "eval".into()),
                 ("source", Datum::String(source.clone())),
                 ("cpu", number(limits.cpu_seconds)),
                 ("items", number(limits.array_items)),
             ]),
-            Question::Call { function, values, limits } => object([
+            SandboxRequest::Call { function, values, limits } => object([
                 ("ask", "call".into()),
                 ("function", number(*function)),
                 ("values", values.clone().into()),
                 ("cpu", number(limits.cpu_seconds)),
                 ("items", number(limits.array_items)),
             ]),
-            Question::Release { function } => {
+            SandboxRequest::Release { function } => {
                 object([("ask", "release".into()), ("function", number(*function))])
             }
         }
     }
 
-    pub(super) fn from_object(object: &Object) -> Option<Question> {
+    pub(super) fn from_object(object: &Object) -> Option<SandboxRequest> {
         let limits =
             || Some(Limits { cpu_seconds: count(object, "cpu")?, array_items: count(object, "items")? });
         match text(object, "ask")?.as_ref() {
-            "reset" => Some(Question::Reset),
-            "eval" => Some(Question::Eval { source: text(object, "source")?, limits: limits()? }),
+            "reset" => Some(SandboxRequest::Reset),
+            "eval" => Some(SandboxRequest::Eval { source: text(object, "source")?, limits: limits()? }),
             "call" => {
                 let Some(Datum::Array(values)) = object.get("values") else { return None };
                 let function = count(object, "function")?;
-                Some(Question::Call { function, values: values.into_vec(), limits: limits()? })
+                Some(SandboxRequest::Call { function, values: values.into_vec(), limits: limits()? })
             }
-            "release" => Some(Question::Release { function: count(object, "function")? }),
+            "release" => Some(SandboxRequest::Release { function: count(object, "function")? }),
             _ => None,
         }
     }
 }
 
-impl Answer {
+impl SandboxResponse {
     pub(super) fn to_object(&self) -> Object {
         match self {
-            Answer::Done => object([]),
-            Answer::Datum(value) => object([("datum", value.clone())]),
-            Answer::Function(function) => object([("function", number(*function))]),
-            Answer::Error(why) => object([("error", Datum::String(why.clone()))]),
+            SandboxResponse::Done => object([]),
+            SandboxResponse::Datum(value) => object([("datum", value.clone())]),
+            SandboxResponse::Function(function) => object([("function", number(*function))]),
+            SandboxResponse::Error(why) => object([("error", Datum::String(why.clone()))]),
         }
     }
 
-    pub(super) fn from_object(object: &Object) -> Option<Answer> {
+    pub(super) fn from_object(object: &Object) -> Option<SandboxResponse> {
         if let Some(value) = object.get("datum") {
-            return Some(Answer::Datum(value));
+            return Some(SandboxResponse::Datum(value));
         }
         if object.contains_key("function") {
-            return count(object, "function").map(Answer::Function);
+            return count(object, "function").map(SandboxResponse::Function);
         }
         if object.contains_key("error") {
-            return text(object, "error").map(Answer::Error);
+            return text(object, "error").map(SandboxResponse::Error);
         }
-        object.is_empty().then_some(Answer::Done)
+        object.is_empty().then_some(SandboxResponse::Done)
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Object>> {
     body_of(&body).map(Some)
 }
 
-/// The length that the first bytes of a frame announce.
+/// The length in the header of a frame.
 pub(super) fn length_of(bytes: [u8; 4]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
     match length <= FRAME_BYTES_MAX {
@@ -168,11 +168,11 @@ pub(super) fn length_of(bytes: [u8; 4]) -> io::Result<usize> {
     }
 }
 
-/// The object in the body of a frame.
+/// Parses the body of a frame.
 pub(super) fn body_of(body: &[u8]) -> io::Result<Object> {
     match json::parse(body) {
         Ok(Datum::Object(object)) => Ok(object),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is no object")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is not an object")),
     }
 }
 
@@ -184,21 +184,24 @@ mod tests {
     fn what_is_written_is_read() {
         let limits = Limits { cpu_seconds: 7, array_items: 100_000 };
         let values = vec![Datum::Null, 1.into(), Datum::from("a\u{0}b"), vec![Datum::Bool(true)].into()];
-        for question in [
-            Question::Reset,
-            Question::Eval { source: "1 + 1".into(), limits },
-            Question::Call { function: 3, values, limits },
-            Question::Release { function: 3 },
+        for request in [
+            SandboxRequest::Reset,
+            SandboxRequest::Eval { source: "1 + 1".into(), limits },
+            SandboxRequest::Call { function: 3, values, limits },
+            SandboxRequest::Release { function: 3 },
         ] {
             let mut bytes = Vec::new();
-            write(&mut bytes, question.to_object()).expect("memory");
+            write(&mut bytes, request.to_object()).expect("memory");
             let object = read(&mut bytes.as_slice()).expect("a frame").expect("not the end");
-            assert_eq!(Question::from_object(&object), Some(question));
+            assert_eq!(SandboxRequest::from_object(&object), Some(request));
         }
-        for answer in
-            [Answer::Done, Answer::Datum(Datum::Null), Answer::Function(0), Answer::Error("no".into())]
-        {
-            assert_eq!(Answer::from_object(&answer.to_object()), Some(answer));
+        for answer in [
+            SandboxResponse::Done,
+            SandboxResponse::Datum(Datum::Null),
+            SandboxResponse::Function(0),
+            SandboxResponse::Error("no".into()),
+        ] {
+            assert_eq!(SandboxResponse::from_object(&answer.to_object()), Some(answer));
         }
     }
 

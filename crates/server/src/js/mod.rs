@@ -1,5 +1,5 @@
-//! JavaScript for `r.js`, in processes of its own: this side starts them, asks them, and ends
-//! those that take too long; the other side ([`sandbox`]) is the same program under another command.
+//! JavaScript for `r.js`, in separate processes. This side starts them, sends requests, and kills those that take too
+//! long. The other side ([`sandbox`]) is the same program with another command.
 
 mod engine;
 mod frame;

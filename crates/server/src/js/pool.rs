@@ -1,5 +1,4 @@
-//! Sandboxes for the queries that want one: one each, used again by the next query after it forgot
-//! everything.
+//! A pool of sandboxes: each query that needs one has its own. It is reset before the next query uses it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,17 +9,17 @@ use datum::Datum;
 use parking_lot::Mutex;
 use query::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 
-use super::frame::{Answer, Limits, Question};
+use super::frame::{Limits, SandboxRequest, SandboxResponse};
 use super::process::{Program, Sandbox};
 
-/// Sandboxes at once; each may take some hundred megabytes.
+/// The most sandboxes at a time; each may take some hundred megabytes.
 const SANDBOXES_MAX: usize = 32;
-/// Sandboxes kept for the next query.
+/// Idle sandboxes that are kept for the next query.
 const IDLE_MAX: usize = 2;
-/// Processor time a sandbox may take beyond a script's timeout before the system ends it.
-const CPU_SECONDS_SPARE: u64 = 2;
+/// Processor time beyond a script's timeout after which the system kills the sandbox.
+const CPU_SECONDS_GRACE: u64 = 2;
 
-/// Starts sandboxes and hands them out.
+/// Starts sandboxes and assigns them to queries.
 pub struct JsPool {
     shared: Arc<Shared>,
 }
@@ -32,7 +31,7 @@ struct Shared {
 }
 
 impl JsPool {
-    /// Sandboxes that `path` is, when called with `args`.
+    /// A pool that starts the program at `path` with `args` as a sandbox.
     #[must_use]
     pub fn new(path: PathBuf, args: &[&str]) -> JsPool {
         let program = Program { path, args: args.iter().map(Into::into).collect() };
@@ -40,10 +39,10 @@ impl JsPool {
         JsPool { shared: Arc::new(shared) }
     }
 
-    /// Sandboxes that are this program under another command.
+    /// A pool that starts this program as a sandbox.
     #[must_use]
     pub fn of_this_program() -> JsPool {
-        // Not by its name, under which there may be a newer version by now.
+        // Not its path: an upgrade may have replaced that file.
         let path = match cfg!(target_os = "linux") {
             true => PathBuf::from("/proc/self/exe"),
             false => std::env::current_exe().unwrap_or_else(|_| PathBuf::from("rekindle")),
@@ -54,7 +53,7 @@ impl JsPool {
 
 impl Scripts for JsPool {
     fn session(&self) -> Result<Box<dyn ScriptSession>, ScriptFailure> {
-        let place = Place::take(&self.shared)?;
+        let permit = Permit::take(&self.shared)?;
         let used = std::iter::from_fn(|| self.shared.idle.lock().pop()).find_map(|mut sandbox| {
             let alive = sandbox.is_alive();
             alive.then_some(sandbox)
@@ -66,58 +65,58 @@ impl Scripts for JsPool {
                 ScriptFailure::Crashed
             })?,
         };
-        Ok(Box::new(Session { place, sandbox: Some(sandbox) }))
+        Ok(Box::new(Session { permit, sandbox: Some(sandbox) }))
     }
 }
 
-/// The right to have one sandbox.
-struct Place(Arc<Shared>);
+/// The permit for one sandbox.
+struct Permit(Arc<Shared>);
 
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Result<Place, ScriptFailure> {
-        let place = Place(shared.clone());
+impl Permit {
+    fn take(shared: &Arc<Shared>) -> Result<Permit, ScriptFailure> {
+        let permit = Permit(shared.clone());
         match shared.running.fetch_add(1, Ordering::Relaxed) < SANDBOXES_MAX {
-            true => Ok(place),
+            true => Ok(permit),
             false => Err(ScriptFailure::TooMany(SANDBOXES_MAX)),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 struct Session {
-    place: Place,
-    /// Gone after a failure.
+    permit: Permit,
+    /// `None` after a failure.
     sandbox: Option<Sandbox>,
 }
 
 impl Session {
-    fn ask(
+    fn request(
         &mut self,
-        question: &Question,
+        request: &SandboxRequest,
         timeout: Duration,
         limits: ScriptLimits<'_>,
     ) -> Result<ScriptAnswer, ScriptFailure> {
         let mut sandbox = self.sandbox.take().ok_or(ScriptFailure::Crashed)?;
-        let answer = sandbox.ask(question, timeout, limits.cancel)?;
+        let answer = sandbox.request(request, timeout, limits.cancel)?;
         self.sandbox = Some(sandbox);
         match answer {
-            Answer::Datum(value) => Ok(ScriptAnswer::Datum(value)),
-            Answer::Function(function) => Ok(ScriptAnswer::Function(FunctionId(function))),
-            Answer::Error(why) => Ok(ScriptAnswer::Error(why.to_string())),
-            Answer::Done => Err(ScriptFailure::Crashed),
+            SandboxResponse::Datum(value) => Ok(ScriptAnswer::Datum(value)),
+            SandboxResponse::Function(function) => Ok(ScriptAnswer::Function(FunctionId(function))),
+            SandboxResponse::Error(why) => Ok(ScriptAnswer::Error(why.to_string())),
+            SandboxResponse::Done => Err(ScriptFailure::Crashed),
         }
     }
 }
 
 impl ScriptSession for Session {
     fn eval(&mut self, source: &str, limits: ScriptLimits<'_>) -> Result<ScriptAnswer, ScriptFailure> {
-        let question = Question::Eval { source: source.into(), limits: of_limits(limits) };
-        self.ask(&question, limits.timeout, limits)
+        let request = SandboxRequest::Eval { source: source.into(), limits: of_limits(limits) };
+        self.request(&request, limits.timeout, limits)
     }
 
     fn call(
@@ -126,7 +125,7 @@ impl ScriptSession for Session {
         values: &[Datum],
         limits: ScriptLimits<'_>,
     ) -> Result<ScriptAnswer, ScriptFailure> {
-        // These have no JSON, so that they cannot even get there.
+        // These have no JSON form and cannot be sent to the sandbox.
         for value in values {
             let why = match value.not_json() {
                 None => continue,
@@ -135,14 +134,14 @@ impl ScriptSession for Session {
             };
             return Ok(ScriptAnswer::Error(why.to_owned()));
         }
-        let (values, limits_told) = (values.to_vec(), of_limits(limits));
-        let question = Question::Call { function: function.0, values, limits: limits_told };
-        self.ask(&question, limits.timeout, limits)
+        let (values, request_limits) = (values.to_vec(), of_limits(limits));
+        let request = SandboxRequest::Call { function: function.0, values, limits: request_limits };
+        self.request(&request, limits.timeout, limits)
     }
 
     fn release(&mut self, function: FunctionId) -> Result<(), ScriptFailure> {
         let mut sandbox = self.sandbox.take().ok_or(ScriptFailure::Crashed)?;
-        sandbox.tell(&Question::Release { function: function.0 })?;
+        sandbox.control(&SandboxRequest::Release { function: function.0 })?;
         self.sandbox = Some(sandbox);
         Ok(())
     }
@@ -151,16 +150,16 @@ impl ScriptSession for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(mut sandbox) = self.sandbox.take() else { return };
-        if self.place.0.idle.lock().len() >= IDLE_MAX || sandbox.tell(&Question::Reset).is_err() {
+        if self.permit.0.idle.lock().len() >= IDLE_MAX || sandbox.control(&SandboxRequest::Reset).is_err() {
             return;
         }
-        self.place.0.idle.lock().push(sandbox);
+        self.permit.0.idle.lock().push(sandbox);
     }
 }
 
 fn of_limits(limits: ScriptLimits<'_>) -> Limits {
     Limits {
-        cpu_seconds: limits.timeout.as_secs().saturating_add(CPU_SECONDS_SPARE),
+        cpu_seconds: limits.timeout.as_secs().saturating_add(CPU_SECONDS_GRACE),
         array_items: u64::try_from(limits.array_limit).unwrap_or(u64::MAX),
     }
 }

@@ -1,4 +1,4 @@
-//! One sandbox as the server sees it: a process that is asked and answers, or is ended.
+//! A sandbox from the server's side: a process that answers requests or is killed.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -10,21 +10,21 @@ use query::ScriptFailure;
 use reql::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::frame::{self, Answer, Question};
+use super::frame::{self, SandboxRequest, SandboxResponse};
 
-/// How soon a query that is told to stop is heard.
-const CANCEL_EVERY: Duration = Duration::from_millis(20);
-/// How long a sandbox may take for what is no script.
-const HOUSEKEEPING_MAX: Duration = Duration::from_secs(10);
+/// How often a waiting request checks whether its query is cancelled.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Timeout of requests that run no script.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a sandbox is started.
+/// The command that starts a sandbox.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub path: PathBuf,
     pub args: Vec<OsString>,
 }
 
-/// A running sandbox. Dropping it ends it.
+/// A running sandbox. Dropping it kills it.
 pub(super) struct Sandbox {
     child: Child,
     to: ChildStdin,
@@ -32,7 +32,7 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts one, with nothing of this process's environment.
+    /// Starts one with an empty environment.
     pub(super) fn start(program: &Program) -> io::Result<Sandbox> {
         let mut child = Command::new(&program.path)
             .args(&program.args)
@@ -48,33 +48,33 @@ impl Sandbox {
         }
     }
 
-    /// Whether it has not come to an end by itself.
+    /// Whether the process is still running.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its answer to `question`. After a failure it must not be asked again.
-    pub(super) fn ask(
+    /// Sends `request` and waits for the response. After a failure the sandbox must not be used again.
+    pub(super) fn request(
         &mut self,
-        question: &Question,
+        request: &SandboxRequest,
         timeout: Duration,
         cancel: &Cancel,
-    ) -> Result<Answer, ScriptFailure> {
+    ) -> Result<SandboxResponse, ScriptFailure> {
         let deadline = Instant::now().checked_add(timeout);
-        frame::write(&mut self.to, question.to_object()).map_err(|_| ScriptFailure::Crashed)?;
+        frame::write(&mut self.to, request.to_object()).map_err(|_| ScriptFailure::Crashed)?;
         let mut length = [0; 4];
         self.fill(&mut length, deadline, cancel)?;
         let length = frame::length_of(length).map_err(|_| ScriptFailure::Crashed)?;
         let mut body = vec![0; length];
         self.fill(&mut body, deadline, cancel)?;
         let object = frame::body_of(&body).map_err(|_| ScriptFailure::Crashed)?;
-        Answer::from_object(&object).ok_or(ScriptFailure::Crashed)
+        SandboxResponse::from_object(&object).ok_or(ScriptFailure::Crashed)
     }
 
-    /// Has it do something that no script takes part in.
-    pub(super) fn tell(&mut self, question: &Question) -> Result<(), ScriptFailure> {
-        match self.ask(question, HOUSEKEEPING_MAX, &Cancel::new())? {
-            Answer::Done => Ok(()),
+    /// Sends a request that runs no script.
+    pub(super) fn control(&mut self, request: &SandboxRequest) -> Result<(), ScriptFailure> {
+        match self.request(request, CONTROL_TIMEOUT, &Cancel::new())? {
+            SandboxResponse::Done => Ok(()),
             _ => Err(ScriptFailure::Crashed),
         }
     }
@@ -98,17 +98,19 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Waits until something can be read.
+    /// Waits until the pipe is readable.
     fn wait(&self, deadline: Option<Instant>, cancel: &Cancel) -> Result<(), ScriptFailure> {
         loop {
             if cancel.is_set() {
                 return Err(ScriptFailure::Cancelled);
             }
-            let left = deadline.map_or(CANCEL_EVERY, |at| at.saturating_duration_since(Instant::now()));
+            let left =
+                deadline.map_or(CANCEL_CHECK_INTERVAL, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Err(ScriptFailure::TimedOut);
             }
-            let slice = Timespec::try_from(left.min(CANCEL_EVERY)).map_err(|_| ScriptFailure::Crashed)?;
+            let slice =
+                Timespec::try_from(left.min(CANCEL_CHECK_INTERVAL)).map_err(|_| ScriptFailure::Crashed)?;
             let mut ready = [PollFd::new(&self.from, PollFlags::IN)];
             match poll(&mut ready, Some(&slice)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -121,7 +123,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // It may have ended by itself already; it is waited for in either case.
+        // The process may have ended already; it is reaped in either case.
         drop(self.child.kill());
         drop(self.child.wait());
     }

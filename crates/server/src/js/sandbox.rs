@@ -1,8 +1,8 @@
-//! The other side of the pipes: a process with nothing but scripts in it.
+//! The other side of the pipes: a process that only runs scripts.
 //!
-//! It can reach nothing: QuickJS here has no files, no network and no clock to wait on, and the
-//! process may open no files, write none and start no processes. Memory and processor time have
-//! limits that the system holds, in case QuickJS does not hold its own.
+//! Scripts cannot reach anything outside: this QuickJS has no files, no network and no timers, and the process may
+//! neither open nor write files nor start processes. The system enforces limits of memory and processor time, in case
+//! QuickJS fails to enforce its own.
 
 use std::io::{self, BufReader, Read, Write};
 use std::process::ExitCode;
@@ -11,14 +11,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::engine::Engine;
-use super::frame::{self, Answer, Question};
+use super::frame::{self, SandboxRequest, SandboxResponse};
 
-/// Address space of the process. Its scripts have a limit of their own, well below.
+/// Address space of the process. The memory limit of scripts is well below.
 const ADDRESS_SPACE_BYTES_MAX: u64 = 2 << 30;
-/// Files it may have open: the pipes, and none that it could open now.
+/// The number of open files: the pipes, and no further ones.
 const FILES_MAX: u64 = 3;
 
-/// What the hidden command `js-sandbox` does: answers questions until there are no more.
+/// Runs the hidden command `js-sandbox`: answers requests until the pipe is closed.
 #[must_use]
 pub fn run_sandbox() -> ExitCode {
     if let Err(error) = confine() {
@@ -31,7 +31,7 @@ pub fn run_sandbox() -> ExitCode {
     }
 }
 
-/// Gives up what scripts do not need. It cannot be taken back.
+/// Gives up the rights that scripts do not need; irreversible.
 fn confine() -> io::Result<()> {
     for (resource, limit) in [
         (Resource::As, ADDRESS_SPACE_BYTES_MAX),
@@ -48,24 +48,24 @@ fn confine() -> io::Result<()> {
 fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut engine = engine()?;
     while let Some(object) = frame::read(from)? {
-        let question = Question::from_object(&object)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no question"))?;
-        let answer = match question {
-            Question::Reset => {
+        let request = SandboxRequest::from_object(&object)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a request"))?;
+        let answer = match request {
+            SandboxRequest::Reset => {
                 engine = self::engine()?;
-                Answer::Done
+                SandboxResponse::Done
             }
-            Question::Eval { source, limits } => {
+            SandboxRequest::Eval { source, limits } => {
                 end_after(limits.cpu_seconds)?;
                 engine.eval(&source, items(limits.array_items))
             }
-            Question::Call { function, values, limits } => {
+            SandboxRequest::Call { function, values, limits } => {
                 end_after(limits.cpu_seconds)?;
                 engine.call(function, &values, items(limits.array_items))
             }
-            Question::Release { function } => {
+            SandboxRequest::Release { function } => {
                 engine.release(function);
-                Answer::Done
+                SandboxResponse::Done
             }
         };
         frame::write(to, answer.to_object())?;
@@ -81,8 +81,8 @@ fn items(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Has the system end this process once it has used so many more seconds of processor time. The
-/// server ends it earlier, if it still lives.
+/// Makes the system kill this process after that many more seconds of processor time. The server normally kills it
+/// earlier.
 fn end_after(seconds: u64) -> io::Result<()> {
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
     let current = u64::try_from(used).unwrap_or(0).saturating_add(seconds).saturating_add(1);
@@ -95,25 +95,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_answered_in_their_order() {
+    fn requests_are_answered_in_order() {
         let limits = frame::Limits { cpu_seconds: 1 << 20, array_items: 10 };
         let mut questions = Vec::new();
-        for question in [
-            Question::Eval { source: "x = 1; (function(y) { return x + y; })".into(), limits },
-            Question::Call { function: 0, values: vec![2.into()], limits },
-            Question::Reset,
-            Question::Eval { source: "typeof x".into(), limits },
+        for request in [
+            SandboxRequest::Eval { source: "x = 1; (function(y) { return x + y; })".into(), limits },
+            SandboxRequest::Call { function: 0, values: vec![2.into()], limits },
+            SandboxRequest::Reset,
+            SandboxRequest::Eval { source: "typeof x".into(), limits },
         ] {
-            frame::write(&mut questions, question.to_object()).expect("memory");
+            frame::write(&mut questions, request.to_object()).expect("memory");
         }
         let mut answers = Vec::new();
         serve(&mut questions.as_slice(), &mut answers).expect("the end of the questions");
         let mut answers = answers.as_slice();
-        for expected in
-            [Answer::Function(0), Answer::Datum(3.into()), Answer::Done, Answer::Datum("undefined".into())]
-        {
+        for expected in [
+            SandboxResponse::Function(0),
+            SandboxResponse::Datum(3.into()),
+            SandboxResponse::Done,
+            SandboxResponse::Datum("undefined".into()),
+        ] {
             let object = frame::read(&mut answers).expect("a frame").expect("not the end");
-            assert_eq!(Answer::from_object(&object), Some(expected));
+            assert_eq!(SandboxResponse::from_object(&object), Some(expected));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Values of the language as values of JavaScript and back. Times are dates; what JavaScript has
-//! no word for is an error.
+//! Converts ReQL values to JavaScript values and back. Times become dates; a value without a counterpart is an error.
 
 use datum::{Datum, ObjectBuilder, Text, Time, pseudo};
 use rquickjs::function::Constructor;
@@ -7,38 +6,38 @@ use rquickjs::object::{Filter, Property};
 use rquickjs::prelude::This;
 use rquickjs::{Array, Ctx, Error, Function, Object, Value};
 
-/// How deep a value may be nested, so that a circle ends.
+/// The deepest nesting of a value; also ends circular references.
 const DEPTH_MAX: usize = 500;
 
-/// Why a value has no counterpart.
-pub(super) enum Bad {
-    /// For this reason.
-    Said(String),
+/// Why a value cannot be converted.
+pub(super) enum ConversionError {
+    /// It has no counterpart, for this reason.
+    Unsupported(String),
     /// The script's own code failed, or ran out of memory.
-    Raised(Error),
+    Script(Error),
 }
 
-impl From<Error> for Bad {
-    fn from(error: Error) -> Bad {
+impl From<Error> for ConversionError {
+    fn from(error: Error) -> ConversionError {
         match error {
-            Error::Utf8(_) => Bad::said("String return value is not valid Unicode."),
-            other => Bad::Raised(other),
+            Error::Utf8(_) => ConversionError::unsupported("String return value is not valid Unicode."),
+            other => ConversionError::Script(other),
         }
     }
 }
 
-impl Bad {
-    fn said(why: impl Into<String>) -> Bad {
-        Bad::Said(why.into())
+impl ConversionError {
+    fn unsupported(why: impl Into<String>) -> ConversionError {
+        ConversionError::Unsupported(why.into())
     }
 }
 
-/// `value` for a script.
-pub(super) fn to_js<'js>(ctx: &Ctx<'js>, value: &Datum) -> Result<Value<'js>, Bad> {
+/// Converts `value` for a script.
+pub(super) fn to_js<'js>(ctx: &Ctx<'js>, value: &Datum) -> Result<Value<'js>, ConversionError> {
     build(ctx, value, DEPTH_MAX)
 }
 
-fn build<'js>(ctx: &Ctx<'js>, value: &Datum, depth: usize) -> Result<Value<'js>, Bad> {
+fn build<'js>(ctx: &Ctx<'js>, value: &Datum, depth: usize) -> Result<Value<'js>, ConversionError> {
     let Some(below) = depth.checked_sub(1) else { return Err(too_deep()) };
     Ok(match value {
         Datum::Null => Value::new_null(ctx.clone()),
@@ -59,32 +58,38 @@ fn build<'js>(ctx: &Ctx<'js>, value: &Datum, depth: usize) -> Result<Value<'js>,
         }
         Datum::Geometry(_) => match pseudo::to_object(value) {
             Some(fields) => object(ctx, &fields, below)?,
-            None => return Err(Bad::said("bad datum value in js extproc")),
+            None => return Err(ConversionError::unsupported("bad datum value in js extproc")),
         },
-        Datum::Binary(_) => return Err(Bad::said("`r.binary` data cannot be used in `r.js`.")),
-        Datum::MinVal => return Err(Bad::said("`r.minval` cannot be passed to `r.js`.")),
-        Datum::MaxVal => return Err(Bad::said("`r.maxval` cannot be passed to `r.js`.")),
+        Datum::Binary(_) => {
+            return Err(ConversionError::unsupported("`r.binary` data cannot be used in `r.js`."));
+        }
+        Datum::MinVal => return Err(ConversionError::unsupported("`r.minval` cannot be passed to `r.js`.")),
+        Datum::MaxVal => return Err(ConversionError::unsupported("`r.maxval` cannot be passed to `r.js`.")),
     })
 }
 
-fn object<'js>(ctx: &Ctx<'js>, fields: &datum::Object, depth: usize) -> Result<Value<'js>, Bad> {
+fn object<'js>(ctx: &Ctx<'js>, fields: &datum::Object, depth: usize) -> Result<Value<'js>, ConversionError> {
     let object = Object::new(ctx.clone())?;
     for (name, value) in fields.iter() {
-        // Defined and not assigned: a field may be called `__proto__`.
+        // Defined, not assigned: a field may be called `__proto__`.
         let value = Property::from(build(ctx, &value, depth)?).configurable().enumerable().writable();
         object.prop(&*name, value)?;
     }
     Ok(object.into_value())
 }
 
-/// What a script answered. An array may have `items_max` items.
-pub(super) fn from_js<'js>(ctx: &Ctx<'js>, value: &Value<'js>, items_max: usize) -> Result<Datum, Bad> {
+/// Converts the value of a script. An array may have at most `items_max` items.
+pub(super) fn from_js<'js>(
+    ctx: &Ctx<'js>,
+    value: &Value<'js>,
+    items_max: usize,
+) -> Result<Datum, ConversionError> {
     let reader = Reader { date: prototype(ctx, "Date")?, regexp: prototype(ctx, "RegExp")?, items_max };
     reader.read(value, DEPTH_MAX)
 }
 
-/// What all objects of a global constructor have behind them, if it is one.
-fn prototype<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Option<Value<'js>>, Bad> {
+/// The prototype of a global constructor, if it is one.
+fn prototype<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Option<Value<'js>>, ConversionError> {
     let constructor: Value<'js> = ctx.globals().get(name)?;
     match constructor.as_object() {
         Some(constructor) => Ok(Some(constructor.get("prototype")?)),
@@ -92,7 +97,7 @@ fn prototype<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Option<Value<'js>>, Bad>
     }
 }
 
-/// Reads a value; knows what dates and expressions look like.
+/// Converts values; recognizes dates and regular expressions by their prototypes.
 struct Reader<'js> {
     date: Option<Value<'js>>,
     regexp: Option<Value<'js>>,
@@ -100,7 +105,7 @@ struct Reader<'js> {
 }
 
 impl<'js> Reader<'js> {
-    fn read(&self, value: &Value<'js>, depth: usize) -> Result<Datum, Bad> {
+    fn read(&self, value: &Value<'js>, depth: usize) -> Result<Datum, ConversionError> {
         let Some(below) = depth.checked_sub(1) else { return Err(too_deep()) };
         if let Some(text) = value.as_string() {
             return Ok(text.to_string()?.into());
@@ -108,7 +113,7 @@ impl<'js> Reader<'js> {
         if let Some(number) = value.as_number() {
             return match number.is_finite() {
                 true => Ok(Datum::Number(number)),
-                false => Err(Bad::said("Number return value is not finite.")),
+                false => Err(ConversionError::unsupported("Number return value is not finite.")),
             };
         }
         if let Some(flag) = value.as_bool() {
@@ -118,24 +123,26 @@ impl<'js> Reader<'js> {
             return Ok(Datum::Null);
         }
         if value.is_undefined() {
-            return Err(Bad::said("Cannot convert javascript `undefined` to ql::datum_t."));
+            return Err(ConversionError::unsupported(
+                "Cannot convert javascript `undefined` to ql::datum_t.",
+            ));
         }
         if value.is_function() {
-            return Err(Bad::said("Cannot convert function to ql::datum_t."));
+            return Err(ConversionError::unsupported("Cannot convert function to ql::datum_t."));
         }
         if let Some(array) = value.as_array() {
             return self.items(array, below);
         }
         match value.as_object() {
             Some(object) => self.fields(object, below),
-            None => Err(Bad::said("Unhandled value type when converting to ql::datum_t.")),
+            None => Err(ConversionError::unsupported("Unhandled value type when converting to ql::datum_t.")),
         }
     }
 
-    fn items(&self, array: &Array<'js>, depth: usize) -> Result<Datum, Bad> {
+    fn items(&self, array: &Array<'js>, depth: usize) -> Result<Datum, ConversionError> {
         let length = array.len();
         if length > self.items_max {
-            return Err(Bad::said(reql::EvalError::array_limit(self.items_max).message()));
+            return Err(ConversionError::unsupported(reql::EvalError::array_limit(self.items_max).message()));
         }
         let mut items = Vec::with_capacity(length);
         for i in 0..length {
@@ -144,17 +151,17 @@ impl<'js> Reader<'js> {
         Ok(items.into())
     }
 
-    fn fields(&self, object: &Object<'js>, depth: usize) -> Result<Datum, Bad> {
+    fn fields(&self, object: &Object<'js>, depth: usize) -> Result<Datum, ConversionError> {
         let behind = object.get_prototype().map(Object::into_value);
         if behind.is_some() && behind == self.regexp {
-            return Err(Bad::said("Cannot convert RegExp to ql::datum_t."));
+            return Err(ConversionError::unsupported("Cannot convert RegExp to ql::datum_t."));
         }
         if behind.is_some() && behind == self.date {
             let value_of: Function<'js> = object.get("valueOf")?;
             let millis: f64 = value_of.call((This(object.clone()),))?;
             return match millis.is_finite() {
                 true => Ok(Datum::Time(Time::new(millis / 1000.0, 0))),
-                false => Err(Bad::said("Invalid Date in JS environment")),
+                false => Err(ConversionError::unsupported("Invalid Date in JS environment")),
             };
         }
         let mut out = ObjectBuilder::new();
@@ -162,10 +169,10 @@ impl<'js> Reader<'js> {
             let (name, value) = pair?;
             out.insert(Text::from(name), self.read(&value, depth)?);
         }
-        pseudo::from_object(out.build()).map_err(Bad::said)
+        pseudo::from_object(out.build()).map_err(ConversionError::unsupported)
     }
 }
 
-fn too_deep() -> Bad {
-    Bad::said("Recursion limit exceeded in js_to_json (circular reference?).")
+fn too_deep() -> ConversionError {
+    ConversionError::unsupported("Recursion limit exceeded in js_to_json (circular reference?).")
 }

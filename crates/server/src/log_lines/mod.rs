@@ -1,8 +1,7 @@
-//! Where the node's own messages go: the terminal, and a file in the data directory.
+//! Writes the node's log messages to the terminal and to a file in the data directory.
 //!
-//! The terminal gets what a person wants to read, the file the same with time and level:
-//! `2026-01-02T03:04:05.000006 1.234567s notice: Server ready, …`. Scripts wait for some of these
-//! lines; their words are an interface.
+//! The terminal gets only the text; the file also gets time and level: `2026-01-02T03:04:05.000006 1.234567s notice:
+//! Server ready, …`. Scripts wait for some of these lines, so their texts are an interface.
 
 mod stamp;
 mod writer;
@@ -21,34 +20,34 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use writer::Writer;
 
-/// So much of an older log file is shown in the table `logs`.
+/// How much of an existing log file is read into the table `logs`, in bytes.
 const RECALLED_BYTES: u64 = 256 << 10;
 
-/// Sends every message of the process to its places. Clones share them.
+/// Writes every message of the process to the terminal and the file. Clones share both.
 #[derive(Clone)]
-pub struct LogLines(Arc<Places>);
+pub struct LogLines(Arc<Outputs>);
 
-struct Places {
+struct Outputs {
     started: Instant,
     file: OnceLock<Writer>,
     book: RecentLog,
 }
 
 impl LogLines {
-    /// Begins to write messages to the terminal. `REKINDLE_LOG=debug` shows more of them.
+    /// Starts to write messages to the terminal. `REKINDLE_LOG=debug` also shows debug messages.
     #[must_use]
     pub fn start() -> LogLines {
-        let lines = LogLines(Arc::new(Places::new()));
+        let lines = LogLines(Arc::new(Outputs::new()));
         let level = std::env::var("REKINDLE_LOG").ok().and_then(|level| level.parse().ok());
         let subscriber = tracing_subscriber::registry()
             .with(lines.clone().with_filter(level.unwrap_or(LevelFilter::INFO)));
-        // Only the first in a process can be set; a test that starts two nodes keeps the first.
+        // Only the first subscriber of a process can be set; a test that starts two nodes keeps the first.
         drop(tracing::subscriber::set_global_default(subscriber));
         lines
     }
 
-    /// From now on messages also go to the end of the file at `path`. The last ones that are there
-    /// already go into the book.
+    /// From now on appends messages to the file at `path`, too. The last messages already in it are added to the system
+    /// table.
     pub fn open_file(&self, path: &Path) -> io::Result<()> {
         recall(path, &self.0.book)?;
         let file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -62,7 +61,7 @@ impl LogLines {
     }
 
     fn write(&self, level: Level, message: &str) {
-        // A terminal that is gone or a full disk must not stop the node.
+        // A closed terminal or a full disk must not stop the node.
         drop(write_terminal(level, message));
         let line = LogLine {
             at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
@@ -77,13 +76,13 @@ impl LogLines {
     }
 }
 
-impl Places {
-    fn new() -> Places {
-        Places { started: Instant::now(), file: OnceLock::new(), book: RecentLog::default() }
+impl Outputs {
+    fn new() -> Outputs {
+        Outputs { started: Instant::now(), file: OnceLock::new(), book: RecentLog::default() }
     }
 }
 
-/// Puts the messages at the end of the file at `path` into `book`. A file that is not there has none.
+/// Adds the messages at the end of the file at `path` to `book`. A missing file has none.
 fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -94,9 +93,8 @@ fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
     file.seek(SeekFrom::Start(length.saturating_sub(RECALLED_BYTES)))?;
     let mut bytes = Vec::new();
     file.take(RECALLED_BYTES).read_to_end(&mut bytes)?;
-    // What is not one of our lines (the rest of one that was cut, the second line of a message) is
-    // left out.
-    book.prepend(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
+    // Text that is not a line of ours (a truncated line, the second line of a message) is skipped.
+    book.recall(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
     Ok(())
 }
 
@@ -128,7 +126,7 @@ impl<S: Subscriber> Layer<S> for LogLines {
     }
 }
 
-/// The message of an event and, behind it, its fields.
+/// The message of an event, followed by its fields.
 #[derive(Default)]
 struct Text(String);
 
@@ -149,7 +147,7 @@ mod tests {
     fn the_file_gets_time_level_and_message() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log_file");
-        let lines = LogLines(Arc::new(Places::new()));
+        let lines = LogLines(Arc::new(Outputs::new()));
         lines.open_file(&path).unwrap();
         lines.write(Level::INFO, "Server ready");
         lines.write(Level::WARN, "careful");
@@ -159,7 +157,7 @@ mod tests {
         assert_eq!(words[1][2], "warn: careful");
         assert!(words[0][0].contains('T') && words[0][1].ends_with('s'), "{text}");
 
-        let again = LogLines(Arc::new(Places::new()));
+        let again = LogLines(Arc::new(Outputs::new()));
         again.open_file(&path).unwrap();
         again.write(Level::ERROR, "broken");
         let (before, now) = (lines.book().newest_first(), again.book().newest_first());

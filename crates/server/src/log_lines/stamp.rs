@@ -1,11 +1,11 @@
-//! A line of the log file, written and read: a moment in UTC, the uptime, the level, the message.
+//! Formats and parses a line of the log file: time in UTC, uptime, level, message.
 
 use std::fmt;
 use std::time::Duration;
 
 use query::{LogLevel, LogLine};
 
-/// Time since 1970, shown as `2026-01-02T03:04:05.000006`.
+/// A time since 1970, displayed as `2026-01-02T03:04:05.000006`.
 pub(super) struct Stamp(pub Duration);
 
 impl fmt::Display for Stamp {
@@ -18,14 +18,14 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// The line as it stands in the file, with its end.
+/// The line in the file, with its newline.
 pub(super) fn line(line: &LogLine) -> String {
     let LogLine { at, uptime, level, message } = line;
     let (seconds, micros) = (uptime.as_secs(), uptime.subsec_micros());
     format!("{} {seconds}.{micros:06}s {}: {message}\n", Stamp(*at), level.name())
 }
 
-/// Reads a line of the file; `None` if it is not one that [`line`] wrote.
+/// Parses a line of the file; `None` if [`line`] did not write it.
 pub(super) fn read(text: &str) -> Option<LogLine> {
     let (at, rest) = text.split_once(' ')?;
     let (uptime, rest) = rest.split_once("s ")?;
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str) -> Option<LogLine> {
     })
 }
 
-/// The time since 1970 that [`Stamp`] shows like this.
+/// Parses the format of [`Stamp`].
 fn moment(text: &str) -> Option<Duration> {
     let (date, time) = text.split_once('T')?;
     let (time, micros) = time.split_once('.')?;
@@ -55,21 +55,22 @@ fn micros_of(text: &str) -> Option<Duration> {
     (text.len() == 6).then(|| text.parse().ok().map(Duration::from_micros)).flatten()
 }
 
-/// Days from 1970-01-01 to a date of that year or later: the opposite of [`date`].
+/// Days from 1970-01-01 to a date of that year or later: the inverse of [`date`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
     let (era, year_of_era) = (year / 400, year % 400);
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    sound.then(|| (era * 146_097 + day_of_era).saturating_sub(719_468))
+    Some((era * 146_097 + day_of_era).saturating_sub(719_468))
 }
 
 /// Year, month and day of a number of days after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Count from 1 March of year 0, so that a leap day is the last of its year; 400 years have
-    // 146 097 days.
+    // Counts from 1 March of year 0, so that a leap day is the last day of its year; 400 years have 146 097 days.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_line_is_not_read() {
+    fn other_text_is_not_parsed_as_a_line() {
         let good = "2026-01-02T03:04:05.000006 1.234567s notice: Server ready, \"a: b\"";
         let read_back = read(good).map(|found| line(&found));
         assert_eq!(read_back, Some(format!("{good}\n")));

@@ -1,5 +1,4 @@
-//! The file that lines go to, written by a thread of its own: a disk that hangs must not stop whoever has something
-//! to say.
+//! Writes lines to the log file on a separate thread, so that a hanging disk does not block the threads that log.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// So many lines wait for the disk; those after them are not written.
+/// The most lines that wait for the disk; further ones are dropped.
 const WAITING_MAX: usize = 1024;
-/// So long a line is waited for, so that the last ones before the process ends are in the file.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a message waits until it is in the file, so that the last messages before the process ends are not lost.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Writes lines to a file, in their order.
+/// Writes lines to a file, in order.
 pub(super) struct Writer {
     lines: SyncSender<String>,
     progress: Arc<Progress>,
@@ -31,14 +30,14 @@ struct Progress {
 struct State {
     sent: u64,
     written: u64,
-    /// A line was waited for in vain, and is not written yet: the next ones are not waited for.
+    /// A write has timed out and the line is still not written: further lines do not wait.
     is_late: bool,
-    /// What was wrong with the last line that was written.
+    /// The error of the last write.
     trouble: Option<String>,
 }
 
 impl Writer {
-    /// Writes to the end of `file`. Fails when the system has no thread to give.
+    /// Appends to `file`. Fails when the system provides no thread.
     pub(super) fn start(file: File) -> io::Result<Writer> {
         let (lines, to_write) = sync_channel(WAITING_MAX);
         let progress = Arc::<Progress>::default();
@@ -49,19 +48,19 @@ impl Writer {
         Ok(Writer { lines, progress })
     }
 
-    /// Writes a line and waits until it is in the file, but not for a disk that hangs. What is wrong, if anything is.
+    /// Queues a line and waits until it is in the file, up to a timeout. Returns the problem, if there is one.
     pub(super) fn write(&self, line: String) -> Option<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WRITE_TIMEOUT;
         let mut state = self.progress.state.lock();
         if self.lines.try_send(line).is_err() {
-            return Some(hangs());
+            return Some(not_responding());
         }
         state.sent += 1;
         let own = state.sent;
         while state.written < own {
             if state.is_late || self.progress.changed.wait_until(&mut state, deadline).timed_out() {
                 state.is_late = true;
-                return Some(hangs());
+                return Some(not_responding());
             }
         }
         state.trouble.clone()
@@ -79,7 +78,7 @@ fn write_all(mut file: File, lines: &Receiver<String>, progress: &Progress) {
     }
 }
 
-fn hangs() -> String {
+fn not_responding() -> String {
     "the disk does not answer".to_owned()
 }
 
@@ -91,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_hangs_is_waited_for_once_and_gets_what_waited_when_it_answers() {
+    fn a_hanging_disk_is_waited_for_once_and_gets_the_queued_lines_when_it_responds() {
         let (mut reader, pipe) = io::pipe().unwrap();
         let writer = Writer::start(File::from(OwnedFd::from(pipe))).unwrap();
         assert_eq!(writer.write("first\n".to_owned()), None);
-        // More than a pipe takes without a reader.
-        assert_eq!(writer.write("x".repeat(1 << 20)), Some(hangs()));
+        // More than a pipe holds without a reader.
+        assert_eq!(writer.write("x".repeat(1 << 20)), Some(not_responding()));
         let began = Instant::now();
         let told: Vec<_> = (0..100).map(|n| writer.write(format!("{n}\n"))).collect();
-        assert!(told.iter().all(Option::is_some) && began.elapsed() < PATIENCE, "nobody waits again");
+        assert!(told.iter().all(Option::is_some) && began.elapsed() < WRITE_TIMEOUT, "nobody waits again");
         let reading = thread::spawn(move || {
             let mut all = String::new();
             reader.read_to_string(&mut all).unwrap();

@@ -1,4 +1,4 @@
-//! A party of the network that answers with what it hears, and says what it is given to say.
+//! A network handler that echoes what it receives, and sends messages on demand.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,13 +9,13 @@ use bytes::Bytes;
 use io::real::{NetworkThread, RealClock};
 use io::{Clock, ConnectionId, LoopWaker, Nanos, NetworkCommand, NetworkEvent, NetworkHandler};
 
-const LONG: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A party, who drives it unless that is lent, and the other end of its only connection.
+/// The handler's thread, and the other end of its only connection.
 pub struct Echo {
     pub thread: NetworkThread,
     loop_waker: Arc<LoopWaker>,
-    to_say: Arc<Mutex<Vec<Bytes>>>,
+    to_send: Arc<Mutex<Vec<Bytes>>>,
     other_end: TcpStream,
 }
 
@@ -23,41 +23,41 @@ impl Echo {
     pub fn start() -> Echo {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other_end = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        other_end.set_read_timeout(Some(LONG)).unwrap();
-        let (loop_waker, to_say) = (Arc::<LoopWaker>::default(), Arc::<Mutex<Vec<Bytes>>>::default());
-        let party = Echoing { to_say: to_say.clone(), connection: None };
+        other_end.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        let (loop_waker, to_send) = (Arc::<LoopWaker>::default(), Arc::<Mutex<Vec<Bytes>>>::default());
+        let handler = EchoHandler { to_send: to_send.clone(), connection: None };
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let thread =
-            NetworkThread::start("echo", party, loop_waker.clone(), vec![listener], None, clock).unwrap();
-        Echo { thread, loop_waker, to_say, other_end }
+            NetworkThread::start("echo", handler, loop_waker.clone(), vec![listener], None, clock).unwrap();
+        Echo { thread, loop_waker, to_send, other_end }
     }
 
-    /// What comes back of `said`.
-    pub fn of(&self, said: &[u8]) -> Vec<u8> {
-        (&self.other_end).write_all(said).unwrap();
-        self.hear(said.len())
+    /// Sends `bytes` and returns what comes back.
+    pub fn round_trip(&self, bytes: &[u8]) -> Vec<u8> {
+        (&self.other_end).write_all(bytes).unwrap();
+        self.receive(bytes.len())
     }
 
-    /// What the party says when somebody has given it `said` to say and rung.
-    pub fn by_itself(&self, said: &'static [u8]) -> Vec<u8> {
-        self.to_say.lock().unwrap().push(Bytes::from_static(said));
+    /// Has the handler send `bytes` on its own, and returns what arrives.
+    pub fn unprompted(&self, bytes: &'static [u8]) -> Vec<u8> {
+        self.to_send.lock().unwrap().push(Bytes::from_static(bytes));
         self.loop_waker.wake();
-        self.hear(said.len())
+        self.receive(bytes.len())
     }
 
-    fn hear(&self, len: usize) -> Vec<u8> {
-        let mut heard = vec![0; len];
-        (&self.other_end).read_exact(&mut heard).unwrap();
-        heard
+    fn receive(&self, len: usize) -> Vec<u8> {
+        let mut received = vec![0; len];
+        (&self.other_end).read_exact(&mut received).unwrap();
+        received
     }
 }
 
-struct Echoing {
-    to_say: Arc<Mutex<Vec<Bytes>>>,
+struct EchoHandler {
+    to_send: Arc<Mutex<Vec<Bytes>>>,
     connection: Option<ConnectionId>,
 }
 
-impl NetworkHandler for Echoing {
+impl NetworkHandler for EchoHandler {
     fn step(
         &mut self,
         now: Nanos,
@@ -78,9 +78,9 @@ impl NetworkHandler for Echoing {
             }
         }
         if let Some(connection) = self.connection {
-            let bytes = std::mem::take(&mut *self.to_say.lock().unwrap());
+            let bytes = std::mem::take(&mut *self.to_send.lock().unwrap());
             orders.push(NetworkCommand::Send { connection, bytes, notify_drained: false });
         }
-        now.after(LONG)
+        now.after(READ_TIMEOUT)
     }
 }

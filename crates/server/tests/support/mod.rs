@@ -1,4 +1,4 @@
-//! A service that does what its queries say, and a client that speaks to it.
+//! A service that does what its queries say, and a client for it.
 
 mod echo;
 
@@ -32,7 +32,7 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Lets everything behind the gate `name` go on.
+    /// Opens the gate `name`.
     pub fn open(&self, name: &str) {
         self.open.lock().unwrap().push(name.to_owned());
         self.changed.notify_all();
@@ -45,7 +45,7 @@ impl Gates {
         self.open.lock().unwrap().iter().any(|open| open == name)
     }
 
-    /// Waits until the gate opens or the query is told to stop; says whether it opened.
+    /// Waits until the gate opens or the query is cancelled; returns whether it opened.
     fn pass(&self, name: &str, cancel: &reql::Cancel) -> bool {
         let mut open = self.open.lock().unwrap();
         loop {
@@ -55,21 +55,21 @@ impl Gates {
             if cancel.is_set() {
                 return false;
             }
-            // A cancel flag has no condition variable: look again now and then.
+            // A cancel flag has no condition variable, so it is polled.
             open = self.changed.wait_timeout(open, Duration::from_millis(2)).unwrap().0;
         }
     }
 
-    /// Waits until something opened the gate `name`: how the server tells the test.
+    /// Waits until the gate `name` opens; the service opens gates to notify the test.
     pub fn wait_for(&self, name: &str) {
         assert!(self.pass(name, &reql::Cancel::new()));
     }
 }
 
 /// Queries are `[1, [what, argument], {"noreply": …}]`, not ReQL.
-pub struct Puppet(pub Arc<Gates>);
+pub struct ScriptedService(pub Arc<Gates>);
 
-impl QueryService for Puppet {
+impl QueryService for ScriptedService {
     fn password(&self, user: &str) -> Option<PasswordRecord> {
         (user == "admin").then(|| PasswordRecord::empty([1; 16]))
     }
@@ -83,18 +83,18 @@ impl QueryService for Puppet {
             self.0.open("drive that panicked");
             panic!("as asked");
         }
-        self.0.open("turn");
+        self.0.open("driven");
     }
 
     fn session(&self, client: Client) -> Arc<dyn Session> {
         assert_eq!(client.user, "admin");
-        Arc::new(PuppetSession(self.0.clone()))
+        Arc::new(ScriptedSession(self.0.clone()))
     }
 }
 
-struct PuppetSession(Arc<Gates>);
+struct ScriptedSession(Arc<Gates>);
 
-impl Session for PuppetSession {
+impl Session for ScriptedSession {
     fn begin(&self, body: bytes::Bytes) -> Begun {
         let Ok((_, (what, argument), options)) =
             serde_json::from_slice::<(u8, (String, Value), Value)>(&body)
@@ -139,7 +139,7 @@ fn poll_gate(gates: &Gates, name: &str, cx: &mut Context<'_>) -> Poll<Result<Ans
     if gates.is_open(name) { Poll::Ready(Ok(atom(name))) } else { Poll::Pending }
 }
 
-/// Yields one number a batch; before each but the first it waits for the gate "next <number>".
+/// Yields one number per batch; before each but the first it waits for the gate "next <number>".
 struct Counting {
     next: u64,
     to: u64,
@@ -158,8 +158,8 @@ impl Cursor for Counting {
     }
 }
 
-/// A node's connections without a node.
-pub struct House {
+/// The connections of a node, with a scripted service instead of a node.
+pub struct TestNode {
     pub address: SocketAddr,
     pub gates: Arc<Gates>,
     pub shared: Arc<Shared>,
@@ -167,23 +167,23 @@ pub struct House {
     runtime: tokio::runtime::Runtime,
 }
 
-pub fn start(worker_count: usize) -> House {
+pub fn start(worker_count: usize) -> TestNode {
     start_with(worker_count, |_| {})
 }
 
-/// Starts a shared that `change` has changed.
-pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> House {
+/// Like [`start`], with shared state modified by `change`.
+pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> TestNode {
     start_all(worker_count, change, None)
 }
 
-/// Starts one thread, which drives `links` besides.
-pub fn start_with_links(links: BorrowedLoop) -> House {
+/// Starts one worker thread that also drives `links`.
+pub fn start_with_links(links: BorrowedLoop) -> TestNode {
     start_all(1, |_| {}, Some(links))
 }
 
-fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Option<BorrowedLoop>) -> House {
+fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Option<BorrowedLoop>) -> TestNode {
     let gates = Arc::<Gates>::default();
-    let service = Arc::new(Puppet(gates.clone()));
+    let service = Arc::new(ScriptedService(gates.clone()));
     let random = Arc::new(io::real::RealRandom);
     let mut shared = Shared::new(service, random, "2.4.4".into()).unwrap();
     change(&mut shared);
@@ -194,15 +194,15 @@ fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Optio
     let listener = bound.listen().unwrap().remove(0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.spawn(accept_drivers(listener, workers.clone()));
-    House { address, gates, shared, workers, runtime }
+    TestNode { address, gates, shared, workers, runtime }
 }
 
-impl House {
-    pub fn client(&self) -> Talker {
-        Talker::new(self.address)
+impl TestNode {
+    pub fn client(&self) -> TestClient {
+        TestClient::new(self.address)
     }
 
-    /// Shuts down as a node does.
+    /// Shuts down in the order of a real node.
     pub fn shut_down(self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         self.runtime.shutdown_background();
@@ -210,46 +210,46 @@ impl House {
     }
 }
 
-/// A blocking client. Every read has a deadline, so that a lost answer fails the test.
-pub struct Talker {
+/// A blocking client. Every read has a timeout, so that a missing response fails the test.
+pub struct TestClient {
     pub stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-impl Talker {
-    pub fn raw(address: SocketAddr) -> Talker {
+impl TestClient {
+    pub fn raw(address: SocketAddr) -> TestClient {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Talker { stream, buffer: Vec::new() }
+        TestClient { stream, buffer: Vec::new() }
     }
 
-    pub fn new(address: SocketAddr) -> Talker {
-        let mut talker = Talker::raw(address);
+    pub fn new(address: SocketAddr) -> TestClient {
+        let mut client = TestClient::raw(address);
         let mut out = Vec::new();
         let mut handshake = ClientHandshake::start("admin", "", "nonce", &mut out);
         loop {
-            talker.stream.write_all(&out).unwrap();
+            client.stream.write_all(&out).unwrap();
             out.clear();
-            talker.fill();
-            let (used, step) = handshake.advance(&talker.buffer, &mut out).unwrap();
-            talker.buffer.drain(..used);
+            client.fill();
+            let (used, step) = handshake.advance(&client.buffer, &mut out).unwrap();
+            client.buffer.drain(..used);
             if step != ClientStep::NeedMore {
-                return talker;
+                return client;
             }
         }
     }
 
-    pub fn old(address: SocketAddr, magic: u32) -> Talker {
-        let mut talker = Talker::raw(address);
+    pub fn old(address: SocketAddr, magic: u32) -> TestClient {
+        let mut client = TestClient::raw(address);
         let mut hello = magic.to_le_bytes().to_vec();
         hello.extend_from_slice(&0u32.to_le_bytes());
         hello.extend_from_slice(&0x7e69_70c7_u32.to_le_bytes());
-        talker.stream.write_all(&hello).unwrap();
-        while talker.buffer.len() < 8 {
-            talker.fill();
+        client.stream.write_all(&hello).unwrap();
+        while client.buffer.len() < 8 {
+            client.fill();
         }
-        assert_eq!(talker.buffer.drain(..8).collect::<Vec<u8>>(), b"SUCCESS\0");
-        talker
+        assert_eq!(client.buffer.drain(..8).collect::<Vec<u8>>(), b"SUCCESS\0");
+        client
     }
 
     fn fill(&mut self) {
@@ -269,7 +269,7 @@ impl Talker {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next answer, whichever query's it is.
+    /// The next response, for whichever query.
     pub fn next(&mut self) -> (u64, String) {
         loop {
             if let Some((header, rest)) = self.buffer.split_first_chunk() {
@@ -296,7 +296,7 @@ impl Talker {
         self.stream.read_to_end(&mut self.buffer).unwrap();
     }
 
-    /// Whether the server closed the connection after what was read.
+    /// Whether the server has closed the connection and all its data was read.
     pub fn is_closed(&mut self) -> bool {
         assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
         let mut byte = [0];
