@@ -1,15 +1,15 @@
-//! Time, as a node sees it: one clock that never goes back, one that says what day it is.
+//! Time: a monotonic clock and the wall clock.
 
 use std::time::Duration;
 
 /// A reading of the monotonic clock, in nanoseconds since an arbitrary start.
 ///
-/// Only differences mean anything, and only between readings of the same [`Clock`].
+/// Only differences are meaningful, and only between readings of the same [`Clock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// How long `earlier` lies before this reading; zero when it does not.
+    /// The time from `earlier` to this reading; zero if `earlier` is later.
     pub fn since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

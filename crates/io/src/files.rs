@@ -1,22 +1,19 @@
-//! Files, as a store needs them: append, read anywhere, and say when bytes are on the disk.
+//! Files, as a storage engine needs them: append, read anywhere, and know when bytes are durable.
 //!
-//! The contract follows what POSIX really promises, and no more:
+//! The contract follows the guarantees of POSIX, and no more:
 //!
-//! - appended bytes survive the end of the process at once, a power loss only after
-//!   [`File::sync_data`] returned;
-//! - a new, renamed or removed name survives a power loss only after [`Files::sync_dir`] of its
-//!   folder returned;
-//! - after `sync_data` failed once nobody knows what is on the disk: never call it again and
-//!   believe the answer.
+//! - Appended bytes survive the end of the process at once, but a power loss only after [`File::sync_data`] returned.
+//! - A new, renamed or removed name survives a power loss only after [`Files::sync_dir`] of its directory returned.
+//! - After `sync_data` has failed once, the content of the disk is unknown: a later success means nothing.
 
 use std::io::Result;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A tree of folders and files.
+/// A tree of directories and files.
 pub trait Files: Send + Sync {
-    /// Creates `dir` and its missing parents. An existing folder is not an error.
+    /// Creates `dir` and its missing parents. An existing directory is not an error.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
     /// Creates an empty file. Fails with `AlreadyExists` if the name is taken.
@@ -40,22 +37,22 @@ pub trait Files: Send + Sync {
     /// Makes the names inside `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Takes the exclusive lock named `path` for as long as the result lives. Fails with
-    /// `WouldBlock` if anyone, in this process or another, holds it.
+    /// Takes the exclusive lock named `path` as long as the result lives. Fails with `WouldBlock` if it is held, in
+    /// this process or another.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
 }
 
 /// An open file. Handles are shared: one thread may append while another syncs or reads.
 pub trait File: Send + Sync {
-    /// Writes all of `bytes` at the end. One appender at a time. If it fails, a part of `bytes`
-    /// may have been written: [`File::len`] tells.
+    /// Writes all of `bytes` at the end. One appender at a time. If this fails, a part of `bytes` may have been
+    /// written; [`File::len`] tells how much.
     fn append(&self, bytes: &[u8]) -> Result<()>;
 
-    /// Makes everything appended before the call durable. Expensive: ask once for many.
+    /// Makes everything appended before the call durable. Expensive: one call should cover many appends.
     fn sync_data(&self) -> Result<()>;
 
-    /// Reads into `buffer` from `offset`; returns how many bytes there were, fewer than asked
-    /// only at the end of the file.
+    /// Reads into `buffer` from `offset`. Returns the number of bytes read, fewer than the length of `buffer` only at
+    /// the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
     /// Length in bytes.
@@ -66,11 +63,11 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Cuts the file to `len` bytes. The next append goes there.
+    /// Truncates the file to `len` bytes. The next append goes there.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Says that nobody is likely to read the bytes in `range` soon. The system may then use the memory in which it
-    /// caches those that are durable; they are read as before. A hint, which a file may ignore.
+    /// Hints that the bytes in `range` are unlikely to be read soon, so that the system may reuse the memory that
+    /// caches them, as far as they are durable. Reads work as before. A file may ignore it.
     fn uncache(&self, range: Range<u64>);
 }
 

@@ -1,12 +1,12 @@
-//! What a node asks of its machine: the time, files, other nodes, and chance.
+//! The interface between a node and its machine: time, files, the network, random numbers.
 //!
-//! Everything above reaches the world through these four traits, and its threads wait through
-//! [`task`], so that the same code runs on a real machine ([`real`]) and inside a seeded simulation
-//! ([`sim`]) that loses unsynced data, jumps clocks and cuts cables on purpose. Knows nothing of what the
-//! bytes mean. [`memory`] is what may be asked of the machine's memory.
+//! All other crates use the machine through these four traits, and their threads wait through [`task`]. So the same
+//! code runs on a real machine ([`real`]) and in a seeded simulation ([`sim`]) that loses unsynced data, moves clocks
+//! and cuts connections on purpose. This crate does not interpret the bytes it transfers. [`memory`] limits the
+//! process's memory.
 
-// The counting allocator of `memory` implements a trait that is unsafe, and `sim::tasks` switches
-// stacks; nothing else may.
+// The counting allocator of `memory` implements an unsafe trait, and `sim::tasks` switches stacks. No other code may be
+// unsafe.
 #![deny(unsafe_code)]
 
 pub mod memory;

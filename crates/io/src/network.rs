@@ -1,9 +1,9 @@
-//! Connections between nodes, for programs that never wait.
+//! Connections between nodes, for code that never blocks.
 //!
-//! A [`NetworkHandler`] is told what has happened on its connections and says what is to be done. Who drives
-//! it is not its business: a thread with sockets ([`crate::real::NetworkThread`]), or a simulation
-//! that cuts cables on purpose ([`crate::sim::SimNetwork`]). Bytes of one direction of a connection
-//! arrive in order and once, until the connection ends; nothing is promised of where they are cut.
+//! A [`NetworkHandler`] receives events of its connections and returns commands. It is driven by a thread with sockets
+//! ([`crate::real::NetworkThread`]), or by a simulation that cuts connections on purpose ([`crate::sim::SimNetwork`]).
+//! Bytes in one direction of a connection arrive in order and once, until the connection ends; how they are divided
+//! into events is not defined.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,31 +12,31 @@ use bytes::Bytes;
 
 use crate::Nanos;
 
-/// One connection of one party, never used again.
+/// The id of a connection of a handler; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(u64);
 
 impl ConnectionId {
     const ACCEPTED: u64 = 1 << 63;
 
-    /// The `number`th connection that the party itself dials.
+    /// The `number`th connection that the handler itself dials.
     #[must_use]
     pub fn dialed(number: u64) -> ConnectionId {
         ConnectionId(number & !ConnectionId::ACCEPTED)
     }
 
-    /// The `number`th connection that the network accepted for the party.
+    /// The `number`th connection that the network accepted for the handler.
     #[must_use]
     pub fn accepted(number: u64) -> ConnectionId {
         ConnectionId(number | ConnectionId::ACCEPTED)
     }
 
-    /// All of it as one number.
+    /// The id as a number.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// The id that [`ConnectionId::number`] gave.
+    /// The id for a result of [`ConnectionId::number`].
     pub(crate) fn from_number(number: u64) -> ConnectionId {
         ConnectionId(number)
     }
@@ -48,57 +48,57 @@ impl ConnectionId {
     }
 }
 
-/// Between which addresses a connection is, each `address:port`, as this side sees it: where the network
-/// translates addresses, the other side sees others.
+/// The two addresses of a connection, each `address:port`, as this side sees them. With network address translation,
+/// the other side sees others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// The end of this party.
+    /// The address of this side.
     pub local: String,
-    /// The end of the other one.
+    /// The address of the other side.
     pub remote: String,
 }
 
-/// What happened on the network of a party.
+/// An event on the network of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkEvent {
-    /// A dialed connection stands.
+    /// A dialed connection is established.
     Connected(ConnectionId, Endpoints),
-    /// Somebody dialed.
+    /// The other side dialed, and the connection was accepted.
     Accepted(ConnectionId, Endpoints),
-    /// Bytes came, at least one.
+    /// At least one byte arrived.
     Arrived(ConnectionId, Bytes),
-    /// Everything given with [`NetworkCommand::Send`] up to one that asked for it has left this process.
+    /// Everything sent by [`NetworkCommand::Send`], up to a command with `notify_drained`, has left this process.
     Drained(ConnectionId),
-    /// The connection is over, or never stood; nothing more will happen on it. Not told of a
-    /// connection the party closed itself. What TLS refuses begins with [`TLS_FAULT`].
+    /// The connection has ended, or could not be established, for this reason; it has no more events. Not sent for a
+    /// connection that the handler closed itself. A reason given by TLS begins with [`TLS_FAULT`].
     Closed(ConnectionId, String),
 }
 
-/// How the text of a connection begins that TLS has ended here, for want of a certificate for example.
+/// The prefix of the reason when TLS on this side ended a connection, for example because of a missing certificate.
 pub const TLS_FAULT: &str = "TLS: ";
 
-/// What a party wants done.
+/// A command of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCommand {
-    /// Dial `host:port`. Answered by [`NetworkEvent::Connected`] or [`NetworkEvent::Closed`].
+    /// Dial `host:port`. Results in [`NetworkEvent::Connected`] or [`NetworkEvent::Closed`].
     Connect(ConnectionId, String),
-    /// Send these bytes behind those sent before.
+    /// Send these bytes after those sent before.
     Send {
-        /// On which connection; without effect when that is over.
+        /// The connection. Ignored if it has ended.
         connection: ConnectionId,
         /// The bytes, in order.
         bytes: Vec<Bytes>,
-        /// Whether [`NetworkEvent::Drained`] is wanted once they have left.
+        /// Whether to send [`NetworkEvent::Drained`] once the bytes have left.
         notify_drained: bool,
     },
-    /// Send what waits as far as that is possible at once, and end the connection.
+    /// Send pending bytes as far as that is possible at once, and end the connection.
     Close(ConnectionId),
 }
 
-/// A program of the network.
+/// A state machine that handles the events of its connections.
 pub trait NetworkHandler: Send {
-    /// Takes note of what has `network_events` (emptying it) at `now`, appends what is to be done to
-    /// `commands`, and says when it wants to be called again if nothing happens before. Never waits.
+    /// Handles the events in `network_events` at time `now` and empties it, appends commands to `commands`, and returns
+    /// when it wants to be called again if there is no event before. Never blocks.
     fn step(
         &mut self,
         now: Nanos,
@@ -111,21 +111,21 @@ const AWAKE: u8 = 0;
 const RUNG: u8 = 1;
 const ASLEEP: u8 = 2;
 
-/// Tells the driver of a party that another thread has something for it. Rings through to the
-/// system only when the driver sleeps.
+/// Wakes the event loop that drives a handler when another thread has work for the handler. Makes a system call only if
+/// the loop sleeps.
 pub struct LoopWaker {
     state: AtomicU8,
     wake_fn: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl LoopWaker {
-    /// A bell nobody has rung; its driver is awake.
+    /// A waker whose event loop is awake and was not woken.
     #[must_use]
     pub fn new() -> LoopWaker {
         LoopWaker { state: AtomicU8::new(AWAKE), wake_fn: OnceLock::new() }
     }
 
-    /// Rings: the party will be stepped after this call.
+    /// Wakes the loop: the handler will be stepped after this call.
     pub fn wake(&self) {
         if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP
             && let Some(wake_fn) = self.wake_fn.get()
@@ -134,22 +134,22 @@ impl LoopWaker {
         }
     }
 
-    /// Whether it was rung since this was last asked.
+    /// Whether it was woken since the last call of this method.
     pub fn take_wake(&self) -> bool {
         self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
     }
 
-    /// Whether it was rung and nobody has asked since.
+    /// Whether it was woken and [`LoopWaker::take_wake`] was not called since.
     pub(crate) fn is_woken(&self) -> bool {
         self.state.load(Ordering::SeqCst) == RUNG
     }
 
-    /// Says how the driver is woken while it sleeps; only the first counts.
+    /// Sets the function that wakes the sleeping loop. Only the first call counts.
     pub(crate) fn set_wake_fn(&self, wake_fn: Box<dyn Fn() + Send + Sync>) {
         drop(self.wake_fn.set(wake_fn));
     }
 
-    /// The driver lies down, or goes on sleeping, unless the bell was rung meanwhile.
+    /// Marks the loop as asleep, unless it was woken meanwhile. Returns whether it may sleep.
     pub(crate) fn try_sleep(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst) != Err(RUNG)
     }
@@ -168,14 +168,14 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn the_system_hears_only_the_first_ring_of_a_sleep() {
+    fn only_the_first_wake_of_a_sleep_makes_a_call() {
         let (loop_waker, heard) = (LoopWaker::new(), Arc::new(AtomicUsize::new(0)));
         let counted = heard.clone();
         loop_waker.set_wake_fn(Box::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         }));
         loop_waker.wake();
-        assert!(!loop_waker.try_sleep(), "rung while awake");
+        assert!(!loop_waker.try_sleep(), "woken while awake");
         assert!(loop_waker.take_wake() && !loop_waker.take_wake());
         assert!(loop_waker.try_sleep());
         assert!(loop_waker.try_sleep(), "asleep already");

@@ -1,4 +1,4 @@
-//! Chance, as a trait, so that a simulation can repeat it.
+//! Random numbers behind a trait, so that a simulation can repeat them.
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {

@@ -1,9 +1,9 @@
-//! Threads, and how they wait: for time, for each other, for a value.
+//! Threads and waiting: for time, for each other, for a value.
 //!
-//! Everything from `log` to `cluster` starts its threads and waits through these few words. On a real
-//! machine they are the standard library's threads and `parking_lot`'s condition variables. Inside a
-//! simulation ([`crate::sim::Tasks`]) the same code runs as tasks of one thread: whoever waits here gives
-//! way, the seed says who goes on, and time passes only when nobody can.
+//! All crates from `log` to `cluster` start threads and wait through this module. On a real machine they are threads of
+//! the standard library and condition variables of `parking_lot`. In a simulation ([`crate::sim::Tasks`]) the same code
+//! runs as tasks of one thread: a waiting task yields, the seed chooses the next one, and time passes only when no task
+//! can run.
 
 use std::io::Result;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sim::tasks::{self, TaskId};
 
-/// A thread that was started.
+/// A started thread.
 pub struct Thread(ThreadKind);
 
 enum ThreadKind {
@@ -22,7 +22,7 @@ enum ThreadKind {
     Simulated(TaskId),
 }
 
-/// Starts a thread. Fails when the system has none to give.
+/// Starts a thread. Fails if the system cannot.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Thread> {
     if let Some(here) = tasks::here() {
         return Ok(Thread(ThreadKind::Simulated(here.spawn(name, work))));
@@ -34,7 +34,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Thread>
 }
 
 impl Thread {
-    /// Waits until the thread has ended. A panic was already reported on its own thread.
+    /// Waits until the thread has ended. A panic is reported on the thread itself.
     pub fn join(self) {
         match self.0 {
             ThreadKind::Real(thread) => drop(thread.join()),
@@ -51,7 +51,7 @@ impl Thread {
     }
 }
 
-/// Sleeps for `wait`, or until somebody calls [`Thread::unpark`] or has called it before.
+/// Sleeps for `wait`, or until [`Thread::unpark`] is or was called.
 pub fn park_timeout(wait: Duration) {
     match tasks::here() {
         Some(here) => here.park(wait),
@@ -75,14 +75,14 @@ pub fn sleep(wait: Duration) {
     }
 }
 
-/// What time it is, for deadlines.
+/// The present time, for deadlines.
 #[must_use]
 pub fn now() -> Instant {
     tasks::here().map_or_else(Instant::now, |here| here.instant())
 }
 
-/// Locks a mutex that its holder keeps while it waits for something else. One that nobody waits under
-/// is locked as usual.
+/// Locks a mutex whose holder may wait while it holds it. In a simulation the caller yields until the mutex is free.
+/// Other mutexes can be locked directly.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match tasks::here() {
         Some(here) => here.lock(mutex),
@@ -90,37 +90,37 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitResult {
-    /// Somebody notified, or nobody did: look again.
+    /// Notified, or spuriously: check the condition again.
     Notified,
-    /// The time was up.
+    /// The timeout has passed.
     TimedOut,
 }
 
 impl WaitResult {
-    /// Whether the time was up.
+    /// Whether the timeout has passed.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         *self == WaitResult::TimedOut
     }
 }
 
-/// A condition variable: of `parking_lot`, with tasks of a simulation as further waiters.
+/// A condition variable of `parking_lot` that tasks of a simulation can also wait on.
 #[derive(Default)]
 pub struct Condvar {
     real: parking_lot::Condvar,
 }
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition variable without waiters.
     #[must_use]
     pub const fn new() -> Condvar {
         Condvar { real: parking_lot::Condvar::new() }
     }
 
-    /// Waits until notified; may return without.
+    /// Waits until notified; may wake spuriously.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         match tasks::here() {
             Some(here) => drop(here.wait_unlocked(self.key(), None, guard)),
@@ -128,12 +128,12 @@ impl Condvar {
         }
     }
 
-    /// As [`Condvar::wait`], for `wait` at most.
+    /// As [`Condvar::wait`], for at most `wait`.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, wait: Duration) -> WaitResult {
         self.wait_until(guard, now() + wait)
     }
 
-    /// As [`Condvar::wait`], until `deadline` at most.
+    /// As [`Condvar::wait`], until at most `deadline`.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Instant) -> WaitResult {
         let is_notified = match tasks::here() {
             Some(here) => here.wait_unlocked(self.key(), Some(deadline), guard),
@@ -142,7 +142,7 @@ impl Condvar {
         if is_notified { WaitResult::Notified } else { WaitResult::TimedOut }
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         match tasks::here() {
             Some(here) => here.notify(self.key(), 1),
@@ -150,7 +150,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         match tasks::here() {
             Some(here) => here.notify(self.key(), usize::MAX),
@@ -158,25 +158,25 @@ impl Condvar {
         }
     }
 
-    /// Whoever waits borrows this value, so its address names it for that time.
+    /// Waiters borrow this value, so its address identifies it meanwhile.
     fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 }
 
-/// The end of a channel that values go into.
+/// The sending end of a channel.
 pub struct Sender<T> {
     real: mpsc::Sender<T>,
     name: Arc<()>,
 }
 
-/// The end of a channel that values come out of, in order.
+/// The receiving end of a channel. Values arrive in order.
 pub struct Receiver<T> {
     real: mpsc::Receiver<T>,
     name: Arc<()>,
 }
 
-/// A channel of values, without a limit.
+/// An unbounded channel.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::channel();
@@ -184,12 +184,12 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender { real: sender, name: Arc::clone(&name) }, Receiver { real: receiver, name })
 }
 
-/// The other end of a channel is gone.
+/// The other end of the channel is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnected;
 
 impl<T> Sender<T> {
-    /// Sends `value`; fails, and drops it, when nobody will receive it.
+    /// Sends `value`. Fails, and drops it, if the receiver is dropped.
     pub fn send(&self, value: T) -> std::result::Result<(), Disconnected> {
         let sent = self.real.send(value).map_err(|_| Disconnected);
         notify(&self.name);
@@ -205,13 +205,13 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // A task that is woken looks after this sender has gone.
+        // A woken task checks after this sender is dropped.
         notify(&self.name);
     }
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value. Fails when none is there and none can come.
+    /// Waits for a value. Fails if there is none and all senders are dropped.
     pub fn recv(&self) -> std::result::Result<T, Disconnected> {
         match tasks::here() {
             Some(here) => self.receive_in(&here, None).ok_or(Disconnected),
@@ -219,7 +219,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`Receiver::recv`], for `wait` at most; `None` also when the time is up.
+    /// As [`Receiver::recv`], for at most `wait`; also returns `None` after the timeout.
     pub fn recv_timeout(&self, wait: Duration) -> Option<T> {
         match tasks::here() {
             Some(here) => self.receive_in(&here, Some(here.instant() + wait)),
@@ -227,7 +227,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// A value, if one is there.
+    /// A value, if one has arrived.
     pub fn try_recv(&self) -> Option<T> {
         self.real.try_recv().ok()
     }

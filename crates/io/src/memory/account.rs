@@ -1,4 +1,4 @@
-//! What one query has allocated, on whichever threads work for it.
+//! The memory that one query has allocated, on any thread.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -8,22 +8,22 @@ use super::allocator::purge;
 use super::budget::{Budget, OverBudget, Owner};
 use super::metered::net;
 
-/// A thread looks at the budget each time it has allocated this much more. What a query holds may
-/// be wrong by this much per thread.
+/// A thread checks the budget each time it has allocated this much more. The memory counted for a query may be off by
+/// this much per thread.
 const CHECK_INTERVAL_BYTES: i64 = 256 << 10;
 
-/// An account draws this much at once, so that the budget is not asked at every step.
+/// An account reserves at least this much at once, so that not every check goes to the budget.
 const RESERVE_BYTES: i64 = 1 << 20;
 
-/// Whoever drew as much as this at once leaves enough behind for the allocator to be told. What the others leave, in each
-/// of an allocator's arenas, has room beside what is budgeted.
+/// After an account that reserved this much or more has ended, the allocator is asked to return memory. Smaller
+/// remainders, in each of the allocator's arenas, fit beside the budget.
 const PURGE_BYTES: i64 = 8 << 20;
 
-/// What one query holds. Dropping it gives everything back.
+/// The memory of one query. Dropping it releases everything.
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
-    /// Whether what is held when the work ends belongs to somebody else from then on.
+    /// Whether memory still held when a thread leaves the account is no longer counted from then on.
     resets_on_leave: bool,
     state: Mutex<AccountState>,
 }
@@ -31,37 +31,37 @@ pub struct Account {
 #[derive(Debug)]
 struct AccountState {
     owner: Owner,
-    /// Allocated less freed by threads that worked for the account.
+    /// Bytes allocated minus bytes freed by threads that worked for the account.
     held: i64,
     reserved: i64,
-    /// The most that was ever drawn.
+    /// The most that was ever reserved.
     reserved_max: i64,
 }
 
 thread_local! {
     static THREAD_ACCOUNT: RefCell<ThreadAccount> =
         const { RefCell::new(ThreadAccount { account: None, base: 0, has_checked: false }) };
-    /// The net allocations at which the budget is to be looked at.
+    /// The net allocations at which the budget is checked next.
     static CHECK_AT: Cell<i64> = const { Cell::new(i64::MAX) };
 }
 
-/// Whom this thread works for, and its net allocations when it last said so.
+/// The account that this thread works for, and its net allocations when they were last charged.
 struct ThreadAccount {
     account: Option<Arc<Account>>,
     base: i64,
-    /// Whether the budget was looked at since it began to work for the account.
+    /// Whether the budget was checked since the thread entered the account.
     has_checked: bool,
 }
 
 impl Account {
-    /// An account of a query that draws from `budget`.
+    /// An account of a query that reserves from `budget`.
     #[must_use]
     pub fn new(budget: Arc<Budget>) -> Arc<Account> {
         Arc::new(Account { budget, resets_on_leave: false, state: Mutex::new(AccountState::new()) })
     }
 
-    /// An account for many short queries, one after the other: what they allocated and did not free
-    /// (answers, log entries) is forgotten when each ends.
+    /// An account for many short queries, one after the other. Memory that they allocated and did not free (responses,
+    /// log entries) is no longer counted when each ends.
     #[must_use]
     pub fn for_short_queries(budget: Arc<Budget>) -> Arc<Account> {
         Arc::new(Account { budget, resets_on_leave: true, state: Mutex::new(AccountState::new()) })
@@ -73,18 +73,18 @@ impl Account {
         THREAD_ACCOUNT.with_borrow(|current| current.account.clone())
     }
 
-    /// From now on this thread's allocations go on this account, until the answer is dropped.
+    /// Charges this thread's allocations to this account, until the guard is dropped.
     pub fn enter(self: &Arc<Account>) -> AccountGuard {
         AccountGuard { before: switch(Some(self.clone())), this_thread: PhantomData }
     }
 
-    /// Somebody else keeps `bytes` that were allocated here.
+    /// Stops counting `bytes` that were allocated here and now belong to another owner.
     pub fn disown(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.with_state(|state| state.held = state.held.saturating_sub(bytes));
     }
 
-    /// Fails unless `bytes` more could be drawn now, on top of what was allocated.
+    /// Fails unless `bytes` more could be reserved now.
     pub fn check_room(&self, bytes: u64) -> Result<(), OverBudget> {
         let owner = self.with_state(|state| state.owner);
         self.budget.reserve(owner, bytes)?;
@@ -92,7 +92,7 @@ impl Account {
         Ok(())
     }
 
-    /// The query waits (or works again): what it holds is drawn by `owner` from now on, to the byte.
+    /// Moves the reservation, adjusted to the exact bytes held, to `owner`: the query now waits (or runs again).
     pub fn move_to(&self, owner: Owner) {
         self.with_state(|state| {
             self.set_reserved(state, state.held.max(0));
@@ -101,7 +101,7 @@ impl Account {
         });
     }
 
-    /// Adds what a thread allocated. Draws more when that is not covered; fails when it is refused.
+    /// Adds the allocations of a thread. Reserves more if they exceed the reservation; fails if that is refused.
     fn add(&self, bytes: i64) -> Result<(), OverBudget> {
         self.with_state(|state| {
             state.held = state.held.saturating_add(bytes);
@@ -126,8 +126,8 @@ impl Account {
         state.reserved = bytes;
     }
 
-    /// Gives everything back: to the system, when it was much, and then to the budget, so that nobody draws it
-    /// who cannot have it yet.
+    /// Releases everything: first to the system, if it was much, and then to the budget, so that it is not reserved
+    /// before it is available.
     fn end(&self) {
         if self.with_state(|state| std::mem::take(&mut state.reserved_max)) >= PURGE_BYTES {
             purge();
@@ -155,8 +155,8 @@ impl Drop for Account {
     }
 }
 
-/// Fails when this thread works for an account that has allocated more than it may draw. Nearly
-/// free; to be asked wherever much may be allocated.
+/// Fails if this thread works for an account that has allocated more than it may reserve. Nearly free; to be called
+/// wherever much may be allocated.
 pub fn check() -> Result<(), OverBudget> {
     if net() <= CHECK_AT.get() { Ok(()) } else { check_budget() }
 }
@@ -166,7 +166,7 @@ fn check_budget() -> Result<(), OverBudget> {
     THREAD_ACCOUNT.with_borrow_mut(|current| {
         current.has_checked = true;
         let checked = current.settle();
-        // Who was refused is asked again at once, so that ignoring the error does not help.
+        // After a refusal the next call checks again at once, so that ignoring the error does not help.
         CHECK_AT.set(if checked.is_ok() {
             current.base.saturating_add(CHECK_INTERVAL_BYTES)
         } else {
@@ -177,7 +177,7 @@ fn check_budget() -> Result<(), OverBudget> {
 }
 
 impl ThreadAccount {
-    /// Puts what was allocated since the last time on the account.
+    /// Charges the allocations since the last call to the account.
     fn settle(&mut self) -> Result<(), OverBudget> {
         let now = net();
         let bytes = now.wrapping_sub(self.base);
@@ -186,7 +186,7 @@ impl ThreadAccount {
     }
 }
 
-/// Makes this thread work for `account`; answers for whom it did before.
+/// Switches this thread to `account`; returns the previous one.
 fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
     THREAD_ACCOUNT.with_borrow_mut(|current| {
         match &current.account {
@@ -196,7 +196,8 @@ fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
                 }
                 current.base = net();
             }
-            // A refusal now finds its query when it asks next; what is here already is known.
+            // An error now would not reach the query: its next check reports it. The memory held is counted in any
+            // case.
             _ => drop(current.settle()),
         }
         current.has_checked = false;
@@ -209,12 +210,12 @@ fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
     })
 }
 
-/// This thread works for an account as long as this lives.
+/// While it lives, this thread works for an account.
 #[must_use]
 #[derive(Debug)]
 pub struct AccountGuard {
     before: Option<Arc<Account>>,
-    /// Belongs to the thread it was made on.
+    /// Bound to the thread that created it.
     this_thread: PhantomData<*const ()>,
 }
 
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocated_is_drawn_and_given_back() {
+    fn allocations_are_reserved_and_released() {
         let budget = Budget::new(100 * MB);
         let account = Account::new(budget.clone());
         let work = account.enter();
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_for_nobody_is_not_counted() {
+    fn a_thread_without_an_account_is_not_counted() {
         let budget = Budget::new(MB);
         let account = Account::new(budget.clone());
         let work = account.enter();
@@ -309,7 +310,7 @@ mod tests {
         let budget = Budget::new(100 * MB);
         let account = Account::new(budget.clone());
         let work = account.enter();
-        // Both are sizes that an allocator has.
+        // Both are size classes of the allocator.
         let (kept, given) = (bytes(96 << 10), bytes(48 << 10));
         drop(work);
         account.disown(48 << 10);
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_account_forgets() {
+    fn an_account_for_short_queries_is_reset() {
         let budget = Budget::new(10 * MB);
         let account = Account::for_short_queries(budget.clone());
         let mut kept = Vec::new();

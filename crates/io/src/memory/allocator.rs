@@ -6,31 +6,31 @@
 mod configuration {
     use std::ffi::c_char;
 
-    /// What jemalloc is told when the process starts (jemalloc(3), "TUNING"). The environment variable `MALLOC_CONF` is
-    /// read later and wins.
+    /// The settings of jemalloc at the start of the process (jemalloc(3), "TUNING"). The environment variable
+    /// `MALLOC_CONF` is read later and takes precedence.
     ///
-    /// Freed memory is kept for a minute, not ten seconds: what writes took is wanted again. Where 8 MB are free together they
-    /// go back at once, as by default: `docs/decisions/0043-memory-reuse.md`.
+    /// Freed memory is kept for a minute instead of ten seconds, because writes soon allocate as much again. Free runs
+    /// of 8 MB are returned at once, as by default: `docs/decisions/0043-memory-used-again.md`.
     const SETTINGS: &[u8] = b"dirty_decay_ms:60000\0";
 
-    /// A text that ends with a zero.
+    /// A pointer to a string that ends with a zero.
     #[repr(transparent)]
     pub struct Configuration(*const c_char);
 
-    // SAFETY: it points to a constant, which nobody writes to.
+    // SAFETY: it points to a constant, which is never written.
     unsafe impl Sync for Configuration {}
 
     /// Where jemalloc finds its settings.
-    // SAFETY: the name and the type are those of jemalloc(3): a pointer to a text that ends with a zero.
+    // SAFETY: the name and the type are as jemalloc(3) defines them: a pointer to a string that ends with a zero.
     #[unsafe(export_name = "malloc_conf")]
     pub static CONFIGURATION: Configuration = Configuration(SETTINGS.as_ptr().cast());
 }
 
-/// Returns to the system what the allocator keeps for later. An allocator keeps freed pages for
-/// a while, each of its arenas its own, so that queries that follow one another on different threads
-/// would together keep several times what any of them may hold.
+/// Returns freed memory that the allocator keeps to the system. An allocator keeps freed pages for a while, separately
+/// in each of its arenas. So queries that follow one another on different threads would together keep several times the
+/// memory that any of them may hold.
 ///
-/// A system call for each run of free pages: for after a query that held much.
+/// Makes a system call for each run of free pages, so it is called only after a query that held much.
 pub(super) fn purge() {
     #[cfg(feature = "jemalloc")]
     {

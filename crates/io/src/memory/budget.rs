@@ -1,25 +1,25 @@
-//! How much memory there is to draw, and who has drawn how much.
+//! The memory budget and the reservations of its owners.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Who may draw.
+/// A kind of user that reserves memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Queries that are being worked on.
+    /// Running queries.
     Queries,
-    /// Streams between two batches.
+    /// Cursors between two batches.
     Cursors,
-    /// Queries being received and answers being sent.
+    /// Queries being received and responses being sent.
     Connections,
 }
 
 impl Owner {
-    /// Every owner, in the order of its number.
+    /// All owners, in the order of their numbers.
     pub const ALL: [Owner; 3] = [Owner::Queries, Owner::Cursors, Owner::Connections];
 
-    /// The name metrics show.
+    /// The name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Owner {
     }
 }
 
-/// Memory that may be drawn, in bytes. Shared by everybody who draws.
+/// Memory that may be reserved, in bytes. Shared by all owners.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicI64,
@@ -39,28 +39,28 @@ pub struct Budget {
     refused: AtomicU64,
 }
 
-/// There is not as much left as was asked for.
+/// More memory was requested than is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// Bytes drawn by all at that moment.
+    /// Bytes reserved by all owners at that moment.
     pub reserved: u64,
-    /// Bytes there are.
+    /// Bytes in the budget.
     pub limit: u64,
 }
 
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OverBudget { requested, reserved, limit } = self;
-        write!(f, "{requested} bytes more than the {reserved} of {limit} that are in use")
+        write!(f, "{requested} bytes requested, but {reserved} of {limit} are in use")
     }
 }
 
 impl std::error::Error for OverBudget {}
 
 impl Budget {
-    /// A budget of `limit` bytes, none of them drawn.
+    /// A budget of `limit` bytes, none of them reserved.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Budget> {
         Arc::new(Budget {
@@ -71,36 +71,36 @@ impl Budget {
         })
     }
 
-    /// A budget that refuses nobody.
+    /// A budget that refuses nothing.
     #[must_use]
     pub fn unlimited() -> Arc<Budget> {
         Budget::new(u64::MAX)
     }
 
-    /// Bytes there are in all.
+    /// The size of the budget in bytes.
     #[must_use]
     pub fn limit(&self) -> u64 {
         unsigned(self.limit.load(Relaxed))
     }
 
-    /// There are so many bytes from now on. What was drawn beyond them stays drawn.
+    /// Sets the size of the budget. Reservations beyond it stay.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(signed(limit), Relaxed);
     }
 
-    /// Bytes `owner` has drawn now.
+    /// Bytes reserved by `owner` now.
     #[must_use]
     pub fn reserved_by(&self, owner: Owner) -> u64 {
         unsigned(self.owners[owner as usize].load(Relaxed))
     }
 
-    /// How often somebody was refused.
+    /// The number of refused requests.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Draws `bytes` for `owner`, or fails and draws nothing when there are not as many left.
+    /// Reserves `bytes` for `owner`, or fails and reserves nothing if fewer are left.
     pub fn reserve(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
         let requested = signed(bytes);
         let before = self.total.fetch_add(requested, Relaxed);
@@ -113,18 +113,18 @@ impl Budget {
         Ok(())
     }
 
-    /// Draws `bytes` that are in use already, however many are left: what cannot be refused must
-    /// at least be known.
+    /// Reserves `bytes` that are in use already, even beyond the limit: memory that cannot be refused must at least be
+    /// counted.
     pub fn reserve_unchecked(&self, owner: Owner, bytes: u64) {
         self.change(owner, signed(bytes));
     }
 
-    /// Gives back what was drawn.
+    /// Releases reserved bytes.
     pub fn release(&self, owner: Owner, bytes: u64) {
         self.change(owner, -signed(bytes));
     }
 
-    /// Lets `to` have what `from` has drawn.
+    /// Transfers reserved bytes from one owner to another.
     pub fn transfer(&self, from: Owner, to: Owner, bytes: u64) {
         self.owners[from as usize].fetch_sub(signed(bytes), Relaxed);
         self.owners[to as usize].fetch_add(signed(bytes), Relaxed);
@@ -136,7 +136,7 @@ impl Budget {
     }
 }
 
-/// A buffer of known size, on somebody's account as long as this lives.
+/// The reservation of a buffer of known size. Released when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<Budget>,
@@ -145,13 +145,13 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Nothing yet.
+    /// A reservation of zero bytes.
     #[must_use]
     pub fn new(budget: Arc<Budget>, owner: Owner) -> Reservation {
         Reservation { budget, owner, bytes: 0 }
     }
 
-    /// The buffer has this many bytes now.
+    /// Sets the size of the buffer, even beyond the limit.
     pub fn set(&mut self, bytes: u64) {
         if bytes >= self.bytes {
             self.budget.reserve_unchecked(self.owner, bytes - self.bytes);
@@ -161,7 +161,7 @@ impl Reservation {
         self.bytes = bytes;
     }
 
-    /// The buffer is about to have this many bytes; fails, and changes nothing, if they are not left.
+    /// Reserves memory for a buffer of this size. Fails, and changes nothing, if that is not left.
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), OverBudget> {
         if bytes > self.bytes {
             self.budget.reserve(self.owner, bytes - self.bytes)?;
@@ -170,7 +170,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// What the buffer is said to have.
+    /// The reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -183,7 +183,7 @@ impl Drop for Reservation {
     }
 }
 
-/// As a signed number small enough that a few can be added.
+/// As a signed number, small enough that a few can be added.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_draws_more_than_there_is() {
+    fn reservations_stay_within_the_budget() {
         let budget = Budget::new(100);
         assert_eq!(budget.reserve(Owner::Queries, 60), Ok(()));
         let refused = OverBudget { requested: 41, reserved: 60, limit: 100 };
@@ -209,20 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_gives_back_what_it_has() {
+    fn a_dropped_reservation_is_released() {
         let budget = Budget::new(100);
-        let mut hold = Reservation::new(budget.clone(), Owner::Connections);
-        hold.set(150);
+        let mut reservation = Reservation::new(budget.clone(), Owner::Connections);
+        reservation.set(150);
         assert_eq!(budget.reserved_by(Owner::Connections), 150, "what is there is counted");
-        assert!(hold.grow_to(151).is_err());
-        hold.set(10);
-        assert_eq!(hold.grow_to(100), Ok(()));
-        drop(hold);
+        assert!(reservation.grow_to(151).is_err());
+        reservation.set(10);
+        assert_eq!(reservation.grow_to(100), Ok(()));
+        drop(reservation);
         assert_eq!(budget.reserved_by(Owner::Connections), 0);
     }
 
     #[test]
-    fn an_endless_budget_refuses_nobody() {
+    fn an_unlimited_budget_refuses_nothing() {
         let budget = Budget::unlimited();
         assert_eq!(budget.reserve(Owner::Queries, 1 << 50), Ok(()));
     }

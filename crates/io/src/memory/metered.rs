@@ -1,4 +1,4 @@
-//! An allocator that knows how much each thread has allocated more than it has freed.
+//! An allocator that counts, per thread, the bytes allocated minus the bytes freed.
 
 #![allow(unsafe_code)]
 
@@ -6,16 +6,16 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes this thread has allocated, less those it has freed. Without a destructor, so that the
-    /// allocator may use it at any moment of a thread's life.
+    /// Bytes this thread has allocated, minus those it has freed. Has no destructor, so that the allocator may use it
+    /// at any moment of a thread's life.
     static NET: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Counts what `A` takes, thread by thread: one addition per call.
+/// Counts the allocations of `A` per thread: one addition per call.
 #[derive(Debug, Default)]
 pub struct Metered<A>(pub A);
 
-/// Bytes this thread has allocated, less those it has freed, whoever allocated them.
+/// Bytes this thread has allocated, minus those it has freed, including memory that other threads allocated.
 pub(super) fn net() -> i64 {
     NET.get()
 }
@@ -28,17 +28,17 @@ fn discount(bytes: usize) {
     NET.set(NET.get().wrapping_sub(taken(bytes) as i64));
 }
 
-/// What an allocator takes for `bytes`: most keep four sizes between one power of two and the next, and none
-/// below sixteen bytes (jemalloc(3), size classes).
+/// The bytes that an allocator uses for a request of `bytes`: most have four size classes between one power of two and
+/// the next, and none below sixteen bytes (jemalloc(3), size classes).
 fn taken(bytes: usize) -> usize {
     let below = bytes.saturating_sub(1);
     let step = (1_usize << below.max(64).ilog2()) / 4;
-    // A size near the end of the address space is refused by the allocator.
+    // The allocator refuses a size near the end of the address space.
     (below | (step - 1)).wrapping_add(1)
 }
 
-// SAFETY: every call goes to `A` as it came and its answer is returned as it is, so that `A`, which
-// is a `GlobalAlloc`, upholds the contract. Counting allocates nothing.
+// SAFETY: every call is passed to `A` unchanged, and its result is returned unchanged, so that `A`, which is a
+// `GlobalAlloc`, upholds the contract. Counting does not allocate.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Metered<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

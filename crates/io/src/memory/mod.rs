@@ -1,16 +1,15 @@
-//! The memory of the process, as one budget that everybody who may need much of it draws from.
+//! The memory of the process as one budget, shared by all of its large users.
 //!
-//! Caches have sizes of their own, which are set aside. What is left is drawn in chunks by running
-//! queries, open cursors and connections, and a draw that would exceed it is refused: the query gets
-//! an error, the process lives.
+//! Caches have fixed sizes, which are set aside. Running queries, open cursors and connections reserve the rest in
+//! chunks. A reservation that exceeds it is refused: the query fails, and the process survives.
 //!
-//! - [`Budget`]: how much there is, and who has drawn how much
-//! - [`Account`]: what one query has allocated, on all its threads, read off the allocator
-//! - [`Reservation`]: a buffer of known size
+//! - [`Budget`]: the total, and the reservations of each owner
+//! - [`Account`]: the allocations of one query on all its threads, as counted by the allocator
+//! - [`Reservation`]: the memory of a buffer of known size
 //! - [`Metered`]: the allocator that counts
 //!
-//! A thread's allocations go on the account it [entered](Account::enter); [`check`] is asked now
-//! and then by whoever may allocate without bounds. Without [`Metered`] nothing is counted.
+//! A thread's allocations are charged to the account it has [entered](Account::enter). Code that may allocate without
+//! bounds calls [`check`] from time to time. Without [`Metered`] nothing is counted.
 
 mod account;
 mod allocator;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{Clock, Nanos};
 
-/// The machine's clocks; readings count from when this value was made.
+/// The machine's clocks. Readings count from the creation of this value.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: Instant,
@@ -29,7 +29,7 @@ impl Clock for RealClock {
     }
 
     fn unix(&self) -> Duration {
-        // A machine set to before 1970 reads as 1970: no caller can do better with an error.
+        // A clock set to before 1970 reads as 1970: no caller could handle an error better.
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }

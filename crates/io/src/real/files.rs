@@ -17,11 +17,12 @@ use crate::{File, Files, Lock};
 pub struct RealFiles;
 
 struct RealFile {
-    // Opened for appending, so that the kernel places every write at the end.
+    // Opened in append mode, so that the kernel places every write at the end.
     file: fs::File,
 }
 
-/// The lock is the open file's; the kernel releases it when the handle is closed, also by a kill.
+/// The lock belongs to the open file. The kernel releases it when the handle is closed, also when the process is
+/// killed.
 struct RealLock {
     _file: fs::File,
 }
@@ -108,7 +109,7 @@ impl File for RealFile {
 
     fn uncache(&self, range: Range<u64>) {
         if let Some(bytes) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
-            // A file system that goes on caching does no harm.
+            // A file system that keeps caching does no harm.
             let _ignored = fadvise(&self.file, range.start, Some(bytes), Advice::DontNeed);
         }
     }
@@ -127,7 +128,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// A file system that has its files nowhere but in memory (`tmpfs(5)`).
+    /// The magic number of a file system whose files exist only in memory (`tmpfs(5)`).
     const TMPFS_MAGIC: u64 = 0x0102_1994;
 
     fn is_cached(file: &fs::File, offset: u64) -> bool {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uncached_leaves_the_memory_and_is_read_as_before() {
+    fn uncached_bytes_leave_the_memory_and_are_read_as_before() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let file = RealFiles.create(&path).unwrap();
@@ -154,7 +155,7 @@ mod tests {
         }
         file.uncache(0..0);
         assert!(is_cached(&watched, 0), "nothing was said of it");
-        // A page that the kernel is busy with stays.
+        // A page that the kernel is using stays.
         let leaves = |offset| {
             (0..1000).any(|_| {
                 file.uncache(0..4 * MB);

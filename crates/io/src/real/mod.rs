@@ -1,4 +1,4 @@
-//! The real machine: its clocks, its file system, TCP, and the operating system's randomness.
+//! The real machine: clocks, file system, TCP, and randomness of the operating system.
 
 mod clock;
 mod files;

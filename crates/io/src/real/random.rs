@@ -1,4 +1,4 @@
-//! The operating system's randomness, through a generator seeded from it.
+//! Randomness of the operating system, through a generator seeded from it.
 
 use rand::RngCore;
 

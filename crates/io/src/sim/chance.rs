@@ -1,11 +1,11 @@
-//! Chance for programs that make up inputs: fixed by its seed, so that a run can be had again.
+//! Random numbers for programs that generate inputs, determined by the seed so that a run can be repeated.
 
-/// A stream of numbers (splitmix64). Kept seeds name their inputs by it: it never changes.
+/// A stream of numbers (splitmix64). Stored seeds identify inputs by it, so it must never change.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The stream of `seed`.
+    /// The stream with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Chance {
         Chance(seed)
@@ -19,12 +19,12 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 when there is none.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.draw() % limit.max(1) as u64) as usize
     }
 
-    /// Yes once in `times`.
+    /// True once in `times` calls on average.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_numbers_in_every_version() {
         let mut chance = Chance::new(0);
-        // The first numbers of splitmix64 with seed 0, as its authors publish them.
+        // The first numbers of splitmix64 with seed 0, as published by its authors.
         assert_eq!(chance.draw(), 0xE220_A839_7B1D_CDAF);
         assert_eq!(chance.draw(), 0x6E78_9E6A_A1B9_65F4);
         assert_eq!((chance.below(0), chance.below(1)), (0, 0));

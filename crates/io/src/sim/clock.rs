@@ -1,4 +1,4 @@
-//! A clock that moves only when told.
+//! A clock that advances only on command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::{Clock, Nanos};
 
-/// 2026-01-01T00:00:00Z: where the simulated wall clock starts.
+/// 2026-01-01T00:00:00Z: the start of the simulated wall clock.
 const UNIX_START: Duration = Duration::from_secs(1_767_225_600);
 
-/// A clock under the test's hand. Clones read the same time.
+/// A clock controlled by the test. Clones read the same time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     nanos: Arc<AtomicU64>,
-    // How far the wall clock is off.
+    // The offset of the wall clock.
     skew_ms: Arc<AtomicI64>,
 }
 
@@ -23,12 +23,12 @@ impl SimClock {
         SimClock::default()
     }
 
-    /// The same time with a wall clock of its own, which is right until it is set.
+    /// The same time with a separate wall clock, which is correct until it is set.
     pub fn with_own_wall(&self) -> SimClock {
         SimClock { nanos: Arc::clone(&self.nanos), skew_ms: Arc::default() }
     }
 
-    /// Sets the wall clock off by so much, forward or back; the steady one goes on.
+    /// Sets the offset of the wall clock, forward or back; the monotonic clock is not affected.
     pub fn set_skew_ms(&self, skew_ms: i64) {
         self.skew_ms.store(skew_ms, Ordering::Relaxed);
     }

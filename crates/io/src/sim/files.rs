@@ -1,9 +1,9 @@
-//! A file system in memory that forgets what was not synced when the power goes.
+//! A file system in memory that loses unsynced data on a power loss.
 //!
-//! Two ways to stop: a process that ends ([`SimFiles::end_process`]) loses its handles and locks
-//! but nothing it wrote; a power loss ([`SimFiles::crash`]) also loses unsynced names and a
-//! random part of unsynced bytes. What survives of an unsynced tail is drawn from the seed:
-//! nothing, a prefix cut anywhere, or the full length with some sectors still zero.
+//! There are two kinds of stops. The end of a process ([`SimFiles::end_process`]) loses its handles and locks, but no
+//! written bytes. A power loss ([`SimFiles::crash`]) also loses unsynced names and a random part of unsynced bytes. The
+//! seed determines the rest of an unsynced tail: nothing, a prefix of any length, or the full length with some sectors
+//! still zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
@@ -15,15 +15,15 @@ use std::time::Duration;
 use super::{SimRandom, tasks};
 use crate::{File, Files, Lock};
 
-/// What a disk writes at once.
+/// The unit in which a disk writes.
 const SECTOR_BYTES: usize = 512;
-/// How often who waits for a disk that hangs looks whether it still does.
+/// The interval at which an operation checks whether the disk still hangs.
 const HANG_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A disk that misbehaves when told to.
+/// A failure of the disk that a test requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The next `sync_data` or `sync_dir` fails, and what it should have saved is not saved.
+    /// The next `sync_data` or `sync_dir` fails, and the bytes or names are not saved.
     Sync,
     /// The next append writes a random part and fails.
     Append,
@@ -31,12 +31,12 @@ pub enum Fault {
     Full,
 }
 
-/// What a disk does not answer.
+/// The operations that do not return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hang {
     /// An append, or `sync_data`.
     Everything,
-    /// `sync_data` alone: what is written is not made durable.
+    /// Only `sync_data`: written bytes do not become durable.
     Syncs,
 }
 
@@ -51,26 +51,26 @@ pub struct SimFiles {
 struct Disk {
     names: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     dirs: BTreeSet<PathBuf>,
-    // What the names will be after a power loss.
+    // The names after a power loss.
     names_durable: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     locks: BTreeSet<PathBuf>,
-    // Handles of earlier boots fail, as the process that held them is gone.
+    // Handles of earlier boots fail, because their process has ended.
     boot: u64,
     fault: Option<Fault>,
-    // Every append fails for want of space.
+    // Every append fails for lack of space.
     is_full: bool,
-    // Who asks for this waits.
+    // Operations of this kind do not return.
     hangs: Option<Hang>,
-    // So many appends get through all the same.
+    // The number of appends that still succeed.
     passes: u64,
 }
 
 #[derive(Default)]
 struct Content {
     bytes: Vec<u8>,
-    // Bytes below this are on the disk.
+    // Bytes below this offset are durable.
     durable_len: usize,
-    // A cut not yet synced: a power loss brings these bytes back at `durable_len`.
+    // Bytes removed by an unsynced truncation: a power loss restores them at `durable_len`.
     cut: Vec<u8>,
 }
 
@@ -87,12 +87,12 @@ struct SimLock {
 }
 
 impl SimFiles {
-    /// An empty disk whose accidents are drawn from `seed`.
+    /// An empty disk with faults drawn from `seed`.
     pub fn new(seed: u64) -> SimFiles {
         SimFiles { disk: Arc::default(), random: SimRandom::new(seed) }
     }
 
-    /// The process ends: locks are free, old handles fail, every written byte stays.
+    /// The process ends: locks are released, old handles fail, all written bytes stay.
     pub fn end_process(&self) {
         let mut disk = self.disk();
         disk.boot += 1;
@@ -100,7 +100,7 @@ impl SimFiles {
         disk.fault = None;
     }
 
-    /// The power goes: as [`SimFiles::end_process`], and unsynced names and bytes are forgotten.
+    /// A power loss: as [`SimFiles::end_process`], and unsynced names and bytes are lost.
     pub fn crash(&self) {
         self.end_process();
         let mut disk = self.disk();
@@ -110,8 +110,7 @@ impl SimFiles {
         }
     }
 
-    /// Another disk with all that is on this one at this moment, durably: a copy of the files, for later. Nobody holds
-    /// locks on it.
+    /// A copy of the disk with its present content, all of it durable, without locks.
     pub fn copy(&self) -> SimFiles {
         let disk = self.disk();
         let copied = |content: &Arc<Mutex<Content>>| {
@@ -125,33 +124,33 @@ impl SimFiles {
         SimFiles { disk: Arc::new(Mutex::new(copy)), random: self.random.clone() }
     }
 
-    /// Makes one coming operation fail.
+    /// Makes one later operation fail.
     pub fn inject(&self, fault: Fault) {
         self.disk().fault = Some(fault);
     }
 
-    /// From now on there is no space for any append, or there is again.
+    /// Sets whether appends fail for lack of space.
     pub fn fill(&self, is_full: bool) {
         self.disk().is_full = is_full;
     }
 
-    /// Whether there is no space for any append.
+    /// Whether appends fail for lack of space.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.disk().is_full
     }
 
-    /// From now on who appends, or syncs, waits, or does no more.
+    /// Sets which operations hang, or ends the hang.
     pub fn hang(&self, hang: Option<Hang>) {
         self.disk().hangs = hang;
     }
 
-    /// So many appends get through although the disk hangs.
+    /// Lets `count` appends succeed although the disk hangs.
     pub fn let_appends_pass(&self, count: u64) {
         self.disk().passes = count;
     }
 
-    /// Waits for as long as one of `hangs` is so.
+    /// Waits while the disk hangs in one of these ways.
     fn wait_while(&self, hangs: &[Hang]) {
         while self.disk().hangs.is_some_and(|hang| hangs.contains(&hang)) {
             match tasks::here() {
@@ -164,7 +163,7 @@ impl SimFiles {
         }
     }
 
-    /// Whether an append gets through although the disk hangs.
+    /// Whether an append may succeed although the disk hangs.
     fn may_pass(&self) -> bool {
         let mut disk = self.disk();
         let may_pass = disk.hangs.is_some() && disk.passes > 0;
@@ -172,8 +171,7 @@ impl SimFiles {
         may_pass
     }
 
-    /// Changes bytes of a file behind its owner's back: damage, as a test plants it. The new
-    /// content is durable.
+    /// Changes bytes of a file directly, to simulate damage. The new content is durable.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let disk = self.disk();
         let mut content = hold(disk.content(path)?);
@@ -201,7 +199,7 @@ impl Disk {
         self.names.get(path).ok_or_else(|| Error::from(ErrorKind::NotFound))
     }
 
-    /// Takes the planted fault if it is one of `kinds`.
+    /// Takes the requested fault if it is one of `kinds`.
     fn fails(&mut self, kinds: &[Fault]) -> Option<Fault> {
         if self.is_full && kinds.contains(&Fault::Full) {
             return Some(Fault::Full);
@@ -228,9 +226,9 @@ impl Content {
         self.bytes.resize(len, 0);
     }
 
-    /// Keeps what was synced and a random part of what was not.
+    /// Keeps synced bytes and a random part of the others.
     fn forget_unsynced(&mut self, random: &SimRandom) {
-        // An unsynced cut either reached the disk, or it did not and nothing after it did.
+        // An unsynced truncation either reached the disk, or neither it nor any later write did.
         if !self.cut.is_empty() && random.one_in(2) {
             self.bytes.truncate(self.durable_len);
             self.bytes.append(&mut self.cut);
@@ -249,7 +247,7 @@ impl Content {
         self.sync();
     }
 
-    /// The length reached the disk but some of the sectors behind it did not.
+    /// The length reached the disk, but some of the sectors did not.
     fn lose_sectors(&mut self, random: &SimRandom) {
         let mut start = self.durable_len;
         while start < self.bytes.len() {

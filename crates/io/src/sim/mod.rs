@@ -1,5 +1,5 @@
-//! The simulated machine: time that moves when told, disks that forget what was not synced,
-//! chance that repeats. Single-threaded use gives the same trace for the same seed.
+//! The simulated machine: time that advances on command, disks that lose unsynced data, random numbers that repeat.
+//! Used from a single thread, the same seed gives the same trace.
 
 mod chance;
 mod clock;

@@ -1,13 +1,13 @@
-//! A network of seeded faults, under the test's hand: one thread, no waiting.
+//! A simulated network with seeded faults, controlled by the test: single-threaded and non-blocking.
 //!
-//! Nodes are hosts with one address each. Whoever drives a simulation asks [`SimNetwork::next_at`] when
-//! something happens next, moves the clock there, takes it with [`SimNetwork::deliver`], steps the
-//! party it happened to, and hands the party's orders to [`SimNetwork::execute`].
+//! Nodes are hosts with one address each. A simulation asks [`SimNetwork::next_at`] for the time of the next event,
+//! moves the clock there, takes the events from [`SimNetwork::deliver`], steps the handlers of their hosts, and passes
+//! their commands to [`SimNetwork::execute_commands`].
 //!
-//! What holds on a real network holds here, and no more: bytes of one direction arrive in order and
-//! once, cut anywhere; a direction that is cut holds them back until it is mended, as TCP would by
-//! sending again, or loses the connection; the end of a connection is news that must travel, too, so
-//! that one side may believe in a connection the other has long forgotten.
+//! It has the guarantees of a real network, and no more. Bytes of one direction arrive in order and once, in arbitrary
+//! chunks. A direction that is cut holds them back until it is mended, as TCP would by retransmission, or loses the
+//! connection. The end of a connection must also be transmitted, so that one side may believe in a connection that the
+//! other has long dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,24 +18,24 @@ use super::{SimClock, SimRandom};
 use crate::network::{ConnectionId, Endpoints, NetworkCommand, NetworkEvent};
 use crate::{Clock, Nanos};
 
-/// A node on the network.
+/// A host of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(pub usize);
 
-/// How fast and how reliable the network is.
+/// The speed and reliability of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkConditions {
-    /// Least time from one host to another.
+    /// The minimum time from one host to another.
     pub delay_min: Duration,
-    /// Most time from one host to another.
+    /// The maximum time from one host to another.
     pub delay_max: Duration,
-    /// A connection breaks once in so many deliveries; never if zero.
+    /// A connection breaks once in this many deliveries; never if zero.
     pub breaks_one_in: u64,
-    /// Bytes are cut into pieces at most this long on their way.
+    /// The maximum size of the chunks in which bytes are delivered.
     pub chunk_bytes_max: usize,
-    /// Bytes under way in one direction before the sender hears nothing more of room.
+    /// Bytes in flight in one direction above which the sender gets no [`NetworkEvent::Drained`].
     pub window_bytes: usize,
-    /// How long a dialer waits for a host that cannot be reached before it hears so.
+    /// How long dialing an unreachable host takes to fail.
     pub unreachable_after: Duration,
 }
 
@@ -52,30 +52,30 @@ impl Default for NetworkConditions {
     }
 }
 
-/// Hosts, the connections between them, and what is wrong today.
+/// Hosts, their connections, and the present faults.
 pub struct SimNetwork {
     clock: SimClock,
     random: SimRandom,
     conditions: NetworkConditions,
     hosts: Vec<HostState>,
-    /// Directions in which nothing passes.
+    /// Directions that are cut.
     cuts: BTreeSet<(Host, Host)>,
     connections: BTreeMap<u64, SimConnection>,
     connection_next: u64,
     accepted_next: u64,
-    /// News of the own host, which need not travel.
+    /// Events that need no transmission, because they come from the receiving host itself.
     ready: Vec<(Host, NetworkEvent)>,
 }
 
 struct HostState {
     address: String,
     is_up: bool,
-    /// Stopped (SIGSTOP): hears nothing until it goes on.
+    /// Stopped (SIGSTOP): receives nothing until it is resumed.
     is_stalled: bool,
     ends: BTreeMap<ConnectionId, (u64, Side)>,
 }
 
-/// Which end of a cable.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Dialer,
@@ -87,16 +87,16 @@ struct SimConnection {
     accepter: ConnectionEnd,
 }
 
-/// One end of a connection, and what is under way to it.
+/// One end of a connection, and the data in flight to it.
 struct ConnectionEnd {
     host: Host,
     id: ConnectionId,
-    /// Whether the party there still knows of it.
+    /// Whether the handler there still knows the connection.
     is_open: bool,
     in_flight: VecDeque<(Nanos, InFlight)>,
-    /// Bytes under way to this end.
+    /// Bytes in flight to this end.
     in_flight_bytes: usize,
-    /// The other end wants to hear when all of them are here.
+    /// Whether the other end must be notified when all bytes have arrived.
     notify_drained: bool,
 }
 
@@ -108,7 +108,7 @@ enum InFlight {
 }
 
 impl SimNetwork {
-    /// A network with nobody on it.
+    /// A network without hosts.
     #[must_use]
     pub fn new(clock: SimClock, random: SimRandom) -> SimNetwork {
         SimNetwork {
@@ -124,7 +124,7 @@ impl SimNetwork {
         }
     }
 
-    /// A new host that listens at `address`.
+    /// Adds a host that listens at `address`.
     pub fn add_host(&mut self, address: &str) -> Host {
         let state =
             HostState { address: address.to_owned(), is_up: true, is_stalled: false, ends: BTreeMap::new() };
@@ -132,27 +132,27 @@ impl SimNetwork {
         Host(self.hosts.len() - 1)
     }
 
-    /// From now on the network is like this.
+    /// Sets the conditions of the network.
     pub fn set_conditions(&mut self, conditions: NetworkConditions) {
         self.conditions = conditions;
     }
 
-    /// Nothing passes from `from` to `to` any more; what is under way waits.
+    /// Cuts the direction from `from` to `to`; data in flight waits.
     pub fn cut(&mut self, from: Host, to: Host) {
         self.cuts.insert((from, to));
     }
 
-    /// Things pass again from `from` to `to`.
+    /// Mends the direction from `from` to `to`.
     pub fn mend(&mut self, from: Host, to: Host) {
         self.cuts.remove(&(from, to));
     }
 
-    /// Things pass everywhere again.
+    /// Mends all directions.
     pub fn heal_cuts(&mut self) {
         self.cuts.clear();
     }
 
-    /// Things pass everywhere, and nobody is stopped.
+    /// Mends all directions and resumes all hosts.
     pub fn heal(&mut self) {
         self.heal_cuts();
         for host in &mut self.hosts {
@@ -160,23 +160,23 @@ impl SimNetwork {
         }
     }
 
-    /// Stops a host: it hears nothing until it goes on.
+    /// Stops a host: it receives nothing until it is resumed.
     pub fn stall(&mut self, host: Host) {
         self.hosts[host.0].is_stalled = true;
     }
 
-    /// Lets a stopped host go on.
+    /// Resumes a stopped host.
     pub fn resume(&mut self, host: Host) {
         self.hosts[host.0].is_stalled = false;
     }
 
-    /// Whether the host is stopped: its party must not be stepped.
+    /// Whether the host is stopped: its handler must not be stepped.
     #[must_use]
     pub fn is_stalled(&self, host: Host) -> bool {
         self.hosts[host.0].is_stalled
     }
 
-    /// Ends the process on `host`: its connections end, nobody can dial it.
+    /// Ends the process on `host`: its connections end, and dialing it fails.
     pub fn crash(&mut self, host: Host) {
         self.hosts[host.0].is_up = false;
         self.ready.retain(|(to, _)| *to != host);
@@ -192,7 +192,7 @@ impl SimNetwork {
         self.hosts[host.0].is_stalled = false;
     }
 
-    /// Ends every connection between two hosts, as a router that forgets would.
+    /// Resets every connection between two hosts, like a router that loses its state.
     pub fn break_between(&mut self, one: Host, other: Host) {
         let between = |connection: &SimConnection| {
             let hosts = (connection.dialer.host, connection.accepter.host);
@@ -204,7 +204,7 @@ impl SimNetwork {
         }
     }
 
-    /// When something happens next, if nobody does anything.
+    /// The time of the next event, without further commands.
     #[must_use]
     pub fn next_at(&self) -> Option<Nanos> {
         if self.ready.iter().any(|(host, _)| !self.is_stalled(*host)) {
@@ -217,7 +217,7 @@ impl SimNetwork {
         in_flight.filter_map(|(end, _)| end.in_flight.front()).map(|(at, _)| *at).min()
     }
 
-    /// Takes what happens now, one thing for each direction of a connection at most.
+    /// Takes the events of the present time, at most one per direction of a connection.
     pub fn deliver(&mut self) -> Vec<(Host, NetworkEvent)> {
         let now = self.clock.now();
         let ready = std::mem::take(&mut self.ready);
@@ -242,7 +242,7 @@ impl SimNetwork {
         network_events
     }
 
-    /// Does what the party on `host` wants.
+    /// Executes the commands of the handler on `host`.
     pub fn execute(&mut self, host: Host, commands: Vec<NetworkCommand>) {
         for command in commands {
             match command {
@@ -288,7 +288,7 @@ impl SimNetwork {
         match found {
             Some(other) if self.hosts[other.0].is_up => {
                 if self.cuts.contains(&(host, other)) || self.cuts.contains(&(other, host)) {
-                    // No packet that is sent again gets through: the dialer is told, in the end.
+                    // Retransmission does not help: dialing fails after a timeout.
                     let at = now.after(self.conditions.unreachable_after);
                     connection.dialer.in_flight.push_back((at, InFlight::Closed("no route".to_owned())));
                 } else {
@@ -327,7 +327,7 @@ impl SimNetwork {
         }
     }
 
-    /// The party at `side` has let go of the connection; the other end hears of it in time.
+    /// The handler at `side` has closed the connection; the other end learns it after a delay.
     fn close_from(&mut self, number: u64, side: Side, why: &str) {
         let (delay, now) = (self.delay(), self.clock.now());
         let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -338,7 +338,7 @@ impl SimNetwork {
         far.in_flight.push_back((last.max(now.after(delay)), InFlight::Closed(why.to_owned())));
     }
 
-    /// Both ends lose the connection and what is under way on it.
+    /// Resets the connection: both ends lose it and the data in flight.
     fn reset_connection(&mut self, number: u64) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -400,7 +400,7 @@ impl SimNetwork {
 }
 
 impl SimConnection {
-    /// The end at `side`, and the other one.
+    /// The end at `side`, and the opposite one.
     fn ends(&mut self, side: Side) -> (&mut ConnectionEnd, &mut ConnectionEnd) {
         match side {
             Side::Dialer => (&mut self.dialer, &mut self.accepter),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     impl Pair {
-        /// Everything that happens until nothing does.
+        /// All events until there are no more.
         fn settle(&mut self) -> Vec<(Host, NetworkEvent)> {
             let mut network_events = Vec::new();
             while let Some(at) = self.net.next_at() {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_an_address_refuses_and_a_cut_takes_long() {
+    fn an_unused_address_refuses_and_a_cut_times_out() {
         let mut pair = pair();
         pair.settle();
         let [one, other] = pair.hosts;

@@ -1,4 +1,4 @@
-//! Chance that repeats.
+//! Repeatable random numbers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,14 +7,14 @@ use rand::{RngCore, SeedableRng};
 
 use crate::Random;
 
-/// A seeded generator. Clones draw from the same sequence.
+/// A seeded generator. Clones share one sequence.
 #[derive(Clone, Debug)]
 pub struct SimRandom {
     rng: Arc<Mutex<StdRng>>,
 }
 
 impl SimRandom {
-    /// The generator of `seed`: the same numbers in the same order, always.
+    /// The generator with `seed`: always the same numbers in the same order.
     pub fn new(seed: u64) -> SimRandom {
         SimRandom { rng: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))) }
     }
@@ -24,7 +24,7 @@ impl SimRandom {
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 
-    /// True once in `n` draws on average.
+    /// True once in `n` calls on average.
     pub fn one_in(&self, n: u64) -> bool {
         self.below(n) == 0
     }

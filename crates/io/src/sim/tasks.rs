@@ -1,10 +1,9 @@
-//! The threads of a simulation: tasks that take turns in one thread.
+//! The threads of a simulation: tasks that run alternately in one thread.
 //!
-//! Each task has a stack of its own and runs until it waits (see [`crate::task`]). Which of those that
-//! can go on does so next is drawn from the seed. A task belongs to a process; when a process is killed
-//! its tasks end where they are.
+//! Each task has its own stack and runs until it waits (see [`crate::task`]). The seed chooses which of the runnable
+//! tasks runs next. A task belongs to a process; when the process is killed its tasks end where they are.
 
-// A task has to find its way back to the scheduler from any depth of its stack; see `yield_now`.
+// A task must be able to return to the scheduler from any depth of its stack; see `yield_now`.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -22,20 +21,20 @@ use super::{SimClock, SimRandom};
 use crate::{Clock, Nanos};
 
 const STACK_BYTES: usize = 512 << 10;
-/// How often a task looks again whether a lock is free.
+/// The interval at which a waiting task tries a lock again.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
-/// One task of a simulation.
+/// The id of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
-/// What tasks that end together belong to. Never used again once it was killed.
+/// The process that tasks belong to; they end together. Never reused once it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process(pub u64);
 
 type Fiber = Coroutine<(), (), (), DefaultStack>;
 
-/// All tasks of a simulation. Clones are the same.
+/// All tasks of a simulation. Clones refer to the same tasks.
 #[derive(Clone)]
 pub struct Tasks(Rc<Inner>);
 
@@ -52,7 +51,7 @@ struct TasksState {
     tasks: BTreeMap<TaskId, Task>,
     next: u64,
     ready: Vec<TaskId>,
-    // Those that would be ready, were their process not stalled.
+    // Tasks that would be ready if their process were not stalled.
     stalled_ready: Vec<TaskId>,
     stalled: BTreeSet<Process>,
     timers: BTreeSet<(Nanos, TaskId)>,
@@ -79,7 +78,7 @@ thread_local! {
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The simulation that the calling thread is in.
+/// The simulation of the calling thread, if any.
 pub(crate) fn here() -> Option<Tasks> {
     if !IS_SIMULATED.get() {
         return None;
@@ -87,19 +86,19 @@ pub(crate) fn here() -> Option<Tasks> {
     HERE.with_borrow(Clone::clone)
 }
 
-/// Whether the caller is a task of a simulation, which may wait.
+/// Whether the caller is a task of a simulation, and so may wait.
 #[must_use]
 pub fn is_task() -> bool {
     here().is_some_and(|here| here.0.state.borrow().running.is_some())
 }
 
-/// The process that something is done for now, in a simulation.
+/// The process for which code runs now, in a simulation.
 #[must_use]
 pub fn process() -> Option<Process> {
     here().and_then(|here| here.0.state.borrow().process)
 }
 
-/// While it lives, the thread that made it is in a simulation.
+/// While it lives, the thread that created it is in a simulation.
 pub struct EnterGuard(());
 
 impl Drop for EnterGuard {
@@ -109,24 +108,24 @@ impl Drop for EnterGuard {
     }
 }
 
-/// Goes back to the scheduler; returns when it is this task's turn again.
+/// Returns to the scheduler; resumes when the scheduler chooses this task again.
 fn yield_now() {
     let yielder = YIELDER.get();
-    // SAFETY: the pointer was set by the fiber that runs now, when it began or when it last came back
-    // from here, to the yielder that lives on this fiber's own stack for as long as the fiber does.
-    // Callers make sure that a fiber runs (`TasksState::running`).
+    // SAFETY: the pointer was set by the fiber that is running, when it began or when it last returned from here, to
+    // the yielder on this fiber's own stack, which lives as long as the fiber. Callers make sure that a fiber is
+    // running (`TasksState::running`).
     unsafe { (*yielder).suspend(()) };
     YIELDER.set(yielder);
 }
 
 impl Tasks {
-    /// No tasks yet; who goes on is drawn from `random`, time is `clock`'s.
+    /// Creates a simulation without tasks; `random` chooses the next task, and `clock` has the time.
     #[must_use]
     pub fn new(clock: SimClock, random: SimRandom) -> Tasks {
         Tasks(Rc::new(Inner { clock, random, zero: Instant::now(), state: RefCell::default() }))
     }
 
-    /// From now on everything on this thread that waits is simulated.
+    /// From now on every wait on this thread is simulated, until the guard is dropped.
     #[must_use]
     pub fn enter(&self) -> EnterGuard {
         HERE.set(Some(self.clone()));
@@ -134,7 +133,7 @@ impl Tasks {
         EnterGuard(())
     }
 
-    /// Does something as `process`: what it starts belongs to that.
+    /// Runs `work` as `process`: threads it starts belong to that.
     pub fn within<T>(&self, process: Process, work: impl FnOnce() -> T) -> T {
         let before = self.0.state.borrow_mut().process.replace(process);
         let done = work();
@@ -142,7 +141,7 @@ impl Tasks {
         done
     }
 
-    /// Ends all tasks of `process` where they are; what it still starts never runs.
+    /// Ends all tasks of `process` where they are. Threads that it starts while ending never run.
     pub fn kill(&self, process: Process) {
         self.0.state.borrow_mut().dead.insert(process);
         loop {
@@ -166,12 +165,12 @@ impl Tasks {
         }
     }
 
-    /// Stops all tasks of `process`, as a signal would; time goes on.
+    /// Stops all tasks of `process`, like SIGSTOP; time continues.
     pub fn stall(&self, process: Process) {
         self.0.state.borrow_mut().stalled.insert(process);
     }
 
-    /// Lets the tasks of `process` go on.
+    /// Resumes the tasks of `process`.
     pub fn resume(&self, process: Process) {
         let mut state = self.0.state.borrow_mut();
         state.stalled.remove(&process);
@@ -180,14 +179,14 @@ impl Tasks {
         }
     }
 
-    /// How many tasks can go on now.
+    /// The number of runnable tasks.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.0.state.borrow_mut().wake(self.0.clock.now());
         self.0.state.borrow().ready.len()
     }
 
-    /// When a task can go on if nothing happens before.
+    /// The time at which the next task becomes runnable, without other events.
     #[must_use]
     pub fn next_at(&self) -> Option<Nanos> {
         let state = self.0.state.borrow();
@@ -197,8 +196,8 @@ impl Tasks {
         state.timers.first().map(|(at, _)| *at)
     }
 
-    /// Lets one task go on until it waits; its number, and `None` if none can. Fails with the words of
-    /// a panic.
+    /// Runs one task until it waits; returns its number, or `None` if none is runnable. Fails with the message of a
+    /// panic.
     pub fn run_one(&self) -> Result<Option<u64>, String> {
         let (id, mut fiber) = {
             let mut state = self.0.state.borrow_mut();
@@ -237,7 +236,7 @@ impl Tasks {
         state.panic.clone().map_or(Ok(Some(id.0)), Err)
     }
 
-    /// What every task waits for, for people.
+    /// A description of all waiting tasks.
     #[must_use]
     pub fn describe(&self) -> String {
         let state = self.0.state.borrow();
@@ -251,7 +250,7 @@ impl Tasks {
     pub(crate) fn spawn(&self, name: &str, work: impl FnOnce() + 'static) -> TaskId {
         let stack = self.0.state.borrow_mut().stacks.pop();
         let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a stack"));
-        // Boxed: only small things can be handed to a new stack.
+        // Boxed, because only small values can be passed to a new stack.
         let work: Box<dyn FnOnce()> = Box::new(work);
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             YIELDER.set(yielder);
@@ -328,7 +327,7 @@ impl Tasks {
         self.0.state.borrow_mut().notify(key, most);
     }
 
-    /// As [`Tasks::wait`], with the lock given up meanwhile.
+    /// As [`Tasks::wait`], with the lock released meanwhile.
     pub(crate) fn wait_unlocked<T>(
         &self,
         key: usize,
@@ -338,8 +337,7 @@ impl Tasks {
         MutexGuard::unlocked(guard, || self.wait(key, deadline))
     }
 
-    /// Waits for a notification of `key`; false when the deadline passes, or the process has been
-    /// killed, before that.
+    /// Waits for a notification of `key`. Returns false if the deadline passes first, or the process is killed.
     pub(crate) fn wait(&self, key: usize, deadline: Option<Instant>) -> bool {
         let id = {
             let mut state = self.0.state.borrow_mut();
@@ -406,13 +404,13 @@ impl TasksState {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nobody may be left who finds a simulation that is gone.
+        // No task may outlive its simulation.
         let state = self.state.get_mut();
         assert!(state.tasks.is_empty() || std::thread::panicking(), "every process was killed");
     }
 }
 
-// Numbers that no address is: those are even, and not small.
+// Keys that cannot be addresses: those are even and not small.
 fn key_of(id: TaskId) -> usize {
     (id.0 as usize) << 2 | 1
 }
@@ -423,5 +421,5 @@ fn park_key(id: TaskId) -> usize {
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without words").to_owned()
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
 }

@@ -60,7 +60,7 @@ fn a_repeatedly_interrupted_copy_ends_equal_to_its_source() {
         build(&from);
         to.set_indexes(defs());
         if seed % 2 == 0 {
-            // A replica that was disconnected: it has rows of its own and rows that are the same, with entries.
+            // A replica that was disconnected: it has other rows and identical rows, with index entries.
             build(&to);
         }
         let mut same = Chance(seed + 1000);

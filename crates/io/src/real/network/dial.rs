@@ -1,4 +1,4 @@
-//! From `host:port` to addresses, without keeping anybody waiting.
+//! Resolves `host:port` to addresses without blocking the event loop.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use crate::network::ConnectionId;
 
 type Resolved = (ConnectionId, io::Result<Vec<SocketAddr>>);
 
-/// Looks names up, each on a thread of its own: the system's resolver blocks.
+/// Looks up names, each on its own thread, because the system's resolver blocks.
 pub(super) struct Dialer {
     waker: Arc<Waker>,
     sender: Sender<Resolved>,
@@ -27,8 +27,7 @@ impl Dialer {
         Dialer { waker, sender, receiver, waiting: HashSet::new() }
     }
 
-    /// The place `address` names, if it is a number; otherwise it is looked up and comes with
-    /// [`Dialer::resolved`].
+    /// The address, if it is numeric; otherwise it is looked up, and returned later by [`Dialer::resolved`].
     pub(super) fn resolve(&mut self, id: ConnectionId, address: &str) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = address.parse() {
             return Some(vec![address]);
@@ -41,7 +40,7 @@ impl Dialer {
                 true => Err(io::Error::new(ErrorKind::NotFound, "the name has no address")),
                 false => Ok(addresses),
             });
-            // Nobody listens any more when the driver has ended.
+            // Fails if the driver has ended.
             drop(sender.send((id, found)));
             drop(waker.wake());
         };
@@ -52,13 +51,13 @@ impl Dialer {
         None
     }
 
-    /// Names that have been looked up since, but for those given up.
+    /// The results of lookups since the last call, except for cancelled ones.
     pub(super) fn resolved(&mut self) -> Vec<Resolved> {
         let found: Vec<Resolved> = self.receiver.try_iter().collect();
         found.into_iter().filter(|(id, _)| self.waiting.remove(id)).collect()
     }
 
-    /// Nobody waits for this one any more.
+    /// Cancels the lookup of a connection.
     pub(super) fn cancel(&mut self, id: ConnectionId) {
         self.waiting.remove(&id);
     }

@@ -1,15 +1,15 @@
-//! What the event queue says, and of whom.
+//! The tokens and events of the event queue.
 
 use mio::Token;
 
 use crate::network::ConnectionId;
 
-/// Who wakes the thread: a ring, or a name that was looked up.
+/// The token of wake-ups: by a `LoopWaker`, or by a finished name lookup.
 pub(super) const WAKER: Token = Token(usize::MAX);
-/// Listeners have the tokens below the waker's.
+/// The most listeners; their tokens are those below the waker's.
 pub(super) const LISTENERS_MAX: usize = 1024;
 
-/// What the system says of a connection.
+/// The readiness of a connection.
 pub(super) struct Readiness {
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -28,7 +28,7 @@ impl Readiness {
     }
 }
 
-// A token is the number inside an id; ids come nowhere near the last ones.
+// A token is the number of the id; ids never get near the reserved tokens.
 pub(super) fn token_of(id: ConnectionId) -> Token {
     Token(id.number() as usize)
 }

@@ -1,5 +1,5 @@
-//! A network thread's work done by another thread, which has an event loop of its own: what both have to say to
-//! each other is said without waking anybody, and what becomes ready together is done together.
+//! Lends the event loop of a network thread to another thread that has its own event loop. The two exchange data
+//! without waking each other, and handle simultaneous events together.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,61 +11,61 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// What drives a party, whichever thread does it.
+/// The event loop that drives a handler, on any thread.
 pub(super) trait EventLoop: Send {
-    /// Waits until there is something to do, and does it.
+    /// Waits for events and handles them.
     fn run_once(&mut self);
 
-    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`EventLoop::flush`].
+    /// Reads received bytes without blocking, and steps the handler. Its output waits for [`EventLoop::flush`].
     fn receive(&mut self);
 
-    /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
-    /// has to be done, unless [`EventLoop::events`] becomes readable or `waker` is woken.
+    /// Writes the handler's output without blocking, after stepping it again if it was woken. Returns how long the
+    /// caller may sleep, unless [`EventLoop::events`] becomes readable or `waker` is woken.
     fn flush(&mut self, waker: &Waker) -> Duration;
 
-    /// Whether another thread has something for the party that no turn has seen.
+    /// Whether another thread has woken the handler and no step has followed.
     fn has_pending_wake(&self) -> bool;
 
-    /// The event queue: readable when something happens on a connection.
+    /// The event queue; readable when a connection has an event.
     fn events(&self) -> io::Result<OwnedFd>;
 
-    /// The thread takes its turns itself again.
+    /// The network thread drives the loop itself again.
     fn reclaim(&mut self);
 
-    /// The party's last step; what it orders leaves as far as that is possible at once.
+    /// Steps the handler for the last time. Its output is sent as far as possible at once.
     fn shut_down(self: Box<Self>);
 }
 
-/// The work of a [`super::NetworkThread`], lent to the thread that has this. Dropped, it goes back; if that thread panics
-/// it does not, because nobody knows what state it is in, and the network thread ends.
+/// The event loop of a [`super::NetworkThread`], lent to another thread. It goes back when dropped. If the borrowing
+/// thread panics it does not go back, because its state is unknown, and the network thread ends.
 pub struct BorrowedLoop {
-    // There until this is dropped.
+    // `Some` until this is dropped.
     driver: Option<Box<dyn EventLoop>>,
     back: Sender<Box<dyn EventLoop>>,
 }
 
 impl BorrowedLoop {
-    /// What becomes readable when something happens on a connection, and stays so until the next [`BorrowedLoop::receive`].
-    /// Fails when the system gives no file descriptor.
+    /// A file descriptor that becomes readable when a connection has an event, and stays so until the next
+    /// [`BorrowedLoop::receive`]. Fails if the system gives no file descriptor.
     pub fn events(&self) -> io::Result<OwnedFd> {
         let driver = self.driver.as_ref().ok_or(io::ErrorKind::NotFound)?;
         driver.events()
     }
 
-    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`BorrowedLoop::flush`],
-    /// and leaves with what is said until then.
+    /// Reads received bytes without blocking, and steps the handler. Its output waits for [`BorrowedLoop::flush`],
+    /// together with any output up to then.
     pub fn receive(&mut self) {
         self.driver.iter_mut().for_each(|driver| driver.receive());
     }
 
-    /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
-    /// has to be done, unless [`BorrowedLoop::events`] becomes readable or `waker` is woken; zero if there is more to do at
-    /// once.
+    /// Writes the handler's output without blocking, after stepping it again if it was woken. Returns how long the
+    /// caller may sleep, unless [`BorrowedLoop::events`] becomes readable or `waker` is woken; zero if there is more to
+    /// do at once.
     pub fn flush(&mut self, waker: &Waker) -> Duration {
         self.driver.as_mut().map_or(Duration::MAX, |driver| driver.flush(waker))
     }
 
-    /// Whether somebody has something to say that no turn has seen, in which case the waker was woken.
+    /// Whether another thread has woken the handler and no step has followed; the waker was woken then.
     #[must_use]
     pub fn has_pending_wake(&self) -> bool {
         self.driver.as_ref().is_some_and(|driver| driver.has_pending_wake())
@@ -77,27 +77,27 @@ impl Drop for BorrowedLoop {
         if let Some(driver) = self.driver.take()
             && !thread::panicking()
         {
-            // A network thread that lends waits for this.
+            // The network thread is waiting for this.
             drop(self.back.send(driver));
         }
     }
 }
 
-/// Gives `driver` to whoever waits for it at the other end of `borrower`, and waits until it is back. `None` if it does
-/// not come back.
+/// Sends `driver` to the thread waiting at the other end of `borrower`, and waits until it is returned. `None` if it is
+/// not returned.
 pub(super) fn lend(
     driver: Box<dyn EventLoop>,
     borrower: &Sender<BorrowedLoop>,
 ) -> Option<Box<dyn EventLoop>> {
     let (back, returned) = channel();
-    // Not taken, it comes back at once.
+    // If it is not taken, it comes back at once.
     drop(borrower.send(BorrowedLoop { driver: Some(driver), back }));
     let mut driver = returned.recv().ok()?;
     driver.reclaim();
     Some(driver)
 }
 
-/// Wakes whichever thread takes the turns.
+/// Wakes the thread that drives the loop at present.
 pub(super) struct WakeTarget {
     events: Arc<mio::Waker>,
     borrower: Mutex<Option<Waker>>,
@@ -111,7 +111,7 @@ impl WakeTarget {
     pub(super) fn wake(&self) {
         match &*self.borrower.lock() {
             Some(waker) => waker.wake_by_ref(),
-            // An event queue that cannot be rung any more is about to be closed with its thread.
+            // If the event queue cannot be woken any more, it is about to be closed with its thread.
             None => drop(self.events.wake()),
         }
     }

@@ -1,7 +1,7 @@
-//! TCP: one thread that drives a [`NetworkHandler`] over sockets.
+//! TCP: a thread that drives a [`NetworkHandler`] over sockets.
 //!
-//! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party, once more if
-//! somebody has rung meanwhile, and writes what it ordered with one gathering write for each connection.
+//! An iteration of the loop waits once, reads the received bytes of every connection, steps the handler, again if it
+//! was woken meanwhile, and writes its output with one vectored write per connection.
 
 mod dial;
 mod event;
@@ -32,18 +32,18 @@ use lend::{EventLoop, WakeTarget};
 use socket::{Socket, SocketProgress};
 pub use tls::{Tls, TlsError, TlsFile, server_config};
 
-/// Events that one turn takes.
+/// Events taken in one iteration.
 const EVENTS_MAX: usize = 256;
-/// How often the party is stepped because somebody has rung before connections are looked at again.
+/// The most steps of the handler, because it was woken, before connections are polled again.
 const STEPS_PER_POLL_MAX: usize = 16;
-/// Memory for so many orders is kept from one step to the next.
+/// The capacity for commands that is kept from one step to the next.
 const COMMANDS_CAPACITY_MAX: usize = 256;
-/// How long a connection that was closed here may take to send its last bytes.
+/// How long a connection closed here may take to send its last bytes.
 const CLOSE_LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause after the system refused to give us a connection (too many open files).
+/// The pause after the system refused to accept a connection (too many open files).
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// A thread that drives one party. Dropped, it closes every connection and waits for the thread.
+/// A thread that drives one handler. Dropping it closes every connection and waits for the thread.
 pub struct NetworkThread {
     loop_waker: Arc<LoopWaker>,
     stop: Arc<AtomicBool>,
@@ -52,8 +52,8 @@ pub struct NetworkThread {
 }
 
 impl NetworkThread {
-    /// Starts a thread called `name` that accepts on `listeners` and dials as `handler` wants, inside
-    /// TLS if that is given. Fails if the system gives no thread or event queue.
+    /// Starts a thread called `name` that accepts on `listeners` and dials as `handler` commands, with TLS if that is
+    /// given. Fails if the system gives no thread or event queue.
     pub fn start(
         name: &str,
         handler: impl NetworkHandler + 'static,
@@ -81,8 +81,8 @@ impl NetworkThread {
         Ok(NetworkThread { loop_waker, stop, borrowers, thread: Some(thread) })
     }
 
-    /// Has the caller take this thread's turns until what is returned is dropped; meanwhile the thread sleeps, and does
-    /// not end. `None` if it has ended.
+    /// Lends the event loop to the caller until the result is dropped. Meanwhile the thread sleeps, and does not end.
+    /// `None` if it has ended.
     #[must_use]
     pub fn lend(&self) -> Option<BorrowedLoop> {
         let (sender, borrowed) = channel();
@@ -92,7 +92,7 @@ impl NetworkThread {
     }
 }
 
-/// What parties call may recurse with the depth of a document.
+/// A large stack: handlers may recurse with the depth of a document.
 const STACK_BYTES: usize = 16 << 20;
 
 impl Drop for NetworkThread {
@@ -100,7 +100,7 @@ impl Drop for NetworkThread {
         self.stop.store(true, Ordering::SeqCst);
         self.loop_waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so; there is nothing left to wait for.
+            // A panic was reported on the thread itself; there is nothing left to wait for.
             drop(thread.join());
         }
     }
@@ -114,18 +114,18 @@ struct Driver<P> {
     tls: Option<Tls>,
     poll: Poll,
     events: Events,
-    /// There may be more events than the last turn took.
+    /// There may be more events than the last iteration took.
     has_more_events: bool,
     listeners: Vec<TcpListener>,
-    /// Listeners that may have more to accept.
+    /// Listeners with more connections to accept, perhaps.
     accepting: Vec<usize>,
     accept_next: Nanos,
     sockets: BTreeMap<ConnectionId, Socket>,
-    /// Sockets that had more to read than one turn takes.
+    /// Sockets with more to read than one iteration takes.
     unread: Vec<ConnectionId>,
-    /// Sockets to write to: they were given something, have room again, or were closed.
+    /// Sockets to write to: they got bytes to send, have space again, or were closed.
     unsent: Vec<ConnectionId>,
-    /// Closed by the party; they go when their last bytes have left, or at this time.
+    /// Closed by the handler; dropped when their last bytes have left, or at this time.
     closing: Vec<(Nanos, ConnectionId)>,
     accepted_next: u64,
     dialer: Dialer,
@@ -180,7 +180,7 @@ impl<P: NetworkHandler> Driver<P> {
         })
     }
 
-    /// Waits for at most `timeout` until something happens, and tells the party.
+    /// Waits for an event for at most `timeout`, and steps the handler.
     fn receive_within(&mut self, timeout: Duration) {
         self.wait(timeout);
         self.resolved();
@@ -189,15 +189,15 @@ impl<P: NetworkHandler> Driver<P> {
         self.step();
     }
 
-    /// Steps the party; what it wants sent waits.
+    /// Steps the handler; its output is written later.
     fn step(&mut self) {
-        // Who rings from here on is heard by the next step, or by the next turn.
+        // A wake-up from here on causes another step.
         self.loop_waker.take_wake();
         self.wake_at = self.handler.step(self.clock.now(), &mut self.network_events, &mut self.commands);
         self.execute_commands();
     }
 
-    /// Sends what the party wants sent, and what it has to say by now because somebody has rung.
+    /// Writes the handler's output, and steps it again while it was woken.
     fn step_and_write(&mut self) {
         for _ in 0..STEPS_PER_POLL_MAX {
             if !self.network_events.is_empty() || self.loop_waker.is_woken() {
@@ -211,7 +211,8 @@ impl<P: NetworkHandler> Driver<P> {
         self.drop_closed();
     }
 
-    /// How long nothing has to be done unless something happens; from then on whoever rings the bell rings through.
+    /// How long the loop may sleep unless there is an event. If that is not zero, the loop is then marked as asleep, so
+    /// that wake-ups make a system call.
     fn timeout(&self) -> Duration {
         let has_to_read = self.has_more_events || !self.unread.is_empty();
         let is_busy = has_to_read || !self.network_events.is_empty() || !self.unsent.is_empty();
@@ -228,10 +229,10 @@ impl<P: NetworkHandler> Driver<P> {
         until.since(self.clock.now())
     }
 
-    /// Waits until something happens, at most for `timeout`.
+    /// Waits for an event for at most `timeout`.
     fn wait(&mut self, timeout: Duration) {
         self.has_more_events = false;
-        // A wait that a signal cut short is a turn in which nothing happened.
+        // A wait interrupted by a signal counts as one without events.
         if self.poll.poll(&mut self.events, Some(timeout)).is_err() {
             return;
         }
@@ -299,7 +300,7 @@ impl<P: NetworkHandler> Driver<P> {
         self.accepting = accepting;
     }
 
-    /// Accepts until nobody waits. True when the system refused and it must be tried again.
+    /// Accepts until no connection is waiting. Returns true if the system refused and accepting must be retried.
     fn accept_all(&mut self, index: usize) -> bool {
         loop {
             match self.listeners[index].accept() {
@@ -385,7 +386,7 @@ impl<P: NetworkHandler> Driver<P> {
         }
     }
 
-    /// What came of reading or writing, for the party.
+    /// Passes the result of reading or writing to the handler.
     fn handle_progress(&mut self, id: ConnectionId, progress: SocketProgress) {
         let event = match progress {
             SocketProgress::Nothing | SocketProgress::More => return,
@@ -405,7 +406,7 @@ impl<P: NetworkHandler> Driver<P> {
         }
     }
 
-    /// Drops connections closed long enough ago.
+    /// Drops closed connections whose time to send has passed.
     fn drop_closed(&mut self) {
         let now = self.clock.now();
         while let Some((at, id)) = self.closing.first().copied() {

@@ -1,4 +1,4 @@
-//! One TCP connection, with TLS around it or without.
+//! One TCP connection, with or without TLS.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -12,27 +12,27 @@ use rustls::Connection as TlsSession;
 use super::tls::{Tls, describe};
 use crate::network::{Endpoints, TLS_FAULT};
 
-/// What one read takes.
+/// The most bytes of one read.
 pub(super) const READ_BYTES: usize = 256 << 10;
-/// Reads of one connection before others have their turn.
+/// The most reads of one connection before others have their turn.
 const READS_PER_POLL_MAX: usize = 4;
-/// Pieces that one gathering write takes.
+/// The most chunks of one vectored write.
 const SLICES_MAX: usize = 64;
-/// Bytes that are encrypted at a time.
+/// The most bytes encrypted at a time.
 const ENCRYPT_BYTES: usize = 64 << 10;
 
-/// What came of reading or writing.
+/// The result of reading or writing.
 #[derive(Debug)]
 pub(super) enum SocketProgress {
-    /// Nothing the party has to know.
+    /// Nothing to report to the handler.
     Nothing,
     /// There is more to read.
     More,
-    /// The dialed connection stands.
+    /// The dialed connection is established.
     Connected,
-    /// Everything that was given has left, and the party wanted to know.
+    /// Everything queued has left, and the handler asked to be notified.
     Drained,
-    /// The connection is over.
+    /// The connection has ended.
     Over(String),
 }
 
@@ -42,21 +42,21 @@ pub(super) struct Socket {
     state: SocketState,
     waiting: VecDeque<Bytes>,
     notify_drained: bool,
-    /// The other side has said that it is done, or the system that the connection is.
+    /// The other side has closed its direction, or the system reported the end of the connection.
     pub(super) is_ending: bool,
-    /// The party has closed it.
+    /// The handler has closed it.
     pub(super) is_closing: bool,
     has_shut_down: bool,
 }
 
 enum SocketState {
-    /// Dialing; if it fails these places are next.
+    /// Dialing; if that fails, these addresses are next.
     Dialing(Vec<SocketAddr>),
     Connected,
 }
 
 impl Socket {
-    /// Dials the first of `addresses`, the others if that fails.
+    /// Dials the first of `addresses`, and the next ones if that fails.
     pub(super) fn dial(mut addresses: Vec<SocketAddr>, tls: Option<&Tls>) -> io::Result<Socket> {
         addresses.reverse();
         let stream = dial_one(&mut addresses)?;
@@ -64,7 +64,7 @@ impl Socket {
         Ok(Socket::new(stream, session, SocketState::Dialing(addresses)))
     }
 
-    /// A connection that somebody else dialed.
+    /// A connection that the other side dialed.
     pub(super) fn accepted(stream: TcpStream, tls: Option<&Tls>) -> io::Result<Socket> {
         stream.set_nodelay(true)?;
         let session = tls.map(Tls::server).transpose()?;
@@ -84,9 +84,9 @@ impl Socket {
         }
     }
 
-    /// Its addresses as the system sees them; empty where it does not know, as of a connection that has just ended.
+    /// Its addresses as reported by the system; empty if unknown, as for a connection that has just ended.
     pub(super) fn endpoints(&self) -> Endpoints {
-        // The scope of an address of a link is a number of this machine only.
+        // The scope id of a link-local address is only meaningful on this machine.
         let shown = |at: io::Result<SocketAddr>| {
             at.map(|at| SocketAddr::new(at.ip(), at.port()).to_string()).unwrap_or_default()
         };
@@ -97,24 +97,24 @@ impl Socket {
         registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Adds bytes to those that wait to leave.
+    /// Appends bytes to the send queue.
     pub(super) fn queue(&mut self, bytes: Vec<Bytes>, notify_drained: bool) {
         self.waiting.extend(bytes.into_iter().filter(|chunk| !chunk.is_empty()));
         self.notify_drained |= notify_drained;
     }
 
-    /// Whether the connection does not stand yet.
+    /// Whether the connection is not established yet.
     pub(super) fn is_dialing(&self) -> bool {
         matches!(self.state, SocketState::Dialing(_))
     }
 
-    /// The system says that dialing has come to an end.
+    /// Handles the system's report that dialing has ended.
     pub(super) fn dialed(&mut self, registry: &Registry, token: Token) -> SocketProgress {
         let SocketState::Dialing(rest) = &mut self.state else { return SocketProgress::Nothing };
         let failed = match self.stream.take_error() {
             Ok(None) => match self.stream.peer_addr() {
                 Ok(_) => None,
-                // Not yet.
+                // Not connected yet.
                 Err(error) if error.kind() == ErrorKind::NotConnected => return SocketProgress::Nothing,
                 Err(error) => Some(error),
             },
@@ -122,13 +122,13 @@ impl Socket {
         };
         let Some(error) = failed else {
             self.state = SocketState::Connected;
-            // Only delays small messages; the connection is as good without.
+            // Failure only delays small messages; the connection works without it.
             drop(self.stream.set_nodelay(true));
             return SocketProgress::Connected;
         };
         let next = if rest.is_empty() { Err(error) } else { dial_one(rest) };
         let registered = next.and_then(|stream| {
-            // A socket that is closed leaves the event queue by itself.
+            // A closed socket is removed from the event queue automatically.
             self.stream = stream;
             self.register(registry, token)
         });
@@ -138,7 +138,7 @@ impl Socket {
         }
     }
 
-    /// Takes what has arrived, in pieces, up to a limit.
+    /// Reads received bytes in chunks, up to a limit.
     pub(super) fn read(&mut self, scratch: &mut [u8], arrived: &mut Vec<Bytes>) -> SocketProgress {
         if self.is_dialing() {
             return SocketProgress::Nothing;
@@ -149,14 +149,14 @@ impl Socket {
                 None => read_plain(&mut self.stream, scratch, arrived),
             };
             match read {
-                // A read that was not filled has taken everything, unless an end stands behind it.
+                // A read that did not fill the buffer has taken everything, unless the end of the connection follows.
                 Ok(ReadOutcome::Some { is_full }) if is_full || self.is_ending => {}
                 Ok(ReadOutcome::Some { .. }) => return self.answer_handshake(),
                 Ok(ReadOutcome::Nothing) => return self.answer_handshake(),
                 Ok(ReadOutcome::ConnectionEnd) => return SocketProgress::Over(self.end()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // What TLS has to say of it helps the other side.
+                    // TLS may have an alert to send, which helps the other side.
                     drop(self.write_encrypted());
                     return SocketProgress::Over(error.to_string());
                 }
@@ -165,24 +165,24 @@ impl Socket {
         SocketProgress::More
     }
 
-    /// Why there is nothing more to read.
+    /// The reason for the end of the stream.
     fn end(&self) -> String {
         let end = "the other side closed the connection";
         match self.tls.as_deref() {
             Some(TlsSession::Client(session)) if session.is_handshaking() => {
-                format!("{TLS_FAULT}{end} at once: it seems that it does not use it, and this one does")
+                format!("{TLS_FAULT}{end} at once: it probably does not use TLS, but this side does")
             }
             _ => end.to_owned(),
         }
     }
 
-    /// A handshake of TLS may have something to send after it has read something.
+    /// A TLS handshake may have something to send after reading.
     fn answer_handshake(&mut self) -> SocketProgress {
         let wants_write = self.tls.as_ref().is_some_and(|session| session.wants_write());
         if wants_write { self.write() } else { SocketProgress::Nothing }
     }
 
-    /// Sends what waits, as far as the system takes it.
+    /// Sends queued bytes, as far as the system accepts them.
     pub(super) fn write(&mut self) -> SocketProgress {
         if self.is_dialing() {
             return if self.is_closing {
@@ -204,7 +204,7 @@ impl Socket {
         }
     }
 
-    /// True once nothing waits.
+    /// Returns whether the queue is empty.
     fn write_plain(&mut self) -> io::Result<bool> {
         while !self.waiting.is_empty() {
             match write_some(&mut self.stream, &self.waiting) {
@@ -230,7 +230,7 @@ impl Socket {
                     Err(error) => return Err(error),
                 }
             }
-            // Before the handshake is done the session would keep the bytes in a buffer of its own.
+            // Before the handshake is complete the session would buffer the bytes itself.
             if self.waiting.is_empty() || session.is_handshaking() {
                 return Ok(self.waiting.is_empty());
             }
@@ -249,8 +249,8 @@ impl Socket {
         }
     }
 
-    /// Says that nothing more will come. The connection goes once the other side has said so, too: closed
-    /// earlier, bytes that still arrive would make the system throw away what was sent last.
+    /// Closes the sending direction. The connection is dropped once the other side has closed its direction, too: if it
+    /// were closed earlier, bytes that still arrive would make the system discard the bytes sent last.
     fn shut_down(&mut self) -> SocketProgress {
         if self.has_shut_down {
             return SocketProgress::Nothing;
@@ -278,7 +278,7 @@ fn dial_one(addresses: &mut Vec<SocketAddr>) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// Writes the first of the pieces that wait; there is at least one. One alone goes the shorter way through the kernel.
+/// Writes the first queued chunks; there is at least one. A single chunk takes the shorter path through the kernel.
 fn write_some(stream: &mut TcpStream, waiting: &VecDeque<Bytes>) -> io::Result<usize> {
     if let (1, Some(chunk)) = (waiting.len(), waiting.front()) {
         return stream.write(chunk);
@@ -348,7 +348,7 @@ fn read_encrypted(
             Err(error) => return Err(error),
         }
     }
-    // A session takes a few kilobytes at a time: only an empty socket ends the reading.
+    // A TLS session reads a few kilobytes at a time: only an empty socket ends the reading.
     if state.peer_has_closed() {
         Ok(ReadOutcome::ConnectionEnd)
     } else {

@@ -1,4 +1,4 @@
-//! The network thread over real sockets.
+//! Tests of the network thread over real sockets.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use crate::real::RealClock;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Sends everything back.
+/// Sends everything back to its sender.
 struct Mirror;
 
 impl NetworkHandler for Mirror {
@@ -34,7 +34,7 @@ impl NetworkHandler for Mirror {
     }
 }
 
-/// Dials once, sends once, and reports what happens.
+/// Dials once, sends once, and reports its events.
 struct Caller {
     address: Option<String>,
     message: Bytes,
@@ -115,15 +115,15 @@ fn bytes_come_in_order_and_once_inside_tls() {
     comes_back(Some(mutual()), "127.0.0.1");
 }
 
-/// As RethinkDB's documentation sets up a cluster.
+/// As RethinkDB's documentation recommends for a cluster.
 #[test]
 fn one_certificate_that_all_use_and_trust_is_enough() {
     let (key, chain) = (folder().join("self-signed.key"), folder().join("self-signed.pem"));
     comes_back(Some(Tls::mutual(&key, &chain, &chain).unwrap()), "127.0.0.1");
 }
 
-/// What one side hears that dials the other.
-fn what_ends(dialed: Option<Tls>, dialing: Option<Tls>) -> (String, Option<Bytes>) {
+/// How a dialed connection ends, and the bytes that arrived.
+fn closing_reason(dialed: Option<Tls>, dialing: Option<Tls>) -> (String, Option<Bytes>) {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], dialed);
@@ -146,23 +146,23 @@ fn a_trusted_certificate_is_not_trusted_with_the_key_or_name_of_another() {
         let (key, chain) = (folder().join("self-signed.key"), folder().join("self-signed.pem"));
         Some(Tls::mutual(&key, &chain, &folder().join(authorities)).unwrap())
     };
-    // An authority's certificate, but not one of those that are trusted.
-    let (why, _) = what_ends(self_signed("authority.pem"), self_signed("self-signed.pem"));
+    // The certificate of an authority, but not a trusted one.
+    let (why, _) = closing_reason(self_signed("authority.pem"), self_signed("self-signed.pem"));
     let other = "TLS: the other side does not trust the certificate of this one: it is neither in the --cluster-tls-ca there";
     assert!(why.starts_with(other), "{why}");
-    let (why, _) = what_ends(self_signed("self-signed.pem"), self_signed("authority.pem"));
+    let (why, _) = closing_reason(self_signed("self-signed.pem"), self_signed("authority.pem"));
     let own =
         "TLS: the certificate of the other side is neither in --cluster-tls-ca nor signed by one that is";
     assert_eq!(why, own);
-    // Signed by an authority that nobody here knows.
-    let (why, _) = what_ends(Some(mutual()), self_signed("self-signed.pem"));
+    // Signed by an unknown authority.
+    let (why, _) = closing_reason(Some(mutual()), self_signed("self-signed.pem"));
     assert_eq!(why, own);
 }
 
 #[test]
-fn both_sides_are_told_when_only_one_uses_tls() {
-    let (_, arrived) = what_ends(Some(mutual()), None);
-    let alert = arrived.expect("an alert for whoever can read it");
+fn both_sides_learn_that_only_one_uses_tls() {
+    let (_, arrived) = closing_reason(Some(mutual()), None);
+    let alert = arrived.expect("an alert");
     assert_eq!(alert[..2], [21, 3]);
 }
 
@@ -174,8 +174,8 @@ fn a_certificate_of_version_1_is_refused_with_what_to_do() {
     assert!(error.to_string().contains("version-1.pem"), "{error}");
 }
 
-/// Takes the turns of `lender` on a thread of its own until told to stop. How many there were.
-fn take_turns(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
+/// Drives the loop of `lender` on another thread until `stop` is set. Returns the number of iterations.
+fn drive_borrowed(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
     let mut borrowed = lender.lend().expect("the thread is there");
     thread::spawn(move || {
         let watched = borrowed.events().unwrap();
@@ -206,13 +206,13 @@ impl task::Wake for Rings {
 }
 
 #[test]
-fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
+fn bytes_come_in_order_and_once_on_either_thread() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mirror = start(Mirror, vec![listener], None);
     for round in 0..3 {
         let stop = Arc::new(AtomicBool::new(false));
-        let borrower = (round != 1).then(|| take_turns(&mirror, stop.clone()));
+        let borrower = (round != 1).then(|| drive_borrowed(&mirror, stop.clone()));
         let message = Bytes::from(vec![round; 1_000_000]);
         let (told, network_events) = channel();
         let _caller = start(
@@ -232,12 +232,12 @@ fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
         stop.store(true, Ordering::SeqCst);
         mirror.loop_waker.wake();
         if let Some(borrower) = borrower {
-            assert!(borrower.join().unwrap() > 1, "the borrower took turns");
+            assert!(borrower.join().unwrap() > 1, "the borrower drove the loop");
         }
     }
 }
 
-/// Sends everything back, and tells that it came.
+/// Sends everything back, and reports that it arrived.
 struct Teller(Sender<()>);
 
 impl NetworkHandler for Teller {
@@ -255,7 +255,7 @@ impl NetworkHandler for Teller {
 }
 
 #[test]
-fn what_is_said_in_several_steps_waits_for_the_borrower_and_leaves_together() {
+fn output_of_several_steps_waits_for_the_borrower_and_leaves_together() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (told, arrived) = channel();
@@ -281,7 +281,7 @@ fn what_is_said_in_several_steps_waits_for_the_borrower_and_leaves_together() {
 }
 
 #[test]
-fn what_a_panic_left_half_done_does_not_go_on() {
+fn a_loop_is_not_returned_after_a_panic() {
     let lender = start(Mirror, Vec::new(), None);
     let borrowed = lender.lend().unwrap();
     let fell = thread::spawn(move || {
@@ -293,7 +293,7 @@ fn what_a_panic_left_half_done_does_not_go_on() {
 }
 
 #[test]
-fn whoever_is_dialed_knows_at_which_of_its_addresses() {
+fn an_accepted_connection_has_its_local_address() {
     let listener = StdListener::bind("0.0.0.0:0").unwrap();
     let address = format!("127.0.0.2:{}", listener.local_addr().unwrap().port());
     let (told, network_events) = channel();
@@ -307,7 +307,7 @@ fn whoever_is_dialed_knows_at_which_of_its_addresses() {
 }
 
 #[test]
-fn nobody_at_home_is_told() {
+fn a_refused_connection_is_reported() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -337,7 +337,7 @@ fn a_file_that_is_no_certificate_is_named() {
     assert!(matches!(error, TlsError::File { what: TlsFile::Authorities, .. }), "{error}");
 }
 
-/// Has something more to do after every step, for a while.
+/// Wakes itself after every step, for a while.
 struct Restless {
     loop_waker: Arc<LoopWaker>,
     steps: usize,
@@ -362,7 +362,7 @@ impl NetworkHandler for Restless {
 }
 
 #[test]
-fn a_party_that_rings_for_itself_is_stepped_although_nothing_else_happens() {
+fn a_handler_that_wakes_itself_is_stepped_without_other_events() {
     let (loop_waker, (done, is_done)) = (Arc::new(LoopWaker::new()), channel());
     let handler = Restless { loop_waker: loop_waker.clone(), steps: 0, done };
     let _thread =

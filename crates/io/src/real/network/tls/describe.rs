@@ -1,14 +1,14 @@
-//! What TLS has against the other side, or the other side against this one, in words for the log.
+//! Describes TLS errors, of either side, for the log.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// Why TLS has ended a connection between nodes.
+/// The reason why TLS ended a connection between nodes.
 pub(in crate::real::network) fn describe(error: &Error) -> String {
     match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the other side does not use it, and this one does".to_owned()
+            "the other side does not use TLS, but this side does".to_owned()
         }
-        Error::NoCertificatesPresented => "the other side shows no certificate".to_owned(),
+        Error::NoCertificatesPresented => "the other side presented no certificate".to_owned(),
         Error::InvalidCertificate(fault) => of_certificate(fault),
         Error::AlertReceived(alert) => of_alert(*alert),
         error => error.to_string(),
@@ -34,7 +34,7 @@ fn of_alert(alert: AlertDescription) -> String {
         AlertDescription::UnknownCA => {
             "does not trust the certificate of this one: it is neither in the --cluster-tls-ca there nor signed by one that is"
         }
-        AlertDescription::CertificateRequired => "wants a certificate and was shown none",
+        AlertDescription::CertificateRequired => "requires a certificate and got none",
         AlertDescription::CertificateExpired => {
             "refuses the certificate of this one: it has expired, or is not valid yet"
         }
@@ -42,7 +42,7 @@ fn of_alert(alert: AlertDescription) -> String {
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown => "refuses the certificate of this one; its log says why",
-        alert => return format!("the other side has ended it: {alert:?}"),
+        alert => return format!("the other side ended the session: {alert:?}"),
     };
     format!("the other side {what}")
 }

@@ -23,21 +23,21 @@ mod verify;
 
 pub(super) use describe::describe;
 
-/// What a node needs to speak TLS with others. Clones share it.
+/// The TLS configuration of a node, for both directions. Clones share it.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
-/// What a file is there for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     /// The private key.
     Key,
-    /// The certificate that goes with it, and those that vouch for it.
+    /// The certificate of the key, and its intermediate certificates.
     Certificate,
-    /// Certificates of those whose signature is trusted.
+    /// The certificates of trusted authorities.
     Authorities,
 }
 
@@ -50,34 +50,33 @@ impl fmt::Display for TlsFile {
     }
 }
 
-/// Why certificates or keys cannot be used.
+/// Errors of reading certificates and keys.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or holds nothing of what is wanted.
+    /// A file cannot be read, or does not contain the expected item.
     #[error("no {what} can be read from {path}: {why}")]
     File {
-        /// What the file was to hold.
+        /// The purpose of the file.
         what: TlsFile,
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The files do not belong together, or are of a kind nobody can use.
+    /// The files do not belong together, or cannot be used.
     #[error("the certificate of {chain} and the key of {key} cannot be used: {}", explained(.cause))]
     Unusable {
         /// The certificate's file.
         chain: String,
         /// The key's file.
         key: String,
-        /// Why.
+        /// The reason.
         cause: Box<Error>,
     },
 }
 
 impl Tls {
-    /// Reads a private key, the chain of certificates that goes with it, and the certificates of
-    /// those whose signature is trusted, all PEM.
+    /// Reads a private key, its certificate chain, and the certificates of trusted authorities, all in PEM format.
     pub fn mutual(key: &Path, chain: &Path, authorities: &Path) -> Result<Tls, TlsError> {
         let unusable = |cause| unusable(key, chain, cause);
         let server = server_config(key, chain, Some(authorities))?;
@@ -94,24 +93,23 @@ impl Tls {
         Ok(Tls { client: Arc::new(client), server })
     }
 
-    /// The side that dialed.
+    /// A session of the side that dialed.
     pub(super) fn client(&self) -> io::Result<Box<Connection>> {
-        // Nobody looks at it; a name has to be given.
+        // Never checked, but a name is required.
         let name = ServerName::try_from("node.rekindle.invalid").map_err(io::Error::other)?;
         let session = ClientConnection::new(self.client.clone(), name).map_err(io::Error::other)?;
         Ok(unbounded(session.into()))
     }
 
-    /// The side that was dialed.
+    /// A session of the side that was dialed.
     pub(super) fn server(&self) -> io::Result<Box<Connection>> {
         let session = ServerConnection::new(self.server.clone()).map_err(io::Error::other)?;
         Ok(unbounded(session.into()))
     }
 }
 
-/// What a service needs to speak TLS with its clients: reads a private key, the chain of certificates
-/// that goes with it, and, for clients that must show a certificate too, the certificates of those
-/// whose signature is trusted. All PEM. TLS 1.2 and 1.3.
+/// The TLS configuration of a service: reads a private key, its certificate chain, and, if clients must present
+/// certificates too, the certificates of trusted authorities. All in PEM format. TLS 1.2 and 1.3.
 pub fn server_config(
     key: &Path,
     chain: &Path,
@@ -148,7 +146,7 @@ fn trusted(authorities: &Path) -> Result<Trusted, TlsError> {
     Ok(Trusted { roots: Arc::new(roots), certificates })
 }
 
-/// A session that takes whatever it is given: what it is given is bounded by whoever gives it.
+/// A session without a limit on its buffer; the caller limits the bytes it writes.
 fn unbounded(mut session: Connection) -> Box<Connection> {
     session.set_buffer_limit(None);
     Box::new(session)
@@ -173,7 +171,7 @@ fn certificates(what: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static
     if found.is_empty() { Err(file(what, path, "there is none")) } else { Ok(found) }
 }
 
-/// What is wrong with a certificate or key, and what to do where that is not plain.
+/// Describes the problem of a certificate or key, and the remedy if it is not obvious.
 fn explained(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "UnsupportedCertVersion" => {

@@ -1,9 +1,8 @@
-//! Whose certificate is good enough: one that a trusted authority has signed, or a trusted certificate
-//! itself.
+//! Verifies certificates: accepts those signed by a trusted authority, and trusted certificates themselves.
 //!
-//! The second is how RethinkDB's documentation sets up a cluster: one self-signed certificate, used by all
-//! servers and trusted by all. Such a certificate may sign others, and the usual rules let none of those stand
-//! for a server; here it stands for whoever proves that it has its key, which the handshake asks for.
+//! The second case is the cluster setup of RethinkDB's documentation: one self-signed certificate, used by all servers
+//! and trusted by all. Such a certificate may sign others, and by the usual rules a certificate authority's certificate
+//! cannot identify a server. Here it can, if the other side proves in the handshake that it has the key.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-/// Certificates that are trusted, and whom they have signed.
+/// Trusted certificates, also as roots of trust.
 #[derive(Debug)]
 pub(super) struct Trusted {
     pub(super) roots: Arc<RootCertStore>,
@@ -25,9 +24,9 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// What the usual rules say, but for a trusted certificate itself: that it may sign others is then no fault.
-    /// The rules look at its dates before that. Of all others that no trusted one stands for, the same is said: the
-    /// rules tell apart whether it could sign itself, and whether its issuer has the name of a trusted one.
+    /// The verdict of the usual rules, except that a trusted certificate is accepted although it may sign others; the
+    /// rules check its dates before that. All other untrusted certificates get the same error: the rules would
+    /// distinguish whether the certificate could sign itself, and whether its issuer has the name of a trusted one.
     fn judge<T>(
         &self,
         certificate: &CertificateDer<'_>,
@@ -47,13 +46,13 @@ impl Trusted {
     }
 }
 
-/// Whether nothing else is wrong than that the certificate is one of an authority.
+/// Whether the only error is that the certificate belongs to an authority.
 fn is_for_authorities(error: &Error) -> bool {
-    // The type of the error inside is of a crate below rustls.
+    // The type of the inner error belongs to a crate below rustls.
     matches!(error, Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity")
 }
 
-/// Trusts servers whatever their name.
+/// Verifies servers, regardless of their names.
 #[derive(Debug)]
 pub(super) struct AnyServer {
     pub(super) trusted: Trusted,
@@ -100,7 +99,7 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// Trusts clients.
+/// Verifies clients.
 #[derive(Debug)]
 pub(super) struct AnyClient {
     trusted: Trusted,
