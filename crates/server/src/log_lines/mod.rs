@@ -94,7 +94,7 @@ fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
     let mut bytes = Vec::new();
     file.take(RECALLED_BYTES).read_to_end(&mut bytes)?;
     // Text that is not a line of ours (a truncated line, the second line of a message) is skipped.
-    book.recall(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
+    book.prepend(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
     Ok(())
 }
 
