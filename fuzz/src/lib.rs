@@ -1,16 +1,16 @@
-//! Fuzz targets for every place where bytes from outside are read, and the loop that feeds them.
+//! Fuzz targets for all code that reads untrusted bytes, and the loop that feeds them.
 //!
 //! Runs on the stable toolchain: docs/decisions/0005-fuzzing-on-stable.md.
 //!
-//! - [`targets`]: what is fuzzed, and what must hold for any bytes
-//! - [`mutate`]: new inputs out of old ones
-//! - [`run`]: the loop, in a thread with a server thread's stack
-//! - [`kept`]: inputs that earlier runs found worth keeping
-//! - [`supervise`]: a process that may die, and the input that killed it
+//! - [`targets`]: the code under test, and the properties that must hold for any bytes
+//! - [`mutate`]: creates new inputs from old ones
+//! - [`run`]: the loop, in a thread with the stack size of a server's thread
+//! - [`corpus_cache`]: stored inputs of earlier runs
+//! - [`supervise`]: runs the loop in a worker process that may die, and finds the input that killed it
 
 #![forbid(unsafe_code)]
 
-pub mod kept;
+pub mod corpus_cache;
 pub mod mutate;
 pub mod run;
 pub mod supervise;

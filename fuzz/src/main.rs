@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rekindle_fuzz::kept::Kept;
+use rekindle_fuzz::corpus_cache::CorpusCache;
 use rekindle_fuzz::run::{self, Plan};
-use rekindle_fuzz::supervise::{self, Errand};
+use rekindle_fuzz::supervise::{self, WorkerJob};
 use rekindle_fuzz::targets::{self, Target};
 
 const USAGE: &str =
@@ -21,12 +21,12 @@ struct Options {
     seed: Option<u64>,
     runs: u64,
     input: Option<PathBuf>,
-    /// Neither begins with what earlier runs kept nor keeps anything.
+    /// Whether to ignore the cached inputs of earlier runs, and to store none.
     fresh: bool,
 }
 
 impl Options {
-    /// The same for one worker, without target and seed.
+    /// The options of a worker, without target and seed.
     fn of_worker(&self) -> Vec<String> {
         let numbers = [("--seconds", self.seconds.to_string()), ("--runs", self.runs.to_string())];
         let input = self.input.iter().map(|file| ("--input", file.display().to_string()));
@@ -45,27 +45,27 @@ fn main() -> ExitCode {
         }
     };
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os(supervise::WORKER).is_none() {
+    if std::env::var_os(supervise::WORKER_ENV).is_none() {
         return supervise_all(&options, home);
     }
     work(&options, home)
 }
 
-/// A worker for each target, as many at once as there are processors; the rest go on when one fails. What
-/// a worker said is shown when it has ended, so that two do not speak at once.
+/// Runs a worker per target, as many at once as there are processors; the rest continue when one fails. The output of a
+/// worker is printed when it has ended, so that outputs do not mix.
 fn supervise_all(options: &Options, home: &Path) -> ExitCode {
-    let seed = options.seed.unwrap_or_else(some_seed);
+    let seed = options.seed.unwrap_or_else(clock_seed);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let attend = || {
+    let run_workers = || {
         while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let errand = Errand { target: target.name(), options: options.of_worker(), seed };
-            match supervise::supervise(home, &errand) {
+            let job = WorkerJob { target: target.name(), options: options.of_worker(), seed };
+            match supervise::supervise(home, &job) {
                 Ok(report) => {
-                    print!("{}", report.said);
+                    print!("{}", report.output);
                     failed.fetch_or(report.code != 0, Ordering::Relaxed);
                 }
                 Err(error) => {
-                    eprintln!("{}: no worker: {error}", errand.target);
+                    eprintln!("{}: no worker: {error}", job.target);
                     failed.store(true, Ordering::Relaxed);
                 }
             }
@@ -73,20 +73,20 @@ fn supervise_all(options: &Options, home: &Path) -> ExitCode {
     };
     std::thread::scope(|scope| {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        (0..processors).for_each(|_| drop(scope.spawn(attend)));
+        (0..processors).for_each(|_| drop(scope.spawn(run_workers)));
     });
     if failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn work(options: &Options, home: &Path) -> ExitCode {
     for &target in &options.targets {
-        let borne = match &options.input {
+        let passed = match &options.input {
             Some(file) => std::fs::read(file).is_ok_and(|input| run::check_one(target, input)),
             None => run_target(options, target, home),
         };
-        // One test per target, in the form `cargo xtask test` counts.
-        println!("{}", if borne { "1 passed, 0 failed" } else { "0 passed, 1 failed" });
-        if !borne {
+        // One test per target, in the format that `cargo xtask test` counts.
+        println!("{}", if passed { "1 passed, 0 failed" } else { "0 passed, 1 failed" });
+        if !passed {
             return ExitCode::FAILURE;
         }
     }
@@ -102,20 +102,20 @@ fn run_target(options: &Options, target: &'static dyn Target, home: &Path) -> bo
         time: Duration::from_secs_f64(options.seconds),
         runs: options.runs,
         home: home.to_owned(),
-        trace: std::env::var_os(supervise::TRACE).map(PathBuf::from),
-        kept: cache().filter(|_| !options.fresh).map(|cache| Kept::of(&cache, target.name())),
+        trace: std::env::var_os(supervise::TRACE_ENV).map(PathBuf::from),
+        cache: cache().filter(|_| !options.fresh).map(|cache| CorpusCache::of(&cache, target.name())),
     };
     run::run(plan).is_ok()
 }
 
-/// Where the project keeps what outlives a build.
+/// The project's cache directory.
 fn cache() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/rekindle"));
     std::env::var_os("REKINDLE_CACHE").map(PathBuf::from).or_else(home)
 }
 
-/// A seed nobody chose; it is printed.
-fn some_seed() -> u64 {
+/// A seed from the clock; it is printed.
+fn clock_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007)
 }
 

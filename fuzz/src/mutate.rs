@@ -1,15 +1,15 @@
-//! New inputs out of old ones: small damage, and pieces put together anew.
+//! Mutates inputs: small damage, and recombination.
 
 use io::sim::Chance;
 
-/// Longer inputs are cut.
+/// Longer inputs are truncated.
 pub const INPUT_BYTES_MAX: usize = 1 << 18;
-/// Numbers at which lengths and counts go wrong.
+/// Numbers at which lengths and counts often fail.
 const EDGES: [u64; 14] =
     [0, 1, 2, 7, 8, 16, 64, 127, 128, 255, 0x7FFF_FFFF, 0xFFFF_FFFF, 0x7FFF_FFFF_FFFF_FFFF, u64::MAX];
 
-/// Changes `input` in one to eight ways. `other` is an input to take pieces from, `words` what
-/// inputs of this kind are made of.
+/// Changes `input` one to eight times. `other` is an input to take chunks from, `words` are typical parts of such
+/// inputs.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], words: &[&[u8]], chance: &mut Chance) {
     let times = 1 << chance.below(4);
     for _ in 0..times {
@@ -24,14 +24,14 @@ fn once(input: &mut Vec<u8>, other: &[u8], words: &[&[u8]], chance: &mut Chance)
         1 => set(input, chance),
         2 => insert_noise(input, chance),
         3 => delete(input, chance),
-        4 => repeat_piece(input, chance),
+        4 => repeat_chunk(input, chance),
         5 => input.truncate(chance.below(input.len() + 1)),
         6 => splice(input, other, chance),
         7 => cross(input, other, chance),
         8 => write_number(input, chance),
         9 => swap(input, chance),
-        10 if chance.once_in(20) => pile_up(input, words, chance),
-        _ => word(input, words, chance),
+        10 if chance.once_in(20) => repeat_word(input, words, chance),
+        _ => insert_word(input, words, chance),
     }
 }
 
@@ -50,8 +50,8 @@ fn set(input: &mut [u8], chance: &mut Chance) {
     }
 }
 
-fn insert(input: &mut Vec<u8>, at: usize, piece: &[u8]) {
-    input.splice(at..at, piece.iter().copied());
+fn insert(input: &mut Vec<u8>, at: usize, chunk: &[u8]) {
+    input.splice(at..at, chunk.iter().copied());
 }
 
 fn insert_noise(input: &mut Vec<u8>, chance: &mut Chance) {
@@ -59,8 +59,8 @@ fn insert_noise(input: &mut Vec<u8>, chance: &mut Chance) {
     insert(input, chance.below(input.len() + 1), &noise);
 }
 
-/// A piece of `bytes`: where it begins and ends.
-fn piece(bytes: &[u8], chance: &mut Chance) -> std::ops::Range<usize> {
+/// The bounds of a random chunk of `bytes`.
+fn chunk(bytes: &[u8], chance: &mut Chance) -> std::ops::Range<usize> {
     if bytes.is_empty() {
         return 0..0;
     }
@@ -69,50 +69,50 @@ fn piece(bytes: &[u8], chance: &mut Chance) -> std::ops::Range<usize> {
 }
 
 fn delete(input: &mut Vec<u8>, chance: &mut Chance) {
-    let range = piece(input, chance);
+    let range = chunk(input, chance);
     input.drain(range);
 }
 
-fn repeat_piece(input: &mut Vec<u8>, chance: &mut Chance) {
-    let copy = input[piece(input, chance)].repeat(1 + chance.below(3));
+fn repeat_chunk(input: &mut Vec<u8>, chance: &mut Chance) {
+    let copy = input[chunk(input, chance)].repeat(1 + chance.below(3));
     insert(input, chance.below(input.len() + 1), &copy);
 }
 
-/// Puts a piece of `other` in the place of a piece of `input`.
+/// Replaces a chunk of `input` by a chunk of `other`.
 fn splice(input: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
-    let from = piece(other, chance);
-    let place = piece(input, chance);
-    input.splice(place, other[from].iter().copied());
+    let from = chunk(other, chance);
+    let target = chunk(input, chance);
+    input.splice(target, other[from].iter().copied());
 }
 
-/// The beginning of `input` and the end of `other`.
+/// Joins the beginning of `input` and the end of `other`.
 fn cross(input: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
     input.truncate(chance.below(input.len() + 1));
     input.extend_from_slice(&other[chance.below(other.len() + 1)..]);
 }
 
-/// Writes a number at which lengths go wrong, or one near what is there.
+/// Overwrites a number: with one of `EDGES`, or with one near the present value.
 fn write_number(input: &mut [u8], chance: &mut Chance) {
     let width = *chance.pick(&[1, 2, 4, 8]);
     let at = chance.below(input.len().saturating_sub(width));
-    let Some(place) = input.get_mut(at..at + width) else { return };
+    let Some(field) = input.get_mut(at..at + width) else { return };
     let mut number = [0; 8];
-    number[..width].copy_from_slice(place);
+    number[..width].copy_from_slice(field);
     let near = u64::from_le_bytes(number).wrapping_add(chance.below(17) as u64).wrapping_sub(8);
     let written = if chance.once_in(2) { near } else { *chance.pick(&EDGES) };
     let bytes = if chance.once_in(4) { written.to_be_bytes() } else { written.to_le_bytes() };
-    place.copy_from_slice(&bytes[..width]);
+    field.copy_from_slice(&bytes[..width]);
 }
 
 fn swap(input: &mut [u8], chance: &mut Chance) {
-    let (first, second) = (piece(input, chance), piece(input, chance));
+    let (first, second) = (chunk(input, chance), chunk(input, chance));
     let len = first.len().min(second.len());
     for i in 0..len {
         input.swap(first.start + i, second.start + i);
     }
 }
 
-fn word(input: &mut Vec<u8>, words: &[&[u8]], chance: &mut Chance) {
+fn insert_word(input: &mut Vec<u8>, words: &[&[u8]], chance: &mut Chance) {
     if words.is_empty() {
         return;
     }
@@ -122,8 +122,8 @@ fn word(input: &mut Vec<u8>, words: &[&[u8]], chance: &mut Chance) {
     input.splice(at..end, word.iter().copied());
 }
 
-/// Many times the same: what nests goes deep, what lists grows long.
-fn pile_up(input: &mut Vec<u8>, words: &[&[u8]], chance: &mut Chance) {
+/// Inserts a word many times: nested structures become deep, lists long.
+fn repeat_word(input: &mut Vec<u8>, words: &[&[u8]], chance: &mut Chance) {
     if words.is_empty() {
         return;
     }

@@ -1,5 +1,5 @@
-//! The loop: an input out of the corpus is changed and checked; one with a new outcome joins the
-//! corpus. The same seed gives the same inputs, as long as the code gives the same outcomes.
+//! The fuzzing loop: an input of the corpus is mutated and checked; one with a new outcome joins the corpus. The same
+//! seed gives the same inputs, as long as the code gives the same outcomes.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,59 +9,59 @@ use std::time::{Duration, Instant};
 
 use io::sim::Chance;
 
-use crate::kept::Kept;
+use crate::corpus_cache::CorpusCache;
 use crate::mutate::mutate;
 use crate::targets::{Outcome, Target};
 
-/// The stack of a server's thread, which no input may overflow.
+/// The stack size of a server's thread, which no input may overflow.
 const STACK_BYTES: usize = 2 << 20;
 /// An input that takes longer is a fault, even on a busy machine.
-const SLOWEST: Duration = Duration::from_secs(20);
-/// Inputs with new outcomes that are kept.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most inputs in the corpus.
 const CORPUS_INPUTS_MAX: usize = 5_000;
-/// Tries at making a failing input shorter.
+/// The most attempts at shortening a failing input.
 const SHRINK_TRIES: usize = 2_000;
 
-/// What to run, and for how long.
+/// The parameters of a run.
 #[derive(Clone)]
 pub struct Plan {
-    /// What is fuzzed.
+    /// The target.
     pub target: &'static dyn Target,
-    /// Fixes all chance.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// When to stop, at the latest.
+    /// The longest duration.
     pub time: Duration,
-    /// How many inputs to try at most.
+    /// The most inputs to try.
     pub runs: u64,
-    /// Where failing inputs are written, and in its folder for the target the corpus is found.
+    /// The directory for failing inputs, with the corpus in a subdirectory per target.
     pub home: PathBuf,
-    /// Writes each input to this file before it is tried.
+    /// The file to which each input is written before it is tried.
     pub trace: Option<PathBuf>,
-    /// Inputs of earlier runs to begin with, and where those of this one go if it bears them all.
-    pub kept: Option<Kept>,
+    /// The inputs of earlier runs to begin with; updated if all inputs pass.
+    pub cache: Option<CorpusCache>,
 }
 
-/// What a run did.
+/// The statistics of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Inputs tried.
     pub runs: u64,
-    /// Kinds of outcome seen.
+    /// Different outcomes.
     pub outcomes: usize,
     /// Inputs in the corpus.
     pub corpus: usize,
 }
 
-/// An input that must not be.
+/// A failing input.
 #[derive(Debug)]
 pub struct Fault {
-    /// The input, made as short as was easy.
+    /// The input, shortened as far as was easy.
     pub input: Vec<u8>,
-    /// Where it was written, if that worked.
+    /// The file with the input, if it could be written.
     pub file: Option<PathBuf>,
 }
 
-/// Runs `plan`, on a thread like a server's.
+/// Runs `plan` on a thread like a server's.
 pub fn run(plan: Plan) -> Result<Tally, Box<Fault>> {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || Worker::new(plan).run());
     match thread.map(std::thread::JoinHandle::join) {
@@ -70,7 +70,7 @@ pub fn run(plan: Plan) -> Result<Tally, Box<Fault>> {
     }
 }
 
-/// Checks one input on a thread like a server's; whether it was borne.
+/// Checks one input on a thread like a server's; returns whether it passes.
 #[must_use]
 pub fn check_one(target: &'static dyn Target, input: Vec<u8>) -> bool {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || survives(target, &input));
@@ -90,7 +90,7 @@ pub fn committed(home: &Path, target: &dyn Target) -> Vec<Vec<u8>> {
     paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
 }
 
-/// The input being tried and since when, for the watchdog.
+/// The input being tried and its start time, for the watchdog.
 type Current = Arc<Mutex<(Vec<u8>, Instant)>>;
 
 struct Worker {
@@ -112,12 +112,12 @@ impl Worker {
     fn run(mut self) -> Result<Tally, Box<Fault>> {
         watch(Arc::downgrade(&self.current), self.plan.clone());
         let start = Instant::now();
-        let mut told = start;
+        let mut reported = start;
         for seed in self.plan.target.seeds().into_iter().chain(committed(&self.plan.home, self.plan.target)) {
             self.try_input(&seed)?;
             self.corpus.push(seed);
         }
-        let mut found = self.begin_with_kept()?;
+        let mut found = self.begin_with_cache()?;
         while self.runs < self.plan.runs && start.elapsed() < self.plan.time {
             let input = self.next_input();
             let outcome = self.try_input(&input)?;
@@ -125,38 +125,38 @@ impl Worker {
                 found.push(input.clone());
                 self.corpus.push(input);
             }
-            if told.elapsed() > Duration::from_secs(10) {
-                told = Instant::now();
-                self.tell(start.elapsed());
+            if reported.elapsed() > Duration::from_secs(10) {
+                reported = Instant::now();
+                self.report(start.elapsed());
             }
         }
-        self.tell(start.elapsed());
-        if let Some(kept) = &self.plan.kept
-            && let Err(error) = kept.replace(found)
+        self.report(start.elapsed());
+        if let Some(cache) = &self.plan.cache
+            && let Err(error) = cache.replace(found)
         {
-            println!("{}: what was found is not kept: {error}", self.plan.target.name());
+            println!("{}: could not save the inputs found: {error}", self.plan.target.name());
         }
         Ok(Tally { runs: self.runs, outcomes: self.seen.len(), corpus: self.corpus.len() })
     }
 
-    /// Tries what earlier runs kept; answers what is worth keeping of it still.
-    fn begin_with_kept(&mut self) -> Result<Vec<Vec<u8>>, Box<Fault>> {
-        let inputs = self.plan.kept.as_ref().map(Kept::read).unwrap_or_default();
-        let mut worth = Vec::new();
+    /// Tries the inputs of earlier runs; returns those with distinct outcomes.
+    fn begin_with_cache(&mut self) -> Result<Vec<Vec<u8>>, Box<Fault>> {
+        let inputs = self.plan.cache.as_ref().map(CorpusCache::read).unwrap_or_default();
+        let mut distinct = Vec::new();
         for input in inputs {
             let outcome = self.try_input(&input)?;
             if self.seen.insert(outcome) {
-                worth.push(input.clone());
+                distinct.push(input.clone());
                 self.corpus.push(input);
             }
         }
-        if !worth.is_empty() {
-            println!("{}: begins with {} inputs of earlier runs", self.plan.target.name(), worth.len());
+        if !distinct.is_empty() {
+            println!("{}: begins with {} inputs of earlier runs", self.plan.target.name(), distinct.len());
         }
-        Ok(worth)
+        Ok(distinct)
     }
 
-    fn tell(&self, elapsed: Duration) {
+    fn report(&self, elapsed: Duration) {
         let rate = self.runs as f64 / elapsed.as_secs_f64().max(1e-9);
         println!(
             "{}: {} inputs, {rate:.0}/s, {} outcomes, {} in the corpus",
@@ -173,7 +173,7 @@ impl Worker {
         let base = from + self.chance.below(self.corpus.len() - from);
         let other = self.chance.below(self.corpus.len());
         let mut input = self.corpus[base].clone();
-        mutate(&mut input, &self.corpus[other], self.plan.target.words(), &mut self.chance);
+        mutate(&mut input, &self.corpus[other], self.plan.target.dictionary(), &mut self.chance);
         if !self.chance.once_in(3) {
             self.plan.target.repair(&mut input, &mut self.chance);
         }
@@ -203,11 +203,11 @@ impl Worker {
     }
 }
 
-/// Takes pieces out of a failing input while it still fails.
+/// Removes chunks of a failing input while it still fails.
 fn shrink(target: &dyn Target, mut input: Vec<u8>, chance: &mut Chance) -> Vec<u8> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let until = Instant::now() + SLOWEST / 2;
+    let until = Instant::now() + INPUT_TIMEOUT / 2;
     for _ in 0..SHRINK_TRIES {
         if input.is_empty() || Instant::now() > until {
             break;
@@ -223,7 +223,7 @@ fn shrink(target: &dyn Target, mut input: Vec<u8>, chance: &mut Chance) -> Vec<u
     input
 }
 
-/// Writes a failing input where it is found again.
+/// Writes a failing input to the directory for artifacts.
 fn keep(plan: &Plan, input: &[u8]) -> Option<PathBuf> {
     let folder = plan.home.join("artifacts");
     std::fs::create_dir_all(&folder).ok()?;
@@ -232,21 +232,21 @@ fn keep(plan: &Plan, input: &[u8]) -> Option<PathBuf> {
     std::fs::write(&file, input).ok()?;
     println!("written: {}", file.display());
     println!(
-        "again:   cargo run --release -p rekindle-fuzz -- {} --input {}",
+        "repeat:  cargo run --release -p rekindle-fuzz -- {} --input {}",
         plan.target.name(),
         file.display()
     );
     Some(file)
 }
 
-/// Ends the process when one input takes too long, after writing it.
+/// Ends the process when an input takes too long, after writing the input.
 fn watch(current: std::sync::Weak<Mutex<(Vec<u8>, Instant)>>, plan: Plan) {
     std::thread::spawn(move || {
         while let Some(current) = current.upgrade() {
             {
                 let current = current.lock().unwrap_or_else(PoisonError::into_inner);
-                if current.1.elapsed() > SLOWEST && !current.0.is_empty() {
-                    println!("{}: an input takes longer than {SLOWEST:?}", plan.target.name());
+                if current.1.elapsed() > INPUT_TIMEOUT && !current.0.is_empty() {
+                    println!("{}: an input takes longer than {INPUT_TIMEOUT:?}", plan.target.name());
                     keep(&plan, &current.0);
                     std::process::exit(1);
                 }

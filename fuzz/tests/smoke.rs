@@ -1,14 +1,14 @@
-//! Every target bears its seeds, its committed inputs and a few thousand changed ones.
+//! Every target passes its seeds, its committed inputs and a few thousand mutated ones.
 
 use std::path::Path;
 use std::time::Duration;
 
-use rekindle_fuzz::kept::Kept;
+use rekindle_fuzz::corpus_cache::CorpusCache;
 use rekindle_fuzz::run::{self, Plan};
 use rekindle_fuzz::targets::{self, Outcome, Target};
 
 #[test]
-fn every_target_bears_a_short_run() {
+fn every_target_passes_a_short_run() {
     for target in targets::all() {
         let plan = Plan {
             target,
@@ -17,7 +17,7 @@ fn every_target_bears_a_short_run() {
             runs: 4_000,
             home: Path::new(env!("CARGO_MANIFEST_DIR")).to_owned(),
             trace: None,
-            kept: None,
+            cache: None,
         };
         let tally =
             run::run(plan).unwrap_or_else(|fault| panic!("{} fails on {:?}", target.name(), fault.file));
@@ -25,7 +25,7 @@ fn every_target_bears_a_short_run() {
     }
 }
 
-/// Cannot bear a five after a nine.
+/// Fails on a five after a nine.
 struct Fragile;
 
 impl Target for Fragile {
@@ -37,7 +37,7 @@ impl Target for Fragile {
         vec![b"1234567890".to_vec()]
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[b"1", b"5", b"9"]
     }
 
@@ -50,7 +50,7 @@ impl Target for Fragile {
 }
 
 #[test]
-fn a_fault_is_found_made_short_and_written() {
+fn a_fault_is_found_shortened_and_written() {
     let home = std::env::temp_dir().join(format!("rekindle-fuzz-{}", std::process::id()));
     let plan = Plan {
         target: &Fragile,
@@ -59,7 +59,7 @@ fn a_fault_is_found_made_short_and_written() {
         runs: 100_000,
         home: home.clone(),
         trace: None,
-        kept: None,
+        cache: None,
     };
     let fault = run::run(plan).expect_err("five after nine comes soon");
     assert_eq!(fault.input, b"95");
@@ -71,9 +71,9 @@ fn a_fault_is_found_made_short_and_written() {
 }
 
 #[test]
-fn what_one_run_found_the_next_begins_with() {
+fn a_run_begins_with_the_inputs_of_the_previous_one() {
     let home = tempfile::tempdir().expect("a folder");
-    let kept = Kept::of(home.path(), "row");
+    let cache = CorpusCache::of(home.path(), "row");
     let target = targets::by_name("row").expect("a target");
     let plan = |seed, runs| Plan {
         target,
@@ -82,13 +82,13 @@ fn what_one_run_found_the_next_begins_with() {
         runs,
         home: Path::new(env!("CARGO_MANIFEST_DIR")).to_owned(),
         trace: None,
-        kept: Some(kept.clone()),
+        cache: Some(cache.clone()),
     };
-    let first = run::run(plan(1, 20_000)).expect("it bears them");
-    let found = kept.read();
+    let first = run::run(plan(1, 20_000)).expect("all inputs pass");
+    let found = cache.read();
     assert_eq!(found.len(), first.outcomes, "one input for each outcome");
-    // Too few inputs to find anything but what was kept.
-    let second = run::run(plan(2, 1)).expect("it bears them");
+    // Too few inputs to find more than the stored ones.
+    let second = run::run(plan(2, 1)).expect("all inputs pass");
     assert_eq!(second.outcomes, first.outcomes);
-    assert_eq!(kept.read(), found);
+    assert_eq!(cache.read(), found);
 }

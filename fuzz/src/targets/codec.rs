@@ -31,7 +31,7 @@ impl Target for MessageParts {
         seeds
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[b"\0", b"\x01", b"\x02", b"\x03", b"\x05", b"\x06\x01\x01a\0", b"\x80\x01", b"\xff\xff\xff\xff\x0f"]
     }
 

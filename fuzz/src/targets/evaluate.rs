@@ -1,4 +1,4 @@
-//! Terms of the closed language, evaluated: whatever they are, they end, with a value or an error.
+//! Evaluates closed terms: every evaluation must end, with a value or an error.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use super::{Outcome, Target};
 
 pub struct Evaluate;
 
-/// When an evaluation is told to stop, and when it must have stopped.
-const TOLD_AFTER: Duration = Duration::from_millis(100);
-const ENDED_AFTER: Duration = Duration::from_secs(10);
-/// Most levels of a term.
-const LEVELS: usize = 12;
-/// Most items that are read of a stream.
-const ITEMS: usize = 1_000;
+/// When an evaluation is cancelled, and when it must have ended.
+const CANCEL_AFTER: Duration = Duration::from_millis(100);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most levels of a term.
+const LEVELS_MAX: usize = 12;
+/// The most items read of a stream.
+const ITEMS_MAX: usize = 1_000;
 
 impl Target for Evaluate {
     fn name(&self) -> &'static str {
@@ -32,7 +32,7 @@ impl Target for Evaluate {
         (0..40).map(|n| seed(8 + n * 4)).collect()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[b"\0", b"\x01", b"\x02", b"\x03\x07", b"\x04", b"\x07", b"\xff"]
     }
 
@@ -45,7 +45,7 @@ impl Target for Evaluate {
         };
         let started = Instant::now();
         let answer = evaluated(&term);
-        assert!(started.elapsed() < ENDED_AFTER, "{text} took {:?}", started.elapsed());
+        assert!(started.elapsed() < END_TIMEOUT, "{text} took {:?}", started.elapsed());
         let top = term.as_call().map(|call| call.op.name());
         match answer {
             Ok(kind) => Outcome::of((top, kind)),
@@ -54,13 +54,13 @@ impl Target for Evaluate {
     }
 }
 
-/// The type of what a term answers. Streams are read.
+/// The type of a term's result. Streams are read.
 fn evaluated(term: &Term) -> Result<&'static str, EvalError> {
     let cancel = Arc::new(Cancel::new());
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let told = cancel.clone();
     let bell = std::thread::spawn(move || {
-        if wait.recv_timeout(TOLD_AFTER).is_err() {
+        if wait.recv_timeout(CANCEL_AFTER).is_err() {
             told.set();
         }
     });
@@ -74,7 +74,7 @@ fn evaluated(term: &Term) -> Result<&'static str, EvalError> {
         open: None,
     };
     let answer = reql::eval_value(term, &Scope::empty(), &env).and_then(|value| read(value, &env));
-    // It may be gone already; either way it ends now.
+    // The thread may have ended already; in any case it ends now.
     let _ = done.send(());
     let _ = bell.join();
     answer
@@ -91,7 +91,7 @@ fn read(value: Value, env: &Env<'_>) -> Result<&'static str, EvalError> {
 }
 
 fn take(items: &mut dyn Items, env: &Env<'_>) -> Result<(), EvalError> {
-    for _ in 0..ITEMS {
+    for _ in 0..ITEMS_MAX {
         if items.next(env)?.is_none() {
             break;
         }
@@ -99,7 +99,7 @@ fn take(items: &mut dyn Items, env: &Env<'_>) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// Bytes as decisions.
+/// The input as a source of decisions.
 struct Source<I> {
     bytes: I,
     bound: i64,
@@ -112,7 +112,7 @@ impl<I: Iterator<Item = u8>> Source<I> {
 
     fn term(&mut self, level: usize) -> Json {
         let what = self.byte();
-        if level >= LEVELS || what < 64 {
+        if level >= LEVELS_MAX || what < 64 {
             return self.leaf(what);
         }
         if what < 96 {

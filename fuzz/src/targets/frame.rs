@@ -1,4 +1,4 @@
-//! The bytes of a connection: handshake, frames and the envelope of a query.
+//! The bytes of a client connection: handshake, frames and the envelope of a query.
 
 use protocol::handshake::{Accounts, Randomness, ServerHandshake, Step};
 use protocol::scram::{Decoy, PasswordRecord};
@@ -8,7 +8,7 @@ use super::{Outcome, Target, stem};
 
 pub struct Frame;
 
-/// One user without a password, as a new server has it.
+/// One user without a password, as on a new server.
 struct OnlyAdmin;
 
 impl Accounts for OnlyAdmin {
@@ -36,7 +36,7 @@ impl Target for Frame {
         vec![query, old, new, both]
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"\xc3\xbd\xc2\x34",
             b"\x20\x2d\x0c\x40",
@@ -67,13 +67,12 @@ impl Target for Frame {
     }
 }
 
-/// How the handshake ends, and how many bytes are answered. It must not matter how the bytes
-/// arrive.
+/// The end of the handshake, and the size of the response. They must not depend on how the bytes are divided.
 fn check_handshake(input: &[u8]) -> (String, usize) {
     let whole = shake(input, input.len().max(1));
-    for piece_bytes in [1, 7] {
+    for chunk_bytes in [1, 7] {
         if input.len() < 4096 {
-            assert_eq!(shake(input, piece_bytes), whole, "in pieces of {piece_bytes} bytes");
+            assert_eq!(shake(input, chunk_bytes), whole, "in pieces of {chunk_bytes} bytes");
         }
     }
     let (step, out) = whole;
@@ -85,12 +84,12 @@ fn check_handshake(input: &[u8]) -> (String, usize) {
     (step, out.len().min(1000) / 100)
 }
 
-fn shake(input: &[u8], piece_bytes: usize) -> (Step, Vec<u8>) {
+fn shake(input: &[u8], chunk_bytes: usize) -> (Step, Vec<u8>) {
     let randomness = Randomness { nonce: [7; 18], decoy: Decoy::new([9; 32]) };
     let mut handshake = ServerHandshake::new(randomness);
     let mut out = Vec::new();
     let mut waiting = Vec::new();
-    for piece in input.chunks(piece_bytes) {
+    for piece in input.chunks(chunk_bytes) {
         waiting.extend_from_slice(piece);
         let progress = handshake.advance(&waiting, &OnlyAdmin, "fuzz", &mut out);
         assert!(progress.used <= waiting.len(), "uses no more than there is");
@@ -102,7 +101,7 @@ fn shake(input: &[u8], piece_bytes: usize) -> (Step, Vec<u8>) {
     (Step::NeedMore, out)
 }
 
-/// How many frames there are (roughly) and whether the rest is one too large.
+/// The number of frames (roughly), and whether an oversized one follows.
 fn check_frames(input: &[u8]) -> (usize, bool) {
     let mut rest = input;
     let mut count = 0;

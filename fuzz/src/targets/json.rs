@@ -1,12 +1,12 @@
-//! JSON text to values; serde_json is the judge of what is JSON.
+//! JSON text to values, compared with serde_json.
 
 use datum::{Datum, JsonError, Text, json};
 
-use super::{Outcome, Target, stored};
+use super::{Outcome, Target, object};
 
 pub struct Json;
 
-/// The judge's own values are not safe to drop beyond some depth.
+/// Values of serde_json overflow the stack on drop beyond some depth.
 const JUDGED_DEPTH_MAX: usize = 500;
 
 impl Target for Json {
@@ -27,7 +27,7 @@ impl Target for Json {
         .to_vec()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"{",
             b"}",
@@ -116,7 +116,7 @@ fn check_value(input: &[u8], value: &Datum) {
     }
     assert!(value.truncated().len() <= 300);
     if let Datum::Object(object) = value {
-        // A literal is the one object that is not what its text stands for.
-        stored::look_into(object, !datum::pseudo::holds_literal(value));
+        // Only an object with a literal differs from its text.
+        object::check_object(object, !datum::pseudo::holds_literal(value));
     }
 }

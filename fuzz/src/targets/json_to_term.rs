@@ -29,7 +29,7 @@ impl Target for JsonToTerm {
         .to_vec()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"[1,",
             b"[2,[",
@@ -89,8 +89,8 @@ impl Target for JsonToTerm {
     }
 }
 
-/// A term that is written can be read, and what was read is written the same. (The first writing
-/// may differ: under an array limit of the query's own, arrays are left to be made when it runs.)
+/// A written term can be read, and is then written the same. (The first writing may differ: with the query's array
+/// limit, arrays are left to be built when the query runs.)
 fn check_writing(term: &Term) {
     let again = |bytes: &[u8]| match wire::parse_term(bytes) {
         Ok(term) => written(&term),

@@ -30,7 +30,7 @@ impl Target for Key {
         keys.chain(texts.iter().map(|text| text.as_bytes().to_vec())).collect()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"\x00",
             b"\x01",
@@ -69,23 +69,23 @@ impl Target for Key {
     }
 }
 
-/// Places that are longer are not written out.
+/// Longer positions are truncated.
 const PLACE_BYTES_MAX: usize = 1 << 16;
 
-/// Bytes that decode are the one key of their value.
+/// Decodable bytes are the only key of their value.
 fn check_decoded(key: &PrimaryKey, value: &Datum) -> (usize, bool) {
     match PrimaryKey::encode(value) {
         Ok(again) => assert_eq!(again, *key),
         Err(error) => assert!(matches!(error, key::KeyError::TooLong(_)), "{error}"),
     }
-    // What is longer is no key, and its place is cut.
+    // Longer bytes are not a key, and their position is truncated.
     if key.as_bytes().len() <= PLACE_BYTES_MAX {
         assert_eq!(key::bound_position(value), *key, "a key's place is the key");
     }
     (value.kind() as usize, key.as_bytes().len() > 128)
 }
 
-/// A value has a place among keys, and its key when it may have one, in agreement.
+/// A value has a position among keys, and a key if it may have one, and both agree.
 fn check_value(value: &Datum) -> (usize, String) {
     let place = key::bound_position(value);
     if let Ok(index) = key::secondary::encode(value) {

@@ -1,4 +1,4 @@
-//! The bytes of a link between servers: preface, hello, frames and what they carry.
+//! The bytes of a link between servers: preface, hello, frames and their payloads.
 
 use cluster::link::{Damage, read_stream, sample_frame, sample_hello};
 use io::sim::Chance;
@@ -38,7 +38,7 @@ impl Target for Link {
         vec![hello.clone(), behind(&talk), behind(&parts), behind(&rest)]
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"RKNDLINK",
             b"\x01\0\x01\0",
@@ -77,8 +77,8 @@ impl Target for Link {
         let whole = read_stream(input, input.len());
         assert!(whole.body_bytes <= input.len(), "a link makes no bytes of its own");
         if input.len() < 4096 {
-            for piece_bytes in [1, 7] {
-                assert_eq!(read_stream(input, piece_bytes), whole, "in pieces of {piece_bytes} bytes");
+            for chunk_bytes in [1, 7] {
+                assert_eq!(read_stream(input, chunk_bytes), whole, "in pieces of {chunk_bytes} bytes");
             }
         }
         let damage = whole.damage.map(|damage| match damage {

@@ -1,4 +1,4 @@
-//! Segments of the log, as recovery finds them after a crash.
+//! Segments of the log, as recovery reads them after a crash.
 
 use io::sim::Chance;
 use log::recovery::{ScanError, scan_segment};
@@ -39,7 +39,7 @@ impl Target for LogRecovery {
         vec![segment(), head, full, marked, torn]
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"RKNDLLOG",
             b"\0\0\0\0\0\0\0\0",
@@ -53,8 +53,7 @@ impl Target for LogRecovery {
         ]
     }
 
-    /// Puts right the checksum of the header and of records up to a chosen place, each with the
-    /// length it claims.
+    /// Corrects the checksums of the header and of records up to a random one, each with the length it states.
     fn repair(&self, input: &mut Vec<u8>, chance: &mut Chance) {
         if input.len() < HEADER_BYTES {
             return;
@@ -93,7 +92,7 @@ impl Target for LogRecovery {
     }
 }
 
-/// Cutting a segment never makes records appear.
+/// Truncating a segment never makes records appear.
 fn check_cut(input: &[u8], records: usize) {
     let half = HEADER_BYTES + (input.len() - HEADER_BYTES) / 2;
     if let Ok(fewer) = scan_segment(&input[..half]) {
@@ -117,7 +116,7 @@ fn crc_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-/// A segment without records, made from the description of the format and not by its code.
+/// A segment without records, built from the description of the format and not by the code under test.
 fn segment() -> Vec<u8> {
     let mut header = b"RKNDLLOG".to_vec();
     header.extend_from_slice(&[1, 0, 0, 0]);

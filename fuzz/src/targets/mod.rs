@@ -1,4 +1,4 @@
-//! What is fuzzed. A target says what its inputs look like and what must hold for any bytes.
+//! The fuzz targets. A target defines its inputs and the properties that must hold for any bytes.
 
 mod codec;
 mod evaluate;
@@ -8,47 +8,46 @@ mod json_to_term;
 mod key;
 mod link;
 mod log_recovery;
-mod question;
+mod object;
+mod request;
 mod row;
-mod stored;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use io::sim::Chance;
 
-/// One place where bytes from outside are read.
+/// Code that reads untrusted bytes.
 pub trait Target: Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Inputs to begin with: one of each kind that is taken.
+    /// Initial inputs: one of each accepted kind.
     fn seeds(&self) -> Vec<Vec<u8>>;
 
-    /// What inputs are made of.
-    fn words(&self) -> &'static [&'static [u8]];
+    /// Typical parts of inputs.
+    fn dictionary(&self) -> &'static [&'static [u8]];
 
-    /// Makes lengths and checksums of a changed input right again, so that what lies behind them
-    /// is reached.
+    /// Corrects lengths and checksums of a mutated input, so that the code behind their checks is reached.
     fn repair(&self, _input: &mut Vec<u8>, _chance: &mut Chance) {}
 
-    /// Reads `input` and panics when something that must hold does not. The answer tells kinds of
-    /// outcome apart: an input with a new one is kept to build on.
+    /// Reads `input`, and panics if a property is violated. The result classifies the outcome: an input with a new one
+    /// joins the corpus.
     fn check(&self, input: &[u8]) -> Outcome;
 }
 
-/// A kind of outcome.
+/// A class of outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome(pub u64);
 
 impl Outcome {
-    /// Outcomes of the same `parts` are the same.
+    /// Equal `parts` give equal outcomes.
     pub fn of(parts: impl Hash) -> Outcome {
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);
         Outcome(hasher.finish())
     }
 
-    /// The outcome a message stands for: what follows the first name, number or value does not matter.
+    /// The outcome for a message, ignoring everything from the first name, number or value on.
     #[must_use]
     pub fn of_message(message: &str) -> Outcome {
         Outcome::of(stem(message))
@@ -74,12 +73,12 @@ pub fn all() -> [&'static dyn Target; 10] {
         &log_recovery::LogRecovery,
         &link::Link,
         &codec::MessageParts,
-        &question::Question,
+        &request::Request,
         &evaluate::Evaluate,
     ]
 }
 
-/// The target of this name.
+/// The target with this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn Target> {
     all().into_iter().find(|target| target.name() == name)

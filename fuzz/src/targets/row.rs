@@ -3,7 +3,7 @@
 use datum::{Bytes, CorruptRow, Datum, json, row};
 use io::sim::Chance;
 
-use super::{Outcome, Target, stored};
+use super::{Outcome, Target, object};
 
 pub struct Row;
 
@@ -36,7 +36,7 @@ impl Target for Row {
             .collect()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"{",
             b"}",
@@ -60,7 +60,7 @@ impl Target for Row {
         ]
     }
 
-    /// Sets lengths that fit and the checksum, mostly.
+    /// Sets fitting lengths and the checksum, mostly.
     fn repair(&self, input: &mut Vec<u8>, chance: &mut Chance) {
         if input.len() < HEADER_BYTES + CHECKSUM_BYTES {
             return;
@@ -90,7 +90,7 @@ impl Target for Row {
             Err(CorruptRow::Length { .. }) => return Outcome::of("length"),
             Err(other) => return Outcome::of(other.to_string().len()),
         };
-        // The row is ours when it is what its own text gives.
+        // The row is sound if encoding its own text gives the same bytes.
         let text = Datum::from(object.clone());
         let mut printed = Vec::new();
         text.write_json(&mut printed);
@@ -99,7 +99,7 @@ impl Target for Row {
             Ok(Datum::Object(read)) => row::encode(&read) == input,
             _ => false,
         };
-        stored::look_into(&object, sound);
+        object::check_object(&object, sound);
         Outcome::of((sound, object.len().min(6), object.iter().count().min(6), text_len.min(100) / 10))
     }
 }

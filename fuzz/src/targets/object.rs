@@ -1,12 +1,12 @@
-//! What must hold for an object that came from anywhere: used by the targets of rows and JSON.
+//! Properties of objects from any source; used by the targets of rows and JSON.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use datum::{Datum, Object, row};
 
-/// Looks into `object` in every way there is. `sound`: it was made by us, so that all ways must
-/// agree; otherwise they need only end.
-pub fn look_into(object: &Object, sound: bool) {
+/// Reads `object` in every way. If `sound`, it was encoded by our code, and all ways must agree; otherwise they only
+/// need to end.
+pub fn check_object(object: &Object, sound: bool) {
     let members: Vec<_> = object.iter().take(200).collect();
     let tree = object.to_tree();
     let again = row::encode(object);
@@ -25,7 +25,7 @@ pub fn look_into(object: &Object, sound: bool) {
     if sound {
         assert!(alike, "text and tree are equal and hash alike");
         assert!(object.len() >= members.len() && object.is_empty() == members.is_empty());
-        let decoded = row::decode(again.clone().into()).expect("what was just encoded decodes");
+        let decoded = row::decode(again.clone().into()).expect("an encoded row decodes");
         assert_eq!(row::encode(&decoded), again);
         assert_eq!(row::encode(&tree), again, "one value has one row");
     }

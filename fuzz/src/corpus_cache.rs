@@ -1,6 +1,6 @@
-//! Inputs that earlier runs found, in a folder outside of the repository: a run begins where the last one
-//! ended, and what it finds is not lost with it. Bounded, and made anew by every run: what no longer
-//! shows anything of its own leaves.
+//! Inputs found by earlier runs, in a directory outside the repository: a run begins where the last one ended, and its
+//! findings are not lost. The cache is bounded, and each run rewrites it: an input without a distinct outcome is
+//! removed.
 
 use std::collections::BTreeSet;
 use std::io::Result;
@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 
 use crate::targets::Outcome;
 
-/// The most inputs that are kept of a target.
+/// The most inputs stored per target.
 pub const INPUTS_MAX: usize = 1_000;
-/// The most bytes that are kept of a target.
+/// The most bytes stored per target.
 pub const BYTES_MAX: usize = 4 << 20;
 
-/// The kept inputs of one target.
+/// The stored inputs of one target.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct CorpusCache {
     folder: PathBuf,
 }
 
-impl Kept {
-    /// Those of the target of this name, below the folder `cache`.
+impl CorpusCache {
+    /// The inputs of the target with this name, in the directory `cache`.
     #[must_use]
-    pub fn of(cache: &Path, target: &str) -> Kept {
-        Kept { folder: cache.join("fuzz-corpus").join(target) }
+    pub fn of(cache: &Path, target: &str) -> CorpusCache {
+        CorpusCache { folder: cache.join("fuzz-corpus").join(target) }
     }
 
-    /// All of them, shortest first; none if nothing can be read.
+    /// All inputs, shortest first; none if nothing can be read.
     #[must_use]
     pub fn read(&self) -> Vec<Vec<u8>> {
         let mut inputs: Vec<_> = self.files().iter().filter_map(|file| std::fs::read(file).ok()).collect();
@@ -34,7 +34,7 @@ impl Kept {
         inputs
     }
 
-    /// Keeps these and no others: the shortest, if they are too many or too long together.
+    /// Replaces the stored inputs; only the shortest if they are too many or too large.
     pub fn replace(&self, mut inputs: Vec<Vec<u8>>) -> Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         inputs.sort_by_key(Vec::len);
@@ -46,14 +46,14 @@ impl Kept {
             room = left;
             let path = self.folder.join(format!("{:016x}", Outcome::of(&input).0));
             if !path.exists() {
-                // Another run may read at the same time, and must see all of it or nothing.
+                // Written under another name first: a concurrent run must see the whole file or none.
                 let new = path.with_extension(format!("new{}", std::process::id()));
                 std::fs::write(&new, &input)?;
                 std::fs::rename(&new, &path)?;
             }
             names.insert(path);
         }
-        // Gone already if another run had the same thought.
+        // Fails if a concurrent run has removed it.
         self.files()
             .iter()
             .filter(|file| !names.contains(*file))
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_are_kept_within_bounds_and_the_others_leave() {
+    fn the_shortest_inputs_are_kept_within_bounds() {
         let folder = tempfile::tempdir().expect("a folder");
-        let kept = Kept::of(folder.path(), "some");
+        let kept = CorpusCache::of(folder.path(), "some");
         assert!(kept.read().is_empty());
         kept.replace(vec![b"gone soon".to_vec()]).expect("kept");
         let many: Vec<Vec<u8>> = (0..INPUTS_MAX + 5).map(|n| vec![b'x'; n + 1]).collect();

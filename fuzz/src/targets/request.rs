@@ -1,17 +1,17 @@
-//! What one node asks of another.
+//! Requests from one node to another.
 
 use datum::Bytes;
 
 use super::{Outcome, Target};
 
-pub struct Question;
+pub struct Request;
 
-/// One more than the last kind of question that there is.
+/// The number of kinds of requests.
 const KINDS: u8 = 13;
 
-impl Target for Question {
+impl Target for Request {
     fn name(&self) -> &'static str {
-        "question"
+        "request"
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
@@ -19,7 +19,7 @@ impl Target for Question {
         (0..KINDS).flat_map(|kind| [seed(kind, 0), seed(kind, 1)]).collect()
     }
 
-    fn words(&self) -> &'static [&'static [u8]] {
+    fn dictionary(&self) -> &'static [&'static [u8]] {
         &[
             b"\0",
             b"\x01",
@@ -33,15 +33,15 @@ impl Target for Question {
         ]
     }
 
-    /// What was taken is sent on as the same, or at least taken again.
+    /// An accepted request is encoded as the same bytes, or at least is accepted again.
     fn check(&self, input: &[u8]) -> Outcome {
         let once = match query::reencode_request(Bytes::copy_from_slice(input)) {
-            Err(garbled) => return Outcome::of(("garbled", garbled.what, input.get(1))),
+            Err(error) => return Outcome::of(("invalid", error.what, input.get(1))),
             Ok(once) => once,
         };
         match query::reencode_request(once.clone()) {
             Ok(again) => assert_eq!(again.len(), once.len()),
-            Err(garbled) => panic!("what was taken is refused: {garbled}"),
+            Err(error) => panic!("an accepted value is refused: {error}"),
         }
         Outcome::of(("taken", once.get(1).copied(), once.len().min(256) / 16))
     }
