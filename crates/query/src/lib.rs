@@ -1,14 +1,14 @@
-//! A running query: open terms, selections, streams, gathering, writes, system tables.
+//! Runs queries: open terms, selections, streams, aggregation, writes, administration and system tables.
 //!
-//! Line 5 of the river. A connection hands over a query that `reql` found legal; what comes back is
-//! a datum or a cursor. Knows nothing of sockets and wire numbers.
+//! A connection hands over a query that `reql` has checked; the result is a datum or a cursor. This crate knows neither
+//! sockets nor protocols of clients.
 //!
-//! - [`Service`]: what all queries of a node share; [`Session`]: one client's queries
-//! - [`Session::run`]: any query, on a thread that may block; [`Session::point`]: the reads and
-//!   writes of one row that need none
-//! - [`Answer`], [`Cursor`], [`Batch`]: what comes back
-//! - [`Peers`], [`QueryServer`]: what is asked of other nodes, and what they ask ([`reencode_request`], [`REQUEST_VERSION`]
-//!   for whoever tests its bytes)
+//! - [`Service`]: shared by all queries of a node; [`Session`]: the queries of one client
+//! - [`Session::run`]: runs any query, on a thread that may block; [`Session::point`]: reads and writes of one row,
+//!   which do not block
+//! - [`Answer`], [`Cursor`], [`Batch`]: results
+//! - [`Peers`], [`QueryServer`]: requests to other nodes, and the server for theirs ([`reencode_request`] and
+//!   [`REQUEST_VERSION`] are for tests of the format)
 
 #![forbid(unsafe_code)]
 

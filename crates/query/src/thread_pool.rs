@@ -1,7 +1,6 @@
-//! The threads that scan pieces of a table for a query, one per core.
+//! Thread pools; the largest one scans tables, with one thread per core.
 //!
-//! A query hands over all its pieces and works on them itself as well, so that a pool that is
-//! busy with others never makes it wait for a free thread.
+//! A query scans its ranges on its own thread too, so that it makes progress while all threads of the pool are busy.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,37 +13,36 @@ use parking_lot::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Stack of a scan thread: evaluation grows its own stack when it needs more.
+/// Stack of a thread: evaluation grows its own stack when it needs more.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Threads that carry out tasks.
+/// Threads that run tasks.
 pub(crate) struct ScanPool {
     tasks: Sender<Task>,
     threads: usize,
 }
 
 impl ScanPool {
-    /// A pool of `threads` threads, called `name` and a number. They end when the pool is dropped.
+    /// Starts `threads` threads, called `name` and a number. They end when the pool is dropped.
     pub fn new(name: &str, threads: usize) -> ScanPool {
         let (tasks, waiting) = unbounded::<Task>();
         let started = (0..threads).filter(|i| start(name, *i, waiting.clone())).count();
         ScanPool { tasks, threads: started }
     }
 
-    /// How many threads there are.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
     /// Runs `task` on a thread of the pool when one is free.
     pub fn run(&self, task: impl FnOnce() + Send + 'static) {
-        // The channel is open as long as the pool lives.
+        // The channel is open while the pool exists.
         let _ = self.tasks.send(Box::new(task));
     }
 
-    /// Runs `work` on every item, on this thread and all but one of the pool, and returns the results in the
-    /// order of the items. What it allocates goes on the account this thread works for, and who waits for this
-    /// thread waits for the others.
+    /// Runs `work` on every item, on this thread and all but one of the pool, and returns the results in the order of
+    /// the items. The threads of the pool use this thread's memory account and cancellation.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -55,7 +53,7 @@ impl ScanPool {
         let shared = Arc::new(Shared::new(items, work));
         for _ in 1..count.min(self.threads) {
             let (shared, account, token) = (shared.clone(), Account::current(), cancel::current());
-            // The channel is open as long as the pool lives.
+            // The channel is open while the pool exists.
             let _ = self.tasks.send(Box::new(move || {
                 let _counting = account.as_ref().map(Account::enter);
                 let _cancel_scope = cancel::scope(token);
@@ -68,12 +66,12 @@ impl ScanPool {
 }
 
 fn start(name: &str, i: usize, waiting: Receiver<Task>) -> bool {
-    // A task that panics is missed by its query; the thread goes on with the next.
+    // The query of a task that panics notices its missing result; the thread goes on with the next task.
     let run = move || waiting.into_iter().for_each(|task| drop(catch_unwind(AssertUnwindSafe(task))));
     thread::Builder::new().name(format!("{name}-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
 }
 
-/// Items waiting to be worked on, and results.
+/// The items that no thread has taken yet, and the results.
 struct Shared<T, R, F> {
     work: F,
     state: Mutex<State<T, R>>,
@@ -121,7 +119,7 @@ impl<T, R, F: Fn(T) -> R> Shared<T, R, F> {
     }
 }
 
-/// Counts a task as finished even when it panics, so that its query does not wait for ever.
+/// Counts a task as finished even when it panics, so that its query does not wait forever.
 struct Running<'a, T, R, F> {
     shared: &'a Shared<T, R, F>,
 }
@@ -152,7 +150,7 @@ mod tests {
         }));
         assert!(broken.is_err());
         assert_eq!(pool.map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
-        // Perhaps it was this thread that did it.
+        // This very thread may have run the item.
         let (sender, receiver) = std::sync::mpsc::channel();
         (0..pool.threads()).for_each(|_| pool.run(|| panic!("on purpose")));
         pool.run(move || sender.send(7).unwrap());

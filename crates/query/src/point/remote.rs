@@ -18,11 +18,11 @@ use storage::TableId;
 
 use super::PointAnswer;
 use crate::remote::{
-    Request, failover_for, lost_contact, read, unpack_reports, unreadable, unwritable, watch,
+    Request, failover_for, lost_contact, read, unpack_reports, unreadable, unwritable, watch_for_failover,
 };
 use crate::routing::{
     BatchKey, BatchRpc, CallError, EncodedRequest, FailoverTo, LookupAttempts, OneShot, ReadMode,
-    RemoteError, ResponseSlot, RowSlot, RowUnavailable, SHORT,
+    RemoteError, ResponseSlot, RowSlot, RowUnavailable, SHORT_CALL_TIMEOUT,
 };
 use crate::session::{Answer, QueryError, Session};
 use crate::write::WriteResult;
@@ -104,7 +104,7 @@ impl Attempts {
         let timeout = if session.service.is_led(shard) { LAST_ATTEMPT_EXTRA } else { Duration::ZERO };
         match self.until.is_some_and(|until| until + timeout <= Instant::now()) {
             true => {
-                session.service.give_up(shard);
+                session.service.note_failed_lookup(shard);
                 Err(mode.map_or_else(|| unwritable(shard.range()), |mode| unreadable(shard.range(), mode)))
             }
             false => Ok(()),
@@ -192,7 +192,7 @@ impl Retry {
     /// Waits until another try is worth it.
     fn wait(&mut self) -> RemotePointState {
         let service = &self.session.service;
-        self.attempts.until.get_or_insert_with(|| Instant::now() + service.search(&self.shard));
+        self.attempts.until.get_or_insert_with(|| Instant::now() + service.lookup_timeout(&self.shard));
         let Attempts { failed, asked, .. } = self.attempts;
         let any_replica = self.mode == Some(ReadMode::Outdated);
         self.attempts.failed += 1;
@@ -279,12 +279,15 @@ impl RemotePoint {
             let slot = service.read_batches.add(service.peers(), batch, BATCH_RPC, key);
             return RemotePoint { state: RemotePointState::AskedAmong(server, slot), retry };
         }
-        let timeout =
-            if failover_to.is_some() && call_mode == CallMode::Alone { FIRST_READ_TIMEOUT } else { SHORT };
+        let timeout = if failover_to.is_some() && call_mode == CallMode::Alone {
+            FIRST_READ_TIMEOUT
+        } else {
+            SHORT_CALL_TIMEOUT
+        };
         let request = question_for(batch.table, batch.mode, vec![key]);
         let slot = service.peers().call_buffered(server, request, timeout);
         if let (Some(failover_to), CallMode::Retry) = (failover_to, call_mode) {
-            watch(service, &slot, server, &retry.shard, failover_to);
+            watch_for_failover(service, &slot, server, &retry.shard, failover_to);
         }
         RemotePoint { state: RemotePointState::Asked(server, slot, None), retry }
     }
@@ -298,8 +301,8 @@ impl RemotePoint {
         result: Option<WriteResult>,
     ) -> RemotePoint {
         let service = &retry.session.service;
-        let slot = service.peers().call_buffered(server, request.to_bytes(), SHORT);
-        watch(service, &slot, server, &retry.shard, FailoverTo::Leader);
+        let slot = service.peers().call_buffered(server, request.to_bytes(), SHORT_CALL_TIMEOUT);
+        watch_for_failover(service, &slot, server, &retry.shard, FailoverTo::Leader);
         RemotePoint { state: RemotePointState::Asked(server, slot, result), retry }
     }
 }

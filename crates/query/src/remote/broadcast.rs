@@ -1,4 +1,4 @@
-//! Asking all nodes at once, for system tables that are about each of them.
+//! Requests to all nodes at once, for system tables with rows about each node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::context::Cx;
 use crate::routing::{RemoteError, ResponseSlot};
 use crate::table::Identifiers;
 
-/// How long a node may take to say what it has. All are asked at the same time.
+/// How long a node may take to respond. All nodes are asked at the same time.
 const SYSTEM_ROWS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A server and its rows; `None` if it is connected and did not answer in time.
+/// A server and its rows; `None` if it is connected and did not respond in time.
 pub(crate) type ServerRows = (ServerId, Option<Vec<Object>>);
 
-/// Other nodes that were asked for the rows of a system table.
+/// Pending requests to other nodes for the rows of a system table.
 pub(crate) struct SystemRowRequests(Vec<(ServerId, Arc<ResponseSlot>)>);
 
 impl SystemRowRequests {
-    /// Asks for the rows of system table `table` that other nodes know.
-    pub fn ask(cx: &Cx, table: &str, identifiers: Identifiers) -> SystemRowRequests {
+    /// Requests the rows of system table `table` from all other nodes.
+    pub fn send(cx: &Cx, table: &str, identifiers: Identifiers) -> SystemRowRequests {
         let request = Request::System { table: Text::from(table), identifiers, user: cx.caller.name() };
         let request = request.to_bytes();
         let ask = |server| (server, cx.service.peers().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
         SystemRowRequests(others(cx).into_iter().map(ask).collect())
     }
 
-    /// Waits for the rows, each node's apart.
-    pub fn told(self, cx: &Cx) -> Result<Vec<ServerRows>, EvalError> {
+    /// Waits for the rows of each node.
+    pub fn wait(self, cx: &Cx) -> Result<Vec<ServerRows>, EvalError> {
         let peers = cx.service.peers();
         let mut rows = Vec::with_capacity(self.0.len());
         for (server, slot) in self.0 {
@@ -49,13 +49,13 @@ impl SystemRowRequests {
     }
 }
 
-/// Has every other node stop the query `id`, if it runs it.
+/// Asks every other node to stop the query `id`, if it runs there.
 pub(crate) fn stop_job_on_others(cx: &Cx, id: Uuid) {
     let request = Request::StopJob { id }.to_bytes();
     others(cx).into_iter().for_each(|server| cx.service.peers().notify(server, request.clone()));
 }
 
-/// The other servers that can be asked now.
+/// The other servers that are connected now.
 fn others(cx: &Cx) -> Vec<ServerId> {
     let (peers, own) = (cx.service.peers(), cx.node().identity().server);
     let catalog = cx.catalog();

@@ -1,4 +1,4 @@
-//! Edits as bytes.
+//! The encoding of edits.
 
 use datum::{Datum, Object};
 use reql::codec::{Codec, Packer, UnpackError, Unpacker};

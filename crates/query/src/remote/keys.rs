@@ -1,4 +1,4 @@
-//! Asking for the rows under some keys.
+//! Reads of rows by their keys on another node.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use super::response::read;
 use super::tally::unless_not_here;
 use super::wait::{failover_for, shards_of, wait};
 use crate::context::Cx;
-use crate::routing::{ReadMode, ResponseSlot, SHORT};
+use crate::routing::{ReadMode, ResponseSlot, SHORT_CALL_TIMEOUT};
 use crate::table::StoredTable;
 
-/// Rows another node was asked for.
+/// A pending read of rows on another node.
 pub(crate) struct RemoteKeys {
     slot: Arc<ResponseSlot>,
     server: ServerId,
-    /// Which of the wanted rows they are.
+    /// The indexes of these rows among all rows that are read.
     pub indexes: Vec<usize>,
 }
 
 impl RemoteKeys {
-    /// Asks `server` for the rows under `keys`, which are those at `indexes`.
-    pub fn ask(
+    /// Requests the rows under `keys`, which are those at `indexes`, from `server`.
+    pub fn send(
         cx: &Cx,
         server: ServerId,
         (table, mode): (TableId, ReadMode),
@@ -34,11 +34,15 @@ impl RemoteKeys {
         indexes: Vec<usize>,
     ) -> RemoteKeys {
         let request = Request::Get { table, mode, keys };
-        RemoteKeys { slot: cx.service.peers().call(server, request.to_bytes(), SHORT), server, indexes }
+        RemoteKeys {
+            slot: cx.service.peers().call(server, request.to_bytes(), SHORT_CALL_TIMEOUT),
+            server,
+            indexes,
+        }
     }
 
-    /// Waits for the rows, null where there is none; `None` when they are to be looked for elsewhere. `keys` are
-    /// all that are wanted.
+    /// Waits for the rows, null where there is none; `None` when the server does not have the shard. `keys` are those
+    /// of all rows that are read.
     pub fn wait(
         &self,
         cx: &Cx,

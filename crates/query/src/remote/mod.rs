@@ -1,15 +1,14 @@
-//! What a query asks of shards that other nodes hold.
+//! Reads and writes of shards on other nodes, as RPCs.
 //!
-//! A question is bytes (docs/formats/request.md) that the other node carries out with the very
-//! code that serves its own queries. A question never leads to another one, so nodes cannot wait for
-//! each other in a circle: a node that does not have what it is asked for says so, and whoever asked
-//! looks again.
+//! A request is bytes (docs/formats/request.md). The other node carries it out with the code that serves its own
+//! queries. It never sends requests of its own for it, so nodes cannot wait for each other in a circle: a node without
+//! the shard responds that it is not here, and the sender looks up the shard again.
 //!
-//! - [`target`]: which node to ask for a shard, and how long to look for it
-//! - [`request`], [`table_ranges`], [`response`], [`edit`]: the bytes
-//! - [`tally`], [`rows`], [`keys`], [`write`], [`broadcast`]: asking for many rows, some rows,
-//!   writes, and system tables
-//! - [`wait`]: for answers of servers that may hang
+//! - [`target`]: which node to send a request for a shard to, and for how long to retry
+//! - [`request`], [`table_ranges`], [`response`], [`edit`], [`settings_version`]: the bytes
+//! - [`tally`], [`rows`], [`keys`], [`write`]: aggregates, scans, reads by key and writes
+//! - [`broadcast`], [`system_rows`]: requests to all nodes, for system tables
+//! - [`wait`]: blocking for a response of a server that may hang
 
 mod broadcast;
 mod edit;
@@ -37,15 +36,15 @@ pub(crate) use settings_version::SettingsVersion;
 pub(crate) use table_ranges::TableRanges;
 pub(crate) use tally::{RemoteTally, unless_not_here};
 pub(crate) use target::{
-    LeaderConfirmations, RetryBudget, Target, all_joined, joined, lost_contact, refreshed, unreadable,
+    LeaderConfirmations, RetryBudget, Target, joined, joined_ranges, lost_contact, refreshed, unreadable,
     unwritable,
 };
-pub(crate) use wait::{failover_for, shards_in, wait, watch};
+pub(crate) use wait::{failover_for, shards_in, wait, watch_for_failover};
 pub(crate) use write::{RemoteWrite, WriteTarget};
 
-/// A question of another node, read and written again: what it may hold is what came.
+/// Decodes a request and encodes it again: the result is the same bytes if they are valid.
 ///
-/// Fails when the bytes are no question.
+/// Fails when the bytes are no request.
 pub fn reencode_request(bytes: bytes::Bytes) -> Result<bytes::Bytes, reql::codec::UnpackError> {
     let again = |request: Request| request.to_bytes().expect("invariant: it is as large as what was read");
     Request::from_bytes(bytes).map(again)

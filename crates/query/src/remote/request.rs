@@ -1,4 +1,4 @@
-//! Questions as bytes: docs/formats/request.md.
+//! Requests and their encoding: docs/formats/request.md.
 
 use bytes::Bytes;
 use cluster::ServerId;
@@ -18,7 +18,7 @@ use crate::edit::{Edit, ReturnChanges};
 use crate::routing::ReadMode;
 use crate::table::Identifiers;
 
-/// The version all questions begin with.
+/// The version that all requests begin with.
 pub const REQUEST_VERSION: u8 = 8;
 
 const GET: u8 = 1;
@@ -34,43 +34,43 @@ const STOP_JOB: u8 = 10;
 const CANCEL: u8 = 11;
 const FEW: u8 = 12;
 
-/// The kinds that can be stopped by their number, which comes right behind the kind.
+/// The kinds that can be cancelled by their number, which follows the kind.
 const STOPPABLE: [u8; 5] = [WRITE, COUNT, GATHER, OPEN, FEW];
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// What one node asks of another.
+/// A request of one node to another.
 pub(crate) enum Request {
-    /// The rows under some keys.
+    /// Reads rows by their keys.
     Get { table: TableId, mode: ReadMode, keys: Vec<PrimaryKey> },
-    /// Writing the rows under some keys.
+    /// Writes rows by their keys.
     Write(WriteRequest),
-    /// The number of rows in some ranges.
+    /// Counts the rows of some ranges.
     Count { ticket: u64, part: TableRanges },
-    /// What becomes of all rows of some ranges.
+    /// Aggregates all rows of some ranges.
     Gather { ticket: u64, part: TableRanges, eval_params: EvalParams, pipeline: Pipeline },
-    /// The first rows of a range, after some steps, and a cursor for the rest.
+    /// Reads the first rows of a range, after some steps, and opens a cursor for the rest.
     Open { cursor: u64, part: TableRanges, eval_params: EvalParams, steps: Vec<Transform> },
-    /// The next rows of a cursor.
+    /// Reads the next rows of a cursor.
     Next { cursor: u64 },
-    /// No more rows of a cursor are wanted.
+    /// Closes a cursor.
     Close { cursor: u64 },
-    /// Waiting until everything written to some ranges is on disk.
+    /// Waits until everything written to some ranges is on disk.
     Sync { table: TableId, ranges: Vec<KeyRange> },
-    /// The rows of a system table, as the node asked knows them.
+    /// Reads the rows of a system table as the receiving node knows them.
     System { table: Text, identifiers: Identifiers, user: Text },
-    /// Stopping a query, if the node asked runs it.
+    /// Stops a query, if it runs on the receiving node.
     StopJob { id: Uuid },
-    /// Whether an index names so few rows of some ranges that they are worth finding by it.
+    /// Asks whether an index names so few rows of some ranges that a scan of the index is worth it.
     Few { ticket: u64, part: TableRanges },
-    /// Stopping the question of that number, if it is still being answered.
+    /// Cancels the request with this number, if it is still running.
     Cancel { ticket: u64 },
 }
 
-/// Writing some rows of a table.
+/// Writes rows of a table.
 pub(crate) struct WriteRequest {
-    /// By which it can be stopped while the functions of its edits run.
+    /// The number to cancel it by while the functions of its edits run.
     pub ticket: u64,
     pub table: TableId,
     pub durability: Option<Durability>,
@@ -82,17 +82,17 @@ pub(crate) struct WriteRequest {
     pub edits: Edits,
 }
 
-/// What becomes of rows.
+/// The edits of the rows of a write.
 pub(crate) enum Edits {
-    /// The same of all.
+    /// The same edit for all rows.
     One(Edit),
-    /// Of each its own.
+    /// An edit for each row.
     Each(Vec<Edit>),
 }
 
 impl Request {
-    /// The bytes. Fails when what it holds is too large to be sent, for which there is a limit and must be memory, or
-    /// is not wanted any more.
+    /// Encodes the request. Fails if it exceeds the size limit, if there is no memory for it, or if the query was
+    /// cancelled.
     pub fn to_bytes(&self) -> Result<Bytes, EvalError> {
         let mut out = Packer::with_capacity(64);
         out.byte(REQUEST_VERSION);
@@ -100,7 +100,7 @@ impl Request {
         out.finish().map_err(|fault| fault.error(self.subject()))
     }
 
-    /// What a client may have made too large.
+    /// The part of the request that may be too large, as the error names it.
     fn subject(&self) -> &'static str {
         match self {
             Request::Get { .. } => "The keys of the rows",
@@ -113,7 +113,7 @@ impl Request {
         }
     }
 
-    /// The question that `bytes` are.
+    /// Decodes a request.
     pub fn from_bytes(bytes: Bytes) -> Result<Request, UnpackError> {
         let mut from = Unpacker::new(bytes);
         if from.byte()? != REQUEST_VERSION {
@@ -124,13 +124,13 @@ impl Request {
         Ok(request)
     }
 
-    /// The number by which it can be stopped, if it can be.
+    /// The number to cancel it by, if it can be cancelled.
     pub fn number(&self) -> Option<u64> {
         let (kind, number) = self.head();
         number.filter(|_| STOPPABLE.contains(&kind))
     }
 
-    /// The [`Request::number`] of the question that `bytes` are, without reading the rest.
+    /// The [`Request::number`] of an encoded request, without decoding the rest.
     pub fn number_of(bytes: &Bytes) -> Option<u64> {
         let mut from = Unpacker::new(bytes.clone());
         match (from.byte().ok()?, from.byte().ok()?) {
@@ -139,7 +139,7 @@ impl Request {
         }
     }
 
-    /// What it begins with as bytes: its kind, and its number if it has one.
+    /// The start of the encoding: the kind, and the number if there is one.
     fn head(&self) -> (u8, Option<u64>) {
         match self {
             Request::Get { .. } => (GET, None),
@@ -306,7 +306,7 @@ impl WriteRequest {
 }
 
 impl Edits {
-    /// What becomes of the row at `index`, which is one of the keys'.
+    /// The edit of the row at `index` of the keys.
     pub fn at(&self, index: usize) -> &Edit {
         match self {
             Edits::One(edit) => edit,
@@ -345,13 +345,13 @@ fn unpack_keys(from: &mut Unpacker) -> Result<Vec<PrimaryKey>, UnpackError> {
     })
 }
 
-/// A server, if there is one.
+/// Encodes a server, or that there is none.
 pub(super) fn pack_server(server: Option<ServerId>, out: &mut Packer) {
     out.byte(u8::from(server.is_some()));
     server.iter().for_each(|server| out.raw(server.0.as_bytes()));
 }
 
-/// What [`pack_server`] wrote.
+/// Decodes the result of [`pack_server`].
 pub(super) fn unpack_server(from: &mut Unpacker) -> Result<Option<ServerId>, UnpackError> {
     Ok(match bool::unpack(from)? {
         true => Some(ServerId(Uuid::from_bytes(from.array()?))),
@@ -370,7 +370,7 @@ mod tests {
 
     const TABLE: TableId = TableId::from_uuid(Uuid::nil());
 
-    /// One of each kind; those that have a number have 300.
+    /// One of each kind; those with a number have 300.
     fn all() -> Vec<Request> {
         let (number, mode) = (300, ReadMode::Single);
         let part = TableRanges {

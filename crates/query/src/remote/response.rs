@@ -1,4 +1,4 @@
-//! Answers as bytes: what was asked for, that it failed, or that it is elsewhere.
+//! Responses and their encoding: a value, an error, or that the shard is not here.
 
 use bytes::Bytes;
 use cluster::ServerId;
@@ -18,13 +18,13 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 const MOVED: u8 = 2;
 
-/// What came of a question on the node that was asked.
+/// The response to a request.
 pub(crate) enum Response<T> {
-    /// It was carried out.
+    /// The request was carried out.
     Done(T),
-    /// It was carried out and failed.
+    /// The request was carried out and failed.
     Failed(EvalError),
-    /// It is not this node's; nothing was done.
+    /// This node does not have the shard; nothing was done. It may name the leader.
     NotHere(Option<ServerId>),
 }
 
@@ -38,7 +38,7 @@ impl<T> From<Result<T, EvalError>> for Response<T> {
 }
 
 impl<T> Response<T> {
-    /// What `next` makes of the value.
+    /// Continues with the value.
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Response<U>) -> Response<U> {
         match self {
             Response::Done(value) => next(value),
@@ -47,13 +47,14 @@ impl<T> Response<T> {
         }
     }
 
-    /// The bytes; `pack` writes the value. One that cannot be sent, because it is too large or there is no memory for
-    /// its bytes, is told as an error.
+    /// Encodes the response; `pack` encodes the value. A value that is too large, or for which there is no memory,
+    /// becomes an error.
     pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
         self.to_bytes_or(pack, |fault| fault.error("The results of another server"))
     }
 
-    /// The bytes of what became of a write. It was carried out: one that cannot be told is in doubt to whoever asked.
+    /// Encodes the response to a write. The write was carried out: if its reports cannot be encoded, its outcome is
+    /// unknown to the sender.
     pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
         self.to_bytes_or(pack, |fault| {
             EvalError::op_indeterminate(format!(
@@ -86,7 +87,7 @@ impl<T> Response<T> {
     }
 }
 
-/// That an answer cannot be sent.
+/// The encoded response for a value that cannot be encoded.
 fn error_response(error: &EvalError) -> Bytes {
     let mut out = Packer::default();
     out.byte(FAILED);
@@ -94,12 +95,12 @@ fn error_response(error: &EvalError) -> Bytes {
     out.finish().expect("invariant: what is so short is packed whatever happens")
 }
 
-/// Begins an answer that something was carried out; what is packed next is the value.
+/// Starts the encoding of [`Response::Done`]; the caller encodes the value next.
 pub(crate) fn begin_done(out: &mut Packer) {
     out.byte(DONE);
 }
 
-/// The value in an answer, which `unpack` reads.
+/// Decodes a response; `unpack` decodes the value.
 pub(crate) fn read<T>(
     bytes: Bytes,
     unpack: impl FnOnce(&mut Unpacker) -> Result<T, UnpackError>,
@@ -129,45 +130,43 @@ fn read_outcome<T>(
     Ok(outcome)
 }
 
-/// Rows of a cursor, and how it goes on.
+/// A batch of a cursor.
 pub(crate) struct CursorBatch {
-    /// The items.
     pub items: Vec<Datum>,
-    /// Where each stands in the order of an index; none when that does not matter.
+    /// The position of each item in the order of an index; empty when that does not matter.
     pub positions: Vec<IndexRowPosition>,
-    /// Where each is given where there is no order; none where there is one.
+    /// The bucket of each item where rows have no order; empty where they have one.
     pub buckets: Vec<BucketPosition>,
-    /// Rows that were looked at after the last item, where there is no order.
+    /// Rows read after the last item, where rows have no order.
     pub rows_after: u64,
-    /// The last row that was read for them, if any was and it is known where it stands.
+    /// The last row that was read for the items, if any was read and its position is known.
     pub position: Option<ReadPosition>,
-    /// How many rows were looked at for it.
+    /// How many rows were read.
     pub looked_at: u64,
-    /// What follows.
     pub end: BatchEnd,
 }
 
-/// How far rows were read.
+/// How far a cursor has read.
 #[derive(Clone)]
 pub(crate) enum ReadPosition {
-    /// By the primary key, up to this one.
+    /// Up to this primary key.
     Key(PrimaryKey),
-    /// By an index.
+    /// Up to this position of an index.
     Index(IndexCursor),
 }
 
-/// What follows a batch.
+/// How a batch ends.
 pub(crate) enum BatchEnd {
-    /// More, when it is asked for.
+    /// There are more rows.
     More,
-    /// Nothing.
+    /// The cursor is at its end.
     Done,
-    /// This error.
+    /// The cursor failed.
     Failed(EvalError),
 }
 
 impl CursorBatch {
-    /// One without items, after which there is more.
+    /// Without items, and not the last one.
     pub fn new() -> CursorBatch {
         let (items, positions, buckets) = (Vec::new(), Vec::new(), Vec::new());
         CursorBatch {
@@ -249,8 +248,8 @@ impl Codec for CursorBatch {
     }
 }
 
-/// What became of each row, in the order of the keys; `None` where the row is elsewhere and was
-/// not written. Rows are shown as far as `show` asks.
+/// Encodes the reports of a write, in the order of the keys; `None` for a row that was not written because it is not
+/// here. `show` says which reports include their rows.
 pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, out: &mut Packer) {
     out.count(reports.len() as u64);
     for report in reports {
@@ -278,7 +277,7 @@ pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, o
     }
 }
 
-/// What [`pack_reports`] wrote.
+/// Decodes the result of [`pack_reports`].
 pub(crate) fn unpack_reports(from: &mut Unpacker) -> Result<Vec<Option<RowReport>>, UnpackError> {
     from.list(|from| {
         let outcome = match from.byte()? {

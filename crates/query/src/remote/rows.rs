@@ -1,5 +1,5 @@
-//! Rows of another node, batch by batch: the next is asked for when half of the last is used up, so
-//! that whoever reads sets the pace and seldom waits.
+//! Rows of a cursor on another node. The next batch is requested when half of the last one is consumed, so that the
+//! reader sets the pace and seldom waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use super::tally::unless_not_here;
 use super::target::{RetryBudget, refreshed, unreadable};
 use super::wait::{failover_for, shards_in, wait};
 use crate::context::{Cx, EvalParams};
-use crate::routing::{LONG, ResponseSlot};
+use crate::routing::{LONG_CALL_TIMEOUT, ResponseSlot};
 use crate::table::{
     BucketPosition, BucketedItem, BucketedItems, IndexRead, KeyOrder, Placed, PlacedItems, StoredTable,
 };
 
-/// Begins to read a part of a table anew, wherever it is now.
+/// Opens a range of a table again, wherever it is now.
 pub(crate) type Reopen = fn(&Cx, RemoteSource, RetryBudget) -> Result<ReopenedRows, EvalError>;
 
-/// Items that were lost on their way, looked for anew.
+/// The rest of a sequence whose cursor was lost.
 pub(crate) enum ReopenedRows {
     /// By the primary key.
     Bucketed(Box<dyn BucketedItems>),
@@ -34,20 +34,18 @@ pub(crate) enum ReopenedRows {
     Placed(Box<dyn PlacedItems>),
 }
 
-/// Rows that are asked for.
+/// Describes rows to read.
 #[derive(Clone)]
 pub(crate) struct RemoteSource {
-    /// The table.
     pub table: StoredTable,
-    /// The part of it.
+    /// The range of primary keys.
     pub range: KeyRange,
-    /// In which order.
     pub order: KeyOrder,
-    /// The secondary index they are found by.
+    /// The secondary index that finds them.
     pub index: Option<Arc<IndexRead>>,
-    /// What happens to the rows where they are.
+    /// The steps that the other node applies to the rows.
     pub steps: Vec<Transform>,
-    /// Whether they are read to be written.
+    /// Whether the rows are read to be written.
     pub is_to_write: bool,
 }
 
@@ -59,31 +57,31 @@ pub(crate) struct RemoteRows {
     reopen: Reopen,
     cursor: u64,
     ready: VecDeque<Placed>,
-    /// Half of what the last batch held.
-    low: usize,
-    /// The answer that is on its way.
+    /// Half of the last batch's length.
+    low_water: usize,
+    /// The request for the next batch, while it is pending.
     waiting: Option<Arc<ResponseSlot>>,
-    /// The last row the items so far were made of.
+    /// The last row that was read for the items so far.
     position: Option<ReadPosition>,
     end: Option<RowsEnd>,
-    /// Whether any batch came.
+    /// Whether any batch arrived.
     begun: bool,
-    /// Rows that were looked at after the last of the items in hand.
+    /// Rows read after the last of the ready items.
     rows_after: usize,
     budget: RetryBudget,
 }
 
-/// What follows the items in hand.
+/// How the sequence goes on after the ready items.
 enum RowsEnd {
     Done,
     Failed(EvalError),
-    /// The rest, looked for anew.
-    Elsewhere(ReopenedRows),
+    /// The rest, opened again.
+    Reopened(ReopenedRows),
 }
 
 impl RemoteRows {
-    /// Asks `server` for the first rows. What is lost on the way is read by `reopen`, for as long as
-    /// `budget` lasts.
+    /// Requests the first rows from `server`. If the cursor is lost, `reopen` reads the rest, as long as `budget`
+    /// lasts.
     pub fn open(
         cx: &Cx,
         server: ServerId,
@@ -102,7 +100,7 @@ impl RemoteRows {
         };
         let (eval_params, steps) = (EvalParams::of(&cx), source.steps.clone());
         let request = Request::Open { cursor, part, eval_params, steps };
-        let waiting = Some(cx.service.peers().call(server, request.to_bytes(), LONG));
+        let waiting = Some(cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT));
         let ready = VecDeque::new();
         Ok(RemoteRows {
             cx,
@@ -111,7 +109,7 @@ impl RemoteRows {
             reopen,
             cursor,
             ready,
-            low: 0,
+            low_water: 0,
             waiting,
             position: None,
             end: None,
@@ -121,15 +119,15 @@ impl RemoteRows {
         })
     }
 
-    fn ask_next(&mut self) {
+    fn request_next(&mut self) {
         let request = Request::Next { cursor: self.cursor };
-        self.waiting = Some(self.cx.service.peers().call(self.server, request.to_bytes(), LONG));
+        self.waiting = Some(self.cx.service.peers().call(self.server, request.to_bytes(), LONG_CALL_TIMEOUT));
     }
 
-    /// Waits for the batch that is on its way.
+    /// Waits for the pending batch.
     fn take_batch(&mut self) -> Result<(), EvalError> {
         let Some(slot) = self.waiting.take() else {
-            self.ask_next();
+            self.request_next();
             return Ok(());
         };
         let RemoteSource { table, range, .. } = &self.source;
@@ -139,7 +137,7 @@ impl RemoteRows {
         let batch = answer.and_then(|bytes| read(bytes, CursorBatch::unpack));
         match unless_not_here(batch)? {
             Some(batch) => self.take(batch),
-            None => self.end = Some(RowsEnd::Elsewhere(self.reopened()?)),
+            None => self.end = Some(RowsEnd::Reopened(self.reopened()?)),
         }
         Ok(())
     }
@@ -147,7 +145,7 @@ impl RemoteRows {
     fn take(&mut self, batch: CursorBatch) {
         self.cx.add_remote_rows_read(batch.looked_at);
         self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
-        self.low = batch.items.len() / 2;
+        self.low_water = batch.items.len() / 2;
         self.begun = true;
         let positions = batch.positions.into_iter().chain(std::iter::repeat_with(IndexRowPosition::none));
         let buckets = batch.buckets.into_iter().chain(std::iter::repeat(BucketPosition::default()));
@@ -165,7 +163,7 @@ impl RemoteRows {
         }
     }
 
-    /// The rows after those that came, wherever they are now. They are seen as of a later moment.
+    /// Opens the rows after those that arrived, wherever they are now. They are read as of a later moment.
     fn reopened(&mut self) -> Result<ReopenedRows, EvalError> {
         let mut source = self.source.clone();
         match (&self.position, &source.index) {
@@ -174,7 +172,7 @@ impl RemoteRows {
                 let after = Some(position.clone());
                 source.index = Some(Arc::new(IndexRead { after, ..(**index).clone() }));
             }
-            // Of shapes it is not known which rows came, and what was written since may come again.
+            // Of an index of shapes the position is not known, and a row that was written since may appear again.
             (_, Some(_)) if self.begun => {
                 return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
             }
@@ -184,7 +182,7 @@ impl RemoteRows {
             return Err(unreadable(&source.range, source.table.read_mode));
         }
         source.table = refreshed(&self.cx, &source.table, &mut self.budget)?;
-        (self.reopen)(&self.cx, source, self.budget.rest())
+        (self.reopen)(&self.cx, source, self.budget.remaining())
     }
 }
 
@@ -196,8 +194,8 @@ impl PlacedItems for RemoteRows {
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
         loop {
             if let Some(item) = self.ready.pop_front() {
-                if self.ready.len() <= self.low && self.waiting.is_none() && self.end.is_none() {
-                    self.ask_next();
+                if self.ready.len() <= self.low_water && self.waiting.is_none() && self.end.is_none() {
+                    self.request_next();
                 }
                 return Ok(Some(item));
             }
@@ -206,8 +204,8 @@ impl PlacedItems for RemoteRows {
                 None => self.take_batch()?,
                 Some(RowsEnd::Done) => return Ok(None),
                 Some(RowsEnd::Failed(error)) => return Err(error.clone()),
-                Some(RowsEnd::Elsewhere(ReopenedRows::Placed(rest))) => return rest.next_placed(env),
-                Some(RowsEnd::Elsewhere(ReopenedRows::Bucketed(rest))) => match rest.next_bucketed(env)? {
+                Some(RowsEnd::Reopened(ReopenedRows::Placed(rest))) => return rest.next_placed(env),
+                Some(RowsEnd::Reopened(ReopenedRows::Bucketed(rest))) => match rest.next_bucketed(env)? {
                     BucketedItem::Item(hand, item) => {
                         return Ok(Some(Placed { hand, ..Placed::nowhere(item) }));
                     }
@@ -223,7 +221,7 @@ impl BucketedItems for RemoteRows {
     fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError> {
         loop {
             match self.ready.front_mut().map(|next| &mut next.hand.rows) {
-                // Told before the item, or a stretch would end elsewhere than where the rows are.
+                // Reported before the item, so that a round ends at the same row as on the other node.
                 Some(rows) if *rows > 1 => {
                     let before = std::mem::replace(rows, 1) - 1;
                     return Ok(BucketedItem::Skipped(before as usize));
@@ -238,7 +236,7 @@ impl BucketedItems for RemoteRows {
                     env.check_cancel()?;
                     self.take_batch()?;
                 }
-                Some(RowsEnd::Elsewhere(ReopenedRows::Bucketed(rest))) if self.ready.is_empty() => {
+                Some(RowsEnd::Reopened(ReopenedRows::Bucketed(rest))) if self.ready.is_empty() => {
                     return rest.next_bucketed(env);
                 }
                 _ => {
@@ -267,7 +265,7 @@ impl Drop for RemoteRows {
     }
 }
 
-/// What of `range` comes after `position` in this order.
+/// The part of `range` after `position` in this order.
 fn after(range: &KeyRange, position: &PrimaryKey, order: KeyOrder) -> KeyRange {
     let bound = KeyBound::Excluded(position.clone());
     match order {

@@ -1,30 +1,31 @@
-//! By which of a table's settings a write is to go: who changes them and writes through the same server is
-//! not to find a row written as before, because the shard's leader has not heard of the change yet.
+//! The version of a table's settings that a write must apply. A client that changes them and then writes through the
+//! same server must not get a row written by the old settings because the shard's leader has not received the change
+//! yet.
 
 use cluster::{Catalog, TableConfig};
 use log::Durability;
 use reql::codec::{Codec, Packer, UnpackError, Unpacker};
 use storage::TableId;
 
-/// A table's settings that make another row, or another promise, of a write: its write hook and its durability.
+/// The version of the settings that affect writes: write hook and durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SettingsVersion {
-    /// How often the catalog they are from was changed.
+    /// The version of the catalog.
     version: u64,
-    /// The same for the same settings.
+    /// Equal for equal settings.
     digest: u32,
 }
 
 impl SettingsVersion {
-    /// Those of `table` in `catalog`.
+    /// The version of `table` in `catalog`.
     pub fn of(catalog: &Catalog, table: &TableConfig) -> SettingsVersion {
-        // An odd number, which is not that of no hook.
+        // Odd, which differs from the 0 of no hook.
         let hook = table.write_hook.as_ref().map_or(0, |hook| crc32c::crc32c(hook.text().as_bytes()) | 1);
         let durability = u32::from(table.durability == Durability::Soft);
         SettingsVersion { version: catalog.version(), digest: hook.rotate_left(1) ^ (durability << 31) }
     }
 
-    /// Those of the table of that identity, which a system table does not have.
+    /// The version of the table with this id; a system table has none.
     pub fn of_table(catalog: &Catalog, table: TableId) -> SettingsVersion {
         let found = catalog.table_by_id(table);
         found.map_or(SettingsVersion { version: 0, digest: 0 }, |table| {
@@ -32,7 +33,7 @@ impl SettingsVersion {
         })
     }
 
-    /// Whether whoever goes by these has yet to hear of `wanted`.
+    /// Whether these settings must be updated before a write that wants `wanted`.
     pub fn is_older_than(self, wanted: SettingsVersion) -> bool {
         self.version < wanted.version && self.digest != wanted.digest
     }

@@ -1,4 +1,4 @@
-//! System tables that are about every node: the rows of all of them.
+//! Rows of system tables that have rows of every node.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,18 +11,17 @@ use super::SystemRowRequests;
 use crate::context::Cx;
 use crate::table::SystemRef;
 
-/// The rows of a system table: of this node, and of the others where they have rows of their own.
-/// Rows of several nodes about the same thing become one, their figures added up. A table that has an order
-/// has it over all of them.
+/// The rows of a system table, those of other nodes included where the table has rows per server. Rows of several nodes
+/// with the same id are merged by adding up their figures. The order of a table covers the rows of all nodes.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
     let is_asked = system.table.is_per_server() && !cx.served;
-    // They look while this node does.
-    let asked = is_asked.then(|| SystemRowRequests::ask(cx, system.table.name(), system.identifiers));
+    // Other nodes work while this one does.
+    let asked = is_asked.then(|| SystemRowRequests::send(cx, system.table.name(), system.identifiers));
     let mut rows = system.table.rows(cx, system.identifiers)?;
     let Some(asked) = asked else { return Ok(rows) };
     let mut place: HashMap<Datum, usize> =
         rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
-    for row in asked.told(cx)?.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
+    for row in asked.wait(cx)?.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
         match row.get("id").and_then(|id| place.get(&id).copied()) {
             Some(i) => rows[i] = added(&rows[i], &row),
             None => {
@@ -37,7 +36,7 @@ pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError
     Ok(rows)
 }
 
-/// The rows that are there for `server`, which told what it has or was waited for in vain.
+/// The rows of `server`: those it sent, or those that stand for it if it did not respond.
 fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Object>>) -> Vec<Object> {
     match told {
         Some(rows) => {
@@ -48,10 +47,10 @@ fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Obje
     }
 }
 
-/// The parts of a row that hold figures.
+/// The fields of a row that hold figures.
 const FIGURES: [&str; 2] = ["query_engine", "storage_engine"];
 
-/// `row` with the figures of `more` added to its own; everything else stays.
+/// `row` with the figures of `more` added; everything else stays.
 fn added(row: &Object, more: &Object) -> Object {
     let sum = |(key, value): (Text, Datum)| match more.get(&key) {
         Some(more) if FIGURES.contains(&&*key) => (key, sum(value, &more)),

@@ -1,4 +1,4 @@
-//! Which rows a question is about, as bytes: a table, ranges of it and perhaps an index.
+//! The rows that a request is about: a table, ranges of it and perhaps an index.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::routing::ReadMode;
 use crate::table::{IndexItems, IndexRead, KeyOrder, Wanted};
 
-/// Some ranges of a table, and how they are to be read.
+/// Ranges of a table, and how to read them.
 #[derive(Clone)]
 pub(crate) struct TableRanges {
     pub table: TableId,
@@ -21,7 +21,7 @@ pub(crate) struct TableRanges {
     pub order: KeyOrder,
     /// In the order of their keys.
     pub ranges: Vec<KeyRange>,
-    /// The secondary index rows are found by.
+    /// The secondary index that finds the rows.
     pub index: Option<Arc<IndexRead>>,
 }
 
@@ -56,17 +56,14 @@ impl Codec for TableRanges {
     }
 }
 
-/// The id of a table.
 pub(super) fn pack_table(table: TableId, out: &mut Packer) {
     out.raw(table.as_bytes());
 }
 
-/// What [`pack_table`] wrote.
 pub(super) fn unpack_table(from: &mut Unpacker) -> Result<TableId, UnpackError> {
     Ok(TableId::from_uuid(Uuid::from_bytes(from.array()?)))
 }
 
-/// A read mode as a byte.
 pub(super) fn mode_number(mode: ReadMode) -> u8 {
     match mode {
         ReadMode::Single => 0,
@@ -76,7 +73,6 @@ pub(super) fn mode_number(mode: ReadMode) -> u8 {
     }
 }
 
-/// The read mode of [`mode_number`].
 pub(super) fn unpack_mode(from: &mut Unpacker) -> Result<ReadMode, UnpackError> {
     match from.byte()? {
         0 => Ok(ReadMode::Single),
@@ -87,7 +83,6 @@ pub(super) fn unpack_mode(from: &mut Unpacker) -> Result<ReadMode, UnpackError> 
     }
 }
 
-/// Ranges of keys.
 pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Packer) {
     out.count(ranges.len() as u64);
     for range in ranges {
@@ -96,7 +91,6 @@ pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Packer) {
     }
 }
 
-/// What [`pack_ranges`] wrote.
 pub(super) fn unpack_ranges(from: &mut Unpacker) -> Result<Vec<KeyRange>, UnpackError> {
     from.list(|from| Ok(KeyRange { start: unpack_bound(from)?, end: unpack_bound(from)? }))
 }
@@ -167,26 +161,26 @@ fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
     Ok(IndexRead { id, name, wanted, items, after, counted_on: None })
 }
 
-/// Where a row stands in the order of an index.
+/// Encodes the position of a row in the order of an index.
 pub(super) fn pack_position(place: &IndexRowPosition, out: &mut Packer) {
     place.key.pack(out);
     place.value.pack(out);
     place.primary.0.pack(out);
 }
 
-/// The place of [`pack_position`].
+/// Decodes the result of [`pack_position`].
 pub(super) fn unpack_position(from: &mut Unpacker) -> Result<IndexRowPosition, UnpackError> {
     let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
     Ok(IndexRowPosition { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
 }
 
-/// How far an index was read.
+/// Encodes how far an index was read.
 pub(super) fn pack_index_position(position: &IndexCursor, out: &mut Packer) {
     out.count(u64::from(position.wanted));
     pack_position(&position.place, out);
 }
 
-/// What [`pack_index_position`] wrote.
+/// Decodes the result of [`pack_index_position`].
 pub(super) fn unpack_index_position(from: &mut Unpacker) -> Result<IndexCursor, UnpackError> {
     Ok(IndexCursor { wanted: unpack_u32(from)?, place: unpack_position(from)? })
 }

@@ -1,4 +1,4 @@
-//! Asking for partial results: one question per node, all at the same time.
+//! Partial results of other nodes: one request per node, all at the same time.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use super::response::read;
 use super::table_ranges::TableRanges;
 use super::wait::{failover_for, shards_in, wait};
 use crate::context::{Cx, EvalParams};
-use crate::routing::{LONG, ReadMode, RemoteError, ResponseSlot};
+use crate::routing::{LONG_CALL_TIMEOUT, ReadMode, RemoteError, ResponseSlot};
 
-/// A partial result another node is asked for.
+/// A pending partial result of another node.
 pub(crate) struct RemoteTally {
     slot: Arc<ResponseSlot>,
     server: ServerId,
     ticket: u64,
     table: TableId,
     mode: ReadMode,
-    /// What it is of: to be looked for again when it is not there.
+    /// The ranges it covers, to read them again if the node does not have them.
     pub ranges: Vec<KeyRange>,
 }
 
 impl RemoteTally {
-    /// Asks `server` what `pipeline` makes of `part`.
-    pub fn ask(cx: &Cx, server: ServerId, part: TableRanges, pipeline: &Pipeline) -> RemoteTally {
+    /// Requests the result of `pipeline` over `part` from `server`.
+    pub fn request(cx: &Cx, server: ServerId, part: TableRanges, pipeline: &Pipeline) -> RemoteTally {
         let (eval_params, pipeline) = (EvalParams::of(cx), pipeline.clone());
         RemoteTally::send(cx, server, part, |ticket, part| Request::Gather {
             ticket,
@@ -39,8 +39,8 @@ impl RemoteTally {
         })
     }
 
-    /// Asks `server` how many rows there are in `part`.
-    pub fn ask_count(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
+    /// Requests the number of rows of `part` from `server`.
+    pub fn request_count(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
         RemoteTally::send(cx, server, part, |ticket, part| Request::Count { ticket, part })
     }
 
@@ -52,7 +52,7 @@ impl RemoteTally {
     ) -> RemoteTally {
         let (ticket, table, mode) = (cx.service.peers().next_number(), part.table, part.mode);
         let ranges = part.ranges.clone();
-        let slot = cx.service.peers().call(server, request(ticket, part).to_bytes(), LONG);
+        let slot = cx.service.peers().call(server, request(ticket, part).to_bytes(), LONG_CALL_TIMEOUT);
         RemoteTally { slot, server, ticket, table, mode, ranges }
     }
 
@@ -62,11 +62,11 @@ impl RemoteTally {
     }
 
     /// Asks `server` whether the index of `part` names few of the rows.
-    pub fn ask_few(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
+    pub fn request_few(cx: &Cx, server: ServerId, part: TableRanges) -> RemoteTally {
         RemoteTally::send(cx, server, part, |ticket, part| Request::Few { ticket, part })
     }
 
-    /// Waits for the partial result; `None` when it is to be looked for elsewhere.
+    /// Waits for the partial result; `None` when the node does not have all ranges.
     pub fn tally(&self, cx: &Cx) -> Result<Option<Tally>, EvalError> {
         let tally =
             self.wait(cx).and_then(|bytes| read(bytes, |from| Ok((Tally::unpack(from)?, from.count()?))));
@@ -76,24 +76,24 @@ impl RemoteTally {
         }))
     }
 
-    /// Waits for whether there are few; `None` when nobody knows.
+    /// Waits for the response; `None` when there is none.
     pub fn few(&self, cx: &Cx) -> Option<bool> {
         self.wait(cx).and_then(|bytes| read(bytes, bool::unpack)).ok()
     }
 
-    /// Waits for the number of rows; `None` when it is to be looked for elsewhere.
+    /// Waits for the number of rows; `None` when the node does not have all ranges.
     pub fn count(&self, cx: &Cx) -> Result<Option<u64>, EvalError> {
         unless_not_here(self.wait(cx).and_then(|bytes| read(bytes, u64::unpack)))
     }
 
-    /// Tells the node to stop, if it is still at it: the result is not wanted any more.
+    /// Cancels the request, if it is still running: its result is not needed any more.
     pub fn cancel(&self, cx: &Cx) {
         let request = Request::Cancel { ticket: self.ticket };
         cx.service.peers().notify(self.server, request.to_bytes());
     }
 }
 
-/// What was read, or `None` when it may be there for another try: reading twice harms nobody.
+/// The value, or `None` when a retry may find it: a read can be repeated.
 pub(crate) fn unless_not_here<T>(answer: Result<T, RemoteError>) -> Result<Option<T>, EvalError> {
     match answer {
         Ok(value) => Ok(Some(value)),

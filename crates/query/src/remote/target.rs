@@ -1,4 +1,4 @@
-//! Where a shard is asked, and how long one goes on looking for it.
+//! The target of requests for a shard, and for how long a query retries.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::routing::{LEADER_LOOKUP_TIMEOUT, ReadMode, backoff_after};
 use crate::service::Service;
 use crate::table::StoredTable;
 
-/// A majority confirms who leads within this, or that is not known: a log that does not get on hears of no other leader,
-/// and who waits for it keeps a thread.
-const CONFIRMATION: Duration = Duration::from_secs(5);
+/// A leader must be confirmed by a quorum within this time. A log that makes no progress never learns of another
+/// leader, and the wait holds a thread.
+const LEADER_CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A look counts as if it had taken so long, at least.
-const LOOK_MIN: Duration = Duration::from_millis(5);
+/// An attempt uses up at least this much of the budget.
+const ATTEMPT_COST_MIN: Duration = Duration::from_millis(5);
 
 /// Where a shard is.
 pub(crate) enum Target<'a> {
@@ -38,8 +38,7 @@ impl<'a> From<Route<'a>> for Target<'a> {
 }
 
 impl Service {
-    /// The replica that leads `shard`: for writes, and for reads that must be up to date. `None`
-    /// while nobody is known to lead.
+    /// The leader of `shard`, for writes and for reads that must be up to date. `None` while no leader is known.
     pub(crate) fn leader<'a>(&self, shard: &'a ShardHandle) -> Option<Target<'a>> {
         if let Some(server) = self.peers().forced_target(shard.range()) {
             return Some(Target::Remote(server));
@@ -47,8 +46,8 @@ impl Service {
         shard.leader().map(Target::from)
     }
 
-    /// Whether somebody is known to lead `shard` who can be asked: a replica without a vote goes on naming the last
-    /// leader when that is gone.
+    /// Whether a leader of `shard` is known and can be reached: a replica without a vote still names the last leader
+    /// when that is gone.
     pub(crate) fn is_led(&self, shard: &ShardHandle) -> bool {
         match self.leader(shard) {
             Some(Target::Local(_)) => true,
@@ -57,26 +56,26 @@ impl Service {
         }
     }
 
-    /// How long it is worth looking for who leads `shard`.
-    pub(crate) fn search(&self, shard: &ShardHandle) -> Duration {
+    /// The timeout for a lookup of the leader of `shard`.
+    pub(crate) fn lookup_timeout(&self, shard: &ShardHandle) -> Duration {
         self.leader_lookup.leaderless.timeout(shard.group(), self.is_led(shard))
     }
 
-    /// `shard` was looked for as long as that, in vain.
-    pub(crate) fn give_up(&self, shard: &ShardHandle) {
+    /// Records that such a lookup has reached its timeout.
+    pub(crate) fn note_failed_lookup(&self, shard: &ShardHandle) {
         self.leader_lookup.leaderless.note_failed_lookup(shard.group(), self.is_led(shard));
     }
 
-    /// As [`Service::reader`], for a read of one row that is asked for the first time.
+    /// As [`Service::reader`], for the first attempt of a read of one row.
     pub(crate) fn first_reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Target<'a>> {
         if mode != ReadMode::Outdated || self.peers().forced_target(shard.range()).is_some() {
             return self.reader(shard, mode);
         }
-        let reader = shard.reader(|server| self.failover.answers(server)).map(Target::from);
+        let reader = shard.reader(|server| self.failover.is_responding(server)).map(Target::from);
         reader.or_else(|| self.reader(shard, mode))
     }
 
-    /// A replica that may answer reads of `mode`.
+    /// A replica that may serve reads of `mode`.
     pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Target<'a>> {
         if let Some(server) = self.peers().forced_target(shard.range()) {
             return Some(Target::Remote(server));
@@ -84,12 +83,12 @@ impl Service {
         match mode {
             ReadMode::Single | ReadMode::Majority => self.leader(shard),
             ReadMode::Outdated => {
-                let nearest = shard.nearest(|server| self.failover.answers(server));
+                let nearest = shard.nearest(|server| self.failover.is_responding(server));
                 nearest
                     .or_else(|| shard.nearest(|server| self.peers().is_connected(server)))
                     .map(Target::from)
             }
-            // Whoever asks wants what is here, if anything is.
+            // The query wants the local state, if there is one.
             ReadMode::DebugDirect => match shard.near() {
                 Some(near) => Some(Target::Local(near)),
                 None => self.leader(shard),
@@ -98,78 +97,77 @@ impl Service {
     }
 }
 
-/// Which shards that are here may be read in one mode; each is asked once.
+/// Which local shards are confirmed to be led here, each checked once. Only linearizable reads need that.
 pub(crate) struct LeaderConfirmations {
     mode: ReadMode,
     known: Vec<(GroupId, bool)>,
 }
 
 impl LeaderConfirmations {
-    /// Nothing asked yet.
     pub fn new(mode: ReadMode) -> LeaderConfirmations {
         LeaderConfirmations { mode, known: Vec::new() }
     }
 
-    /// Whether `shard` may be read now. For linearizable reads a majority must confirm that it leads,
-    /// which blocks for some seconds at most; if none does, the shard is to be looked for again.
-    pub fn allows(&mut self, shard: &Shard) -> bool {
+    /// Whether `shard` may be read now. A linearizable read needs a quorum to confirm the leader, which blocks for some
+    /// seconds at most. If that fails, the shard must be looked up again.
+    pub fn may_read(&mut self, shard: &Shard) -> bool {
         if self.mode != ReadMode::Majority {
             return true;
         }
-        if let Some((_, fit)) = self.known.iter().find(|(group, _)| *group == shard.group()) {
-            return *fit;
+        if let Some((_, is_confirmed)) = self.known.iter().find(|(group, _)| *group == shard.group()) {
+            return *is_confirmed;
         }
-        let fit = shard.confirm().wait_for(CONFIRMATION).is_ok_and(|told| told.is_ok());
-        self.known.push((shard.group(), fit));
-        fit
+        let is_confirmed =
+            shard.confirm().wait_for(LEADER_CONFIRMATION_TIMEOUT).is_ok_and(|confirmed| confirmed.is_ok());
+        self.known.push((shard.group(), is_confirmed));
+        is_confirmed
     }
 }
 
-/// What is left of the time for which a query looks for its shards.
+/// The time that is left for a query to reach its shards.
 pub(crate) struct RetryBudget {
-    left: Duration,
-    looks: u32,
+    remaining: Duration,
+    attempts: u32,
 }
 
 impl RetryBudget {
-    /// All of it.
     pub fn new() -> RetryBudget {
-        RetryBudget { left: LEADER_LOOKUP_TIMEOUT, looks: 0 }
+        RetryBudget { remaining: LEADER_LOOKUP_TIMEOUT, attempts: 0 }
     }
 
-    /// As much as is left, for somebody else who looks.
-    pub fn rest(&self) -> RetryBudget {
-        RetryBudget { left: self.left, looks: self.looks }
+    /// A copy of what is left, for another reader.
+    pub fn remaining(&self) -> RetryBudget {
+        RetryBudget { remaining: self.remaining, attempts: self.attempts }
     }
 
-    /// Somebody was asked about a shard for so long, in vain.
+    /// Takes the time of a failed request from the budget.
     pub fn spend(&mut self, time: Duration) {
-        self.left = self.left.saturating_sub(time);
+        self.remaining = self.remaining.saturating_sub(time);
     }
 
-    /// Waits a little, in which things may change for `range` of `table`, where something could not be done;
-    /// false when it has been long enough. The first time only changes that are under way are waited for.
+    /// Waits a little, while `range` of `table` may become available; false when the budget is used up. The first time
+    /// it only waits for changes that are under way.
     pub fn wait(&mut self, cx: &Cx, table: &StoredTable, range: &KeyRange) -> Result<bool, EvalError> {
         cx.check_cancel()?;
-        let (service, gone) = (&cx.service, LEADER_LOOKUP_TIMEOUT.saturating_sub(self.left));
+        let (service, gone) = (&cx.service, LEADER_LOOKUP_TIMEOUT.saturating_sub(self.remaining));
         let shards =
             || table.handle.shards().iter().filter(|shard| !shard.range().intersect(range).is_empty());
-        if self.left.is_zero() || shards().any(|shard| gone >= service.search(shard)) {
-            shards().for_each(|shard| service.give_up(shard));
+        if self.remaining.is_zero() || shards().any(|shard| gone >= service.lookup_timeout(shard)) {
+            shards().for_each(|shard| service.note_failed_lookup(shard));
             return Ok(false);
         }
-        let (pause, began) = (backoff_after(self.looks), Instant::now());
-        // Changes of the configuration that come to nothing may follow one another for as long as they like.
+        let (pause, began) = (backoff_after(self.attempts), Instant::now());
+        // Changes of the configuration that fail may follow one another without end.
         cx.node().await_change();
         std::thread::sleep(pause);
-        self.looks += 1;
-        self.left = self.left.saturating_sub(began.elapsed().max(LOOK_MIN));
+        self.attempts += 1;
+        self.remaining = self.remaining.saturating_sub(began.elapsed().max(ATTEMPT_COST_MIN));
         cx.check_cancel()?;
         Ok(true)
     }
 }
 
-/// `table` as the catalog has it now, with its leaders looked for, which uses up `budget`. Fails if it was
+/// `table` as the catalog has it now, after a lookup of its leaders, which uses `budget`. Fails if the table was
 /// dropped.
 pub(crate) fn refreshed(
     cx: &Cx,
@@ -182,7 +180,7 @@ pub(crate) fn refreshed(
         Some(handle) => {
             let table = StoredTable { handle, read_mode: table.read_mode };
             let began = Instant::now();
-            cx.service.leader_lookup.search_table(&table.handle);
+            cx.service.leader_lookup.look_up_table(&table.handle);
             budget.spend(began.elapsed());
             Ok(table)
         }
@@ -190,7 +188,7 @@ pub(crate) fn refreshed(
     }
 }
 
-/// That a range cannot be read.
+/// The error of a range that cannot be read.
 pub(crate) fn unreadable(range: &KeyRange, mode: ReadMode) -> EvalError {
     match mode {
         ReadMode::Outdated | ReadMode::DebugDirect => {
@@ -205,13 +203,13 @@ pub(crate) fn unreadable(range: &KeyRange, mode: ReadMode) -> EvalError {
     }
 }
 
-/// That a range cannot be written to; nothing was written.
+/// The error of a range that cannot be written to; nothing was written.
 pub(crate) fn unwritable(range: &KeyRange) -> EvalError {
     let range = show(range);
     EvalError::op_failed(format!("Cannot perform write: primary replica for shard {range} not available"))
 }
 
-/// That it is not known whether a write took place.
+/// The error of a write whose outcome is unknown.
 pub(crate) fn lost_contact() -> EvalError {
     EvalError::op_indeterminate("Cannot perform write: lost contact with primary replica")
 }
@@ -232,8 +230,8 @@ fn show(range: &KeyRange) -> String {
     format!("{start}, {end}")
 }
 
-/// Ranges in the order of their keys, those that follow each other as one.
-pub(crate) fn all_joined(ranges: &[KeyRange]) -> Vec<KeyRange> {
+/// Ranges in the order of their keys, with adjacent ones merged.
+pub(crate) fn joined_ranges(ranges: &[KeyRange]) -> Vec<KeyRange> {
     let mut out: Vec<KeyRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match out.last_mut().and_then(|last| Some((joined(last, range)?, last))) {
@@ -244,7 +242,7 @@ pub(crate) fn all_joined(ranges: &[KeyRange]) -> Vec<KeyRange> {
     out
 }
 
-/// Two ranges that follow each other, as one; `None` when there is something between them.
+/// Two adjacent ranges as one; `None` when there is a gap between them.
 pub(crate) fn joined(first: &KeyRange, second: &KeyRange) -> Option<KeyRange> {
     let touch = match (&first.end, &second.start) {
         (KeyBound::Excluded(end), KeyBound::Included(start)) => end == start,

@@ -1,4 +1,4 @@
-//! Waiting for the answer of a server that may hang.
+//! Blocking for the response of a server that may hang.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::context::Cx;
 use crate::routing::{FailoverTo, ReadMode, RemoteError, ResponseSlot};
 use crate::service::Service;
 
-/// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until somebody else has what is
-/// wanted of one of the shards that it was asked about.
+/// Blocks until `slot` has the response of `server`. If the server hangs, the call ends once another server qualifies
+/// for one of the shards.
 pub(crate) fn wait(
     cx: &Cx,
     slot: &Arc<ResponseSlot>,
@@ -25,11 +25,11 @@ pub(crate) fn wait(
     slot.wait_or(&cx.cancel, || {
         let Some(failover_to) = failover_to else { return };
         let shards = shards(&cx.node().catalog_guard());
-        shards.iter().for_each(|shard| watch(&cx.service, slot, server, shard, failover_to));
+        shards.iter().for_each(|shard| watch_for_failover(&cx.service, slot, server, shard, failover_to));
     })
 }
 
-/// Whom reads of `mode` want; `None` when nobody else has what they want.
+/// Which servers qualify for reads of `mode`; `None` when no other server does.
 pub(crate) fn failover_for(mode: ReadMode) -> Option<FailoverTo> {
     match mode {
         ReadMode::Single | ReadMode::Majority => Some(FailoverTo::Leader),
@@ -38,15 +38,15 @@ pub(crate) fn failover_for(mode: ReadMode) -> Option<FailoverTo> {
     }
 }
 
-/// Sees to it that nobody waits in vain for `server`, which was asked about `shard`.
-pub(crate) fn watch(
+/// Watches the call to `server` about `shard`, so that it fails if the server hangs.
+pub(crate) fn watch_for_failover(
     service: &Service,
     slot: &Arc<ResponseSlot>,
     server: ServerId,
     shard: &ShardHandle,
     failover_to: FailoverTo,
 ) {
-    // There is no cursor of that number.
+    // No cursor has this number.
     let probe = |number| Request::Next { cursor: number }.to_bytes();
     service.failover.watch(slot, server, (shard, failover_to), probe);
 }

@@ -1,4 +1,4 @@
-//! Writes that other nodes carry out.
+//! Writes of rows on another node.
 
 use std::sync::Arc;
 
@@ -13,37 +13,36 @@ use super::settings_version::SettingsVersion;
 use super::wait::{shards_of, wait};
 use crate::context::{Cx, EvalParams};
 use crate::edit::{ReturnChanges, RowReport};
-use crate::routing::{FailoverTo, LONG, RemoteError, ResponseSlot};
+use crate::routing::{FailoverTo, LONG_CALL_TIMEOUT, RemoteError, ResponseSlot};
 
-/// Rows another node was asked to write.
+/// A pending write on another node.
 pub(crate) struct RemoteWrite {
     slot: Arc<ResponseSlot>,
     server: ServerId,
     ticket: u64,
     table: TableId,
     keys: Vec<PrimaryKey>,
-    /// Which of the planned rows they are.
+    /// The indexes of these rows among the planned ones.
     pub indexes: Vec<usize>,
 }
 
-/// What is written to a table, however many rows.
+/// The parts of a write that are the same for all its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTarget {
-    /// The table.
     pub table: TableId,
-    /// What the write waits for; `None` leaves it to the table.
+    /// What the write waits for; `None` means the table's setting.
     pub durability: Option<Durability>,
-    /// Whether the table's write hook has no say in it.
+    /// Whether to skip the table's write hook.
     pub ignore_hook: bool,
-    /// What the reports must show.
+    /// Which rows the reports must show.
     pub show: ReturnChanges,
-    /// What of the table's settings the write is to go by.
+    /// The version of the table's settings that the write must apply.
     pub settings: SettingsVersion,
 }
 
 impl RemoteWrite {
-    /// Asks `server` to write the rows under `keys`, which are those at `indexes`.
-    pub fn ask(
+    /// Requests `server` to write the rows under `keys`, which are those at `indexes`.
+    pub fn send(
         cx: &Cx,
         server: ServerId,
         to: WriteTarget,
@@ -63,8 +62,8 @@ impl RemoteWrite {
             keys,
             edits,
         });
-        // It takes as long as the functions of the edits do, which the query can stop.
-        let slot = cx.service.peers().call(server, request.to_bytes(), LONG);
+        // The functions of the edits may take any time; cancelling the query stops them.
+        let slot = cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT);
         let keys = match request {
             Request::Write(request) => request.keys,
             _ => Vec::new(),
@@ -72,8 +71,7 @@ impl RemoteWrite {
         RemoteWrite { slot, server, ticket, table: to.table, keys, indexes }
     }
 
-    /// Waits for what became of the rows; `None` for a row that was not written because it is
-    /// elsewhere.
+    /// Waits for the reports; `None` for a row that was not written because it is not there.
     pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, RemoteError> {
         let shards = |catalog: &Catalog| shards_of(catalog, self.table, &self.keys);
         let answer = wait(cx, &self.slot, self.server, Some(FailoverTo::Leader), shards);

@@ -22,7 +22,7 @@ use storage::TableId;
 
 use self::running::{RequestKey, RunningRequest, RunningRequests};
 use crate::context::{Cx, EvalParams};
-use crate::remote::{LeaderConfirmations, Request, Response, TableRanges, Target, all_joined};
+use crate::remote::{LeaderConfirmations, Request, Response, TableRanges, Target, joined_ranges};
 use crate::routing::{BATCH_KEYS_MAX, ReadMode};
 use crate::service::Service;
 use crate::system;
@@ -191,10 +191,10 @@ impl Inner {
         self.table(part.table, part.mode).and_then(|table| {
             let mut parts = Vec::new();
             let mut confirmations = LeaderConfirmations::new(part.mode);
-            let ranges = all_joined(&part.ranges);
+            let ranges = joined_ranges(&part.ranges);
             for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
                 match self.service.reader(shard, part.mode) {
-                    Some(Target::Local(shard)) if !confirmations.allows(shard) => {
+                    Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
                         return Response::NotHere(None);
                     }
                     Some(Target::Local(shard)) => {

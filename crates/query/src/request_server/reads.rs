@@ -61,7 +61,9 @@ impl Inner {
         let mut confirmations = LeaderConfirmations::new(mode);
         for key in keys {
             let shown = match self.service.reader(table.shard(key), mode) {
-                Some(Target::Local(shard)) if !confirmations.allows(shard) => return Response::NotHere(None),
+                Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
+                    return Response::NotHere(None);
+                }
                 Some(Target::Local(shard)) => shard.with_row(key, |row| found.add(row)),
                 Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
                 None => return Response::NotHere(None),

@@ -1,15 +1,14 @@
-//! Questions that wait for a server that hangs while another one leads.
+//! Failover: ends calls to a server that hangs once another server can take them over.
 //!
-//! A server that stands still keeps its connections until its heartbeat is missed, and whoever asked it would
-//! wait for as long, though another replica leads its shards within seconds. One thread of the node looks after
-//! all who have waited for a while: it tries whether the server says anything at all, and whether another leads
-//! now. If it says nothing and another leads, the question is over: a read is asked again, a write is in doubt. A
-//! read that any replica may answer is asked of another one, and until the server is heard again, such reads pass it by.
-//! A server that is alive is left alone, since it answers what it was asked also when it leads no more.
+//! A server that hangs keeps its connections until its heartbeat times out. Its callers would wait for that long,
+//! although another replica leads its shards within seconds. One thread of the node watches all calls that have been
+//! pending for a while: it probes the server, and looks up whether another server leads now. If the probe gets no
+//! response and another server leads, the call fails: a read is retried, the outcome of a write is unknown. A read that
+//! any replica may serve goes to another replica, and later reads avoid the server until it responds again. Calls to a
+//! server that responds are left alone: it also answers them when it does not lead any more.
 //!
-//! Whoever is answered soon has nothing to do with this: a read about one row is looked after when it is asked
-//! for the second time, a thread that waits when it has waited for some time, and only a write about one row
-//! from the beginning, since it cannot be asked again.
+//! Fast calls do not come here: a read of one row is watched from its second attempt on, a blocking call after some
+//! time. Only a write of one row is watched from its beginning, since it cannot be retried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,52 +18,51 @@ use std::time::{Duration, Instant};
 use cluster::{Node, Route, RpcError, ServerId, ShardHandle};
 use parking_lot::Mutex;
 
-use super::peers::{CallError, EncodedRequest, Peers, ResponseSlot, SHORT};
+use super::peers::{CallError, EncodedRequest, Peers, ResponseSlot, SHORT_CALL_TIMEOUT};
 use crate::thread_pool::ScanPool;
 
-/// Between two looks.
+/// Between two checks of pending calls.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// Who has not waited for so many looks is not looked after.
+/// A call is watched from this number of checks on.
 const CHECKS_UNTIL_LATE: u64 = 5;
-/// A server that says nothing for so long hangs.
+/// A server hangs if it does not respond to a probe for this long.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
-/// Between two searches for who leads what a server that hangs has led.
+/// Between two lookups of the leaders of shards that a hung server led.
 const LEADER_LOOKUP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Who else could answer a question.
+/// Which other server could take over a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailoverTo {
-    /// Whoever leads the shard.
+    /// The leader of the shard.
     Leader,
     /// Any replica.
     AnyReplica,
 }
 
-/// Makes a question that any server answers at once, of a number of its own.
+/// Makes a request with the given number that any server answers at once.
 pub(crate) type Probe = fn(u64) -> EncodedRequest;
 
-/// Who waits for which server on a node.
+/// The pending calls of a node, and the servers that hang.
 pub(crate) struct Failover {
     node: Arc<Node>,
     peers: Arc<Peers>,
-    /// One thread.
     thread: ScanPool,
     pending: Mutex<WaitList>,
-    /// Servers that say nothing, as of the last look.
+    /// As of the last check.
     hung: Mutex<BTreeSet<ServerId>>,
-    /// Whether there are any.
+    /// Whether `hung` has any: read without the lock.
     some_hang: AtomicBool,
 }
 
 #[derive(Default)]
 struct WaitList {
-    /// The looks so far.
+    /// The number of checks so far.
     checks: u64,
     waiting: Vec<PendingCall>,
     is_running: bool,
 }
 
-/// Somebody who asked `server` because it led `shard`, or had a replica of it.
+/// A call to `server`, which led `shard` or had a replica of it.
 struct PendingCall {
     since: u64,
     server: ServerId,
@@ -73,7 +71,7 @@ struct PendingCall {
     slot: Weak<ResponseSlot>,
 }
 
-/// The same, while it waits.
+/// A [`PendingCall`] that is overdue, with its slot kept alive.
 struct LateCall {
     server: ServerId,
     shard: ShardHandle,
@@ -82,20 +80,20 @@ struct LateCall {
 }
 
 impl Failover {
-    /// Nobody waits yet.
+    /// Without pending calls.
     pub fn new(node: Arc<Node>, peers: Arc<Peers>) -> Arc<Failover> {
         let (pending, hung, some_hang) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
         Arc::new(Failover { node, peers, thread: ScanPool::new("watch", 1), pending, hung, some_hang })
     }
 
-    /// Whether `server` is connected, and not known to hang.
-    pub fn answers(&self, server: ServerId) -> bool {
+    /// Whether `server` is connected and not known to hang.
+    pub fn is_responding(&self, server: ServerId) -> bool {
         self.peers.is_connected(server)
             && !(self.some_hang.load(Ordering::Relaxed) && self.hung.lock().contains(&server))
     }
 
-    /// Sees to it that `slot` is told that there is no answer, should `server` hang and there be another one that it
-    /// wants of `shard`. `probe` shows whether it hangs.
+    /// Completes `slot` with an error if `server` hangs while another server qualifies for `shard`. `probe` finds out
+    /// whether it hangs.
     pub fn watch(
         self: &Arc<Self>,
         slot: &Arc<ResponseSlot>,
@@ -103,22 +101,22 @@ impl Failover {
         (shard, failover_to): (&ShardHandle, FailoverTo),
         probe: Probe,
     ) {
-        let is_first = self.pending.lock().join(server, shard, failover_to, slot);
+        let is_first = self.pending.lock().add(server, shard, failover_to, slot);
         if is_first {
             let failover = self.clone();
             self.thread.run(move || failover.run(probe));
         }
     }
 
-    /// Looks until nobody waits and nobody hangs.
+    /// Checks pending calls until there are none and no server hangs.
     fn run(&self, probe: Probe) {
         let _end = ResetOnPanic(self);
         let (mut probes, mut looked_up, mut hung) = (BTreeMap::new(), None, BTreeSet::new());
         loop {
             std::thread::sleep(CHECK_INTERVAL);
-            let asked = self.pending.lock().look(&hung);
+            let asked = self.pending.lock().begin_check(&hung);
             let Some(asked) = asked else { return };
-            hung = self.hung(&mut probes, &asked, probe);
+            hung = self.probe(&mut probes, &asked, probe);
             self.publish_hung(&hung);
             if hung.is_empty() {
                 continue;
@@ -135,14 +133,14 @@ impl Failover {
         }
     }
 
-    /// From now on reads pass these by, where they can.
+    /// From now on reads avoid these servers where they can.
     fn publish_hung(&self, hung: &BTreeSet<ServerId>) {
         self.some_hang.store(!hung.is_empty(), Ordering::Relaxed);
         self.hung.lock().clone_from(hung);
     }
 
-    /// Those of `asked` that say nothing any more.
-    fn hung(
+    /// Sends probes to `asked`; returns the servers whose probe has had no response for [`HUNG_AFTER`].
+    fn probe(
         &self,
         probes: &mut BTreeMap<ServerId, (Instant, Arc<ResponseSlot>)>,
         asked: &BTreeSet<ServerId>,
@@ -154,7 +152,7 @@ impl Failover {
         for server in asked {
             probes.entry(*server).or_insert_with(|| {
                 let request = probe(self.peers.next_number());
-                (Instant::now(), self.peers.call(*server, request, SHORT))
+                (Instant::now(), self.peers.call(*server, request, SHORT_CALL_TIMEOUT))
             });
         }
         let is_hung =
@@ -163,7 +161,7 @@ impl Failover {
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
-    /// Asks who leads now, where no replica is here that hears of it.
+    /// Asks other servers who leads the shards of which no local replica learns it.
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
         let of_leader = |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.hears();
@@ -177,11 +175,11 @@ impl Failover {
         }
     }
 
-    /// Whether there is another server that is wanted, or the rows belong to other shards now.
+    /// Whether another server qualifies, or the rows belong to other shards by now.
     fn has_alternative(&self, LateCall { server, shard, failover_to, .. }: &LateCall) -> bool {
         let another = match failover_to {
             FailoverTo::Leader => shard.leader(),
-            FailoverTo::AnyReplica => shard.nearest(|other| other != *server && self.answers(other)),
+            FailoverTo::AnyReplica => shard.nearest(|other| other != *server && self.is_responding(other)),
         };
         let is_another = match another {
             Some(Route::Local(_)) => true,
@@ -197,8 +195,8 @@ impl Failover {
 }
 
 impl WaitList {
-    /// Takes one more in. Whether somebody must begin to look.
-    fn join(
+    /// Adds a call. Returns whether the thread must be started.
+    fn add(
         &mut self,
         server: ServerId,
         shard: &ShardHandle,
@@ -210,21 +208,21 @@ impl WaitList {
         !std::mem::replace(&mut self.is_running, true)
     }
 
-    /// The servers that were asked a while ago, and those that `hung` at the last look; `None`, and nobody looks any
-    /// more, when there are none and nobody waits.
-    fn look(&mut self, hung: &BTreeSet<ServerId>) -> Option<BTreeSet<ServerId>> {
+    /// The servers with overdue calls, and those that `hung` at the last check; `None` when there are none and no calls
+    /// are pending, which ends the thread's run.
+    fn begin_check(&mut self, hung: &BTreeSet<ServerId>) -> Option<BTreeSet<ServerId>> {
         self.checks += 1;
         self.waiting.retain(|waiting| waiting.slot.strong_count() > 0);
         if self.waiting.is_empty() && hung.is_empty() {
             self.is_running = false;
             return None;
         }
-        Some(self.old().map(|waiting| waiting.server).chain(hung.iter().copied()).collect())
+        Some(self.overdue().map(|waiting| waiting.server).chain(hung.iter().copied()).collect())
     }
 
-    /// Those who have waited for `servers` for a while.
+    /// The overdue calls to `servers`.
     fn late(&self, servers: &BTreeSet<ServerId>) -> Vec<LateCall> {
-        let late = self.old().filter(|waiting| servers.contains(&waiting.server));
+        let late = self.overdue().filter(|waiting| servers.contains(&waiting.server));
         let late = late.filter_map(|PendingCall { server, shard, failover_to, slot, .. }| {
             Some(LateCall {
                 server: *server,
@@ -236,12 +234,12 @@ impl WaitList {
         late.collect()
     }
 
-    fn old(&self) -> impl Iterator<Item = &PendingCall> {
+    fn overdue(&self) -> impl Iterator<Item = &PendingCall> {
         self.waiting.iter().filter(|waiting| waiting.since + CHECKS_UNTIL_LATE <= self.checks)
     }
 }
 
-/// Others look when a panic has ended this.
+/// Lets the next call start the thread again after a panic.
 struct ResetOnPanic<'a>(&'a Failover);
 
 impl Drop for ResetOnPanic<'_> {

@@ -1,8 +1,7 @@
-//! Shards that nobody has led for so long that a query need not find it out again.
+//! Shards that had no leader lately: queries about them fail soon.
 //!
-//! A shard without a majority has no leader until somebody repairs it or starts the servers that are away.
-//! The first query that meets it looks for the leader as long as any, since an election may be under way;
-//! those that come after it are told much sooner.
+//! A shard without a quorum has no leader until it is repaired or its servers are started. The first query that meets
+//! it waits for the whole lookup timeout, since an election may be under way. Later queries use a short timeout.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,24 +9,24 @@ use std::time::{Duration, Instant};
 use cluster::GroupId;
 use parking_lot::Mutex;
 
-/// How long a query looks for a shard that is moving or between two leaders.
+/// How long a query looks for the leader of a shard that moves or elects one.
 pub(crate) const LEADER_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long when somebody has just looked for it in vain.
+/// The timeout of a lookup when another one has just failed.
 const LEADERLESS_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
-/// For so long after that.
+/// How long a failed lookup shortens the next ones.
 const LEADERLESS_MEMORY: Duration = Duration::from_secs(30);
 
-/// The shards of a node that were looked for in vain, and when last.
+/// The shards whose last lookup failed, and when.
 #[derive(Default)]
 pub(crate) struct KnownLeaderless(Mutex<BTreeMap<GroupId, Instant>>);
 
 impl KnownLeaderless {
-    /// How long it is worth looking for who leads `group`; `is_led` says whether somebody does who can be asked.
+    /// The timeout for a lookup of the leader of `group`; `is_led` says whether a leader is known that can be reached.
     pub fn timeout(&self, group: GroupId, is_led: bool) -> Duration {
         self.timeout_at(group, is_led, Instant::now())
     }
 
-    /// It was looked for as long as that, in vain.
+    /// Records that a lookup has reached its timeout, unless a leader is known now.
     pub fn note_failed_lookup(&self, group: GroupId, is_led: bool) {
         if !is_led {
             self.0.lock().insert(group, Instant::now());

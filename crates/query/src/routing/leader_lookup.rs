@@ -1,8 +1,8 @@
-//! Looking for who leads a shard, once for all queries about one row that wait for it.
+//! Leader lookup: finds the leader of a shard once for all queries about one row that wait for it.
 //!
-//! A query that waits keeps no thread, and asks nobody: one thread of the node looks for all of them, and
-//! another asks who leads their shards. A thousand clients whose shard is between two leaders cost hardly more
-//! than one, so that the servers still have the time to elect one.
+//! A waiting query holds no thread and sends no requests: one thread wakes the queries, and another asks servers for
+//! leaders. A thousand clients that wait for a leader cost hardly more than one, which leaves the servers the time to
+//! elect it.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -18,56 +18,55 @@ use super::known_leaderless::KnownLeaderless;
 use super::peers::OneShot;
 use crate::thread_pool::ScanPool;
 
-/// The first and the longest pause between two looks.
+/// The first and the longest backoff between two attempts of a query.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_millis(200);
-/// Of its pause one waits this part when another leader is known than the one that was asked: not none of it, since two
-/// servers may name each other for a while.
+/// A query waits this fraction of its backoff when another leader is known than the server that was asked last. It is
+/// not zero, because two servers may name each other for a while.
 const OTHER_LEADER_BACKOFF_DIVISOR: u32 = 8;
-/// So much longer everybody waits while nobody is known to lead.
+/// Added to each backoff while no leader is known.
 const NO_LEADER_EXTRA_WAIT: Duration = Duration::from_secs(1);
-/// A table is not searched again before it is so long ago that it was.
+/// The leaders of a table's shards are looked up at most this often.
 const TABLE_LOOKUP_INTERVAL: Duration = Duration::from_millis(100);
-/// Who leads is asked for anew after this pause of [`backoff_after`] and those that follow it: an election takes longer
-/// than the first ones.
+/// The lookup queries servers with the backoffs from this attempt on: an election takes longer than the earlier ones.
 const FIRST_QUERY_ATTEMPT: u32 = 3;
 
-/// How long one waits before looking once more, after so many looks in vain.
-pub(crate) fn backoff_after(looks: u32) -> Duration {
-    match looks {
+/// The wait before the next attempt, after this number of failed ones.
+pub(crate) fn backoff_after(attempts: u32) -> Duration {
+    match attempts {
         0 => Duration::ZERO,
-        looks => (BACKOFF_MIN * (1 << (looks - 1).min(10))).min(BACKOFF_MAX),
+        attempts => (BACKOFF_MIN * (1 << (attempts - 1).min(10))).min(BACKOFF_MAX),
     }
 }
 
-/// Who waits for the leaders of which shards on a node, and what has been looked for lately.
+/// The queries that wait for leaders, and the lookups of a node.
 pub(crate) struct LeaderLookup {
     node: Arc<Node>,
-    /// One thread, which tells those who wait.
+    /// One thread, which wakes waiting queries.
     wake_thread: ScanPool,
     /// One thread, which asks other servers.
     query_thread: ScanPool,
-    /// Whether that thread has shards to ask for.
+    /// Whether `query_thread` is busy.
     is_querying: Arc<AtomicBool>,
     queue: Mutex<WaitQueue<ShardHandle>>,
     tables: Mutex<BTreeMap<TableId, Instant>>,
-    /// What was looked for in vain.
+    /// Shards whose lookup failed lately.
     pub leaderless: KnownLeaderless,
 }
 
-/// How a row has been looked for so far.
+/// The attempts of a query to reach its row.
 #[derive(Clone, Copy)]
 pub(crate) struct LookupAttempts {
-    /// How often in vain.
+    /// The number of failed ones.
     pub failed: u32,
-    /// Who was asked last.
+    /// The server that was asked last.
     pub asked: Option<ServerId>,
-    /// Whether a replica that does not lead has it as well.
+    /// Whether any replica may serve the query.
     pub any_replica: bool,
 }
 
 impl LeaderLookup {
-    /// Nobody waits yet.
+    /// Without waiting queries.
     pub fn new(node: Arc<Node>) -> Arc<LeaderLookup> {
         Arc::new(LeaderLookup {
             node,
@@ -80,18 +79,19 @@ impl LeaderLookup {
         })
     }
 
-    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or
-    /// the log hears of it or any replica will do; then after [`backoff_after`] so many looks, a part of that if another
-    /// is known to lead than the one that was asked, and a second longer while nobody is.
-    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: LookupAttempts) -> Arc<OneShot<()>> {
+    /// Completes when a query about a row of `shard` should try again. The first time this is at once if a leader is
+    /// known, if the local replica will learn it, or if any replica may serve the query. After that it is
+    /// [`backoff_after`] the failed attempts: a fraction of it when another leader is known than the server that was
+    /// asked, and a second more while no leader is known.
+    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, attempts: LookupAttempts) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
-        if looks.failed == 0 && (looks.any_replica || is_known(shard)) {
+        if attempts.failed == 0 && (attempts.any_replica || is_known(shard)) {
             ready.complete(());
             return ready;
         }
         let now = Instant::now();
-        let waiter = Waiter::new(looks, now, ready.clone());
-        let is_first = self.queue.lock().join(shard.group(), shard, now, waiter);
+        let waiter = Waiter::new(attempts, now, ready.clone());
+        let is_first = self.queue.lock().add(shard.group(), shard, now, waiter);
         if is_first {
             let leader_lookup = self.clone();
             self.wake_thread.run(move || run_lookups(&leader_lookup.queue, &leader_lookup));
@@ -99,9 +99,8 @@ impl LeaderLookup {
         ready
     }
 
-    /// Looks for the leaders of all shards of `table` that are elsewhere, unless somebody has done that just
-    /// now.
-    pub fn search_table(&self, table: &TableHandle) {
+    /// Looks up the leaders of all remote shards of `table`, unless that was done within [`TABLE_LOOKUP_INTERVAL`].
+    pub fn look_up_table(&self, table: &TableHandle) {
         let (id, now) = (table.config.id, Instant::now());
         {
             let mut tables = self.tables.lock();
@@ -115,19 +114,20 @@ impl LeaderLookup {
     }
 }
 
-/// What a search asks of the node.
+/// What a lookup needs to know of shards: a trait, so that tests can fake them.
 trait LookupSource<S> {
-    /// Whether the leader need not be asked for.
+    /// Whether no server has to be asked for the leader.
     fn is_known(&self, shard: &S) -> bool;
 
-    /// Who leads it, if that is known.
+    /// The leader, if it is known.
     fn leader(&self, shard: &S) -> Option<ServerId>;
 
-    /// Whether its rows belong to other shards now.
+    /// Whether the rows belong to other shards by now.
     fn is_gone(&self, shard: &S) -> bool;
 
-    /// Has it asked who leads those, which takes seconds if a server hangs; nothing while it is being asked of others.
-    fn find(&self, shards: impl FnOnce() -> Vec<S>);
+    /// Asks servers for the leaders of these shards on another thread, which takes seconds if a server hangs. Does
+    /// nothing while an earlier call is still running.
+    fn query_leaders(&self, shards: impl FnOnce() -> Vec<S>);
 }
 
 impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
@@ -145,7 +145,7 @@ impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
         !self.node.catalog_guard().table_by_id(shard.table()).is_some_and(has_it)
     }
 
-    fn find(&self, shards: impl FnOnce() -> Vec<ShardHandle>) {
+    fn query_leaders(&self, shards: impl FnOnce() -> Vec<ShardHandle>) {
         if self.is_querying.load(Ordering::Acquire) {
             return;
         }
@@ -162,7 +162,7 @@ impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
     }
 }
 
-/// Others may be asked for, whatever became of those that were.
+/// Clears the flag at the end of a query, also if it panics.
 struct QueryEnd(Arc<AtomicBool>);
 
 impl Drop for QueryEnd {
@@ -171,7 +171,7 @@ impl Drop for QueryEnd {
     }
 }
 
-/// Looks for leaders until nobody waits for one.
+/// Wakes queries and asks for leaders until no query waits.
 fn run_lookups<S: Clone>(queue: &Mutex<WaitQueue<S>>, source: &impl LookupSource<S>) {
     let _if_it_panics = WakeAllOnPanic(queue);
     loop {
@@ -184,12 +184,12 @@ fn run_lookups<S: Clone>(queue: &Mutex<WaitQueue<S>>, source: &impl LookupSource
             queue.take_ready(now, |shard| source.leader(shard), |shard| source.is_gone(shard))
         };
         ready.into_iter().for_each(|one| one.complete(()));
-        source.find(|| queue.lock().due_for_query(now, |shard| source.is_known(shard)));
+        source.query_leaders(|| queue.lock().due_for_query(now, |shard| source.is_known(shard)));
         std::thread::sleep(BACKOFF_MIN);
     }
 }
 
-/// Nobody may wait for a search that a panic has ended.
+/// Wakes all queries when the thread panics: they must not wait for a lookup that has ended.
 struct WakeAllOnPanic<'a, S>(&'a Mutex<WaitQueue<S>>);
 
 impl<S> Drop for WakeAllOnPanic<'_, S> {
@@ -204,12 +204,12 @@ impl<S> Drop for WakeAllOnPanic<'_, S> {
     }
 }
 
-/// Whether the leader need not be asked for: it is known, or comes to the replica that is here.
+/// Whether no server has to be asked for the leader: it is known, or the local replica will learn it.
 fn is_known(shard: &ShardHandle) -> bool {
     shard.hears() || shard.leader().is_some()
 }
 
-/// Who waits for which shard, each until a moment of its own.
+/// The waiting queries by shard.
 struct WaitQueue<S> {
     waiting: BTreeMap<GroupId, ShardWaiters<S>>,
     is_running: bool,
@@ -218,39 +218,38 @@ struct WaitQueue<S> {
 struct ShardWaiters<S> {
     shard: S,
     waiters: Vec<Waiter>,
-    /// When it is to be asked who leads, and the pause after that.
+    /// When servers are to be asked for the leader next, and how often they were asked.
     query_at: Instant,
-    pause: u32,
+    queries: u32,
 }
 
-/// One query.
 struct Waiter {
     asked: Option<ServerId>,
-    /// When it goes on if somebody is known to lead, and when if that is another than who was asked.
-    at: Instant,
-    at_other_leader: Instant,
+    /// When the query continues if any leader is known, and if it is another one than was asked.
+    ready_at: Instant,
+    ready_at_other_leader: Instant,
     ready: Arc<OneShot<()>>,
 }
 
 impl Waiter {
-    fn new(looks: LookupAttempts, now: Instant, ready: Arc<OneShot<()>>) -> Waiter {
-        let pause = backoff_after(looks.failed);
+    fn new(attempts: LookupAttempts, now: Instant, ready: Arc<OneShot<()>>) -> Waiter {
+        let backoff = backoff_after(attempts.failed);
         Waiter {
-            asked: looks.asked,
-            at: now + pause,
-            at_other_leader: now + pause / OTHER_LEADER_BACKOFF_DIVISOR,
+            asked: attempts.asked,
+            ready_at: now + backoff,
+            ready_at_other_leader: now + backoff / OTHER_LEADER_BACKOFF_DIVISOR,
             ready,
         }
     }
 
     fn is_ready(&mut self, now: Instant, leader: Option<ServerId>, is_gone: impl Fn() -> bool) -> bool {
         match leader {
-            Some(_) if leader != self.asked => self.at_other_leader <= now,
-            Some(_) => self.at <= now,
+            Some(_) if leader != self.asked => self.ready_at_other_leader <= now,
+            Some(_) => self.ready_at <= now,
             None => {
-                // Whoever leads next was elected anew.
+                // The next leader was elected since then.
                 self.asked = None;
-                self.at <= now && (self.at + NO_LEADER_EXTRA_WAIT <= now || is_gone())
+                self.ready_at <= now && (self.ready_at + NO_LEADER_EXTRA_WAIT <= now || is_gone())
             }
         }
     }
@@ -263,21 +262,21 @@ impl<S> Default for WaitQueue<S> {
 }
 
 impl<S: Clone> WaitQueue<S> {
-    /// Takes one more in. Whether a search must begin.
-    fn join(&mut self, group: GroupId, shard: &S, now: Instant, waiter: Waiter) -> bool {
+    /// Adds a query. Returns whether the thread must be started.
+    fn add(&mut self, group: GroupId, shard: &S, now: Instant, waiter: Waiter) -> bool {
         let waiting = self.waiting.entry(group).or_insert_with(|| ShardWaiters {
             shard: shard.clone(),
             waiters: Vec::new(),
             query_at: now,
-            pause: FIRST_QUERY_ATTEMPT,
+            queries: FIRST_QUERY_ATTEMPT,
         });
-        // Whoever comes last has the newest catalog: a replica may have come here since the first one did.
+        // The last one has the newest catalog: a local replica may have been opened since the first one.
         waiting.shard = shard.clone();
         waiting.waiters.push(waiter);
         !std::mem::replace(&mut self.is_running, true)
     }
 
-    /// Whether nobody waits: the search is over then.
+    /// Whether no query waits: then the thread's run ends.
     fn finish_if_empty(&mut self) -> bool {
         self.is_running = !self.waiting.is_empty();
         !self.is_running
@@ -288,14 +287,14 @@ impl<S: Clone> WaitQueue<S> {
         let due = |waiting: &&mut ShardWaiters<S>| waiting.query_at <= now && !is_known(&waiting.shard);
         let due = self.waiting.values_mut().filter(due);
         due.map(|waiting| {
-            waiting.query_at = now + backoff_after(waiting.pause);
-            waiting.pause += 1;
+            waiting.query_at = now + backoff_after(waiting.queries);
+            waiting.queries += 1;
             waiting.shard.clone()
         })
         .collect()
     }
 
-    /// Those whose moment has come.
+    /// Takes out the queries that are ready.
     fn take_ready(
         &mut self,
         now: Instant,
@@ -327,7 +326,7 @@ mod tests {
     }
 
     impl WaitQueue<char> {
-        /// Who is ready while `leader` leads all of them.
+        /// How many queries are ready while `leader` leads all shards.
         fn ready(&mut self, now: Instant, leader: Option<u128>) -> usize {
             self.take_ready(now, |_| leader.map(server), |_| false).len()
         }
@@ -345,29 +344,29 @@ mod tests {
     #[test]
     fn many_who_wait_for_one_shard_have_it_searched_once() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        let join = |group, shard: char, failed, queue: &mut WaitQueue<char>| {
-            queue.join(GroupId(group), &shard, now, waiter(failed, None, now).0)
+        let add = |group, shard: char, failed, queue: &mut WaitQueue<char>| {
+            queue.add(GroupId(group), &shard, now, waiter(failed, None, now).0)
         };
-        let begun = (0..1_000).filter(|_| join(7, 'a', 0, &mut queue)).count();
+        let begun = (0..1_000).filter(|_| add(7, 'a', 0, &mut queue)).count();
         assert_eq!(begun, 1, "one search for all of them");
-        assert!(!join(8, 'b', 9, &mut queue));
+        assert!(!add(8, 'b', 9, &mut queue));
         assert_eq!(queue.ready(now, None), 0, "it would be in vain");
         assert_eq!(queue.ready(now, Some(1)), 1_000);
         assert!(!queue.finish_if_empty(), "whose moment has not come waits on");
         assert_eq!(queue.ready(now + BACKOFF_MAX + NO_LEADER_EXTRA_WAIT, None), 1, "not for ever");
         assert!(queue.finish_if_empty());
-        assert!(join(7, 'a', 0, &mut queue), "the next one begins a search anew");
+        assert!(add(7, 'a', 0, &mut queue), "the next one begins a search anew");
     }
 
     #[test]
     fn who_leads_is_asked_less_and_less_often_of_each_shard_by_itself() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         let at = |millis| now + Duration::from_millis(millis);
-        queue.join(GroupId(7), &'a', now, waiter(0, None, now).0);
+        queue.add(GroupId(7), &'a', now, waiter(0, None, now).0);
         let mut asked = Vec::new();
         for millis in 0..=1_000 {
             if millis == 450 {
-                queue.join(GroupId(8), &'b', at(millis), waiter(0, None, at(millis)).0);
+                queue.add(GroupId(8), &'b', at(millis), waiter(0, None, at(millis)).0);
             }
             asked.extend(queue.due_for_query(at(millis), |_| false).into_iter().map(|shard| (shard, millis)));
         }
@@ -381,13 +380,13 @@ mod tests {
     #[test]
     fn whoever_asked_another_than_who_leads_goes_on_soon() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        queue.add(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
         assert_eq!(queue.ready(now + BACKOFF_MAX - BACKOFF_MIN, Some(1)), 0, "that one was asked just now");
         assert_eq!(queue.ready(now, Some(2)), 0, "those two may name each other");
         assert_eq!(queue.ready(now + BACKOFF_MAX / OTHER_LEADER_BACKOFF_DIVISOR, Some(2)), 1);
-        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        queue.add(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
         assert_eq!(queue.ready(now + BACKOFF_MAX, Some(1)), 1, "perhaps it leads by now");
-        queue.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        queue.add(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
         assert_eq!(
             (queue.ready(now, None), queue.ready(now + BACKOFF_MAX / OTHER_LEADER_BACKOFF_DIVISOR, Some(1))),
             (0, 1),
@@ -398,7 +397,7 @@ mod tests {
     #[test]
     fn whoever_waits_for_a_shard_that_is_gone_looks_where_its_rows_are_now() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        queue.join(GroupId(7), &'a', now, waiter(1, None, now).0);
+        queue.add(GroupId(7), &'a', now, waiter(1, None, now).0);
         let mut ready = |at| queue.take_ready(at, |_| None, |_| true).len();
         assert_eq!((ready(now), ready(now + BACKOFF_MIN)), (0, 1));
     }
@@ -406,13 +405,13 @@ mod tests {
     #[test]
     fn whoever_comes_last_tells_how_the_shard_is_now() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        queue.join(GroupId(7), &"without a replica here", now, waiter(0, None, now).0);
-        queue.join(GroupId(7), &"with one", now, waiter(0, None, now).0);
+        queue.add(GroupId(7), &"without a replica here", now, waiter(0, None, now).0);
+        queue.add(GroupId(7), &"with one", now, waiter(0, None, now).0);
         let leader = |shard: &&str| (*shard == "with one").then(|| server(1));
         assert_eq!(queue.take_ready(now, leader, |_| false).len(), 2);
     }
 
-    /// The leader of `a` is known, that of `b` is looked for.
+    /// The leader of `a` is known, that of `b` is not.
     struct FakeSource<F>(F);
 
     impl<F: Fn(Vec<char>)> LookupSource<char> for FakeSource<F> {
@@ -428,7 +427,7 @@ mod tests {
             false
         }
 
-        fn find(&self, shards: impl FnOnce() -> Vec<char>) {
+        fn query_leaders(&self, shards: impl FnOnce() -> Vec<char>) {
             self.0(shards());
         }
     }
@@ -438,9 +437,9 @@ mod tests {
         let (queue, now) = (Mutex::new(WaitQueue::default()), Instant::now());
         let [(one, known), (other, due_for_query)] = [(); 2].map(|()| waiter(0, None, now));
         let (late, comes_late) = waiter(9, None, now + Duration::from_secs(3600));
-        queue.lock().join(GroupId(7), &'a', now, one);
-        queue.lock().join(GroupId(8), &'b', now, other);
-        queue.lock().join(GroupId(8), &'b', now, late);
+        queue.lock().add(GroupId(7), &'a', now, one);
+        queue.lock().add(GroupId(8), &'b', now, other);
+        queue.lock().add(GroupId(8), &'b', now, late);
         let seen = Mutex::new(None);
         let search = || {
             run_lookups(
@@ -458,14 +457,14 @@ mod tests {
             "nobody waits for a search that has ended"
         );
         assert!(
-            queue.lock().join(GroupId(8), &'b', now, waiter(0, None, now).0),
+            queue.lock().add(GroupId(8), &'b', now, waiter(0, None, now).0),
             "the next one begins another"
         );
     }
 
     #[test]
     fn pauses_grow_and_do_not_grow_for_ever() {
-        let pauses: Vec<u128> = (0..8).map(|looks| backoff_after(looks).as_millis()).collect();
+        let pauses: Vec<u128> = (0..8).map(|attempts| backoff_after(attempts).as_millis()).collect();
         assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 200]);
         assert_eq!(backoff_after(u32::MAX), BACKOFF_MAX);
     }

@@ -1,4 +1,4 @@
-//! The way to other nodes, and answers that are not here yet.
+//! Calls to other nodes, and slots for their responses.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,47 +12,47 @@ use datum::KeyRange;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reql::{Cancel, EvalError};
 
-/// How long a short question (one row, a count) may take.
-pub(crate) const SHORT: Duration = Duration::from_secs(30);
-/// How long a question may take that is about many rows. A node that is gone is noticed sooner.
-pub(crate) const LONG: Duration = Duration::from_secs(24 * 3600);
-/// How often a thread that waits for an answer looks whether its query was told to stop.
+/// The timeout of a short call (one row, a count).
+pub(crate) const SHORT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The timeout of a call about many rows. The loss of a node is noticed sooner.
+pub(crate) const LONG_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// How often a blocked thread checks whether its query was cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The links of this node to the others, once there are any.
+/// The other nodes, as far as queries call them. Without a client every call fails as not connected.
 pub struct Peers {
     client: OnceLock<Arc<dyn RpcClient>>,
-    /// Where the shard of a range is asked, for tests of the way between nodes.
+    /// The server to call for a shard's range instead of its own one, in tests.
     forced: OnceLock<ForcedTarget>,
     next: AtomicU64,
 }
 
 type ForcedTarget = Box<dyn Fn(&KeyRange) -> Option<ServerId> + Send + Sync>;
 
-/// A question as bytes, or why it cannot be asked.
+/// An encoded request, or the error why it cannot be encoded.
 pub(crate) type EncodedRequest = Result<Bytes, EvalError>;
 
-/// Why there is no answer.
+/// Why a call has no response.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The links have none.
+    /// The RPC failed.
     Rpc(RpcError),
-    /// It was not asked.
+    /// The request was not sent.
     NotSent(EvalError),
 }
 
-/// Why an answer is not what was asked for.
+/// Why a request did not have its result.
 #[derive(Debug)]
 pub(crate) enum RemoteError {
-    /// The other node does not have it (any more), but perhaps this one has; nothing was done.
+    /// The other node does not have the shard (any more); nothing was done. It may name the leader.
     NotHere(Option<ServerId>),
-    /// The question never left: nothing was done.
+    /// The request was not sent: nothing was done.
     NotConnected,
-    /// The question could not be written out, and never will be: nothing was done.
+    /// The request could not be encoded, and a retry would not help: nothing was done.
     NotSent(EvalError),
     /// It is not known what was done.
     NoResponse,
-    /// It was carried out and failed.
+    /// The request was carried out and failed.
     Eval(EvalError),
 }
 
@@ -62,47 +62,48 @@ impl From<CallError> for RemoteError {
             CallError::NotSent(error) => RemoteError::NotSent(error),
             CallError::Rpc(RpcError::NotConnected(_)) => RemoteError::NotConnected,
             CallError::Rpc(RpcError::NoAnswer(_)) => RemoteError::NoResponse,
-            // Nothing was done: a server that is still starting refuses everything.
+            // Nothing was done: a server that is still starting refuses all requests.
             CallError::Rpc(RpcError::Refused { .. }) => RemoteError::NotConnected,
         }
     }
 }
 
 impl Peers {
-    /// No links yet. Numbers of cursors and of questions that can be stopped begin at `first`, which
-    /// should be random: a node that was started again must not use the old ones.
+    /// Without a client. Numbers of cursors and of cancellable requests start at `first`, which should be random: a
+    /// restarted node must not reuse its old numbers.
     pub(crate) fn new(first: u64) -> Peers {
         Peers { client: OnceLock::new(), forced: OnceLock::new(), next: AtomicU64::new(first) }
     }
 
-    /// From now on asks through `ask`. The first call counts.
+    /// Sets the client that calls go through. Only the first call has an effect.
     pub fn connect(&self, ask: Arc<dyn RpcClient>) {
-        // A second set of links would be a fault of the caller, who keeps the first.
+        // Setting it twice is a mistake of the caller; the first client stays.
         let _ = self.client.set(ask);
     }
 
-    /// Asks another server for every shard for which `whom` names one, even if it is at hand. For tests.
+    /// Calls another server for every shard for which `target` names one, also for local shards. For tests.
     #[doc(hidden)]
-    pub fn force_target(&self, whom: impl Fn(&KeyRange) -> Option<ServerId> + Send + Sync + 'static) {
-        let _ = self.forced.set(Box::new(whom));
+    pub fn force_target(&self, target: impl Fn(&KeyRange) -> Option<ServerId> + Send + Sync + 'static) {
+        let _ = self.forced.set(Box::new(target));
     }
 
-    /// Where the shard of this range is asked, if it does not matter where it is.
+    /// The server that a test wants to be called for the shard of this range.
     pub(crate) fn forced_target(&self, range: &KeyRange) -> Option<ServerId> {
-        self.forced.get().and_then(|whom| whom(range))
+        self.forced.get().and_then(|target| target(range))
     }
 
-    /// Whether `server` can be asked now.
+    /// Whether `server` is connected now.
     pub(crate) fn is_connected(&self, server: ServerId) -> bool {
         self.client.get().is_some_and(|ask| ask.is_connected(server))
     }
 
-    /// A number no other question of this node has.
+    /// A number that no other request of this node has.
     pub(crate) fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks; the answer comes into the slot. That of a question that could not be written out is there at once.
+    /// Sends a request; the response comes into the slot. If the request could not be encoded, the slot has the error
+    /// at once.
     pub(crate) fn call(
         &self,
         server: ServerId,
@@ -114,7 +115,7 @@ impl Peers {
         })
     }
 
-    /// [`Peers::ask`] for whoever sees to it that [`Peers::turn`] is called.
+    /// [`Peers::call`] for callers that call [`Peers::flush`] afterwards.
     pub(crate) fn call_buffered(
         &self,
         server: ServerId,
@@ -144,7 +145,7 @@ impl Peers {
         slot
     }
 
-    /// The same for whoever is told the answer, on a thread of the links.
+    /// As [`Peers::call_buffered`], with a callback that runs on a thread of the client.
     pub(crate) fn call_buffered_with(
         &self,
         server: ServerId,
@@ -158,26 +159,26 @@ impl Peers {
         }
     }
 
-    /// What was asked aside leaves.
+    /// Sends the buffered requests.
     pub(crate) fn flush(&self) {
         self.client.get().into_iter().for_each(|ask| ask.turn());
     }
 
-    /// Tells something short that needs no answer.
+    /// Sends a short request whose response does not matter.
     pub(crate) fn notify(&self, server: ServerId, request: EncodedRequest) {
         if let (Some(ask), Ok(request)) = (self.client.get(), request) {
-            ask.ask(server, request, SHORT, Box::new(|_| ()));
+            ask.ask(server, request, SHORT_CALL_TIMEOUT, Box::new(|_| ()));
         }
     }
 }
 
-/// A value that comes from another thread, once.
+/// A value that another thread sets once.
 pub(crate) struct OneShot<T> {
     state: Mutex<Shared<T>>,
     changed: Condvar,
 }
 
-/// The answer to a question.
+/// The response to a call.
 pub(crate) type ResponseSlot = OneShot<Result<Bytes, CallError>>;
 
 struct Shared<T> {
@@ -192,7 +193,7 @@ impl<T> Default for OneShot<T> {
 }
 
 impl<T> OneShot<T> {
-    /// Puts the value in and wakes whoever waits for it.
+    /// Sets the value and wakes the waiting thread or task.
     pub fn complete(&self, value: T) {
         let waker = {
             let mut state = self.state.lock();
@@ -202,7 +203,7 @@ impl<T> OneShot<T> {
         self.wake(waker);
     }
 
-    /// [`OneShot::tell`] that leaves a value alone that came before and was not taken.
+    /// [`OneShot::complete`], unless a value was set and not taken yet.
     pub fn complete_if_empty(&self, value: T) {
         let waker = {
             let mut state = self.state.lock();
@@ -222,12 +223,12 @@ impl<T> OneShot<T> {
         }
     }
 
-    /// Whether there is a value to be taken.
+    /// Whether it has a value to take.
     pub fn is_complete(&self) -> bool {
         self.state.lock().value.is_some()
     }
 
-    /// Takes the value, or remembers whom to wake.
+    /// Takes the value, or registers the waker.
     pub fn poll(&self, context: &Context<'_>) -> Poll<T> {
         let mut state = self.state.lock();
         if let Some(value) = state.value.take() {
@@ -242,14 +243,14 @@ impl<T> OneShot<T> {
 }
 
 impl ResponseSlot {
-    /// Blocks until the answer is here, or until `cancel` is set.
+    /// Blocks until the response arrives or `cancel` is set.
     pub fn wait(&self, cancel: &Cancel) -> Result<Bytes, RemoteError> {
         self.wait_or(cancel, || ())
     }
 
-    /// The same; calls `is_slow`, once, when that takes a while.
-    pub fn wait_or(&self, cancel: &Cancel, is_slow: impl FnOnce()) -> Result<Bytes, RemoteError> {
-        let mut is_slow = Some(is_slow);
+    /// The same; calls `on_slow` once if the response takes longer than [`CANCEL_CHECK_INTERVAL`].
+    pub fn wait_or(&self, cancel: &Cancel, on_slow: impl FnOnce()) -> Result<Bytes, RemoteError> {
+        let mut on_slow = Some(on_slow);
         let mut state = self.state.lock();
         loop {
             if let Some(value) = state.value.take() {
@@ -259,15 +260,15 @@ impl ResponseSlot {
                 return Err(RemoteError::Eval(EvalError::cancelled()));
             }
             if self.changed.wait_for(&mut state, CANCEL_CHECK_INTERVAL).timed_out()
-                && let Some(is_slow) = is_slow.take()
+                && let Some(on_slow) = on_slow.take()
             {
-                MutexGuard::unlocked(&mut state, is_slow);
+                MutexGuard::unlocked(&mut state, on_slow);
             }
         }
     }
 }
 
-/// Runs a future to its end on whatever threads wake it, and hands its output on.
+/// Polls a future on the threads that wake it, and passes its output to a callback.
 pub(crate) struct CallbackTask<F: Future, D>(Mutex<Option<(Pin<Box<F>>, D)>>);
 
 impl<F, D> CallbackTask<F, D>
@@ -275,7 +276,7 @@ where
     F: Future + Send + 'static,
     D: FnOnce(F::Output) + Send + 'static,
 {
-    /// Begins; `done` may be called at once.
+    /// Starts polling; `done` may be called at once.
     pub fn start(future: F, done: D) {
         Arc::new(CallbackTask(Mutex::new(Some((Box::pin(future), done))))).step();
     }

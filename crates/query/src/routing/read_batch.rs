@@ -1,8 +1,8 @@
-//! Reads of rows that the queries of one turn ask of the same server: they travel as one question.
+//! Read batches: point reads of several queries from one server, sent as one request.
 //!
-//! A question costs each server on its way a frame, a checksum, a place among those that wait and an answer of its own,
-//! whatever number of rows it is about. Where many connections are ready together, many of their reads go the same way,
-//! and some are about the same row, which is asked for once: all of them had begun before the question leaves.
+//! Each request costs both servers a frame, a checksum, an entry in a table and a response, whatever number of rows it
+//! is about. When many connections are ready at the same time, many of their reads go to the same server. Reads of the
+//! same row ask for it once: all of them began before the request is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,63 +16,62 @@ use storage::TableId;
 use super::peers::{EncodedRequest, OneShot, Peers, RemoteError};
 use super::read_mode::ReadMode;
 
-/// Most rows that one question asks for, however many read them: so many are looked up on the thread that brings the question.
+/// Most rows of one batch, counting each once. The receiving server reads up to this many on the thread that received
+/// the request.
 pub(crate) const BATCH_KEYS_MAX: usize = 16;
 
-/// Whom reads are asked of together, and what of.
+/// Reads with the same key share a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchKey {
     /// The server that has the rows.
     pub server: ServerId,
-    /// Whose rows.
     pub table: TableId,
-    /// How fresh they have to be.
     pub mode: ReadMode,
 }
 
-/// The row that one of the reads gets, null if there is none.
+/// The response to one read: its row, null if there is none.
 pub(crate) type RowSlot = OneShot<Result<Datum, RowUnavailable>>;
 
-/// Why a read that was asked together with others has no row.
+/// Why a read of a batch has no row.
 #[derive(Debug)]
 pub(crate) enum RowUnavailable {
-    /// There was no answer.
+    /// The call failed.
     Rpc(RpcError),
-    /// There was none for all of them, perhaps because of one: it is to be asked for alone.
+    /// The batch as a whole failed, perhaps because of another row: the read must be retried without a batch.
     RetryAlone,
 }
 
-/// How rows are asked for.
+/// How the requests of batches are encoded and decoded.
 #[derive(Clone, Copy)]
 pub(crate) struct BatchRpc {
-    /// The question for the rows under some keys of a table.
+    /// Encodes the request for rows of a table by their keys.
     pub request: fn(TableId, ReadMode, Vec<PrimaryKey>) -> EncodedRequest,
-    /// The rows in an answer, in the order of the keys.
+    /// Decodes the rows of a response, in the order of the keys.
     pub rows: fn(Bytes) -> Result<Vec<Datum>, RemoteError>,
-    /// How long the answer is waited for.
     pub timeout: Duration,
 }
 
-/// The reads that wait for the turn.
+/// The batches that are not sent yet.
 #[derive(Default)]
 pub(crate) struct ReadBatches(Mutex<Vec<ReadBatch>>);
 
-/// The reads of one errand.
+/// The reads of one key.
 struct ReadBatch {
     target: BatchKey,
     rpc: BatchRpc,
     keys: Vec<PrimaryKey>,
-    /// Who waits, and for the row under which of `keys`.
+    /// For each read the index of its key in `keys`, and where its row goes.
     slots: Vec<(usize, Arc<RowSlot>)>,
 }
 
 impl ReadBatches {
-    /// Asks for the row under `key` with the next [`ReadBatches::leave`], or before if many are asked for.
+    /// Adds a read of the row under `key` to a batch. The batch is sent with the next [`ReadBatches::flush`], or at
+    /// once when it is full.
     pub fn add(&self, peers: &Peers, target: BatchKey, rpc: BatchRpc, key: PrimaryKey) -> Arc<RowSlot> {
         let slot = Arc::<RowSlot>::default();
         let full = {
             let mut waiting = self.0.lock();
-            // They are few: one for each server and table.
+            // There are few batches: one for each server and table.
             let place = waiting.iter().position(|batch| batch.target == target).unwrap_or_else(|| {
                 waiting.push(ReadBatch { target, rpc, keys: Vec::new(), slots: Vec::new() });
                 waiting.len() - 1
@@ -85,7 +84,7 @@ impl ReadBatches {
         slot
     }
 
-    /// Asks for all that wait. The questions leave with [`Peers::turn`].
+    /// Hands all batches to the client, which sends them with [`Peers::flush`].
     pub fn flush(&self, peers: &Peers) {
         let waiting = std::mem::take(&mut *self.0.lock());
         waiting.into_iter().for_each(|batch| batch.send(peers));
@@ -107,20 +106,20 @@ impl ReadBatch {
         let wanted = keys.len();
         match (rpc.request)(table, mode, keys) {
             Ok(request) => {
-                let told = move |answer: Result<Bytes, RpcError>| {
+                let respond = move |answer: Result<Bytes, RpcError>| {
                     let rows = |answer| (rpc.rows)(answer).ok().filter(|rows| rows.len() == wanted);
-                    tell(slots, answer.map(rows));
+                    complete_all(slots, answer.map(rows));
                 };
-                peers.call_buffered_with(server, request, rpc.timeout, Box::new(told));
+                peers.call_buffered_with(server, request, rpc.timeout, Box::new(respond));
             }
-            // There is no memory for it, or a limit: alone each is told so.
-            Err(_) => tell(slots, Ok(None)),
+            // Memory or a limit does not allow the request: each read is retried alone and reports that itself.
+            Err(_) => complete_all(slots, Ok(None)),
         }
     }
 }
 
-/// Tells each what came of the question: its row, or that it is to ask alone.
-fn tell(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, RpcError>) {
+/// Completes the reads of a batch: with their rows, or with the failure.
+fn complete_all(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, RpcError>) {
     for (place, slot) in slots {
         slot.complete(match &answer {
             Ok(rows) => {

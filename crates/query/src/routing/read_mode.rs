@@ -1,4 +1,4 @@
-//! How fresh what is read has to be.
+//! Read modes: which replica may serve a read, and how fresh its rows must be.
 
 use reql::EvalError;
 
@@ -16,7 +16,7 @@ pub(crate) enum ReadMode {
 }
 
 impl ReadMode {
-    /// The mode of that name.
+    /// The mode that `read_mode` names.
     pub fn parse(name: &str) -> Result<ReadMode, EvalError> {
         match name {
             "single" => Ok(ReadMode::Single),

@@ -1,14 +1,14 @@
-//! Who asks.
+//! The client of a session.
 
 use std::net::SocketAddr;
 
 use datum::Text;
 
-/// Who asks, for permissions and the list of running queries.
+/// A client, for permissions and the list of running queries.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// The account.
+    /// The user account.
     pub user: Text,
-    /// The other end of the connection.
+    /// The client's end of the connection.
     pub address: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! The queries that are running, as the system table `jobs` shows and stops them.
+//! Running queries, which the system table `jobs` shows and stops.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,12 @@ pub(crate) struct Jobs(Arc<Mutex<HashMap<Uuid, Job>>>);
 /// One running query.
 #[derive(Clone)]
 pub(crate) struct Job {
-    /// Who asked.
+    /// The client that sent it.
     pub client: Arc<Client>,
-    /// What was asked.
+    /// The query.
     pub query: Arc<Term>,
-    /// When it began.
     pub started: Nanos,
-    /// Stops it.
+    /// Cancels it.
     pub cancel: Arc<Cancel>,
     /// Set when it was stopped through the system table.
     pub killed: Arc<AtomicBool>,
@@ -38,7 +37,7 @@ pub(crate) struct JobEntry {
 }
 
 impl Jobs {
-    /// Puts a query into the list.
+    /// Adds a query to the list.
     pub fn enter(&self, id: Uuid, job: Job) -> JobEntry {
         let killed = job.killed.clone();
         self.0.lock().insert(id, job);
@@ -55,7 +54,7 @@ impl Jobs {
         self.0.lock().len()
     }
 
-    /// Tells a query to stop; whether there is one of that id.
+    /// Stops the query with this id. Returns whether there is one.
     pub fn stop(&self, id: Uuid) -> bool {
         let jobs = self.0.lock();
         let Some(job) = jobs.get(&id) else { return false };
@@ -66,7 +65,7 @@ impl Jobs {
 }
 
 impl JobEntry {
-    /// What the client is told of an error: that its query was stopped, if somebody stopped it.
+    /// The error that the client gets: that the query was stopped, if it was, else `error`.
     pub fn explain(&self, error: EvalError) -> EvalError {
         if !self.killed.load(Ordering::Relaxed) {
             return error;

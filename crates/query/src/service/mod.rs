@@ -1,5 +1,5 @@
-//! What all queries of a node share: the node, the threads that scan, the list of running
-//! queries, and facts about the server that only its owner knows.
+//! The service: what all queries of a node share. It has the node, the thread pools, the list of running queries, and
+//! facts about the server.
 
 mod client;
 mod jobs;
@@ -31,15 +31,15 @@ pub(crate) use jobs::{Job, JobEntry};
 pub use recent_log::{LogLevel, LogLine, RecentLog};
 pub(crate) use served_cursors::ServedCursor;
 
-/// Threads for questions of other nodes: most wait for the log or for scan threads.
+/// Threads for requests of other nodes: most of them wait for the log or for scan threads.
 const REQUEST_THREADS: usize = 8;
-/// Threads for queries about one row that must go the long way after all, which is rare.
+/// Threads for point queries that must be evaluated in full after all, which is rare.
 const SLOW_PATH_THREADS: usize = 4;
 
-/// Makes the record kept of a password: (password, rounds) to (record, password is not empty).
+/// Makes the stored record of a password: (password, rounds) to (record, password is not empty).
 pub type PasswordMaker = Arc<dyn Fn(&str, Option<u32>) -> (Object, bool) + Send + Sync>;
 
-/// What a service is made of.
+/// The parts of a service.
 pub struct ServiceOptions {
     /// The node whose tables are queried.
     pub node: Arc<Node>,
@@ -49,11 +49,11 @@ pub struct ServiceOptions {
     pub facts: ServerFacts,
     /// How many threads scan tables; one per core is right.
     pub scan_threads: usize,
-    /// Where `http` goes; `None` when this server has no way out.
+    /// Sends the requests of `http`; `None` when this server may send none.
     pub web: Option<Arc<dyn Web>>,
-    /// Who runs `js`; `None` when nobody may.
+    /// Runs scripts of `js`; `None` when scripts are not allowed.
     pub scripts: Option<Arc<dyn Scripts>>,
-    /// What is held for the questions of other nodes draws from it.
+    /// The budget for memory that requests of other nodes use.
     pub memory: Arc<Budget>,
 }
 
@@ -62,19 +62,19 @@ pub struct ServiceOptions {
 pub struct ServerFacts {
     /// The machine's name.
     pub hostname: Text,
-    /// The port drivers connect to.
+    /// The port for drivers.
     pub reql_port: u16,
-    /// The port other nodes connect to.
+    /// The port for other nodes.
     pub cluster_port: u16,
     /// The port of the HTTP server, if there is one.
     pub http_port: Option<u16>,
-    /// The addresses this server tells others.
+    /// The addresses that this server advertises.
     pub canonical_addresses: Vec<(Text, u16)>,
     /// The command line.
     pub argv: Vec<Text>,
     /// The process id.
     pub pid: u32,
-    /// The size of the cache in bytes at this moment.
+    /// The present size of the cache in bytes.
     pub cache_bytes: Arc<AtomicU64>,
     /// How many megabytes the caches may have, where that is known.
     pub cache_mb_range: Option<std::ops::RangeInclusive<u64>>,
@@ -82,22 +82,22 @@ pub struct ServerFacts {
     pub version: Text,
     /// When the process started, since 1970.
     pub started_unix: Duration,
-    /// What this server logged lately.
+    /// The last log lines of this server.
     pub logs: RecentLog,
-    /// Says what is wrong with the memory of the process, if anything is.
+    /// Returns what is wrong with the memory of the process, if anything is.
     pub memory_trouble: Option<fn() -> Option<String>>,
 }
 
-/// Figures of the query engine since the process started, for the metrics page and `stats`.
+/// Counters of the query engine since the process started, for the metrics page and `stats`.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Queries begun, the fast path included.
+    /// Queries started, those of the fast path included.
     pub queries: AtomicU64,
     /// Rows read.
     pub rows_read: AtomicU64,
     /// Rows written.
     pub rows_written: AtomicU64,
-    /// Open connections of drivers; kept by the server.
+    /// Open connections of drivers; the server updates it.
     pub connections: AtomicU64,
 }
 
@@ -107,33 +107,33 @@ pub struct Service {
     pub(crate) passwords: PasswordMaker,
     pub(crate) facts: ServerFacts,
     pub(crate) pool: ScanPool,
-    /// Threads that carry out the questions of other nodes.
+    /// Run requests of other nodes.
     pub(crate) request_threads: ScanPool,
-    /// Threads for queries about one row that must go the long way after all.
+    /// Evaluate point queries that the fast path could not finish.
     pub(crate) slow_path: ScanPool,
-    /// Who waits for leaders of shards.
+    /// Point queries that wait for leaders.
     pub(crate) leader_lookup: Arc<LeaderLookup>,
     pub(crate) jobs: Jobs,
-    /// The way to other nodes.
+    /// Calls to other nodes.
     pub(crate) peers: Arc<Peers>,
-    /// Reads that are asked of other nodes together.
+    /// Point reads that are sent to other nodes together.
     pub(crate) read_batches: ReadBatches,
-    /// Who waits for servers that may hang.
+    /// Pending calls to servers that may hang.
     pub(crate) failover: Arc<Failover>,
-    /// What other nodes read here.
+    /// Cursors that other nodes have open here.
     pub(crate) cursors: ServedCursors,
     pub(crate) web: Option<Arc<dyn Web>>,
     pub(crate) scripts: Option<Arc<dyn Scripts>>,
-    /// What questions of other nodes draw from; this node's own queries are on the account of who runs them.
+    /// The budget for requests of other nodes; this node's own queries use the accounts of their connections.
     pub(crate) memory: Arc<Budget>,
-    /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
+    /// The rows of `rethinkdb._debug_scratch`, which are lost when the process ends.
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
-    /// What other servers last said of themselves in `server_status`.
+    /// The last rows of other servers in `server_status`.
     pub(crate) statuses: Mutex<BTreeMap<ServerId, Object>>,
     counters: Counters,
-    /// Queries, rows read and rows written each second.
+    /// Queries, rows read and rows written per second.
     pub(crate) rates: RateMeter<3>,
-    /// Rows of each table read and written here each second.
+    /// Rows of each table read and written here per second.
     pub(crate) table_rates: TableRateMeters,
 }
 
@@ -175,27 +175,27 @@ impl Service {
         &self.node
     }
 
-    /// Sees to it that what queries about one row have begun is carried out, once for as many as there are at
-    /// the moment: questions leave for other nodes ([`cluster::RpcClient::turn`]), writes come to the log ([`log::Log::drive`]).
-    /// May be held up by the disk now and then.
+    /// Carries out what point queries have started since the last call, together: sends requests to other nodes
+    /// ([`cluster::RpcClient::turn`]) and appends writes to the log ([`log::Log::drive`]). The disk may hold it up now
+    /// and then.
     pub fn flush(&self) {
         self.flush_requests();
         self.node.log().drive();
     }
 
-    /// Questions leave for other nodes.
+    /// Sends the requests to other nodes.
     pub(crate) fn flush_requests(&self) {
         self.read_batches.flush(&self.peers);
         self.peers.flush();
     }
 
-    /// The way to other nodes.
+    /// Calls to other nodes.
     #[must_use]
     pub fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

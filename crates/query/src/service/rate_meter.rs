@@ -1,7 +1,7 @@
-//! How much there is of something each second: counters looked at again after a while.
+//! Rates per second, from counters that are sampled from time to time.
 //!
-//! Nothing runs between two looks. A rate is that since the newest look that is at least a second old;
-//! whoever looks every few seconds sees what happened in between.
+//! Nothing runs between two samples. A rate is the growth since the newest sample that is at least a second old, so a
+//! reader that samples every few seconds sees the rate in between.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -10,12 +10,11 @@ use io::Nanos;
 use parking_lot::Mutex;
 use storage::TableId;
 
-/// The shortest time a rate is told of.
+/// The shortest time over which a rate is measured.
 const SPAN_MIN: Duration = Duration::from_secs(1);
-/// Looks that are kept.
 const SAMPLES_MAX: usize = 4;
 
-/// The looks at `N` counters.
+/// Samples of `N` counters.
 #[derive(Debug)]
 pub(crate) struct RateMeter<const N: usize>(Mutex<VecDeque<(Nanos, [u64; N])>>);
 
@@ -25,7 +24,7 @@ impl<const N: usize> RateMeter<N> {
         RateMeter(Mutex::new([(start, [0; N])].into()))
     }
 
-    /// How much the counters, which are at `counts` now, have grown each second.
+    /// The growth per second of the counters, which are at `counts` now.
     pub fn sample(&self, now: Nanos, counts: [u64; N]) -> [f64; N] {
         let mut samples = self.0.lock();
         let old_enough = |(at, _): &&(Nanos, [u64; N])| now.since(*at) >= SPAN_MIN;
@@ -48,7 +47,7 @@ impl<const N: usize> RateMeter<N> {
     }
 }
 
-/// Rates of every table: rows read and rows written each second.
+/// Rates of every table: rows read and rows written per second.
 #[derive(Debug)]
 pub(crate) struct TableRateMeters {
     start: Nanos,
@@ -56,18 +55,18 @@ pub(crate) struct TableRateMeters {
 }
 
 impl TableRateMeters {
-    /// No table yet; counters were zero at `start`.
+    /// Without tables; the counters were zero at `start`.
     pub fn new(start: Nanos) -> TableRateMeters {
         TableRateMeters { start, tables: Mutex::default() }
     }
 
-    /// How much the counters of `table`, which are at `counts` now, have grown each second.
+    /// The growth per second of the counters of `table`, which are at `counts` now.
     pub fn sample(&self, table: TableId, now: Nanos, counts: [u64; 2]) -> [f64; 2] {
         let mut tables = self.tables.lock();
         tables.entry(table).or_insert_with(|| RateMeter::new(self.start)).sample(now, counts)
     }
 
-    /// Forgets all tables but those that are there.
+    /// Removes the tables that are gone.
     pub fn retain(&self, is_there: impl Fn(TableId) -> bool) {
         self.tables.lock().retain(|table, _| is_there(*table));
     }
@@ -85,7 +84,7 @@ mod tests {
     fn a_rate_is_that_of_the_last_second_or_longer() {
         let rates = RateMeter::new(at(0));
         assert_eq!(rates.sample(at(2000), [100, 0]), [50.0, 0.0]);
-        // Too soon after the last look: since the one before it.
+        // Less than a second after the last sample: the rate since the one before it.
         assert_eq!(rates.sample(at(2500), [100, 25]), [40.0, 10.0]);
         assert_eq!(rates.sample(at(3000), [110, 25]), [10.0, 25.0]);
         assert_eq!(rates.sample(at(13_000), [110, 25]), [0.0, 0.0]);

@@ -1,4 +1,4 @@
-//! The last messages of this node, as the system table `logs` shows them.
+//! The last log lines of this node, as the system table `logs` shows them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use datum::Text;
 use parking_lot::Mutex;
 
-/// Messages that are kept; older ones are in the log file only.
+/// Lines that are kept; older ones are in the log file only.
 const LINES_MAX: usize = 4096;
 
-/// How grave a message is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For whoever looks for a fault.
+    /// For debugging.
     Debug,
-    /// What happened.
+    /// A normal event.
     Info,
-    /// What an operator waits for.
+    /// An event that operators look for.
     Notice,
-    /// What should not be so.
+    /// Something unexpected.
     Warn,
-    /// What failed.
+    /// A failure.
     Error,
 }
 
 impl LogLevel {
-    /// The word shown. Source: docs/reql-spec.md section 14, `logs`.
+    /// The name that is shown. Source: docs/reql-spec.md section 14, `logs`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl LogLevel {
         }
     }
 
-    /// The level of that name.
+    /// The level with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogLevel> {
         use LogLevel::{Debug, Error, Info, Notice, Warn};
@@ -46,56 +46,56 @@ impl LogLevel {
     }
 }
 
-/// One message.
+/// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// When, since 1970, to the microsecond. No two lines of a book have the same.
+    /// The time since 1970, in whole microseconds. No two lines have the same.
     pub at: Duration,
-    /// How long the process had run, to the microsecond.
+    /// How long the process had run, in whole microseconds.
     pub uptime: Duration,
-    /// How grave.
+    /// The severity.
     pub level: LogLevel,
-    /// What was said.
+    /// The text.
     pub message: Text,
 }
 
-/// The last messages. Clones share them.
+/// The last lines. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct RecentLog(Arc<LogState>);
 
 #[derive(Debug, Default)]
 struct LogState {
     lines: Mutex<VecDeque<LogLine>>,
-    // Why the log file could not be written the last time.
+    // The error of the last write to the log file, if it failed.
     file_error: Mutex<Option<String>>,
 }
 
 impl RecentLog {
-    /// Adds a message. One that is not later than the last is moved behind it by a microsecond,
-    /// because the time is its identity.
+    /// Adds a line. Its time becomes a microsecond later than the last line's if it is not later already, because the
+    /// time identifies a line.
     pub fn add(&self, line: LogLine) {
         add(&mut self.0.lines.lock(), line);
     }
 
-    /// Adds messages of an earlier time, the oldest first, before those that are here.
+    /// Adds earlier lines, the oldest first, before the present ones.
     pub fn prepend(&self, earlier: impl IntoIterator<Item = LogLine>) {
         let mut lines = self.0.lines.lock();
         let since = std::mem::take(&mut *lines);
         earlier.into_iter().chain(since).for_each(|line| add(&mut lines, line));
     }
 
-    /// Notes that the log file could not be written, and why, or that it could (`None`).
+    /// Records the error of the last write to the log file, or its success (`None`).
     pub fn set_file_error(&self, error: Option<String>) {
         *self.0.file_error.lock() = error;
     }
 
-    /// Why the log file could not be written the last time, if it could not.
+    /// The error of the last write to the log file, if it failed.
     #[must_use]
     pub fn file_error(&self) -> Option<String> {
         self.0.file_error.lock().clone()
     }
 
-    /// The messages, the newest first.
+    /// The lines, the newest first.
     #[must_use]
     pub fn newest_first(&self) -> Vec<LogLine> {
         self.0.lines.lock().iter().rev().cloned().collect()

@@ -1,4 +1,4 @@
-//! Cursors that other nodes have open here. Those that nobody asks for any more are forgotten.
+//! Cursors that other nodes have open here. Idle ones are closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use io::memory::Account;
 use parking_lot::Mutex;
 use reql::Cancel;
 
-/// How long a cursor is kept for a node that does not ask for more. A node that comes later begins a
-/// new one where it was.
+/// A cursor is closed after this long without a request. A node that comes back later opens a new one at its position.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Most cursors kept for all nodes together; the one that waited longest goes first.
+/// Most open cursors of all nodes together; the one that was idle longest is closed first.
 const CURSORS_MAX: usize = 100_000;
-/// How often one looks for cursors that nobody asks for.
+/// How often idle cursors are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The open cursors by who opened them.
+/// The open cursors, by server and number.
 #[derive(Default)]
 pub(crate) struct ServedCursors(Mutex<OpenCursors>);
 
@@ -34,23 +33,23 @@ struct OpenCursor {
     cursor: Box<dyn ServedCursor>,
 }
 
-/// Rows being read for another node.
+/// A cursor over rows for another node.
 pub(crate) trait ServedCursor: Send {
-    /// The next batch, as an answer.
+    /// The next batch, as an encoded response.
     fn next_batch(&mut self) -> Bytes;
 
-    /// Whether that was the last.
+    /// Whether the last batch was read.
     fn is_over(&self) -> bool;
 
     /// Stops it while a batch is read.
     fn cancel(&self) -> Arc<Cancel>;
 
-    /// What it holds.
+    /// The memory account of the cursor.
     fn account(&self) -> &Arc<Account>;
 }
 
 impl ServedCursors {
-    /// Keeps a cursor until it is asked for.
+    /// Keeps a cursor until the next request for it.
     pub fn keep(&self, key: (ServerId, u64), cursor: Box<dyn ServedCursor>, now: Nanos) {
         let mut open = self.0.lock();
         if now.since(open.swept) > SWEEP_INTERVAL {
@@ -64,12 +63,12 @@ impl ServedCursors {
         open.kept.insert(key, OpenCursor { since: now, cursor });
     }
 
-    /// Takes a cursor out, to read on or to end it.
+    /// Takes a cursor out, to read its next batch or to close it.
     pub fn take(&self, key: (ServerId, u64)) -> Option<Box<dyn ServedCursor>> {
         self.0.lock().kept.remove(&key).map(|kept| kept.cursor)
     }
 
-    /// Ends the cursors of a node that is gone.
+    /// Closes all cursors of a node.
     pub fn forget(&self, server: ServerId) {
         self.0.lock().kept.retain(|(owner, _), _| *owner != server);
     }

@@ -22,7 +22,7 @@ use super::{
     scan_range,
 };
 use crate::context::Cx;
-use crate::remote::{RemoteTally, RetryBudget, Target, all_joined, refreshed, unreadable};
+use crate::remote::{RemoteTally, RetryBudget, Target, joined_ranges, refreshed, unreadable};
 use crate::table::{KeyOrder, StoredTable, read_failed};
 
 /// Below this many bytes a range is not worth cutting up.
@@ -192,7 +192,7 @@ fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
 
 fn count_for<P: LocalRows>(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<u64, EvalError> {
     let ByServer { local, remote } = ByServer::of(P::find(cx, rows, budget)?);
-    let ask = |(server, ranges)| RemoteTally::ask_count(cx, server, rows.part(ranges));
+    let ask = |(server, ranges)| RemoteTally::request_count(cx, server, rows.part(ranges));
     let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
     let mut all = P::count(cx, local)?;
     for remote in asked {
@@ -219,7 +219,7 @@ pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalE
     let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
         Some(Target::Local(local)) => ShardRange::of(local, range).map(|part| Run::Local(vec![part])),
         Some(Target::Remote(server)) => {
-            Ok(Run::Requested(RemoteTally::ask_count(cx, server, whole.part(vec![range]))))
+            Ok(Run::Requested(RemoteTally::request_count(cx, server, whole.part(vec![range]))))
         }
         None => Ok(Run::NotFound(range)),
     };
@@ -272,7 +272,7 @@ fn reopened(
     let table = refreshed(cx, &rows.table, budget)?;
     let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
     // What are parts of one shard by now is read at once.
-    Ok(all_joined(ranges).iter().map(source).collect())
+    Ok(joined_ranges(ranges).iter().map(source).collect())
 }
 
 /// Items that must come here, one after the other.
@@ -313,7 +313,7 @@ fn tally_for<P: LocalRows>(
     budget: &mut RetryBudget,
 ) -> Result<Tally, EvalError> {
     let mut all = work.start();
-    let ask = |server, ranges| RemoteTally::ask(cx, server, rows.part(ranges), work);
+    let ask = |server, ranges| RemoteTally::request(cx, server, rows.part(ranges), work);
     let mut runs = runs(P::find(cx, rows, budget)?, rows.order, ask).into_iter();
     while let Some(run) = runs.next() {
         if let Err(error) = add_run(cx, rows, work, budget, run, &mut all) {

@@ -91,7 +91,7 @@ impl RowSource {
         let mut confirmations = LeaderConfirmations::new(table.read_mode);
         for (shard, range) in table.handle.covering(&self.range) {
             match cx.service.reader(shard, table.read_mode) {
-                Some(Target::Local(shard)) if !confirmations.allows(shard) => return Ok(Err(range)),
+                Some(Target::Local(shard)) if !confirmations.may_read(shard) => return Ok(Err(range)),
                 Some(Target::Local(shard)) => {
                     let generation = shard.rows_generation();
                     let part = near(table, shard, range.clone())?;
@@ -155,7 +155,7 @@ impl RowSource {
             heads.push(match found {
                 FoundRange::Local(part) => Box::new(part),
                 FoundRange::Remote { server, range } => {
-                    Box::new(self.open_far(cx, server, range, Vec::new(), budget.rest())?)
+                    Box::new(self.open_far(cx, server, range, Vec::new(), budget.remaining())?)
                 }
             });
         }
@@ -213,7 +213,13 @@ impl RowSource {
                 FoundRange::Local(part) => parts.push(part),
                 FoundRange::Remote { server, range } => {
                     end_near(&mut parts, &mut stages);
-                    stages.push_back(far(self.open_far(cx, server, range, steps.to_vec(), budget.rest())?));
+                    stages.push_back(far(self.open_far(
+                        cx,
+                        server,
+                        range,
+                        steps.to_vec(),
+                        budget.remaining(),
+                    )?));
                 }
             }
         }

@@ -212,7 +212,7 @@ fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
             _ => return false,
         }
     }
-    let ask = |(server, ranges)| RemoteTally::ask_few(cx, server, rows.part(ranges));
+    let ask = |(server, ranges)| RemoteTally::request_few(cx, server, rows.part(ranges));
     let asked: Vec<RemoteTally> = far.into_iter().map(ask).collect();
     asked.iter().all(|asked| asked.few(cx) == Some(true))
 }

@@ -85,7 +85,7 @@ fn try_rows(
     let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
     for i in waiting {
         match cx.service.reader(table.handle.shard(&keys[*i]), table.read_mode) {
-            Some(Target::Local(shard)) if !confirmations.allows(shard) => moved.push(*i),
+            Some(Target::Local(shard)) if !confirmations.may_read(shard) => moved.push(*i),
             Some(Target::Local(shard)) => match shard.get(&keys[*i]) {
                 Ok(row) => {
                     RowCounter::of(cx).rows(1);
@@ -100,7 +100,7 @@ fn try_rows(
     }
     let of = (table.handle.config.id, table.read_mode);
     let ask = |(server, indexes): (ServerId, Vec<usize>)| {
-        RemoteKeys::ask(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
+        RemoteKeys::send(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
     };
     let asked: Vec<RemoteKeys> = far.into_iter().map(ask).collect();
     for far in asked {

@@ -111,7 +111,7 @@ fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalErr
 
 /// How many megabytes the caches of another server may have, if it says so.
 fn most_of(cx: &Cx, server: ServerId) -> Result<Option<u64>, EvalError> {
-    let told = SystemRowRequests::ask(cx, Stats.name(), Identifiers::Name).told(cx)?;
+    let told = SystemRowRequests::send(cx, Stats.name(), Identifiers::Name).wait(cx)?;
     let row = told.into_iter().find(|(told_by, _)| *told_by == server).and_then(|(_, rows)| rows?.pop());
     Ok(row.and_then(|row| debug::cache_mb_max(&row)))
 }

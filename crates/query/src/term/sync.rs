@@ -11,7 +11,7 @@ use crate::context::Cx;
 use crate::remote::{
     Request, RetryBudget, Target, read, refreshed, shards_in, unless_not_here, unwritable, wait,
 };
-use crate::routing::{FailoverTo, LONG};
+use crate::routing::{FailoverTo, LONG_CALL_TIMEOUT};
 use crate::table::{Privilege, Resource, StoredTable, TableRef, access, write_failed};
 use crate::value::{Args, Value};
 
@@ -48,7 +48,7 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     }
     let ask = |(server, ranges): (ServerId, Vec<KeyRange>)| {
         let request = Request::Sync { table: table.handle.config.id, ranges: ranges.clone() };
-        (server, cx.service.peers().call(server, request.to_bytes(), LONG), ranges)
+        (server, cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT), ranges)
     };
     let asked: Vec<_> = far.into_iter().map(ask).collect();
     for ticket in tickets {

@@ -351,7 +351,7 @@ impl<'a> WriteExecutor<'a> {
         let WriteOptions { durability, return_changes: show, ignore_hook } = self.options;
         let settings = SettingsVersion::of_table(&self.cx.node().catalog_guard(), table);
         let to = WriteTarget { table, durability, ignore_hook, show, settings };
-        RemoteWrite::ask(self.cx, server, to, keys, edits, indexes)
+        RemoteWrite::send(self.cx, server, to, keys, edits, indexes)
     }
 
     /// Waits for what another node wrote; returns the rows that were not there. What it could not be asked for fails alone.
