@@ -1,18 +1,18 @@
-//! Who asks: the account in whose name a query runs.
+//! The account that a query runs as.
 
 use datum::Text;
 
-/// On whose behalf something is evaluated.
+/// The account that an evaluation runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// An account.
     User(Text),
-    /// Nobody: limits of a query are worked out before it has a user, who therefore may do nothing.
+    /// No account, which may do nothing: limits of a query are evaluated before it has a user.
     None,
 }
 
 impl Caller {
-    /// The name of the account; nobody's is empty, which no account has.
+    /// The name of the account; empty, which no account has, for [`Caller::None`].
     pub fn name(&self) -> Text {
         match self {
             Caller::User(user) => user.clone(),
@@ -20,7 +20,7 @@ impl Caller {
         }
     }
 
-    /// Whether this is the account of that name.
+    /// Whether this is the account with this name.
     pub fn is(&self, name: &str) -> bool {
         matches!(self, Caller::User(user) if user == name)
     }

@@ -1,5 +1,4 @@
-//! What every part of one running query shares: the node, who asks, limits, options, the
-//! query's time, and the flag that stops it.
+//! The context of one running query: node, caller, limits, options, the query's time, and its cancellation.
 
 mod caller;
 mod tables_read;
@@ -22,93 +21,93 @@ pub(crate) use caller::Caller;
 pub(crate) use tables_read::TablesRead;
 pub(crate) use trace::{ReadNote, Trace};
 
-/// The database of a query that does not say another.
+/// The database of a query that names none.
 pub(crate) const DB_DEFAULT: &str = "test";
 
-/// How long a query that finds nothing waits for news of the catalog.
-const CATCH_UP: Duration = Duration::from_secs(2);
+/// How long a query that does not find a database, table or index waits until this node has the newest catalog.
+const CATALOG_CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
+/// The context of one query. Its evaluation, its cursor and its scan threads share it.
 pub(crate) struct Cx {
-    /// The node's query service: the node itself, the scan threads, the list of running queries.
+    /// The node's query service.
     pub service: Arc<Service>,
-    /// Who asks.
+    /// The account it runs as.
     pub caller: Caller,
-    /// The options of the whole query, evaluated; `db` is kept apart.
+    /// The options of the whole query, evaluated, without `db`.
     pub globals: Vec<(Text, Datum)>,
-    /// The name of the database that one-argument `table` means; that it is none, if the query says something else.
+    /// The database of `table` with one argument; an error if the option `db` is no database.
     pub default_db: Result<Text, EvalError>,
-    /// What `now` answers all through the query.
+    /// The value of `now`, the same all through the query.
     pub now: Time,
     /// The most items an array may hold.
     pub array_limit: usize,
-    /// Set when the query should stop.
+    /// Cancels the query.
     pub cancel: Arc<Cancel>,
-    /// Where the query's random numbers come from.
+    /// The source of the query's random numbers.
     pub random: SeededRandom,
-    /// Whether this is a question of another node, which may not lead to further ones.
-    pub served: bool,
-    /// What it does is written down here, when somebody wants to know.
+    /// Whether this is a request of another node, which may not lead to further requests.
+    pub serves_remote: bool,
+    /// Records what the query does, for `explain` and `profile`.
     pub trace: Option<Arc<Trace>>,
-    /// How many rows it has looked at, when somebody wants to know.
-    pub looked_at: Option<Arc<AtomicU64>>,
-    /// The tables that its answer is made of while it is fetched.
+    /// Counts the rows that were read, where that is reported.
+    pub rows_read: Option<Arc<AtomicU64>>,
+    /// The tables whose rows are in the result while the client fetches it.
     pub tables_read: TablesRead,
-    /// Its scripts in JavaScript.
+    /// Runs its scripts in JavaScript.
     pub scripts: Arc<ScriptRunner>,
-    /// This very context, for streams and threads that live on.
+    /// This very context, for streams and threads that outlive a borrow of it.
     pub me: Weak<Cx>,
 }
 
-/// Counts the rows that a query looks at.
+/// Counts the rows that a query reads.
 #[derive(Clone)]
 pub(crate) struct RowCounter {
     service: Arc<Service>,
-    looked_at: Option<Arc<AtomicU64>>,
+    rows_read: Option<Arc<AtomicU64>>,
     activity: Option<Arc<Activity>>,
 }
 
 impl RowCounter {
-    /// For the rows of this query.
+    /// Counts rows of this query.
     pub fn of(cx: &Cx) -> RowCounter {
-        RowCounter { service: cx.service.clone(), looked_at: cx.looked_at.clone(), activity: None }
+        RowCounter { service: cx.service.clone(), rows_read: cx.rows_read.clone(), activity: None }
     }
 
-    /// For those of one shard, which counts them, too.
+    /// Counts rows of one shard, also in the shard's own counter.
     pub fn of_shard(cx: &Cx, activity: &Arc<Activity>) -> RowCounter {
         RowCounter { activity: Some(activity.clone()), ..RowCounter::of(cx) }
     }
 
-    /// So many rows were looked at.
+    /// Adds rows.
     pub fn rows(&self, count: usize) {
         self.service.counters().rows_read.fetch_add(count as u64, Ordering::Relaxed);
-        if let Some(looked_at) = &self.looked_at {
-            looked_at.fetch_add(count as u64, Ordering::Relaxed);
+        if let Some(rows_read) = &self.rows_read {
+            rows_read.fetch_add(count as u64, Ordering::Relaxed);
         }
         self.activity.iter().for_each(|activity| activity.add_read(count));
     }
 }
 
-/// What an evaluation knows besides its arguments, as it travels to other nodes.
+/// The parameters of an evaluation besides its arguments, as they are sent to other nodes.
 pub(crate) struct EvalParams {
-    /// What `now` answers.
+    /// The value of `now`.
     pub now: Time,
     /// The most items an array may hold.
     pub array_limit: usize,
-    /// Where random numbers begin.
+    /// The seed of random numbers.
     pub seed: u64,
     /// The options of the whole query.
     pub globals: Vec<(Text, Datum)>,
 }
 
 impl EvalParams {
-    /// For what evaluates nothing.
+    /// For requests that evaluate nothing.
     pub fn none() -> EvalParams {
         let now = Time::new(0.0, 0);
         EvalParams { now, array_limit: reql::ARRAY_LIMIT_DEFAULT, seed: 0, globals: Vec::new() }
     }
 
-    /// What `cx` knows, with a seed of its own.
+    /// The parameters of `cx`, with a new seed.
     pub fn of(cx: &Cx) -> EvalParams {
         EvalParams {
             now: cx.now,
@@ -120,7 +119,7 @@ impl EvalParams {
 }
 
 impl Cx {
-    /// The surroundings of a question of another node, where `user` was found to be allowed it.
+    /// The context of a request of another node for `user`, whose permissions that node has checked.
     pub fn served(
         service: Arc<Service>,
         user: Text,
@@ -136,64 +135,63 @@ impl Cx {
             array_limit: eval_params.array_limit,
             cancel,
             random: SeededRandom::new(eval_params.seed),
-            served: true,
+            serves_remote: true,
             trace: None,
-            looked_at: Some(Arc::default()),
+            rows_read: Some(Arc::default()),
             tables_read: TablesRead::default(),
             scripts: Arc::default(),
             me: me.clone(),
         })
     }
 
-    /// Another node has looked at so many rows for this query.
+    /// Adds rows that another node has read for this query.
     pub fn add_remote_rows_read(&self, rows: u64) {
-        if let Some(looked_at) = &self.looked_at {
-            looked_at.fetch_add(rows, Ordering::Relaxed);
+        if let Some(rows_read) = &self.rows_read {
+            rows_read.fetch_add(rows, Ordering::Relaxed);
         }
     }
 
-    /// The rows looked at since this was called last.
-    pub fn take_looked_at(&self) -> u64 {
-        self.looked_at.as_ref().map_or(0, |looked_at| looked_at.swap(0, Ordering::Relaxed))
+    /// The rows read since the last call.
+    pub fn take_rows_read(&self) -> u64 {
+        self.rows_read.as_ref().map_or(0, |rows_read| rows_read.swap(0, Ordering::Relaxed))
     }
 
-    /// How long it is since then.
+    /// The time since `started`.
     pub fn since(&self, started: Nanos) -> Duration {
         self.node().clock().now().since(started)
     }
 
-    /// The node.
     pub fn node(&self) -> &Node {
         self.service.node()
     }
 
-    /// This context, to keep.
+    /// A shared reference to this context.
     pub fn shared(&self) -> Result<Arc<Cx>, EvalError> {
         self.me.upgrade().ok_or_else(|| EvalError::internal("the query is over"))
     }
 
-    /// The present catalog. Terms that follow a change in the same query see the change.
+    /// The present catalog. Terms after a change in the same query see the change.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.node().catalog()
     }
 
-    /// What `found` finds in the catalog; if that is nothing, what it finds once this node has everything
-    /// that the catalog holds now: another node may have made it just before.
+    /// The result of `found`. If it is none, waits until this node has the newest catalog and calls it again: another
+    /// node may have created the object just before.
     pub fn retry_with_fresh_catalog<T>(&self, found: impl Fn() -> Option<T>) -> Option<T> {
         found().or_else(|| {
-            if !self.served {
-                self.node().catch_up(CATCH_UP);
+            if !self.serves_remote {
+                self.node().catch_up(CATALOG_CATCH_UP_TIMEOUT);
             }
             found()
         })
     }
 
-    /// The surroundings of closed evaluation at the top, where functions may reach tables.
+    /// The environment for closed terms on this thread, whose functions may use tables.
     pub fn env(&self) -> Env<'_> {
         Env { open: Some(self), ..self.closed_env() }
     }
 
-    /// The surroundings of closed evaluation beside the rows.
+    /// The environment for closed terms on scan threads.
     pub fn closed_env(&self) -> Env<'_> {
         Env {
             now: self.now,
@@ -205,17 +203,17 @@ impl Cx {
         }
     }
 
-    /// Fails if the query was told to stop, or holds more memory than it may.
+    /// Fails if the query was cancelled, or uses more memory than it may.
     pub fn check_cancel(&self) -> Result<(), EvalError> {
         self.cancel.check()
     }
 
-    /// Fails if the query was told to stop, or came too deep.
-    pub fn unless_stopped(&self) -> Result<(), EvalError> {
+    /// Fails if the query was cancelled. Cheaper than [`Cx::check_cancel`], which also checks memory.
+    pub fn check_stopped(&self) -> Result<(), EvalError> {
         if self.cancel.is_set() { self.cancel.check() } else { Ok(()) }
     }
 
-    /// Fails if an array may not hold `count` items, or there is no memory left for them.
+    /// Fails if an array may not have `count` items, or there is no memory for them.
     pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
         self.closed_env().check_array(count)
     }

@@ -1,10 +1,10 @@
-//! The tables that an answer is made of while it is fetched, so that the right to read them can be asked for again.
+//! The tables whose rows are in a result: read permissions are checked again while the client fetches it.
 
 use cluster::DbId;
 use parking_lot::Mutex;
 use storage::TableId;
 
-/// The tables that an answer is made of, and which catalog allowed to read them.
+/// The tables, and the version of the catalog by which their permissions were last checked.
 #[derive(Default)]
 pub(crate) struct TablesRead(Mutex<CheckedTables>);
 
@@ -15,7 +15,7 @@ struct CheckedTables {
 }
 
 impl TablesRead {
-    /// One more, which may be read.
+    /// Adds a table that may be read.
     pub fn add(&self, db: DbId, table: TableId) {
         let mut checked = self.0.lock();
         if !checked.tables.contains(&(db, table)) {
@@ -23,7 +23,7 @@ impl TablesRead {
         }
     }
 
-    /// Those that must be looked at because the catalog has another version now than when this was asked last.
+    /// The tables to check again because the catalog has changed since the last call.
     pub fn to_check(&self, version: u64) -> Vec<(DbId, TableId)> {
         let mut checked = self.0.lock();
         let is_known = std::mem::replace(&mut checked.version, version) == version;

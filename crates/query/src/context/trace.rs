@@ -1,4 +1,4 @@
-//! What a query does, written down while it does it: for `explain`, and for `profile`.
+//! A record of what a query does, for `explain` and `profile`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,80 +9,79 @@ use parking_lot::Mutex;
 use reql::{Op, Term};
 use shard::{Bounds, Side};
 
-/// The notes of one query. Shared by its threads.
+/// The record of one query. Its threads share it.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// The rows that were looked at, by whoever did.
-    pub looked_at: Arc<AtomicU64>,
+    /// The rows read on all threads.
+    pub rows_read: Arc<AtomicU64>,
     notes: Mutex<Notes>,
 }
 
-/// So many different reads are told one by one.
+/// Most reads that are listed one by one.
 const READS_MAX: usize = 100;
-/// So many pieces of one read.
+/// Most scan ranges of one read that are listed.
 const SCAN_RANGES_MAX: usize = 1_000;
 
-/// What was done, in the order it began. A query that reads once for every item of something is told in a few
-/// words all the same.
+/// What was done, in the order in which it began. Repeated reads are one entry, so that the record of a query that
+/// reads once per item of a sequence stays short.
 #[derive(Debug, Default)]
 struct Notes {
-    told: Vec<Note>,
-    /// Where the latest read is told, if it is.
+    entries: Vec<Note>,
+    /// The entry of the latest read, if it has one.
     latest: Option<usize>,
-    /// Reads that are not told.
+    /// Reads without an entry.
     left_out: u64,
 }
 
-/// Something that was done.
 #[derive(Clone, Debug)]
 enum Note {
     /// Rows were read.
-    ReadNote(ReadNote),
-    /// Rows or items came to the node that runs the query, where this was done with them.
+    Read(ReadNote),
+    /// Rows or items came to the node that runs the query, which did this with them.
     Top(String),
 }
 
-/// Rows of a table, and what was done where they are.
+/// A read of a table, and the steps that were run where its rows are.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadNote {
-    /// The table, with its database.
+    /// Database and table.
     pub table: String,
-    /// What the rows are found by.
+    /// How the rows are found.
     pub by: String,
     /// The order they come in.
     pub order: &'static str,
-    /// How many shards they lie in.
+    /// The number of shards.
     pub shards: usize,
-    /// How many of those other servers read.
+    /// How many of the shards other servers read.
     pub elsewhere: usize,
-    /// What is done where the rows are.
+    /// The steps that are run where the rows are.
     pub on_the_rows: Vec<String>,
     /// How long it took, once it is done.
     pub took: Option<Duration>,
-    /// How long pieces of it took that went side by side, and how many rows they had.
+    /// Scan ranges that were read in parallel: how long each took, and its rows.
     pub scan_ranges: Vec<(Duration, u64)>,
-    /// How often the same was read.
+    /// How often the same read was done.
     pub times: u64,
 }
 
 impl ReadNote {
-    /// Rows under keys that were named, in so many shards, of which so many are elsewhere.
+    /// A read of rows by key, in this number of shards, and this many of them on other servers.
     pub fn of_keys(table: String, keys: usize, (shards, elsewhere): (usize, usize)) -> ReadNote {
         let by = format!("{keys} primary key{}", if keys == 1 { "" } else { "s" });
         let (order, on_the_rows, scan_ranges) = ("any", Vec::new(), Vec::new());
         ReadNote { table, by, order, shards, elsewhere, on_the_rows, took: None, scan_ranges, times: 1 }
     }
 
-    /// Whether somebody who is told of both could not tell them apart.
+    /// Whether both would be shown alike.
     fn is_like(&self, other: &ReadNote) -> bool {
         (&self.table, &self.by, self.order, self.shards, self.elsewhere, &self.on_the_rows)
             == (&other.table, &other.by, other.order, other.shards, other.elsewhere, &other.on_the_rows)
     }
 }
 
-/// The values that are looked for, as a person writes them.
-pub(crate) fn show_values(show_values: &[(Bounds, u32)]) -> String {
-    let shown = show_values.iter().take(3).map(|(bounds, _)| {
+/// The values that an index looks up, in readable form.
+pub(crate) fn show_values(values: &[(Bounds, u32)]) -> String {
+    let shown = values.iter().take(3).map(|(bounds, _)| {
         if bounds.left == bounds.right {
             return bounds.left.truncated();
         }
@@ -91,73 +90,73 @@ pub(crate) fn show_values(show_values: &[(Bounds, u32)]) -> String {
         format!("{left}{}, {}{right}", bounds.left.truncated(), bounds.right.truncated())
     });
     let mut shown: Vec<String> = shown.collect();
-    if show_values.len() > shown.len() {
-        shown.push(format!("and {} more", show_values.len() - shown.len()));
+    if values.len() > shown.len() {
+        shown.push(format!("and {} more", values.len() - shown.len()));
     }
     shown.join(", ")
 }
 
 impl Trace {
-    /// Rows are read; the number of the note, to say more of it later, if there is one.
+    /// Records a read. Returns its entry, if it has one, for [`Trace::done`].
     pub fn read(&self, read: ReadNote) -> Option<usize> {
         let mut notes = self.notes.lock();
         let mut reads = 0;
-        let known = notes.told.iter_mut().position(|note| match note {
-            Note::ReadNote(known) if known.is_like(&read) => {
+        let known = notes.entries.iter_mut().position(|note| match note {
+            Note::Read(known) if known.is_like(&read) => {
                 known.times += 1;
                 true
             }
-            Note::ReadNote(_) => {
+            Note::Read(_) => {
                 reads += 1;
                 false
             }
             Note::Top(_) => false,
         });
-        notes.latest = known.or_else(|| (reads < READS_MAX).then_some(notes.told.len()));
+        notes.latest = known.or_else(|| (reads < READS_MAX).then_some(notes.entries.len()));
         match (known, notes.latest) {
             (Some(_), _) => {}
-            (None, Some(_)) => notes.told.push(Note::ReadNote(read)),
+            (None, Some(_)) => notes.entries.push(Note::Read(read)),
             (None, None) => notes.left_out += 1,
         }
         notes.latest
     }
 
-    /// One of the pieces of the latest read is done.
+    /// Records a scan range of the latest read.
     pub fn scan_range(&self, took: Duration, rows: u64) {
         let mut notes = self.notes.lock();
         let latest = notes.latest;
-        if let Some(Note::ReadNote(read)) = latest.and_then(|latest| notes.told.get_mut(latest))
+        if let Some(Note::Read(read)) = latest.and_then(|latest| notes.entries.get_mut(latest))
             && read.scan_ranges.len() < SCAN_RANGES_MAX
         {
             read.scan_ranges.push((took, rows));
         }
     }
 
-    /// A read is done.
+    /// Records how long a read took.
     pub fn done(&self, note: Option<usize>, took: Duration) {
         let mut notes = self.notes.lock();
-        if let Some(Note::ReadNote(read)) = note.and_then(|note| notes.told.get_mut(note)) {
+        if let Some(Note::Read(read)) = note.and_then(|note| notes.entries.get_mut(note)) {
             *read.took.get_or_insert_default() += took;
         }
     }
 
-    /// Something is done with items by the node that runs the query.
-    pub fn top(&self, what: impl Into<String>) {
+    /// Records a step of the node that runs the query.
+    pub fn at_top(&self, what: impl Into<String>) {
         let what = what.into();
         let mut notes = self.notes.lock();
-        // What is done again for every item of something is told once.
-        if !notes.told.iter().any(|note| matches!(note, Note::Top(known) if *known == what)) {
-            notes.told.push(Note::Top(what));
+        // A step that is repeated per item of a sequence is listed once.
+        if !notes.entries.iter().any(|note| matches!(note, Note::Top(known) if *known == what)) {
+            notes.entries.push(Note::Top(what));
         }
     }
 
-    /// The answer of `explain`.
+    /// The result of `explain`.
     pub fn explanation(&self, term: &Term, answer: Answered, took: Duration) -> Datum {
         let (mut reads, mut top) = (Vec::new(), Vec::new());
         let notes = self.notes.lock();
-        for note in &notes.told {
+        for note in &notes.entries {
             match note {
-                Note::ReadNote(read) => reads.push(shown(read)),
+                Note::Read(read) => reads.push(shown(read)),
                 Note::Top(what) => top.push(Datum::from(what.as_str())),
             }
         }
@@ -165,19 +164,19 @@ impl Trace {
             ("query", Datum::from(reql::print::term(term))),
             ("reads", reads.into()),
             ("at_the_top", top.into()),
-            ("rows_looked_at", number(self.looked_at.load(Ordering::Relaxed) as f64)),
+            ("rows_looked_at", number(self.rows_read.load(Ordering::Relaxed) as f64)),
             ("answer", Datum::from(answer.kind)),
             ("items", number(answer.items as f64)),
             ("milliseconds", number(took.as_secs_f64() * 1000.0)),
         ]);
-        and_if_not(explanation, "reads_left_out", notes.left_out, 0)
+        with_unless(explanation, "reads_left_out", notes.left_out, 0)
     }
 
-    /// The tasks of a profile that are below the evaluation of the query.
+    /// The tasks of a profile below the evaluation of the query.
     pub fn tasks(&self) -> Datum {
         let told = |note: &Note| match note {
             Note::Top(what) => task(&format!("Evaluating {what}."), Duration::ZERO, Datum::empty_array()),
-            Note::ReadNote(read) => {
+            Note::Read(read) => {
                 let scan_ranges: Vec<Datum> =
                     read.scan_ranges.iter().map(|(took, rows)| scan_range(*took, *rows)).collect();
                 let below: Datum = match scan_ranges.is_empty() {
@@ -190,7 +189,7 @@ impl Trace {
             }
         };
         let notes = self.notes.lock();
-        let mut tasks: Vec<Datum> = notes.told.iter().map(told).collect();
+        let mut tasks: Vec<Datum> = notes.entries.iter().map(told).collect();
         if notes.left_out > 0 {
             let what = format!("Perform {} more reads.", notes.left_out);
             tasks.push(task(&what, Duration::ZERO, Datum::empty_array()));
@@ -199,13 +198,13 @@ impl Trace {
     }
 }
 
-/// The tasks of one thread that reads beside others.
+/// The tasks of one thread of a parallel read.
 fn scan_range(took: Duration, rows: u64) -> Datum {
     let what = format!("Reading {rows} rows.");
     vec![task(&what, took, Datum::empty_array())].into()
 }
 
-/// What an answer was, without the answer.
+/// The kind and size of a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     /// `value` or `stream`.
@@ -224,11 +223,11 @@ fn shown(read: &ReadNote) -> Datum {
         ("on_other_servers", number(read.elsewhere as f64)),
         ("on_the_rows", steps.into()),
     ]);
-    and_if_not(shown, "times", read.times, 1)
+    with_unless(shown, "times", read.times, 1)
 }
 
-/// An object with one more number in it, unless that is the `usual` one.
-fn and_if_not(object: Datum, name: &'static str, value: u64, usual: u64) -> Datum {
+/// Adds a number to an object, unless it is the `usual` one.
+fn with_unless(object: Datum, name: &'static str, value: u64, usual: u64) -> Datum {
     let Datum::Object(members) = &object else { return object };
     if value == usual {
         return object;
@@ -256,7 +255,7 @@ fn number(n: f64) -> Datum {
     Datum::Number(n)
 }
 
-/// Whether a term writes or changes what there is, so that it is not run to be explained.
+/// Whether a term writes or changes configuration, so that `explain` must not run it.
 pub(crate) fn writes(term: &Term) -> bool {
     match term {
         Term::Datum(_) | Term::Var(_) => false,
@@ -286,7 +285,7 @@ mod tests {
             trace.done(second, Duration::from_millis(1));
         }
         let notes = trace.notes.lock();
-        assert_eq!((notes.told.len(), notes.left_out), (READS_MAX, READS_MAX as u64 * 4));
-        assert!(notes.told.iter().all(|note| matches!(note, Note::ReadNote(read) if read.times == 2)));
+        assert_eq!((notes.entries.len(), notes.left_out), (READS_MAX, READS_MAX as u64 * 4));
+        assert!(notes.entries.iter().all(|note| matches!(note, Note::Read(read) if read.times == 2)));
     }
 }

@@ -1,4 +1,4 @@
-//! Write hooks: what a table's own function makes of every write, after the write's function.
+//! Write hooks: a table's function that changes or rejects each write, after the write's own function.
 //!
 //! Source: docs/reql-spec.md section 12.
 
@@ -6,13 +6,12 @@ use cluster::TableConfig;
 use datum::{Bytes, Datum, ObjectBuilder, Text};
 use reql::{ARRAY_LIMIT_DEFAULT, Env, EvalError, ResultKind, Scope, StoredFunc};
 
-/// What the bytes of a hook begin with, as `get_write_hook` shows them.
+/// The prefix of a hook's bytes, as `get_write_hook` shows them.
 pub(crate) const HOOK_PREFIX: &str = "$reql_write_hook_function$";
 
-/// What the `hook` of a table with this key field makes of a row that was `before` and that a write wants to be `after`.
+/// The row that `hook` makes of a write from `before` to `after`, in a table with this key field.
 ///
-/// The hook sees no options of the query that writes, and may neither make a deletion of a
-/// row nor a row of a deletion.
+/// The hook does not see options of the query. It must not turn a deletion into a row or a row into a deletion.
 pub(crate) fn apply(
     hook: &StoredFunc,
     field: &Text,
@@ -41,7 +40,7 @@ pub(crate) fn apply(
     }
 }
 
-/// The key as the row to be written has it, else as the old one had it, else null.
+/// The key of the row to be written, else of the old one, else null.
 fn key_of(field: &Text, before: &Datum, after: &Datum) -> Result<Datum, EvalError> {
     match (after, before) {
         (Datum::Object(row), _) | (Datum::Null, Datum::Object(row)) => {

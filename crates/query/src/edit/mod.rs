@@ -1,5 +1,5 @@
-//! What a write makes of one row: a pure function from the old row to the new one, run by the
-//! shard under the latch of the row's key.
+//! The effect of a write on one row: a pure function from the old row to the new one. The shard runs it under the latch
+//! of the row's key.
 
 mod hook;
 
@@ -11,10 +11,9 @@ use reql::{Closure, Env, EvalError, StoredFunc};
 
 pub(crate) use hook::{HOOK_PREFIX, described_hook};
 
-/// What a write shows of the rows it touched.
+/// Which rows the result of a write shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnChanges {
-    /// Nothing.
     No,
     /// Rows that changed.
     Changed,
@@ -23,7 +22,7 @@ pub(crate) enum ReturnChanges {
 }
 
 impl ReturnChanges {
-    /// Whether the rows of `report` are shown.
+    /// Whether the result shows the rows of `report`.
     pub fn shows(self, report: &RowReport) -> bool {
         match self {
             ReturnChanges::No => false,
@@ -33,25 +32,27 @@ impl ReturnChanges {
     }
 }
 
-/// Most bytes of a row, by a measure that never finds too many: an entry of the log has no more.
+/// Most bytes of a row, by a measure that never overestimates: an entry of the log cannot have more.
 const ROW_BYTES_MAX: usize = 128 << 20;
-/// A row of so many bytes is not encoded before there is memory for it.
+/// From this size on a row is only encoded if there is memory for it.
 const LARGE_ROW_BYTES: usize = 1 << 20;
-/// What is made of the bytes of a row on the way to the log: its text, the entry, the record.
-const COPIES: u64 = 3;
-/// Most items of an array inside a stored row.
+/// Copies of a row's bytes on its way to the log: its text, the entry, the record.
+const ROW_COPIES: u64 = 3;
+/// Most items of an array in a stored row.
 const ARRAY_STORED_MAX: usize = 100_000;
 
-/// How a row is to be changed.
+/// A change of a row.
 #[derive(Clone)]
 pub(crate) enum Edit {
-    /// Put this row, unless there is one.
-    Insert { row: Object, conflict: Conflict },
-    /// Merge into the row what the function answers.
+    /// Inserts a row, unless the key has one.
+    Insert {
+        row: Object,
+        conflict: Conflict,
+    },
+    /// Merges the result of the function into the row.
     Update(Patch),
-    /// Put what the function answers; null deletes.
+    /// Replaces the row by the result of the function; null deletes it.
     Replace(Patch),
-    /// Remove the row.
     Delete,
 }
 
@@ -60,53 +61,50 @@ pub(crate) enum Edit {
 pub(crate) enum Patch {
     /// Called with the row.
     Func(Closure),
-    /// The same for every row.
+    /// The same value for every row.
     Constant(Datum),
     /// Fails for every row.
     Fails(EvalError),
 }
 
-/// Whether what a table adds to every write, its hook and its indexes, is soon worked out. Who made an index had to
-/// have the right to configure the table, so that it may walk over a row.
-pub(crate) fn adds_little(config: &TableConfig) -> bool {
+/// Whether the hook and the indexes that a table adds to every write are quick to evaluate. An index may iterate over a
+/// row: its author had permission to configure the table.
+pub(crate) fn writes_are_brief(config: &TableConfig) -> bool {
     let hook = config.write_hook.as_ref().map_or(Cost::Brief, StoredFunc::cost);
     hook == Cost::Brief && config.indexes.cost() <= Cost::PerItem
 }
 
-/// What an insert does about a row that is there already.
+/// What an insert does if the row exists.
 #[derive(Clone)]
 pub(crate) enum Conflict {
-    /// Refuses.
     Error,
-    /// Takes its place.
     Replace,
-    /// Is merged into it.
+    /// Merges the new row into it.
     Update,
-    /// Asks a function of (key, old, new).
+    /// Calls a function of (key, old, new).
     Func(Closure),
 }
 
-/// What became of a row.
+/// The outcome of a write for a row.
 #[derive(Clone, Debug)]
 pub(crate) enum RowOutcome {
     /// There was none; now there is.
     Inserted,
-    /// It is another now.
+    /// It is another row now.
     Replaced,
-    /// It is gone.
+    /// There is none now.
     Deleted,
     /// It is the same as before.
     Unchanged,
     /// There was none and there is none.
     Skipped,
-    /// The write failed for this row alone.
+    /// The write failed for this row.
     Failed(EvalError),
 }
 
-/// What became of a row, and what the result may show of it.
+/// The outcome for a row, and the rows to show.
 #[derive(Clone, Debug)]
 pub(crate) struct RowReport {
-    /// What became of it.
     pub outcome: RowOutcome,
     /// The row before, or null.
     pub old: Datum,
@@ -115,36 +113,35 @@ pub(crate) struct RowReport {
 }
 
 impl RowReport {
-    /// The write failed; the row is as it was.
+    /// A failed write; the row is unchanged.
     pub fn failed(error: EvalError, old: Datum) -> RowReport {
         RowReport { outcome: RowOutcome::Failed(error), new: old.clone(), old }
     }
 
-    /// The row is not there any more, if it ever was.
+    /// The same if the row is gone, or never existed.
     pub fn removed(self) -> RowReport {
         let outcome = if self.old == Datum::Null { RowOutcome::Skipped } else { RowOutcome::Deleted };
         RowReport { outcome, old: self.old, new: Datum::Null }
     }
 
-    /// Whether the stored row differs from before.
+    /// Whether the stored row has changed.
     pub fn is_change(&self) -> bool {
         matches!(self.outcome, RowOutcome::Inserted | RowOutcome::Replaced | RowOutcome::Deleted)
     }
 }
 
-/// A table's name for its key, the key of the row being written, and who has the last word.
+/// The key of the row to write, and the table's settings for it.
 #[derive(Clone, Copy)]
 pub(crate) struct RowTarget<'a> {
-    /// The field that holds the primary key.
+    /// The field with the primary key.
     pub field: &'a Text,
-    /// The row's key.
     pub key: &'a PrimaryKey,
-    /// The table's write hook, unless the write leaves it out.
+    /// The table's write hook, unless the write skips it.
     pub hook: Option<&'a StoredFunc>,
 }
 
 impl Edit {
-    /// What the edit makes of `old`.
+    /// Applies the edit to `old`.
     pub fn decide(&self, target: RowTarget<'_>, old: Option<&Object>, env: &Env<'_>) -> RowReport {
         let before = old.map_or(Datum::Null, |row| Datum::Object(row.clone()));
         let after = self.after(target, &before, env);
@@ -158,7 +155,7 @@ impl Edit {
         }
     }
 
-    /// Whether it is soon decided what becomes of a row, so that nobody need be able to stop it.
+    /// Whether the edit is quick to evaluate, so that it need not be cancellable.
     pub fn is_brief(&self) -> bool {
         let is_brief = |closure: &Closure| cost::of_func(&closure.func) == Cost::Brief;
         match self {
@@ -168,16 +165,16 @@ impl Edit {
         }
     }
 
-    /// The edit as it was worked out for the row `before`, so that it needs no evaluation any more.
-    pub fn fixed(&self, target: RowTarget<'_>, before: &Datum, env: &Env<'_>) -> Edit {
+    /// The edit as evaluated for the row `before`: it needs no further evaluation.
+    pub fn evaluated(&self, target: RowTarget<'_>, before: &Datum, env: &Env<'_>) -> Edit {
         match self.after(target, before, env) {
             Ok(after) => Edit::Replace(Patch::Constant(after)),
             Err(error) => Edit::Replace(Patch::Fails(error)),
         }
     }
 
-    /// The edit as another server is asked for it, without a value that is too large for a row. A function that is too
-    /// large is noticed when the question is written out.
+    /// The edit as it is sent to another server, without values that are too large for a row. A function that is too
+    /// large fails when the request is encoded.
     pub fn to_send(&self) -> Edit {
         let may_be_stored = match self {
             Edit::Insert { row, .. } => fits(&Datum::Object(row.clone())),
@@ -239,8 +236,8 @@ fn duplicate(field: &Text, before: &Datum, row: &Object) -> EvalError {
     EvalError::op_failed(format!("Duplicate primary key `{field}`:\n{old}\n{new}"))
 }
 
-/// `old` with `change` merged into it. Null changes nothing; what is not an object takes its place
-/// (and is refused afterwards).
+/// `old` with `change` merged into it. Null changes nothing. A value that is no object replaces the row, and is refused
+/// later.
 fn updated(old: &Object, change: Datum) -> Result<Datum, EvalError> {
     match change {
         Datum::Null => Ok(Datum::Object(old.clone())),
@@ -248,7 +245,7 @@ fn updated(old: &Object, change: Datum) -> Result<Datum, EvalError> {
     }
 }
 
-/// The report of a row that was `before` and is to be `after`.
+/// The report of a change from `before` to `after`.
 fn settle(target: RowTarget<'_>, before: &Datum, after: Datum) -> Result<RowReport, EvalError> {
     let outcome = match (before, &after) {
         (Datum::Null, Datum::Null) => RowOutcome::Skipped,
@@ -261,7 +258,7 @@ fn settle(target: RowTarget<'_>, before: &Datum, after: Datum) -> Result<RowRepo
                 _ => RowOutcome::Replaced,
             }
         }
-        // Objects, too, though no rows.
+        // These are objects too, but no rows.
         (_, Datum::Time(_) | Datum::Geometry(_)) => {
             let members = pseudo::to_object(&after).unwrap_or_default();
             return Err(key_missing(target.field, &members));
@@ -278,7 +275,7 @@ fn fits(value: &Datum) -> bool {
     value.json_may_fit(ROW_BYTES_MAX)
 }
 
-/// Told before there is an entry that the log would refuse.
+/// Reported before there is an entry, which the log would refuse.
 fn too_large() -> EvalError {
     EvalError::op_failed(format!(
         "Cannot perform write: the row has more than {ROW_BYTES_MAX} bytes, the most that a row can have. Divide it into \
@@ -315,20 +312,20 @@ fn check_key(target: RowTarget<'_>, before: &Datum, row: &Object) -> Result<(), 
     Err(EvalError::logic(format!("Primary key `{field}` cannot be changed {change}")))
 }
 
-/// That a row would hold what only stands for a bound.
+/// The error of a row that contains `minval` or `maxval`.
 pub(crate) fn extreme_stored() -> EvalError {
     EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk.")
 }
 
-/// Fails if `row` is too large, or holds something that only exists while a query runs, or too long an array.
-/// What is stored text already was checked before.
+/// Fails if `row` is too large, has an array that is too long, or contains values that cannot be stored. Stored text in
+/// it was checked before.
 fn check_storable(row: &Datum) -> Result<(), EvalError> {
     if !fits(row) {
         return Err(too_large());
     }
     let bytes = row.json_size_to(ROW_BYTES_MAX);
     if let (LARGE_ROW_BYTES.., Some(account)) = (bytes, Account::current()) {
-        account.check_room(bytes as u64 * COPIES).map_err(EvalError::memory)?;
+        account.check_room(bytes as u64 * ROW_COPIES).map_err(EvalError::memory)?;
     }
     if pseudo::holds_literal(row) {
         return Err(reql::op::merge::stray_literal());

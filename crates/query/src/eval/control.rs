@@ -1,4 +1,4 @@
-//! Terms that decide themselves which of their arguments are evaluated.
+//! Terms that decide themselves which of their arguments to evaluate.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use super::grouped;
 use crate::context::Cx;
 use crate::value::{Row, Value, datums};
 
-/// Argument `i` as a datum; what becomes of the groups when it is the first and grouped.
+/// Argument `i` as a datum; breaks with the result per group if it is the first argument and grouped.
 fn datum_or_groups(
     cx: &Cx,
     call: &Call,
@@ -22,7 +22,7 @@ fn datum_or_groups(
     }
 }
 
-/// `do`: calls a function with the values of the other arguments. A datum stands for a function that answers it.
+/// `do`: calls a function with the values of the other arguments. A datum stands for a function that returns it.
 pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let Some((func, terms)) = call.args.split_first() else {
         return Err(EvalError::internal("FUNCALL without a function"));
@@ -51,7 +51,7 @@ pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
     }
 }
 
-/// `branch`: the value behind the first test that holds, or the last argument.
+/// `branch`: the value after the first test that is true, or the last argument.
 pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     if call.args.len().is_multiple_of(2) {
         return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
@@ -93,7 +93,7 @@ pub(super) fn and_or(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     Ok(last)
 }
 
-/// `eq`, `lt` and the like of more than two: what stands behind the two that decide is not evaluated.
+/// `eq`, `lt` and other comparisons of several values: arguments after the two that decide are not evaluated.
 pub(super) fn compare(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let value = |i: usize| cx.eval(&call.args[i], scope).map_err(|error| error.at(i));
     let first = value(0)?;
@@ -122,7 +122,7 @@ pub(super) fn default(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
         decided => return decided.map_err(|error| error.at(0)),
     };
     match otherwise(cx, second, caught.as_ref(), scope) {
-        // `r.error()` says: let it be what it was.
+        // `r.error()` without a message raises the original error again.
         Err(error) if error.is_empty_error() => match caught {
             Some(caught) => Err(caught),
             None => Ok(Value::Datum(Datum::Null)),
@@ -131,7 +131,7 @@ pub(super) fn default(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
     }
 }
 
-/// The replacement: a value, or a function of the message that was caught.
+/// The replacement: a value, or a function of the error message.
 fn otherwise(
     cx: &Cx,
     term: &Term,
@@ -147,7 +147,7 @@ fn otherwise(
     }
 }
 
-/// A row is looked at now, because it may be null; streams pass through.
+/// Reads a row, because it may be null; streams pass through.
 fn settle(cx: &Cx, value: Value) -> Result<Value, EvalError> {
     let Value::Row(row) = value else { return Ok(value) };
     let table = row.table.clone();
@@ -166,9 +166,9 @@ pub(super) fn args(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
     }
 }
 
-/// An array whose items are evaluated here.
+/// An array with open items.
 pub(super) fn make_array(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
+    // The first item beyond the limit is evaluated too: an error in it is reported before the limit.
     let count = call.args.len().min(cx.array_limit.saturating_add(1));
     let mut items: Vec<Datum> = Vec::with_capacity(count);
     for i in 0..count {
@@ -181,7 +181,7 @@ pub(super) fn make_array(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Valu
     Ok(Value::Datum(items.into()))
 }
 
-/// An object whose members are evaluated here.
+/// An object with open members.
 pub(super) fn make_obj(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let mut out = ObjectBuilder::new();
     for (name, term) in &call.optargs {

@@ -1,4 +1,4 @@
-//! Which file evaluates which term.
+//! The table of terms and the functions that evaluate them.
 
 use datum::Datum;
 use reql::{Arg, Call, EvalError, Op, Scope};
@@ -12,7 +12,7 @@ use crate::term::{
 };
 use crate::value::{Args, Value};
 
-/// Whether a term is one over a sequence, its first argument, that `reql` describes as an operation.
+/// Whether a term is an operation of `reql` on a sequence, which is its first argument.
 pub(super) fn is_over_sequence(call: &Call) -> bool {
     match call.op {
         Op::Map => call.args.len() == 2,
@@ -21,7 +21,7 @@ pub(super) fn is_over_sequence(call: &Call) -> bool {
     }
 }
 
-/// Such a term.
+/// Evaluates such a term.
 pub(super) fn over_sequence(
     cx: &Cx,
     call: &Call,
@@ -39,7 +39,7 @@ pub(super) fn over_sequence(
     }
 }
 
-/// Any other term.
+/// Evaluates any other term.
 pub(super) fn apply(args: Args<'_>) -> Result<Value, EvalError> {
     match args.op() {
         Op::Db => db::db(args),
@@ -92,7 +92,7 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `error`: raises what the query says.
+/// `error`: raises the query's message.
 fn raise(mut args: Args<'_>) -> Result<Value, EvalError> {
     match args.len() {
         0 => Err(EvalError::empty_error()),
@@ -100,9 +100,9 @@ fn raise(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// Argument `i` of a call, for terms that look at one before the next is evaluated. Source: `union`, `map` and `range` in
-/// terms/seq.cc of RethinkDB 2.4.
-pub(super) fn looked_at(cx: &Cx, call: &Call, i: usize, value: Value) -> Result<Value, EvalError> {
+/// Checks argument `i` of a call, for terms that check one argument before they evaluate the next. Source: `union`,
+/// `map` and `range` in terms/seq.cc of RethinkDB 2.4.
+pub(super) fn checked_argument(cx: &Cx, call: &Call, i: usize, value: Value) -> Result<Value, EvalError> {
     let wants_sequence = match call.op {
         Op::Union => true,
         Op::Map if i + 1 < call.args.len() => true,
@@ -125,8 +125,8 @@ pub(super) fn looked_at(cx: &Cx, call: &Call, i: usize, value: Value) -> Result<
     }
 }
 
-/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`. The first is
-/// evaluated before anything is looked at.
+/// The error of a call when an argument failed with `error` after those with `values`. A wrong type among these is
+/// reported first, except for terms that check nothing before all arguments are evaluated.
 pub(super) fn failed(cx: &Cx, call: &Call, values: Vec<Value>, error: EvalError) -> EvalError {
     // The term's own options have no values here.
     if values.is_empty() || !call.optargs.is_empty() || reql::op::leaf(call.op).is_none() {
@@ -139,7 +139,7 @@ pub(super) fn failed(cx: &Cx, call: &Call, values: Vec<Value>, error: EvalError)
     reql::failed(call.op, &known, call.args.len(), error, &[], &cx.env())
 }
 
-/// Values as a closed term receives them, up to the first that is none for it, and what is wrong with that.
+/// Values as arguments of a closed term, up to the first that cannot be one, and its error.
 fn known(cx: &Cx, values: Vec<Value>) -> (Vec<Arg>, Option<EvalError>) {
     let mut known = Vec::with_capacity(values.len());
     for (i, value) in values.into_iter().enumerate() {
@@ -154,7 +154,7 @@ fn known(cx: &Cx, values: Vec<Value>) -> (Vec<Arg>, Option<EvalError>) {
     (known, None)
 }
 
-/// A term that uses only its arguments, which were found in tables.
+/// Evaluates a closed term whose arguments are open.
 fn leaf(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (args.cx, args.op());
     let mut optargs = Vec::with_capacity(args.call.optargs.len());

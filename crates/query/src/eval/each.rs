@@ -1,4 +1,4 @@
-//! `for_each`: writes for every item of a sequence, and adds up what they answer.
+//! `for_each`: writes for every item of a sequence, and sums the results.
 
 use datum::{Datum, Object};
 use reql::{Call, Closure, EvalError, Scope};
@@ -9,13 +9,13 @@ use crate::write::{has_changed, merge_results};
 
 const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
 
-/// `for_each`: calls a function with every item; it answers a write's result or an array of such.
+/// `for_each`: calls a function with every item; it returns the result of a write, or an array of them.
 pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [sequence, func] = call.args.as_slice() else {
         return Err(EvalError::internal("FOR_EACH without arguments"));
     };
     let sequence = match cx.eval(sequence, scope).map_err(|error| error.at(0))? {
-        // Nothing is written before it is known for which group.
+        // Groups are split before anything is written.
         Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
         sequence => sequence,
     };
@@ -42,18 +42,18 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
         match write_next(&sum) {
             Ok(Some(more)) => sum = more,
             Ok(None) => return Ok(Value::Datum(Datum::Object(sum))),
-            // What was written for items before is not undone.
+            // Earlier writes are not undone.
             Err(error) if has_changed(&sum) => return Err(error.indeterminate()),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// What is written for the items.
+/// The writes of `for_each`.
 enum Writes {
-    /// What a function writes for each.
+    /// A function that writes, called for each item.
     Each(Closure),
-    /// What was written once and counts for each.
+    /// The result of one write, which counts for each item.
     Once(Datum),
 }
 
@@ -66,7 +66,7 @@ impl Writes {
         }
     }
 
-    /// What is wrong with an answer is told of the body of the function that gave it.
+    /// Adds the place of an error in a result: the body of the function that returned it.
     fn blamed(&self, error: EvalError) -> EvalError {
         match self {
             Writes::Each(_) => error.at(1).at(1),

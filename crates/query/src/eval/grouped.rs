@@ -1,4 +1,4 @@
-//! Terms over groups: most are applied to each group.
+//! Terms on groups: most are applied to each group.
 
 use datum::Datum;
 use reql::IndexOption;
@@ -12,9 +12,9 @@ use crate::term::sequence;
 use crate::value::{Args, Grouped, Value, datums};
 use crate::write::has_changed;
 
-/// Whether a term is applied to each of `groups` rather than to all of them at once. Those that read a
-/// sequence take groups that are sequences as one, and find that they cannot.
-/// Source: `can_be_grouped` and `is_grouped_seq_op` in the terms of RethinkDB 2.4.
+/// Whether a term is applied to each of `groups`, and not to all of them at once. Terms that read a sequence take
+/// groups of sequences as one value, and fail. Source: `can_be_grouped` and `is_grouped_seq_op` in the terms of
+/// RethinkDB 2.4.
 pub(super) fn is_per_group(op: Op, groups: &Grouped) -> bool {
     match op {
         Op::TypeOf | Op::Info | Op::Ungroup | Op::Literal | Op::Default => false,
@@ -23,7 +23,7 @@ pub(super) fn is_per_group(op: Op, groups: &Grouped) -> bool {
     }
 }
 
-/// A term over a sequence, applied to groups.
+/// Applies a term on sequences to groups.
 pub(super) fn apply(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -> Result<Value, EvalError> {
     let env = cx.env();
     let Some(operation) = reql::operation(call, scope, &env, IndexOption::Refuse)? else {
@@ -44,7 +44,7 @@ pub(super) fn apply(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
     }
 }
 
-/// Any other term, applied to the value of each group; its other arguments are evaluated for each.
+/// Applies any other term to the value of each group; the other arguments are evaluated for each.
 pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) -> Result<Value, EvalError> {
     let Some(Value::Grouped(grouped)) = values.into_iter().next() else {
         return Err(EvalError::internal("not grouped"));
@@ -63,7 +63,7 @@ pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) 
     Ok(ready_value(groups))
 }
 
-/// A term that evaluates its arguments itself, for each group that its first argument was found to be.
+/// Applies a term that evaluates its own arguments to each group, after its first argument turned out to be grouped.
 pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -> Result<Value, EvalError> {
     let ready = grouped.into_ready(cx)?;
     let is_step = matches!(call.op, Op::InnerJoin | Op::OuterJoin);
@@ -76,7 +76,7 @@ pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
         }
         let answer = cx.plain_call(&call, scope).map_err(|error| failed_after(call.op, &groups, error))?;
         let answer = match is_step {
-            // In RethinkDB these are steps of a sequence: a group that becomes empty is none.
+            // In RethinkDB these are steps of a sequence, which drop groups that become empty.
             true => sequence::to_array(cx, answer)?,
             false => answer.into_datum(cx)?,
         };
@@ -88,7 +88,7 @@ pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
     Ok(Value::Grouped(Grouped::Ready(Groups { kind, groups })))
 }
 
-/// A function called with the value of each group.
+/// Calls a function with the value of each group.
 pub(super) fn call(cx: &Cx, grouped: Grouped, func: &Closure, rest: Vec<Value>) -> Result<Value, EvalError> {
     let rest = datums(cx, rest, 2)?;
     let ready = grouped.into_ready(cx)?;
@@ -101,7 +101,7 @@ pub(super) fn call(cx: &Cx, grouped: Grouped, func: &Closure, rest: Vec<Value>) 
     Ok(ready_value(groups))
 }
 
-/// The error of a group: what a write did for groups before it is not undone.
+/// The error of a group, indeterminate if earlier groups have written: that is not undone.
 fn failed_after(op: Op, before: &[(Datum, Datum)], error: EvalError) -> EvalError {
     let is_write = matches!(op, Op::Insert | Op::Update | Op::Replace | Op::Delete | Op::ForEach);
     let changed =

@@ -1,6 +1,5 @@
-//! The evaluator of open terms. Whatever uses only its arguments is left to `reql`; here are the
-//! terms whose children may be tables, streams and rows, and the order in which children are
-//! evaluated.
+//! The evaluator of open terms, whose arguments may be tables, streams and rows, and their order of evaluation. `reql`
+//! evaluates closed terms.
 
 mod control;
 mod dispatch;
@@ -14,13 +13,13 @@ use crate::context::Cx;
 use crate::term::{eq_join, insert, join, order_by, sequence, update};
 use crate::value::{Args, Grouped, Value};
 
-/// Stack that must be left before another level is entered.
+/// Stack that must be free before the next level is entered.
 const RED_ZONE_BYTES: usize = 64 << 10;
-/// Stack added each time the red zone is reached.
+/// Stack that is added each time.
 const SEGMENT_BYTES: usize = 1 << 20;
 
 impl Cx {
-    /// The value of `term` where the variables of `scope` are bound.
+    /// The value of `term` with the variables of `scope`.
     pub(crate) fn eval(&self, term: &Term, scope: &Scope<'_>) -> Result<Value, EvalError> {
         match term {
             Term::Datum(datum) => Ok(Value::Datum(datum.clone())),
@@ -31,12 +30,12 @@ impl Cx {
         }
     }
 
-    /// The datum that `term` answers.
+    /// The value of `term` as a datum.
     pub(crate) fn eval_datum(&self, term: &Term, scope: &Scope<'_>) -> Result<Datum, EvalError> {
         self.eval(term, scope)?.into_datum(self)
     }
 
-    /// What a function answers, which may be more than a datum.
+    /// The result of a function, which may be more than a datum.
     pub(crate) fn call_value(&self, closure: &Closure, values: &[Datum]) -> Result<Value, EvalError> {
         if let Some(foreign) = closure.as_foreign() {
             return foreign.call(values, &self.env()).map(Value::Datum);
@@ -60,7 +59,7 @@ impl Cx {
         self.plain_call(call, scope)
     }
 
-    /// A call without `r.args`.
+    /// Evaluates a call without `r.args`.
     fn plain_call(&self, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
         match call.op {
             Op::Funcall => control::funcall(self, call, scope),
@@ -69,7 +68,7 @@ impl Cx {
             Op::Default => control::default(self, call, scope),
             op if reql::op::is_comparison(op) => control::compare(self, call, scope),
             Op::Args => control::args(self, call, scope),
-            // Where it is legal `reql` evaluates it.
+            // `reql` evaluates it where it is legal.
             Op::Literal => Err(reql::op::merge::stray_literal()),
             Op::MakeArray => control::make_array(self, call, scope),
             Op::MakeObj => control::make_obj(self, call, scope),
@@ -102,7 +101,7 @@ impl Cx {
         }
     }
 
-    /// A term that evaluates its arguments itself, when the first of them turned out to be grouped.
+    /// Applies a term that evaluates its own arguments to groups, after the first of them turned out to be grouped.
     pub(crate) fn call_per_group(
         &self,
         call: &Call,
@@ -112,7 +111,7 @@ impl Cx {
         grouped::again(self, call, scope, groups)
     }
 
-    /// A term over a sequence, whose first argument was evaluated.
+    /// Evaluates a term on a sequence whose first argument was evaluated.
     pub(crate) fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
         let at_hand = match call.op {
             Op::Difference => Some(sequence::difference_at_hand(self, call, scope, &first)?),
@@ -125,12 +124,12 @@ impl Cx {
         }
     }
 
-    /// The positional arguments of `call`.
+    /// Evaluates the positional arguments of `call`.
     fn eval_args(&self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
         let mut values = Vec::with_capacity(call.args.len());
         for (i, arg) in call.args.iter().enumerate() {
             match self.eval(arg, scope) {
-                Ok(value) => values.push(dispatch::looked_at(self, call, i, value)?),
+                Ok(value) => values.push(dispatch::checked_argument(self, call, i, value)?),
                 Err(error) => return Err(dispatch::failed(self, call, values, error.at(i))),
             }
         }

@@ -17,7 +17,7 @@ use shard::{Shard, WriteTicket};
 use super::remote::{Attempts, RemotePoint, Retried, Retry};
 use super::shape::{Options, Row, TableName};
 use crate::context::EvalParams;
-use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, adds_little};
+use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, writes_are_brief};
 use crate::remote::{Edits, Request, SettingsVersion, Target, WriteRequest};
 use crate::session::Session;
 use crate::table::{Privilege, Resource, access, write_failed};
@@ -101,7 +101,7 @@ impl Session {
         let place = Resource::Table(table.db.id, table.config.id);
         access::check_user(&catalog, &self.client.user, Privilege::Write, place).ok()?;
         // This thread serves many clients: what may take long runs on one where it can be stopped.
-        if !plan.edit.is_brief() || !adds_little(&table.config) {
+        if !plan.edit.is_brief() || !writes_are_brief(&table.config) {
             return None;
         }
         let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);

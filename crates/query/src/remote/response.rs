@@ -142,7 +142,7 @@ pub(crate) struct CursorBatch {
     /// The last row that was read for the items, if any was read and its position is known.
     pub position: Option<ReadPosition>,
     /// How many rows were read.
-    pub looked_at: u64,
+    pub rows_read: u64,
     pub end: BatchEnd,
 }
 
@@ -175,7 +175,7 @@ impl CursorBatch {
             buckets,
             rows_after: 0,
             position: None,
-            looked_at: 0,
+            rows_read: 0,
             end: BatchEnd::More,
         }
     }
@@ -187,9 +187,9 @@ impl Codec for CursorBatch {
         out.count(self.positions.len() as u64);
         self.positions.iter().for_each(|place| pack_position(place, out));
         out.count(self.buckets.len() as u64);
-        for hand in &self.buckets {
-            out.byte(hand.number);
-            out.count(u64::from(hand.rows));
+        for bucket in &self.buckets {
+            out.byte(bucket.number);
+            out.count(u64::from(bucket.rows));
         }
         out.count(self.rows_after);
         match &self.position {
@@ -203,7 +203,7 @@ impl Codec for CursorBatch {
                 pack_index_position(position, out);
             }
         }
-        out.count(self.looked_at);
+        out.count(self.rows_read);
         match &self.end {
             BatchEnd::More => out.byte(0),
             BatchEnd::Done => out.byte(1),
@@ -237,14 +237,14 @@ impl Codec for CursorBatch {
             2 => Some(ReadPosition::Index(unpack_index_position(from)?)),
             _ => return Err(from.invalid("how far rows were read")),
         };
-        let looked_at = from.count()?;
+        let rows_read = from.count()?;
         let end = match from.byte()? {
             0 => BatchEnd::More,
             1 => BatchEnd::Done,
             2 => BatchEnd::Failed(EvalError::unpack(from)?),
             _ => return Err(from.invalid("the end of a batch")),
         };
-        Ok(CursorBatch { items, positions, buckets, rows_after, position, looked_at, end })
+        Ok(CursorBatch { items, positions, buckets, rows_after, position, rows_read, end })
     }
 }
 

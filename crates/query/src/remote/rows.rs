@@ -143,17 +143,17 @@ impl RemoteRows {
     }
 
     fn take(&mut self, batch: CursorBatch) {
-        self.cx.add_remote_rows_read(batch.looked_at);
+        self.cx.add_remote_rows_read(batch.rows_read);
         self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
         self.low_water = batch.items.len() / 2;
         self.begun = true;
         let positions = batch.positions.into_iter().chain(std::iter::repeat_with(IndexRowPosition::none));
         let buckets = batch.buckets.into_iter().chain(std::iter::repeat(BucketPosition::default()));
         let placed = batch.items.into_iter().zip(positions).zip(buckets);
-        self.ready.extend(placed.map(|((item, place), hand)| Placed {
+        self.ready.extend(placed.map(|((item, place), bucket)| Placed {
             place,
-            hand,
-            ..Placed::nowhere(item)
+            bucket,
+            ..Placed::unordered(item)
         }));
         self.position = batch.position.or(self.position.take());
         match batch.end {
@@ -206,8 +206,8 @@ impl PlacedItems for RemoteRows {
                 Some(RowsEnd::Failed(error)) => return Err(error.clone()),
                 Some(RowsEnd::Reopened(ReopenedRows::Placed(rest))) => return rest.next_placed(env),
                 Some(RowsEnd::Reopened(ReopenedRows::Bucketed(rest))) => match rest.next_bucketed(env)? {
-                    BucketedItem::Item(hand, item) => {
-                        return Ok(Some(Placed { hand, ..Placed::nowhere(item) }));
+                    BucketedItem::Item(bucket, item) => {
+                        return Ok(Some(Placed { bucket, ..Placed::unordered(item) }));
                     }
                     BucketedItem::Skipped(_) => {}
                     BucketedItem::End => return Ok(None),
@@ -220,7 +220,7 @@ impl PlacedItems for RemoteRows {
 impl BucketedItems for RemoteRows {
     fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError> {
         loop {
-            match self.ready.front_mut().map(|next| &mut next.hand.rows) {
+            match self.ready.front_mut().map(|next| &mut next.bucket.rows) {
                 // Reported before the item, so that a round ends at the same row as on the other node.
                 Some(rows) if *rows > 1 => {
                     let before = std::mem::replace(rows, 1) - 1;
@@ -241,9 +241,8 @@ impl BucketedItems for RemoteRows {
                 }
                 _ => {
                     let item = self.next_placed(env)?;
-                    return Ok(
-                        item.map_or(BucketedItem::End, |placed| BucketedItem::Item(placed.hand, placed.item))
-                    );
+                    return Ok(item
+                        .map_or(BucketedItem::End, |placed| BucketedItem::Item(placed.bucket, placed.item)));
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::table::SystemRef;
 /// The rows of a system table, those of other nodes included where the table has rows per server. Rows of several nodes
 /// with the same id are merged by adding up their figures. The order of a table covers the rows of all nodes.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
-    let is_asked = system.table.is_per_server() && !cx.served;
+    let is_asked = system.table.is_per_server() && !cx.serves_remote;
     // Other nodes work while this one does.
     let asked = is_asked.then(|| SystemRowRequests::send(cx, system.table.name(), system.identifiers));
     let mut rows = system.table.rows(cx, system.identifiers)?;

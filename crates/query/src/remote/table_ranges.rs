@@ -132,7 +132,7 @@ fn pack_index(index: &IndexRead, out: &mut Packer) {
             });
             pack_values(values, out);
         }
-        Wanted::Meeting(wanted) => {
+        Wanted::Intersecting(wanted) => {
             out.byte(3);
             wanted.value().pack(out);
         }
@@ -154,11 +154,11 @@ fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
         0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
         1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
         2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
-        3 => (IndexItems::Rows, Wanted::Meeting(LazyShape::new(Datum::unpack(from)?))),
+        3 => (IndexItems::Rows, Wanted::Intersecting(LazyShape::new(Datum::unpack(from)?))),
         4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
         _ => return Err(from.invalid("what is wanted of rows")),
     };
-    Ok(IndexRead { id, name, wanted, items, after, counted_on: None })
+    Ok(IndexRead { id, name, wanted, items, after, relied_on: None })
 }
 
 /// Encodes the position of a row in the order of an index.

@@ -70,8 +70,8 @@ impl RemoteTally {
     pub fn tally(&self, cx: &Cx) -> Result<Option<Tally>, EvalError> {
         let tally =
             self.wait(cx).and_then(|bytes| read(bytes, |from| Ok((Tally::unpack(from)?, from.count()?))));
-        Ok(unless_not_here(tally)?.map(|(tally, looked_at)| {
-            cx.add_remote_rows_read(looked_at);
+        Ok(unless_not_here(tally)?.map(|(tally, rows_read)| {
+            cx.add_remote_rows_read(rows_read);
             tally
         }))
     }

@@ -11,7 +11,7 @@ use reql::{Cancel, Env, EvalError, Flow, Transform};
 use shard::IndexCursor;
 
 use super::running::RunningRequest;
-use super::{Inner, unless_stopped};
+use super::{Inner, unless_cancelled};
 use crate::context::{Cx, EvalParams};
 use crate::remote::{BatchEnd, CursorBatch, ReadPosition, Response, TableRanges};
 use crate::service::ServedCursor;
@@ -95,7 +95,7 @@ impl Inner {
     /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
     fn read_batch(&self, running: &RunningRequest, mut cursor: Box<dyn ServedCursor>) -> Bytes {
         let _cancel_scope = cancel::scope(Some(running.cancel.clone()));
-        unless_stopped(&running.cancel, || {
+        unless_cancelled(&running.cancel, || {
             let account = cursor.account().clone();
             account.move_to(Owner::Queries);
             let counting = account.enter();
@@ -143,8 +143,8 @@ impl ServedRows {
             ServedRows::Index(rows) => return rows.next_placed(env),
         };
         let Some(item) = rows.next_row()? else { return Ok(None) };
-        let hand = BucketPosition { number: if interleaved { rows.hand() } else { 0 }, rows: 1 };
-        Ok(Some(Placed { hand, ..Placed::nowhere(item) }))
+        let bucket = BucketPosition { number: if interleaved { rows.bucket() } else { 0 }, rows: 1 };
+        Ok(Some(Placed { bucket, ..Placed::unordered(item) }))
     }
 }
 
@@ -168,7 +168,7 @@ impl RowCursor {
                     batch.items.push(item);
                     batch.positions.extend(self.placed.then(|| row.place.clone()));
                     let rows = std::mem::take(rows_after).try_into().unwrap_or(u32::MAX);
-                    batch.buckets.extend(self.interleaved.then_some(BucketPosition { rows, ..row.hand }));
+                    batch.buckets.extend(self.interleaved.then_some(BucketPosition { rows, ..row.bucket }));
                     Ok(Flow::Continue)
                 })?;
             }
@@ -190,7 +190,7 @@ impl ServedCursor for RowCursor {
         if let ServedRows::Primary(rows) = &self.rows {
             batch.position = rows.position().map(ReadPosition::Key);
         }
-        batch.looked_at = self.cx.take_looked_at();
+        batch.rows_read = self.cx.take_rows_read();
         Response::Done(batch).to_bytes(Codec::pack)
     }
 

@@ -152,10 +152,10 @@ impl Inner {
         match request {
             // Never told as moved: what of it was done already would be done once more.
             Request::Write(write) => self.write(write, cancel.clone()),
-            Request::Count { part, .. } => unless_stopped(cancel, || self.count(&part, cancel.clone())),
-            Request::Few { part, .. } => unless_stopped(cancel, || self.few(&part)),
+            Request::Count { part, .. } => unless_cancelled(cancel, || self.count(&part, cancel.clone())),
+            Request::Few { part, .. } => unless_cancelled(cancel, || self.few(&part)),
             Request::Gather { part, eval_params, pipeline, .. } => {
-                unless_stopped(cancel, || self.gather(&part, eval_params, pipeline, cancel.clone()))
+                unless_cancelled(cancel, || self.gather(&part, eval_params, pipeline, cancel.clone()))
             }
             other => self.answer_long(other),
         }
@@ -232,7 +232,7 @@ impl Inner {
 
 /// Does `work`. What was stopped halfway is lost, not failed: whoever still wants it, because only the link was
 /// gone, looks for it anew.
-fn unless_stopped(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
+fn unless_cancelled(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
     let lost = || Response::<()>::NotHere(None).to_bytes(|(), _| ());
     if cancel.is_set() {
         return lost();

@@ -105,7 +105,7 @@ impl Inner {
         };
         tally.to_bytes(|tally, out| {
             tally.pack(out);
-            out.count(cx.take_looked_at());
+            out.count(cx.take_rows_read());
         })
     }
 

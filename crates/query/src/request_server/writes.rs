@@ -11,7 +11,7 @@ use reql::{Cancel, Env, SeededRandom};
 use storage::TableId;
 
 use super::Inner;
-use crate::edit::{RowTarget, adds_little};
+use crate::edit::{RowTarget, writes_are_brief};
 use crate::remote::{Response, SettingsVersion, Target, WriteRequest, pack_reports};
 use crate::routing::{CallbackTask, ReadMode};
 use crate::table::{StoredTable, TableRef, write_failed};
@@ -26,7 +26,7 @@ impl Inner {
         write.keys.len() == 1 && write.edits.at(0).is_brief() && {
             let catalog = self.service.node().catalog_guard();
             // One that is not known is soon refused.
-            catalog.table_by_id(write.table).is_none_or(|table| adds_little(&table.config))
+            catalog.table_by_id(write.table).is_none_or(|table| writes_are_brief(&table.config))
         }
     }
 

@@ -1,22 +1,21 @@
-//! What a query answers: one value, or a cursor that yields batches.
+//! The result of a query: one value, or a cursor over a stream.
 
 use datum::Datum;
 
 use super::cursor::Cursor;
 
-/// The answer of a query.
+/// The result of a query.
 pub enum Answer {
-    /// One datum, sent as SUCCESS_ATOM. It was checked to have a JSON form.
+    /// One datum. It was checked to have a JSON form.
     Atom(Datum),
-    /// A stream; its first batch is pulled with [`Cursor::next_batch`].
+    /// A stream, read with [`Cursor::next_batch`].
     Stream(Box<Cursor>),
 }
 
-/// An answer and what was measured on the way to it.
+/// A result and its profile.
 pub struct Answered {
-    /// The answer.
+    /// The result.
     pub answer: Answer,
-    /// The profile, when the query asked for one and is answered with an atom. Streams bring
-    /// theirs with each batch.
+    /// The profile, if the query asked for one and its result is an atom. Batches of streams have their own.
     pub profile: Option<Datum>,
 }

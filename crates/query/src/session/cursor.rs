@@ -1,4 +1,4 @@
-//! A stream on its way to the client, batch by batch.
+//! A cursor: a stream that the client reads batch by batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::service::JobEntry;
 use crate::stream::Pipe;
 use crate::table::access;
 
-/// Items of a stream, in its order.
+/// Some items of a stream, in its order.
 #[derive(Debug)]
 pub struct Batch {
     /// The items; each was checked to have a JSON form.
     pub items: Vec<Datum>,
-    /// Whether this was the last batch: sent as SUCCESS_SEQUENCE, otherwise SUCCESS_PARTIAL.
+    /// Whether this is the last batch.
     pub done: bool,
-    /// The profile of this batch, when the query asked for one.
+    /// The profile of this batch, if the query asked for one.
     pub profile: Option<Datum>,
 }
 
-/// The rest of a stream. Holds a snapshot of what it reads; dropping it ends the query.
+/// The rest of a stream. It holds a snapshot of the tables it reads; dropping it ends the query.
 pub struct Cursor {
     cx: Arc<Cx>,
     items: Box<dyn Items>,
-    /// The item after the last batch, read to know whether there is one.
+    /// The item after the last batch: read to know whether there is another batch.
     ahead: Option<Datum>,
     is_first: bool,
     limits: BatchLimits,
@@ -39,7 +39,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Fails if the batches the query asks for cannot be: who gets no stream may ask for any.
+    /// Fails if the batch options are invalid. Other results than streams do not check them.
     pub(crate) fn open(
         cx: Arc<Cx>,
         pipe: Pipe,
@@ -51,12 +51,12 @@ impl Cursor {
         Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
     }
 
-    /// Whether it has no end.
+    /// Whether the stream has no end.
     pub(crate) fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
 
-    /// The next items. Blocks; stops early with an error when the query's flag is set.
+    /// The next items. Blocks; fails soon after the query is cancelled.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
         let _cancel_scope = cancel::scope(Some(self.cx.cancel.clone()));
         self.fill().map_err(|error| self.job.explain(error))
@@ -77,7 +77,7 @@ impl Cursor {
             }
             filling.push(item)?;
         };
-        self.cx.unless_stopped()?;
+        self.cx.check_stopped()?;
         let profile = self.profile.clone().map(|profile| profile.finish(self.now()));
         Ok(Batch { items: filling.items, done, profile })
     }
@@ -103,12 +103,12 @@ struct Filling {
     started: Nanos,
 }
 
-/// A batch of so many bytes is not written out before there is memory for it: rows that share their parts may
-/// have little until then.
+/// From this size on a batch is only encoded if there is memory for it: rows that share parts may have used little
+/// until then.
 const LARGE_BATCH_BYTES: usize = 4 << 20;
 
-/// The clock is looked at once per so many rows.
-const ROWS_PER_LOOK: usize = 16;
+/// The clock is read once per this many rows.
+const ROWS_PER_CLOCK_READ: usize = 16;
 
 impl Filling {
     fn new(limits: BatchLimits, started: Nanos) -> Filling {
@@ -120,7 +120,7 @@ impl Filling {
         if rows < self.limits.rows_min.max(1) {
             return false;
         }
-        let late = || rows.is_multiple_of(ROWS_PER_LOOK) && self.is_late(now());
+        let late = || rows.is_multiple_of(ROWS_PER_CLOCK_READ) && self.is_late(now());
         rows >= self.limits.rows_max || self.bytes >= self.limits.bytes_max || late()
     }
 
@@ -139,11 +139,11 @@ impl Filling {
     }
 }
 
-/// Most bytes of a value in an answer, roughly: a frame has no more.
+/// Most bytes of a value in a response, roughly: a frame cannot be larger.
 const ANSWER_BYTES_MAX: usize = u32::MAX as usize;
 
-/// About how long the JSON of `datum` is. `Cannot convert r.minval to JSON.` if it holds a bound that has no JSON
-/// form.
+/// The approximate length of the JSON of `datum`. Fails with `Cannot convert r.minval to JSON.` if it contains a bound,
+/// which has no JSON form.
 pub(crate) fn check_json(datum: &Datum) -> Result<usize, EvalError> {
     let bytes = datum.json_size_to(ANSWER_BYTES_MAX);
     if bytes >= ANSWER_BYTES_MAX {

@@ -1,14 +1,14 @@
-//! Why a query did not get an answer.
+//! Errors of queries.
 
 use reql::{CompileError, EvalError};
 
-/// A query that failed: refused before it ran, or while it ran.
+/// A query failed, before or while it ran.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
-    /// Nothing ran: the client is told of a CLIENT_ERROR or COMPILE_ERROR.
+    /// The query was refused and did not run: CLIENT_ERROR or COMPILE_ERROR.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// Evaluation failed: the client is told of a RUNTIME_ERROR with its class.
+    /// The evaluation failed: RUNTIME_ERROR with its class.
     #[error(transparent)]
     Eval(#[from] EvalError),
 }

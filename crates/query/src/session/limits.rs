@@ -3,7 +3,7 @@
 use datum::{Datum, Text};
 use reql::EvalError;
 
-/// The array limit `globals` ask for.
+/// The array limit in `globals`, or the default.
 pub(crate) fn array_limit(globals: &[(Text, Datum)]) -> Result<usize, EvalError> {
     at_least_one(globals, "array_limit", "Illegal array size limit", reql::ARRAY_LIMIT_DEFAULT)
 }
@@ -24,7 +24,7 @@ fn at_least_one(
     }
 }
 
-/// Fails if the changefeed queue `globals` ask for cannot be.
+/// Checks the size of the changefeed queue in `globals`.
 pub(crate) fn check_feed_queue(globals: &[(Text, Datum)]) -> Result<usize, EvalError> {
     at_least_one(globals, "changefeed_queue_size", "Illegal changefeed queue size", 100_000)
 }

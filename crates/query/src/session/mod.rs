@@ -1,4 +1,4 @@
-//! One connection's way to have queries run.
+//! Sessions: the queries of one connection.
 
 mod answer;
 mod cursor;
@@ -23,7 +23,7 @@ pub use answer::{Answer, Answered};
 pub use cursor::{Batch, Cursor};
 pub use error::QueryError;
 
-/// Runs the queries of one client. Cheap to make and to clone; used from many threads at once.
+/// Runs the queries of one client. Cheap to create and to clone; threads share it.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) service: Arc<Service>,
@@ -37,8 +37,8 @@ impl Session {
         Session { service, client: Arc::new(client) }
     }
 
-    /// Runs a START query to its answer, or to the cursor of its stream. Blocks; `cancel` stops it
-    /// early with an error, now or while the cursor is read.
+    /// Runs a query. The result is a datum or a cursor. Blocks; `cancel` ends it early with an error, now or while the
+    /// cursor is read.
     pub fn run(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Answered, QueryError> {
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         let Some(term) = &query.term else {
@@ -56,7 +56,7 @@ impl Session {
             let why = "Cannot explain a query that writes: it would have to be carried out.";
             return Err(EvalError::logic(why).into());
         }
-        let job = self.enter(&cx, term);
+        let job = self.register(&cx, term);
         let value = match cx.eval(term, &Scope::empty()) {
             Ok(value) => value,
             Err(error) => return Err(job.explain(error).into()),
@@ -106,8 +106,8 @@ impl Session {
             array_limit: settings.array_limit,
             cancel,
             random: SeededRandom::new(seed),
-            served: false,
-            looked_at: trace.as_ref().map(|trace| trace.looked_at.clone()),
+            serves_remote: false,
+            rows_read: trace.as_ref().map(|trace| trace.rows_read.clone()),
             trace: trace.clone(),
             tables_read: TablesRead::default(),
             scripts: Arc::default(),
@@ -115,7 +115,7 @@ impl Session {
         })
     }
 
-    fn enter(&self, cx: &Cx, term: &Term) -> JobEntry {
+    fn register(&self, cx: &Cx, term: &Term) -> JobEntry {
         let node = self.service.node();
         let job = Job {
             client: self.client.clone(),
@@ -128,7 +128,7 @@ impl Session {
     }
 }
 
-/// What the options of the whole query come to.
+/// The evaluated options of a query.
 struct Settings {
     globals: Vec<(Text, Datum)>,
     default_db: Result<Text, EvalError>,
@@ -142,16 +142,15 @@ impl Default for Settings {
     }
 }
 
-/// Options that are worked out before the query has a user, so that they may touch no table.
-/// Source: RethinkDB 2.4, which refuses reads and writes there for want of permission.
-const LIMITS: [&str; 2] = ["array_limit", "changefeed_queue_size"];
+/// Options that are evaluated before the query has a user, so that they cannot use tables. Source: RethinkDB 2.4, which
+/// refuses reads and writes there for want of permission.
+const LIMIT_OPTIONS: [&str; 2] = ["array_limit", "changefeed_queue_size"];
 
-/// Options of a whole query by name.
 type Globals = Vec<(Text, Datum)>;
 
-/// The options of the whole query as datums, and the database one-argument `table` means. Those
-/// that are not written out are evaluated as `user` where `bare` says, as if there were no options.
-/// What stands for a database and is none is found out by who needs it.
+/// The options of the whole query as datums, and the database of `table` with one argument. Options that are not
+/// literals are evaluated with the context of `bare` for `user`, without options. An option `db` that is no database
+/// becomes the error of the terms that need it.
 fn globals(
     query: &Query,
     user: &Text,
@@ -164,7 +163,8 @@ fn globals(
             default_db = Ok(db);
             continue;
         }
-        let caller = if LIMITS.contains(&name.as_ref()) { Caller::None } else { Caller::User(user.clone()) };
+        let caller =
+            if LIMIT_OPTIONS.contains(&name.as_ref()) { Caller::None } else { Caller::User(user.clone()) };
         match global(term, || bare(caller)).map_err(|error| error.at(name))? {
             Global::Db(db) if name == "db" => default_db = Ok(db.name),
             Global::Datum(value) if name == "db" => {
@@ -188,7 +188,7 @@ fn db_name(term: &Term) -> Option<Text> {
     }
 }
 
-/// What an option of the whole query may be.
+/// The value of an option of the whole query.
 enum Global {
     Datum(Datum),
     Db(DbRef),
@@ -205,7 +205,7 @@ fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalErr
     }
 }
 
-/// Reads an answer that nobody wants to see.
+/// Reads a result to its end and drops its items.
 fn read_to_the_end(answer: &mut Answer) -> Result<trace::Answered, EvalError> {
     let Answer::Stream(cursor) = answer else { return Ok(trace::Answered { kind: "value", items: 1 }) };
     if cursor.is_infinite() {
@@ -222,7 +222,7 @@ fn read_to_the_end(answer: &mut Answer) -> Result<trace::Answered, EvalError> {
     }
 }
 
-/// What the client gets of the value of the whole query.
+/// The result that the client gets for the value of the query.
 fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) -> Result<Answer, EvalError> {
     let datum = match value {
         Value::Table(slice) => {
@@ -247,7 +247,7 @@ fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) ->
         }
     };
     check_json(&datum)?;
-    // What was still being worked out when the query was stopped is worth nothing.
-    cx.unless_stopped().map_err(|error| job.explain(error))?;
+    // A value that was still evaluated while the query was cancelled may be wrong.
+    cx.check_stopped().map_err(|error| job.explain(error))?;
     Ok(Answer::Atom(datum))
 }

@@ -1,4 +1,4 @@
-//! What a query reports of itself when it is asked to: what it did and how long that took.
+//! Profiles: what a query did and how long that took.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use reql::wire::Query;
 
 use crate::context::{Trace, trace};
 
-/// A profile being taken.
+/// A profile that is being recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     started: Nanos,
@@ -18,13 +18,13 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// A profile from `now` on, if the query asks for one.
+    /// A profile that starts at `now`, if the query asks for one.
     pub fn of(query: &Query, now: Nanos) -> Option<Profile> {
         let profile = || Profile { started: now, what: String::new(), trace: Arc::default() };
         query.flag("profile").then(profile)
     }
 
-    /// Takes down what the evaluation of `term` leaves in `trace`.
+    /// Uses `trace` as the record of the evaluation of `term`.
     pub fn follow(&mut self, term: &Term, trace: Arc<Trace>) {
         self.what = match term.as_call() {
             Some(call) => format!("Evaluating {}.", call.op.name().to_lowercase()),
@@ -33,7 +33,7 @@ impl Profile {
         self.trace = trace;
     }
 
-    /// The list of tasks a client gets.
+    /// The list of tasks for the client.
     pub fn finish(self, now: Nanos) -> Datum {
         vec![trace::task(&self.what, now.since(self.started), self.trace.tasks())].into()
     }

@@ -17,13 +17,13 @@ pub(crate) trait BucketedRows: Send {
 
 impl BucketedRows for Rows {
     fn next_row(&mut self, _env: &Env<'_>) -> Result<Option<(BucketPosition, Datum, u64)>, EvalError> {
-        Ok(Rows::next_row(self)?.map(|row| (BucketPosition { number: self.hand(), rows: 1 }, row, 1)))
+        Ok(Rows::next_row(self)?.map(|row| (BucketPosition { number: self.bucket(), rows: 1 }, row, 1)))
     }
 }
 
 impl BucketedRows for Indexed {
     fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(BucketPosition, Datum, u64)>, EvalError> {
-        Ok(self.next_placed(env)?.map(|placed| (placed.hand, placed.item, placed.times)))
+        Ok(self.next_placed(env)?.map(|placed| (placed.bucket, placed.item, placed.times)))
     }
 }
 
@@ -43,18 +43,18 @@ impl<R> BucketedSteps<R> {
 
 impl<R: BucketedRows> BucketedItems for BucketedSteps<R> {
     fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError> {
-        if let Some((hand, item)) = self.ready.pop_front() {
-            return Ok(BucketedItem::Item(hand, item));
+        if let Some((bucket, item)) = self.ready.pop_front() {
+            return Ok(BucketedItem::Item(bucket, item));
         }
-        let Some((mut hand, row, times)) = self.rows.next_row(env)? else { return Ok(BucketedItem::End) };
-        let (rows, ready) = (hand.rows, &mut self.ready);
+        let Some((mut bucket, row, times)) = self.rows.next_row(env)? else { return Ok(BucketedItem::End) };
+        let (rows, ready) = (bucket.rows, &mut self.ready);
         if self.steps.is_empty() && times == 1 {
-            return Ok(BucketedItem::Item(hand, row));
+            return Ok(BucketedItem::Item(bucket, row));
         }
         for _ in 0..times {
             reql::run(&self.steps, row.clone(), env, &mut |item| {
-                ready.push_back((hand, item));
-                hand.rows = 0;
+                ready.push_back((bucket, item));
+                bucket.rows = 0;
                 Ok(Flow::Continue)
             })?;
         }
@@ -79,17 +79,17 @@ pub(super) fn then(items: Box<dyn BucketedItems>, steps: Vec<Transform>) -> Box<
 
 impl BucketedItems for BucketedThen {
     fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError> {
-        if let Some((hand, item)) = self.ready.pop_front() {
-            return Ok(BucketedItem::Item(hand, item));
+        if let Some((bucket, item)) = self.ready.pop_front() {
+            return Ok(BucketedItem::Item(bucket, item));
         }
-        let (mut hand, item) = match self.items.next_bucketed(env)? {
-            BucketedItem::Item(hand, item) => (hand, item),
+        let (mut bucket, item) = match self.items.next_bucketed(env)? {
+            BucketedItem::Item(bucket, item) => (bucket, item),
             other => return Ok(other),
         };
-        let (rows, ready) = (hand.rows, &mut self.ready);
+        let (rows, ready) = (bucket.rows, &mut self.ready);
         reql::run(&self.steps, item, env, &mut |item| {
-            ready.push_back((hand, item));
-            hand.rows = 0;
+            ready.push_back((bucket, item));
+            bucket.rows = 0;
             Ok(Flow::Continue)
         })?;
         Ok(first_or_nothing(ready, rows))
@@ -100,5 +100,5 @@ impl BucketedItems for BucketedThen {
 fn first_or_nothing(ready: &mut VecDeque<(BucketPosition, Datum)>, rows: u32) -> BucketedItem {
     ready
         .pop_front()
-        .map_or(BucketedItem::Skipped(rows as usize), |(hand, item)| BucketedItem::Item(hand, item))
+        .map_or(BucketedItem::Skipped(rows as usize), |(bucket, item)| BucketedItem::Item(bucket, item))
 }

@@ -38,7 +38,7 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
     }
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
     let Source::Rows(rows) = pipe.source else { return gather_from(cx, pipe.source, pipeline) };
-    if rows.counts_on_index() {
+    if rows.relies_on_index() {
         return gather_grouped(cx, &rows, &pipeline);
     }
     match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {
@@ -55,13 +55,13 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
 
 /// Of rows that are grouped by the index they are found by: if another one gets its name, they are grouped by that.
 fn gather_grouped(cx: &Cx, rows: &RowSource, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
-    rows.counting_on(None).by_present_index(cx, |named| {
+    rows.relying_on(None).by_present_index(cx, |named| {
         let (mut counting, mut pipeline) = (rows.clone(), pipeline.clone());
         if let Some(index) = named.index_instead_of(rows)
             && let Some(by) = pipeline.group.as_mut().and_then(|group| group.selectors.last_mut())
         {
             *by = by_function(index)?;
-            counting = named.counting_on(Some(index.clone()));
+            counting = named.relying_on(Some(index.clone()));
         }
         gather_from(cx, Source::Rows(counting), pipeline)
     })
@@ -80,7 +80,7 @@ fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Valu
         source => {
             let items = Pipe::of_source(source).open(cx)?;
             if let Some(trace) = &cx.trace {
-                pipeline.names().into_iter().for_each(|name| trace.top(name));
+                pipeline.names().into_iter().for_each(|name| trace.at_top(name));
             }
             walk(cx, items, &pipeline)
         }

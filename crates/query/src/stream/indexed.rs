@@ -9,7 +9,7 @@ use reql::stream::Items;
 use reql::{Env, EvalError, Order};
 use shard::{IndexQuery, IndexRows, RowOrder, Shard};
 
-use super::shapes::{MeetingRows, NearestRows};
+use super::shapes::{IntersectingRows, NearestRows};
 use crate::context::{Cx, RowCounter};
 use crate::table::{
     BucketPosition, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, StoredTable, Wanted,
@@ -31,7 +31,7 @@ pub(crate) struct ShardIndexRange {
 /// Rows as the index finds them.
 enum PartRows {
     Values(Box<IndexRows>),
-    Meeting(MeetingRows),
+    Intersecting(IntersectingRows),
     Nearest(NearestRows),
 }
 
@@ -58,8 +58,8 @@ impl ShardIndexRange {
                 let query = IndexQuery { index: read.id, wanted, rows: range, after, order, sorted_max };
                 PartRows::Values(Box::new(shard.read_index(&query).map_err(failed)?))
             }
-            Wanted::Meeting(wanted) => {
-                PartRows::Meeting(MeetingRows::new(shapes(range)?, wanted.clone(), &cx.cancel)?)
+            Wanted::Intersecting(wanted) => {
+                PartRows::Intersecting(IntersectingRows::new(shapes(range)?, wanted.clone(), &cx.cancel)?)
             }
             Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes(range)?, *bounds)),
         };
@@ -98,22 +98,22 @@ impl ShardIndexRange {
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
                 let number = if self.interleaved { bucket_of(row.place.primary.as_bytes()) } else { 0 };
-                let hand = BucketPosition { number, rows: 1 };
+                let bucket = BucketPosition { number, rows: 1 };
                 let (place, wanted, times) = (row.place, row.wanted, row.times);
-                Ok(Some(Placed { item, place, wanted, times, hand }))
+                Ok(Some(Placed { item, place, wanted, times, bucket }))
             }
-            PartRows::Meeting(rows) => {
+            PartRows::Intersecting(rows) => {
                 let row = rows.next(env, &self.seen)?;
                 Ok(row.map(|(row, times)| {
                     let item = of_items(self.items, || Datum::Null, &row);
-                    Placed { times, ..Placed::nowhere(item) }
+                    Placed { times, ..Placed::unordered(item) }
                 }))
             }
             PartRows::Nearest(rows) => {
                 let found = rows.next(env, &self.seen)?;
                 Ok(found.map(|found| {
                     let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
-                    Placed::nowhere(item)
+                    Placed::unordered(item)
                 }))
             }
         }

@@ -26,7 +26,7 @@ pub(crate) struct KeySource {
 struct KeyedRow {
     row: Datum,
     times: usize,
-    hand: u8,
+    bucket: u8,
 }
 
 /// Most keys that are asked for at once.
@@ -51,10 +51,10 @@ impl KeySource {
             return Ok(false);
         }
         self.ahead = (self.ahead * 4).min(AHEAD_MAX);
-        let hands: Vec<u8> = keys.iter().map(|key| bucket_of(key.as_bytes())).collect();
-        let rows = row_reads::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(hands);
+        let buckets: Vec<u8> = keys.iter().map(|key| bucket_of(key.as_bytes())).collect();
+        let rows = row_reads::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(buckets);
         let rows = rows.filter(|((row, _), _)| !matches!(row, Datum::Null));
-        self.ready.extend(rows.map(|((row, times), hand)| KeyedRow { row, times, hand }));
+        self.ready.extend(rows.map(|((row, times), bucket)| KeyedRow { row, times, bucket }));
         Ok(true)
     }
 }
@@ -62,8 +62,8 @@ impl KeySource {
 impl BucketedRows for KeySource {
     fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(BucketPosition, Datum, u64)>, EvalError> {
         loop {
-            if let Some(KeyedRow { row, times, hand }) = self.ready.pop_front() {
-                return Ok(Some((BucketPosition { number: hand, rows: 1 }, row, times as u64)));
+            if let Some(KeyedRow { row, times, bucket }) = self.ready.pop_front() {
+                return Ok(Some((BucketPosition { number: bucket, rows: 1 }, row, times as u64)));
             }
             env.check_cancel()?;
             if !self.read_ahead()? {

@@ -32,9 +32,9 @@ impl Source {
     }
 
     /// The same, for whoever counts on it that the index of the rows is `index` or holds the same.
-    pub fn counting_on(self, index: Option<IndexConfig>) -> Source {
+    pub fn relying_on(self, index: Option<IndexConfig>) -> Source {
         match self {
-            Source::Rows(rows) => Source::Rows(rows.counting_on(index)),
+            Source::Rows(rows) => Source::Rows(rows.relying_on(index)),
             other => other,
         }
     }
@@ -113,7 +113,7 @@ impl Pipe {
                     let names =
                         |steps: &[Transform]| steps.iter().map(|step| step.name().to_owned()).collect();
                     trace.read(found.as_ref().unwrap_or(&rows).note(cx, names(&steps)));
-                    later.iter().for_each(|step| trace.top(step.name()));
+                    later.iter().for_each(|step| trace.at_top(step.name()));
                 }
                 match found.map(|found| found.open_stepped(cx, steps.clone(), later.clone())) {
                     // Nobody named the index, so it does not matter if it is gone.

@@ -55,7 +55,7 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
             wanted: Wanted::Values(values),
             items: IndexItems::Rows,
             after: None,
-            counted_on: Some((*index).clone()),
+            relied_on: Some((*index).clone()),
         };
         let by_index = RowSource { index: Some(Arc::new(read)), ..rows.clone() };
         is_worth_it(cx, &by_index).then_some(by_index)
@@ -208,7 +208,7 @@ fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
     for (shard, range) in rows.table.handle.covering(&rows.range) {
         match cx.service.reader(shard, rows.table.read_mode) {
             Some(Target::Local(shard)) if names_few(shard, &query) => {}
-            Some(Target::Remote(server)) if !cx.served => far.entry(server).or_default().push(range),
+            Some(Target::Remote(server)) if !cx.serves_remote => far.entry(server).or_default().push(range),
             _ => return false,
         }
     }

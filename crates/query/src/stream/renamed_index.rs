@@ -46,13 +46,13 @@ impl RowSource {
     }
 
     /// Whether somebody counts on what the index holds.
-    pub fn counts_on_index(&self) -> bool {
-        self.index.as_ref().is_some_and(|read| read.counted_on.is_some())
+    pub fn relies_on_index(&self) -> bool {
+        self.index.as_ref().is_some_and(|read| read.relied_on.is_some())
     }
 
     /// The same, for whoever counts on it that the index is `index` or holds the same.
-    pub fn counting_on(&self, index: Option<IndexConfig>) -> RowSource {
-        let read = self.index.as_ref().map(|read| IndexRead { counted_on: index, ..(**read).clone() });
+    pub fn relying_on(&self, index: Option<IndexConfig>) -> RowSource {
+        let read = self.index.as_ref().map(|read| IndexRead { relied_on: index, ..(**read).clone() });
         RowSource { index: read.map(Arc::new), ..self.clone() }
     }
 
@@ -68,7 +68,7 @@ impl RowSource {
         let read = self.index.as_ref()?;
         cx.retry_with_fresh_catalog(|| {
             let handle = cx.node().catalog_guard().table_by_id(self.table.handle.config.id).cloned()?;
-            let index = Some(Arc::new(read.by_another(handle.config.indexes.find(&read.name)?)?));
+            let index = Some(Arc::new(read.with_index(handle.config.indexes.find(&read.name)?)?));
             let table = StoredTable { handle, read_mode: self.table.read_mode };
             Some(RowSource { table, index, ..self.clone() })
         })

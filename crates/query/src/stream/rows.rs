@@ -84,7 +84,7 @@ impl RowSource {
         items: IndexItems,
     ) -> RowSource {
         let (id, name) = (index.id, index.name.clone());
-        let read = IndexRead { id, name, wanted, items, after: None, counted_on: None };
+        let read = IndexRead { id, name, wanted, items, after: None, relied_on: None };
         let index = Some(Arc::new(read));
         RowSource { index, ..RowSource::by_key(table.clone(), KeyRange::all(), KeyOrder::Any) }
     }
@@ -96,7 +96,7 @@ impl RowSource {
             Some(index) => {
                 let wanted = match &index.wanted {
                     Wanted::Values(wanted) => trace::show_values(wanted),
-                    Wanted::Meeting(_) => "what meets a shape".to_owned(),
+                    Wanted::Intersecting(_) => "what meets a shape".to_owned(),
                     Wanted::Nearest(_) => "what is nearest to a place".to_owned(),
                 };
                 format!("index `{}`: {wanted}", index.name)
@@ -157,7 +157,7 @@ impl Rows {
     }
 
     /// Out of which hand the last row is given where there is no order.
-    pub fn hand(&self) -> u8 {
+    pub fn bucket(&self) -> u8 {
         let last = self.given.checked_sub(1);
         self.batch.as_ref().zip(last).map_or(0, |(batch, last)| bucket_of(batch.key_bytes(last)))
     }

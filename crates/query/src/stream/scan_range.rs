@@ -10,7 +10,7 @@ use crate::context::{Cx, RowCounter};
 use crate::table::read_failed;
 
 /// Rows between two looks at whether the query should stop, where a row is a matter of nanoseconds.
-const ROWS_PER_LOOK: usize = 64;
+const ROWS_PER_CANCEL_CHECK: usize = 64;
 
 /// What is known of the rows of `range`.
 pub(crate) fn scan(
@@ -47,7 +47,7 @@ fn in_place(
     loop {
         env.check_cancel()?;
         let (mut count, mut copied) = (0, 0);
-        while count < ROWS_PER_LOOK
+        while count < ROWS_PER_CANCEL_CHECK
             && let Some(row) = scan.next_view().map_err(|error| read_failed(&error))?
         {
             copied += usize::from(!push(&mut direct, pipeline, tally, &row, env)?);
@@ -55,14 +55,14 @@ fn in_place(
         }
         rows += count as u64;
         seen.rows(count);
-        if count < ROWS_PER_LOOK {
+        if count < ROWS_PER_CANCEL_CHECK {
             direct.finish(pipeline, tally, env)?;
             return Ok(rows);
         }
         if let Some(offset) = direct.first_field_offset() {
             scan.prefetch_row_at(offset);
         }
-        if copied > ROWS_PER_LOOK / 2 {
+        if copied > ROWS_PER_CANCEL_CHECK / 2 {
             direct.finish(pipeline, tally, env)?;
             return Ok(rows + in_batches(scan, pipeline, tally, env, seen)?);
         }

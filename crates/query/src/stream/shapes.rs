@@ -70,17 +70,21 @@ impl Walk {
 }
 
 /// Rows with shapes that have something in common with one.
-pub(super) struct MeetingRows {
+pub(super) struct IntersectingRows {
     part: GeoIndexReader,
     wanted: LazyShape,
     walk: Walk,
 }
 
-impl MeetingRows {
+impl IntersectingRows {
     /// Begins to read. Fails if what is wanted is no valid shape.
-    pub fn new(part: GeoIndexReader, wanted: LazyShape, cancel: &Cancel) -> Result<MeetingRows, EvalError> {
+    pub fn new(
+        part: GeoIndexReader,
+        wanted: LazyShape,
+        cancel: &Cancel,
+    ) -> Result<IntersectingRows, EvalError> {
         let walk = Walk::new(part.hits(search_ranges(wanted.get(cancel)?, cancel)?));
-        Ok(MeetingRows { part, wanted, walk })
+        Ok(IntersectingRows { part, wanted, walk })
     }
 
     /// The next row, and how many of its shapes are wanted.

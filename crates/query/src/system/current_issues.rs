@@ -62,7 +62,7 @@ impl SystemTable for CurrentIssues {
         issues.extend(log_file(cx, identifiers));
         issues.extend(memory(cx, identifiers));
         issues.extend(disk(cx, identifiers));
-        if !cx.served {
+        if !cx.serves_remote {
             // Each waits for servers that may hang: all at the same time.
             let unseen = aside(cx, |node| node.unseen());
             let trouble = aside(cx, |node| node.catalog_trouble());

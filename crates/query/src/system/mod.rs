@@ -27,7 +27,7 @@ pub(crate) use server_config::server_row;
 pub(crate) use table_config::{config_row, shard_rows};
 pub(crate) use table_status::status_row;
 
-use crate::table::{NAMES, SystemTable};
+use crate::table::{SYSTEM_TABLES, SystemTable};
 
 const TABLES: [&dyn SystemTable; 15] = [
     &debug::Scratch,
@@ -54,5 +54,5 @@ pub(crate) fn table(name: &str) -> Option<&'static dyn SystemTable> {
 
 /// The names of the system tables that `table_list` shows, in order.
 pub(crate) fn listed() -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter().filter(|name| !name.starts_with('_'))
+    SYSTEM_TABLES.into_iter().filter(|name| !name.starts_with('_'))
 }

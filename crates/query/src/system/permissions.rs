@@ -10,7 +10,7 @@ use super::fields::{name_of, nothing_but, object, uuid_of};
 use super::rights::RightsChange;
 use crate::context::Cx;
 use crate::table::{
-    Identifiers, NAMES, RowEdit, SYSTEM_DB, SystemTable, admin_failed, system_db_id, system_table_id,
+    Identifiers, RowEdit, SYSTEM_DB, SYSTEM_TABLES, SystemTable, admin_failed, system_db_id, system_table_id,
 };
 use crate::value::user_name;
 
@@ -141,7 +141,7 @@ fn db_name(catalog: &Catalog, db: DbId) -> Option<Text> {
 
 fn table_name(catalog: &Catalog, db: DbId, table: TableId) -> Option<Text> {
     if db == system_db_id() {
-        let name = NAMES.into_iter().find(|name| system_table_id(name) == table);
+        let name = SYSTEM_TABLES.into_iter().find(|name| system_table_id(name) == table);
         return name.map(Text::from_static);
     }
     let found = catalog.table_by_id(table).filter(|table| table.db.id == db);

@@ -1,8 +1,8 @@
-//! What a user may do. Every term that reads, writes or configures asks here first.
+//! Permission checks. Every term that reads, writes or configures calls them first.
 //!
-//! `admin` may do everything. Others may do what they were granted: the word of the narrowest
-//! scope counts, table before database before everything, and no word at all means no. The system
-//! database is not part of everything: it must be granted itself.
+//! `admin` may do everything. Other users may do what they were granted. The narrowest scope that sets a permission
+//! decides: table before database before global; a permission that is set nowhere is denied. Global permissions do not
+//! cover the system database.
 
 use cluster::{Catalog, Database, DbId, Permissions, Scope};
 use reql::EvalError;
@@ -12,22 +12,22 @@ use super::TableRef;
 use super::ids::{system_db_id, system_table_id};
 use crate::context::{Caller, Cx};
 
-/// What is about to be done.
+/// What an operation needs permission for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
     /// Reading rows.
     Read,
-    /// Writing rows, which takes reading them.
+    /// Writing rows, which also needs permission to read them.
     Write,
     /// Creating, dropping and configuring.
     Config,
-    /// Reaching out to the web.
+    /// Sending HTTP requests.
     Connect,
 }
 
 impl Privilege {
-    /// The permission that is said to be missing. Writing names `write` even where reading is what
-    /// is missing. Source: docs/reql-spec.md section 15.
+    /// The permission that an error names. Writes name `write` even if `read` is missing. Source: docs/reql-spec.md
+    /// section 15.
     fn name(self) -> &'static str {
         match self {
             Privilege::Read => "read",
@@ -38,7 +38,7 @@ impl Privilege {
     }
 }
 
-/// Where it is about to be done.
+/// What an operation is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resource {
     /// The whole cluster.
@@ -50,7 +50,7 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    /// The place of a table.
+    /// The resource for a table.
     pub fn of_table(table: &TableRef) -> Resource {
         match table {
             TableRef::Stored(stored) => Resource::Table(stored.handle.db.id, stored.handle.config.id),
@@ -59,18 +59,18 @@ impl Resource {
     }
 }
 
-/// Fails if whoever asks may not write the rows of `table`. Of a system table they are read first.
+/// Fails if the caller may not write rows of `table`. Writes to system tables also need permission to read.
 pub(crate) fn check_write(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
-    let place = Resource::of_table(table);
+    let resource = Resource::of_table(table);
     match table {
         TableRef::Stored(_) => {}
         TableRef::System(system) if system.table.is_hidden() => check_admin(cx)?,
-        TableRef::System(_) => check(cx, Privilege::Read, place)?,
+        TableRef::System(_) => check(cx, Privilege::Read, resource)?,
     }
-    check(cx, Privilege::Write, place)
+    check(cx, Privilege::Write, resource)
 }
 
-/// Fails if whoever asks may not read the rows of `table`.
+/// Fails if the caller may not read rows of `table`.
 pub(crate) fn check_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     match table {
         TableRef::System(system) if system.table.is_hidden() => check_admin(cx),
@@ -78,7 +78,8 @@ pub(crate) fn check_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     }
 }
 
-/// Fails if whoever asks may not read the rows of `table`, which an answer may still be made of when that changes.
+/// Fails if the caller may not read rows of `table`. Records the table, so that the permission is checked again for
+/// each batch of the result.
 pub(crate) fn check_stream_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     check_read(cx, table)?;
     if let TableRef::Stored(stored) = table {
@@ -87,24 +88,24 @@ pub(crate) fn check_stream_read(cx: &Cx, table: &TableRef) -> Result<(), EvalErr
     Ok(())
 }
 
-/// Fails if whoever asks may by now not read what the answer is made of. Nothing is looked at before the catalog
-/// has changed. Source: every batch is a read of its own in RethinkDB (clustering/query_routing/table_query_client.cc).
+/// Fails if the caller may not read the tables of its result any more. Nothing is checked while the catalog is
+/// unchanged. Source: every batch is a read of its own in RethinkDB (clustering/query_routing/table_query_client.cc).
 pub(crate) fn recheck_stream_reads(cx: &Cx) -> Result<(), EvalError> {
     let version = cx.node().catalog_guard().version();
     let tables = cx.tables_read.to_check(version).into_iter();
     tables
         .map(|(db, table)| Resource::Table(db, table))
-        .try_for_each(|place| check(cx, Privilege::Read, place))
+        .try_for_each(|resource| check(cx, Privilege::Read, resource))
 }
 
-/// Fails if whoever asks may not configure, as `catalog` has it, a database and every table in it.
+/// Fails if the caller may not configure a database and every table in it, according to `catalog`.
 pub(crate) fn check_db_and_tables(cx: &Cx, catalog: &Catalog, db: &Database) -> Result<(), EvalError> {
     check_in(cx, catalog, Privilege::Config, Resource::Db(db.config.id))?;
     let tables = db.tables().into_iter().map(|table| Resource::Table(db.config.id, table.config.id));
-    tables.into_iter().try_for_each(|place| check_in(cx, catalog, Privilege::Config, place))
+    tables.into_iter().try_for_each(|resource| check_in(cx, catalog, Privilege::Config, resource))
 }
 
-/// What is for debugging is for `admin` alone.
+/// Debug tables are for `admin` only.
 fn check_admin(cx: &Cx) -> Result<(), EvalError> {
     if cx.caller.is("admin") {
         return Ok(());
@@ -112,55 +113,55 @@ fn check_admin(cx: &Cx) -> Result<(), EvalError> {
     Err(EvalError::permission("Internal permission error, required `admin` permission."))
 }
 
-/// Fails if whoever asks may not do `need` at `place`.
-pub(crate) fn check(cx: &Cx, need: Privilege, place: Resource) -> Result<(), EvalError> {
-    check_in(cx, &cx.node().catalog_guard(), need, place)
+/// Fails if the caller lacks `privilege` for `resource`.
+pub(crate) fn check(cx: &Cx, privilege: Privilege, resource: Resource) -> Result<(), EvalError> {
+    check_in(cx, &cx.node().catalog_guard(), privilege, resource)
 }
 
-/// Fails if whoever asks may not do `need` at `place` as `catalog` has it: for a change that is worked out on it.
+/// Fails if the caller lacks `privilege` for `resource` according to `catalog`, for a change that is based on it.
 pub(crate) fn check_in(
     cx: &Cx,
     catalog: &Catalog,
-    need: Privilege,
-    place: Resource,
+    privilege: Privilege,
+    resource: Resource,
 ) -> Result<(), EvalError> {
     match &cx.caller {
-        Caller::User(user) => check_user(catalog, user, need, place),
+        Caller::User(user) => check_user(catalog, user, privilege, resource),
         Caller::None => Err(EvalError::permission(format!(
             "Internal permission error, required `{}` permission.",
-            need.name()
+            privilege.name()
         ))),
     }
 }
 
-/// Fails if `user` may not do `need` at `place`.
+/// Fails if `user` lacks `privilege` for `resource`.
 pub(crate) fn check_user(
     catalog: &Catalog,
     user: &str,
-    need: Privilege,
-    place: Resource,
+    privilege: Privilege,
+    resource: Resource,
 ) -> Result<(), EvalError> {
     if user == "admin" {
         return Ok(());
     }
-    let flags: &[Flag] = match need {
+    let flags: &[Flag] = match privilege {
         Privilege::Read => &[|granted| granted.read],
         Privilege::Write => &[|granted| granted.read, |granted| granted.write],
         Privilege::Config => &[|granted| granted.config],
         Privilege::Connect => &[|granted| granted.connect],
     };
-    if flags.iter().all(|flag| has(catalog, user, place, *flag)) {
+    if flags.iter().all(|flag| has(catalog, user, resource, *flag)) {
         return Ok(());
     }
-    let name = need.name();
+    let name = privilege.name();
     Err(EvalError::permission(format!("User `{user}` does not have the required `{name}` permission.")))
 }
 
-/// One of the permissions.
+/// Selects one of the permissions.
 type Flag = fn(&Permissions) -> Option<bool>;
 
-fn has(catalog: &Catalog, user: &str, place: Resource, flag: Flag) -> bool {
-    let scopes = match place {
+fn has(catalog: &Catalog, user: &str, resource: Resource, flag: Flag) -> bool {
+    let scopes = match resource {
         Resource::Cluster => [Some(Scope::Global), None, None],
         Resource::Db(db) => [Some(Scope::Database(db)), global(db), None],
         Resource::Table(db, table) => [Some(Scope::Table(db, table)), Some(Scope::Database(db)), global(db)],
@@ -172,7 +173,7 @@ fn has(catalog: &Catalog, user: &str, place: Resource, flag: Flag) -> bool {
     scopes.into_iter().flatten().find_map(granted_by).unwrap_or(false)
 }
 
-/// The scope around a database: the system database has none.
+/// The scope around a database; the system database has none.
 fn global(db: DbId) -> Option<Scope> {
     (db != system_db_id()).then_some(Scope::Global)
 }

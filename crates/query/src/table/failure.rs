@@ -1,4 +1,4 @@
-//! Failures of the node, as the errors a query reports.
+//! Errors of the node, converted to errors of queries.
 
 use cluster::AdminError;
 use datum::{KeyError, Text};
@@ -12,7 +12,7 @@ pub(crate) fn read_failed(error: &ReadError) -> EvalError {
     EvalError::op_failed(format!("Cannot perform read: {error}"))
 }
 
-/// Reading by the index `name` of `table` failed.
+/// The error of a read by the index `name` of `table`.
 pub(crate) fn index_failed(table: &StoredTable, name: &Text, error: IndexError) -> EvalError {
     match error {
         IndexError::Missing(_) => TableRef::Stored(table.clone()).unreadable_index(name),
@@ -32,20 +32,20 @@ pub(crate) fn index_failed(table: &StoredTable, name: &Text, error: IndexError) 
     }
 }
 
-/// `Cannot perform write: <why>`, definite or not.
+/// `Cannot perform write: <why>`, definite or indeterminate.
 pub(crate) fn write_failed(error: &WriteError) -> EvalError {
     let text = format!("Cannot perform write: {error}");
     if error.is_definite() { EvalError::op_failed(text) } else { EvalError::op_indeterminate(text) }
 }
 
-/// An administrative change that failed; its text is ReQL's already.
+/// The error of an administrative change; its text is ReQL's already.
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
 pub(crate) fn admin_failed(error: AdminError) -> EvalError {
     let text = error.to_string();
     if error.is_indeterminate() { EvalError::op_indeterminate(text) } else { EvalError::op_failed(text) }
 }
 
-/// A datum that cannot be a primary key.
+/// The error of a datum that cannot be a primary key.
 pub(crate) fn key_error(error: &KeyError) -> EvalError {
     let text = error.to_string();
     if error.is_null() { EvalError::non_existence(text) } else { EvalError::logic(text) }

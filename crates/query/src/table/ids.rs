@@ -1,4 +1,4 @@
-//! The identities of the system database and its tables, the same on every node for ever.
+//! Ids of the system database and its tables. They are the same on every node and never change.
 
 use cluster::DbId;
 use storage::TableId;
@@ -6,18 +6,18 @@ use uuid::{Uuid, uuid};
 
 const SYSTEM_DB_ID: Uuid = uuid!("b99b9572-8e53-5fef-9a2b-5e6aba3edf1c");
 
-/// The identity of database `rethinkdb`.
+/// The id of database `rethinkdb`.
 pub(crate) fn system_db_id() -> DbId {
     DbId(SYSTEM_DB_ID)
 }
 
-/// The identity of a system table, made from its name.
+/// The id of a system table, derived from its name.
 pub(crate) fn system_table_id(name: &str) -> TableId {
     TableId::from_uuid(Uuid::new_v5(&SYSTEM_DB_ID, name.as_bytes()))
 }
 
 /// The names of all system tables.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const SYSTEM_TABLES: [&str; 15] = [
     "_debug_scratch",
     "_debug_stats",
     "_debug_table_status",

@@ -1,4 +1,4 @@
-//! A table as a query names it: stored rows in shards, or a virtual table of the system.
+//! Tables as queries refer to them: stored tables with shards, and system tables.
 
 pub(crate) mod access;
 mod failure;
@@ -16,7 +16,7 @@ use crate::routing::ReadMode;
 
 pub(crate) use access::{Privilege, Resource};
 pub(crate) use failure::{admin_failed, index_failed, key_error, read_failed, write_failed};
-pub(crate) use ids::{NAMES, system_db_id, system_table_id};
+pub(crate) use ids::{SYSTEM_TABLES, system_db_id, system_table_id};
 pub(crate) use order::{
     BucketPosition, BucketedItem, BucketedItems, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems,
     Wanted, are_interleaved, primary_range,
@@ -31,16 +31,16 @@ pub(crate) enum Identifiers {
     Uuid,
 }
 
-/// A table a query refers to.
+/// A table that a query refers to.
 #[derive(Clone)]
 pub(crate) enum TableRef {
     /// Rows kept in shards.
     Stored(StoredTable),
-    /// Rows made up from the present state of the node.
+    /// Rows computed from the present state of the node.
     System(SystemRef),
 }
 
-/// A table with rows of its own, and how they are to be read.
+/// A stored table, and how to read it.
 #[derive(Clone)]
 pub(crate) struct StoredTable {
     /// Its configuration and shards.
@@ -49,7 +49,7 @@ pub(crate) struct StoredTable {
     pub read_mode: ReadMode,
 }
 
-/// What a table's rows may be found by.
+/// How rows of a table are found.
 pub(crate) enum Index {
     /// The primary key.
     Primary,
@@ -57,31 +57,29 @@ pub(crate) enum Index {
     Secondary(IndexConfig),
 }
 
-/// A system table, and how it is to show things.
+/// A system table, and its format.
 #[derive(Clone)]
 pub(crate) struct SystemRef {
-    /// The table.
     pub table: &'static dyn SystemTable,
     /// Whether it shows names or ids.
     pub identifiers: Identifiers,
 }
 
-/// A table of database `rethinkdb`: rows computed when they are read.
+/// A table of database `rethinkdb`: its rows are computed when they are read.
 pub(crate) trait SystemTable: Send + Sync {
-    /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Whether every node has rows of its own, which are asked for: see `everywhere`.
+    /// Whether every node has rows of its own: see `remote::system_rows`.
     fn is_per_server(&self) -> bool {
         false
     }
 
-    /// Whether it is only for debugging: no list shows it, and nobody but `admin` may see its rows.
+    /// Whether it is for debugging only: no list shows it, and only `admin` may see its rows.
     fn is_hidden(&self) -> bool {
         self.name().starts_with('_')
     }
 
-    /// Whether its rows come the one with the greatest key first when nobody asks for an order.
+    /// Whether its rows are in descending order of their keys when the query asks for no order.
     fn is_ordered(&self) -> bool {
         false
     }
@@ -89,38 +87,37 @@ pub(crate) trait SystemTable: Send + Sync {
     /// Its rows as this node knows them. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
 
-    /// Another server said that these are its rows.
+    /// Called with the rows that another server has sent.
     fn observe_rows(&self, _cx: &Cx, _server: ServerId, _rows: &[Object]) {}
 
-    /// What stands in the place of the rows of another server that is connected and did not answer in time.
+    /// The rows that stand for those of a server that is connected and did not respond in time.
     fn rows_when_unresponsive(&self, _cx: &Cx, _server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
         Vec::new()
     }
 
-    /// How its rows spell a key that may be spelt in several ways.
+    /// The spelling of a key in the rows, if it has several spellings.
     fn normalized_key(&self, _key: &Datum) -> Option<Datum> {
         None
     }
 
-    /// Carries out the change of one row (`None`: there is none); both are the same when it stays as it is.
-    /// Most tables refuse.
+    /// Carries out the change of one row (`None`: no row); both are the same if it does not change. Most tables refuse.
     fn write(&self, _cx: &Cx, _change: RowEdit<'_>) -> Result<(), EvalError> {
         let why = format!("It's illegal to write to the `rethinkdb.{}` table.", self.name());
         Err(EvalError::op_failed(why))
     }
 
-    /// Is told of a write that was to leave no row under `key`, where there was none. It may refuse.
+    /// Called for a write that leaves no row under `key`, where there was none. It may refuse.
     fn write_none(&self, cx: &Cx, _key: &Datum, identifiers: Identifiers) -> Result<(), EvalError> {
         self.write(cx, RowEdit { old: None, new: None, generated_key: false, identifiers })
     }
 
-    /// Whether what was just written under `key` came to nothing, so that there is no row.
+    /// Whether the row that was just written under `key` is no row, because it sets nothing.
     fn is_row_gone(&self, _cx: &Cx, _key: &Datum) -> bool {
         false
     }
 }
 
-/// What a write wants to become of one row of a system table.
+/// A write to one row of a system table.
 pub(crate) struct RowEdit<'a> {
     /// The row as it was read.
     pub old: Option<&'a Object>,
@@ -138,14 +135,14 @@ pub(crate) const SYSTEM_PRIMARY_KEY: &str = "id";
 pub(crate) const SYSTEM_DB: &str = "rethinkdb";
 
 impl StoredTable {
-    /// The index of that name. If the query has found a table without one, the catalog is asked once more: another
-    /// node may have made it just before.
+    /// The index with this name. If the query's copy of the table has none, waits for the newest catalog: another node
+    /// may have created it just before.
     pub fn find_index(&self, cx: &Cx, name: &str) -> Option<IndexConfig> {
         let known = self.handle.config.indexes.find(name).cloned();
         known.or_else(|| cx.retry_with_fresh_catalog(|| self.present_index(cx, name)))
     }
 
-    /// The index of that name in the catalog as it is here now.
+    /// The index with this name in this node's present catalog.
     pub fn present_index(&self, cx: &Cx, name: &str) -> Option<IndexConfig> {
         let catalog = cx.node().catalog_guard();
         catalog.table_by_id(self.handle.config.id)?.config.indexes.find(name).cloned()
@@ -153,7 +150,6 @@ impl StoredTable {
 }
 
 impl TableRef {
-    /// The table's name.
     pub fn name(&self) -> &str {
         match self {
             TableRef::Stored(table) => &table.handle.config.name,
@@ -161,7 +157,6 @@ impl TableRef {
         }
     }
 
-    /// The database's name.
     pub fn db_name(&self) -> &str {
         match self {
             TableRef::Stored(table) => &table.handle.db.name,
@@ -177,7 +172,7 @@ impl TableRef {
         }
     }
 
-    /// The index of that name, by which rows can be ordered. Fails if there is none, or one of shapes.
+    /// The index with this name, for ordering rows. Fails if there is none, or if it is geospatial.
     pub fn index(&self, cx: &Cx, name: &str) -> Result<Index, EvalError> {
         if self.primary_key() == name {
             return Ok(Index::Primary);
@@ -204,8 +199,8 @@ impl TableRef {
         EvalError::op_failed(format!("Index `{index}` was not found on table `{db}.{name}`{stop}"))
     }
 
-    /// As [`TableRef::index_missing`], of an index by which rows are to be read. Source: `acquire_sindex_for_read` in
-    /// store.cc of RethinkDB.
+    /// As [`TableRef::index_missing`], for reads by an index. Source: `acquire_sindex_for_read` in store.cc of
+    /// RethinkDB.
     pub fn unreadable_index(&self, index: &str) -> EvalError {
         match self {
             TableRef::Stored(_) => self.index_missing(index).frameless(),

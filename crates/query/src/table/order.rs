@@ -1,4 +1,4 @@
-//! The order in which the rows of a table are asked for, and what they are found by.
+//! The order of rows that a query reads, and the index that finds them.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use reql::{Env, EvalError};
 use shard::{Bounds, IndexCursor, IndexId, IndexQuery, IndexRowPosition, RowOrder, Side};
 use storage::Direction;
 
-/// The order rows come in.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
-    /// None was asked for.
+    /// Unspecified.
     Any,
-    /// By key.
+    /// By key, ascending.
     Ascending,
-    /// By key, the largest first.
+    /// By key, descending.
     Descending,
 }
 
 impl KeyOrder {
-    /// The word used by `info`.
+    /// The name in the result of `info`.
     pub fn name(self) -> &'static str {
         match self {
             KeyOrder::Any => "UNORDERED",
@@ -31,7 +31,7 @@ impl KeyOrder {
         }
     }
 
-    /// The way a scan goes.
+    /// The direction of a scan.
     pub fn direction(self) -> Direction {
         match self {
             KeyOrder::Any | KeyOrder::Ascending => Direction::Ascending,
@@ -40,124 +40,125 @@ impl KeyOrder {
     }
 }
 
-/// What is read by a secondary index. Plain data.
+/// A read by a secondary index. Plain data.
 #[derive(Clone)]
 pub(crate) struct IndexRead {
     /// The index.
     pub id: IndexId,
     /// Its name, for messages.
     pub name: Text,
-    /// Which rows are wanted.
     pub wanted: Wanted,
-    /// What is wanted of the rows.
+    /// What to return of each row.
     pub items: IndexItems,
-    /// Only what comes after this; of values only.
+    /// Starts after this position; only for values.
     pub after: Option<IndexCursor>,
-    /// What it holds, where somebody counts on that: not whoever only said its name. It does not travel.
-    pub counted_on: Option<IndexConfig>,
+    /// The definition of the index, if the query relies on it and not only on the name. It is not sent to other nodes.
+    pub relied_on: Option<IndexConfig>,
 }
 
 impl IndexRead {
-    /// The same by `other`, if that is another index which may be read in the place of this one.
-    pub fn by_another(&self, other: &IndexConfig) -> Option<IndexRead> {
+    /// The same read by index `other`, if that is another index that may take its place.
+    pub fn with_index(&self, other: &IndexConfig) -> Option<IndexRead> {
         let is_of_shapes = !matches!(self.wanted, Wanted::Values(_));
         let holds_the_same =
             |known: &IndexConfig| known.kind == other.kind && known.function == other.function;
-        let fits = other.kind.is_geo() == is_of_shapes && self.counted_on.as_ref().is_none_or(holds_the_same);
-        // What was begun by one is not gone on with by another.
+        let fits = other.kind.is_geo() == is_of_shapes && self.relied_on.as_ref().is_none_or(holds_the_same);
+        // A read that has begun by one index cannot continue by another.
         let may = other.id != self.id && self.after.is_none() && fits;
         may.then(|| IndexRead { id: other.id, ..self.clone() })
     }
 
-    /// The question for the index of a shard, if rows are found by their values: all of them, in no order.
+    /// The query of a shard's index if rows are found by values: all of them, in no order.
     pub fn values(&self) -> Option<IndexQuery> {
         let Wanted::Values(wanted) = &self.wanted else { return None };
         Some(IndexQuery::of(self.id, wanted.clone(), RowOrder::Any, reql::ARRAY_LIMIT_DEFAULT))
     }
 }
 
-/// Which rows are found by an index.
+/// Which rows an index finds.
 #[derive(Clone)]
 pub(crate) enum Wanted {
-    /// Those under some values, and how many times each.
+    /// The rows under some values, each a number of times.
     Values(Arc<[(Bounds, u32)]>),
-    /// Those with a shape that has something in common with this one, once for every such shape.
-    Meeting(LazyShape),
-    /// Of each shard those with the shapes nearest to a place. The distance in metres is the index value.
+    /// The rows with a shape that intersects this one, once for every such shape.
+    Intersecting(LazyShape),
+    /// The rows of each shard with the shapes nearest to a place. The distance in metres is the index value.
     Nearest(nearest::Bounds),
 }
 
-/// What an item of a sequence by an index is.
+/// The items of a sequence by an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexItems {
     /// The row.
     Rows,
-    /// The index value.
+    /// Index values.
     Values,
-    /// An array of the index value and the row.
+    /// Arrays of index value and row.
     Pairs,
 }
 
-/// An item and where it stands in the order of an index.
+/// An item and its position in the order of an index.
 #[derive(Clone)]
 pub(crate) struct Placed {
-    /// Where; of no meaning when the order does not matter.
+    /// The position; meaningless when the order does not matter.
     pub place: IndexRowPosition,
-    /// In which of the ranges of values that are wanted it was found.
+    /// The index of the range of values in which it was found.
     pub wanted: u32,
-    /// The item.
     pub item: Datum,
-    /// How many times it is wanted.
+    /// How many times it is in the sequence.
     pub times: u64,
-    /// Where it is given when no order was asked for.
-    pub hand: BucketPosition,
+    /// Its bucket, where no order was asked for.
+    pub bucket: BucketPosition,
 }
 
 impl Placed {
     /// An item once, whose order does not matter.
-    pub fn nowhere(item: Datum) -> Placed {
-        Placed { place: IndexRowPosition::none(), wanted: 0, item, times: 1, hand: BucketPosition::default() }
+    pub fn unordered(item: Datum) -> Placed {
+        Placed {
+            place: IndexRowPosition::none(),
+            wanted: 0,
+            item,
+            times: 1,
+            bucket: BucketPosition::default(),
+        }
     }
 }
 
-/// Items by an index, one after the other.
+/// Items by an index.
 pub(crate) trait PlacedItems: Send {
     /// Waits until it is known whether they can be read.
     fn begin(&mut self) -> Result<(), EvalError> {
         Ok(())
     }
 
-    /// The next one.
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
 }
 
-/// What decides about the place of an item where no order was asked for.
+/// The bucket of an item, which decides on its place where no order was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BucketPosition {
-    /// Out of which hand it is given: [`datum::key::bucket_of`] its row.
+    /// The bucket of its row: [`datum::key::bucket_of`].
     pub number: u8,
-    /// The rows looked at since the item before it, its own among them.
+    /// The rows read since the item before it, including its own.
     pub rows: u32,
 }
 
-/// A step on a way through rows.
+/// A step of a scan.
 pub(crate) enum BucketedItem {
-    /// An item.
     Item(BucketPosition, Datum),
-    /// So many rows were looked at, and no item was made of them.
+    /// This many rows were read and resulted in no item.
     Skipped(usize),
-    /// There are no more rows.
     End,
 }
 
-/// Items that are made of rows in the order of their keys, one after the other, with their hands where there is no order.
+/// Items in the order of their rows' keys, with buckets where no order was asked for.
 pub(crate) trait BucketedItems: Send {
-    /// The next one. After the end there may be anything.
+    /// The next step. It must not be called again after the end.
     fn next_bucketed(&mut self, env: &Env<'_>) -> Result<BucketedItem, EvalError>;
 }
 
-/// Whether rows that are read so are dealt out of hands (decision 0042): nobody ordered them, and they are not found by their
-/// shapes.
+/// Whether rows that are read this way are interleaved by bucket (decision 0042): no order was asked for, and they are
+/// not found by shapes.
 pub(crate) fn are_interleaved(order: KeyOrder, index: Option<&IndexRead>) -> bool {
     order == KeyOrder::Any && index.is_none_or(|index| matches!(index.wanted, Wanted::Values(_)))
 }

@@ -92,12 +92,12 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
     let mut slice = whole_table(over.cx, over.first)?;
     let index = use_index(over.cx, &slice, Some(name))?;
     slice.index = Some(index.clone());
-    let (mut items, mut steps, mut counted_on) = (IndexItems::Rows, Vec::new(), None);
+    let (mut items, mut steps, mut relied_on) = (IndexItems::Rows, Vec::new(), None);
     match slice.table.index(over.cx, &index)? {
         Index::Primary => by.selectors.push(Selector::Field(Datum::String(index))),
         Index::Secondary(config) if config.kind == IndexKind::One => {
             by.selectors.push(by_function(&config)?);
-            counted_on = Some(config);
+            relied_on = Some(config);
         }
         // Which of its values a row was found under is only known beside it.
         Index::Secondary(_) => {
@@ -107,7 +107,7 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
             steps.push(Transform::Map(part(1)?));
         }
     }
-    let pipe = Pipe::of_source(slice.source(over.cx, items)?.counting_on(counted_on));
+    let pipe = Pipe::of_source(slice.source(over.cx, items)?.relying_on(relied_on));
     Ok(Value::Grouped(Grouped::Lazy { pipe, by, steps }))
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     match written {
         Ok(()) => inserter.executor.finish()?,
         // Rows that came before may have been written.
-        Err(error) => return Err(inserter.executor.ended_by(error)),
+        Err(error) => return Err(inserter.executor.final_error(error)),
     }
     Ok(Value::Datum(inserter.result.into_datum()))
 }

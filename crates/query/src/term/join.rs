@@ -28,7 +28,7 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
     let left = left.seq_of_argument(0, cx)?.pipe.open(cx)?;
     let right = right_side(cx, right, scope)?;
     let predicate = reql::closure_of_predicate(predicate, scope, &cx.env())?;
-    cx.unless_stopped()?;
+    cx.check_stopped()?;
     let joined: Box<dyn Items> = match right {
         RightSide::Kept(right) => {
             Box::new(Joined::new(left, Join { right: Right::Kept(right), predicate, outer }))
@@ -50,7 +50,7 @@ pub(super) fn joined_value(
     is_array: bool,
 ) -> Result<Value, EvalError> {
     if let Some(trace) = &cx.trace {
-        trace.top(op.name().to_lowercase());
+        trace.at_top(op.name().to_lowercase());
     }
     if !is_array {
         return Ok(Value::Seq(Seq::stream(Pipe::of_source(Source::Items(joined)))));
@@ -94,7 +94,7 @@ fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<RightSide, Eval
     {
         return Ok(right);
     }
-    cx.unless_stopped()?;
+    cx.check_stopped()?;
     reql::closure_of_right_side(term, scope).map(|closure| RightSide::Reopened(Reopened::Answer(closure)))
 }
 

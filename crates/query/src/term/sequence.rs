@@ -76,7 +76,7 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
         Operation::Group(by) => Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() })),
         Operation::OrderBy(_) => {
             if let Some(trace) = &cx.trace {
-                trace.top("order_by (all of it in memory)");
+                trace.at_top("order_by (all of it in memory)");
             }
             cx.env().check_batches()?;
             let table = seq.table.clone();
@@ -86,7 +86,7 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
         }
         other => {
             if let Some(trace) = &cx.trace {
-                trace.top(op.name().to_lowercase());
+                trace.at_top(op.name().to_lowercase());
             }
             item_by_item(cx, seq, &other)
         }

@@ -22,7 +22,7 @@ pub(crate) fn get_intersecting(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (stored, index) = shape_index(&args, &table, &name)?;
     let wanted = LazyShape::new(wanted);
     wanted.get(&args.cx.cancel)?;
-    let rows = RowSource::of_index(&stored, &index, Wanted::Meeting(wanted), IndexItems::Rows);
+    let rows = RowSource::of_index(&stored, &index, Wanted::Intersecting(wanted), IndexItems::Rows);
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(rows)))))
 }
 

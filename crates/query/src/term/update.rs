@@ -131,7 +131,7 @@ fn write_all(
     match write_rows(cx, &mut executor, &table, pipe, edit, atomic, result) {
         Ok(()) => executor.finish(),
         // Rows that were read before may have been written.
-        Err(error) => Err(executor.ended_by(error)),
+        Err(error) => Err(executor.final_error(error)),
     }
 }
 
@@ -189,7 +189,7 @@ fn work_out(
 ) -> Vec<Edit> {
     let field = table.primary_key();
     let fixed = |((_, row), key): (&(Datum, Datum), &PrimaryKey)| {
-        edit.fixed(RowTarget { field: &field, key, hook: None }, row, &cx.env())
+        edit.evaluated(RowTarget { field: &field, key, hook: None }, row, &cx.env())
     };
     rows.iter().zip(keys).map(fixed).collect()
 }

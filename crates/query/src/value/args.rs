@@ -1,7 +1,7 @@
-//! The evaluated arguments of an open term, and the questions terms ask of them.
+//! The evaluated arguments of an open term, and conversions that terms need.
 //!
-//! Positional arguments are values already; optional ones are evaluated when they are asked
-//! for. Every question that fails names the argument in the error's backtrace.
+//! Positional arguments are values already; optional ones are evaluated when the term reads them. A conversion that
+//! fails names the argument in the error's backtrace.
 
 use datum::{Datum, Text};
 use reql::{Call, Closure, EvalError, Op, Scope};
@@ -12,7 +12,7 @@ use super::{DbRef, Value};
 use crate::context::Cx;
 use crate::table::TableRef;
 
-/// What an open term is evaluated with.
+/// The arguments of an open term.
 pub(crate) struct Args<'a> {
     /// The query.
     pub cx: &'a Cx,
@@ -24,12 +24,11 @@ pub(crate) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that were evaluated.
+    /// Evaluated arguments.
     pub fn new(cx: &'a Cx, call: &'a Call, scope: &'a Scope<'a>, values: Vec<Value>) -> Args<'a> {
         Args { cx, call, scope, values: values.into_iter().map(Some).collect() }
     }
 
-    /// The term.
     pub fn op(&self) -> Op {
         self.call.op
     }
@@ -39,19 +38,19 @@ impl<'a> Args<'a> {
         self.values.len()
     }
 
-    /// Argument `i`, to keep. Each can be taken once.
+    /// Takes argument `i`. Each can be taken once.
     pub fn take(&mut self, i: usize) -> Result<Value, EvalError> {
         let value = self.values.get_mut(i).and_then(Option::take);
         value
             .ok_or_else(|| EvalError::internal(format!("argument {i} of {} is missing", self.call.op.name())))
     }
 
-    /// Argument `i`, to look at.
+    /// Argument `i`, by reference.
     pub fn peek(&self, i: usize) -> Option<&Value> {
         self.values.get(i).and_then(Option::as_ref)
     }
 
-    /// Whether argument `i` is at hand as a whole, rather than a table or a stream.
+    /// Whether argument `i` is in memory as a whole, and not a table or a stream.
     pub fn is_eager(&self, i: usize) -> bool {
         self.peek(i).is_some_and(Value::is_eager)
     }
@@ -74,7 +73,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as a string; another value is the term's fault, as where RethinkDB asks a datum that it has taken out.
+    /// Argument `i` as a string. The error for another type is about the term and not the argument, as in RethinkDB
+    /// where it checks a datum.
     pub fn plain_string(&mut self, i: usize) -> Result<Text, EvalError> {
         match self.datum(i)? {
             Datum::String(text) => Ok(text),
@@ -124,12 +124,12 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Whether the query gives this optional argument to the term itself.
+    /// Whether the term itself has this optional argument.
     pub fn has_optarg(&self, name: &str) -> bool {
         self.call.optarg(name).is_some()
     }
 
-    /// The optional argument of this name: the term's own, else the whole query's.
+    /// The optional argument with this name: the term's own, else the whole query's.
     pub fn optarg(&self, name: &str) -> Result<Option<Value>, EvalError> {
         match self.call.optarg(name) {
             Some(term) => self.cx.eval(term, self.scope).map(Some).map_err(|error| error.at(name)),
@@ -169,7 +169,7 @@ impl<'a> Args<'a> {
         number.map(reql::args::integer).transpose().map_err(|error| error.at(name))
     }
 
-    /// An optional argument as a truth value; absent is false.
+    /// An optional argument as a bool; absent is false.
     pub fn flag(&self, name: &str) -> Result<bool, EvalError> {
         Ok(self.optional_datum(name)?.is_some_and(|datum| datum.is_truthy()))
     }

@@ -1,4 +1,4 @@
-//! Grouped values: groups of a sequence nobody reads yet, or what became of each.
+//! Grouped values: groups of a sequence that is not read yet, or a value for each group.
 
 use datum::Datum;
 use reql::EvalError;
@@ -13,13 +13,13 @@ use crate::stream::{Pipe, gather};
 
 /// A value for each group.
 pub(crate) enum Grouped {
-    /// Groups that were asked for, and what is to happen to their items.
+    /// Groups of a sequence that is not read yet.
     Lazy {
         /// The items before grouping.
         pipe: Pipe,
-        /// How they are grouped.
+        /// How to group them.
         by: GroupBy,
-        /// The steps the items of each group take.
+        /// The steps for the items of each group.
         steps: Vec<Transform>,
     },
     /// Keys and values.
@@ -27,12 +27,12 @@ pub(crate) enum Grouped {
 }
 
 impl Grouped {
-    /// What `type_of` answers.
+    /// The result of `type_of`.
     pub fn type_of(&self) -> &'static str {
         if self.is_stream() { "GROUPED_STREAM" } else { "GROUPED_DATA" }
     }
 
-    /// Whether the groups are sequences still: for most terms that want a value this is none.
+    /// Whether the groups are sequences still, which most terms for values do not take.
     pub fn is_stream(&self) -> bool {
         match self {
             Grouped::Lazy { .. } => true,
@@ -40,7 +40,7 @@ impl Grouped {
         }
     }
 
-    /// What a term that ends a sequence makes of each group.
+    /// Ends the sequence of each group.
     pub fn end(self, cx: &Cx, more: Vec<Transform>, terminal: Terminal) -> Result<reql::Value, EvalError> {
         match self {
             Grouped::Lazy { pipe, by, mut steps } => {
@@ -56,7 +56,7 @@ impl Grouped {
         }
     }
 
-    /// Keys and values; the items of groups that were lazy are arrays now.
+    /// Keys and values; lazy groups become arrays.
     pub fn into_ready(self, cx: &Cx) -> Result<reql::Grouped, EvalError> {
         match self {
             Grouped::Ready(ready) => Ok(ready),
@@ -67,7 +67,7 @@ impl Grouped {
         }
     }
 
-    /// The object clients see.
+    /// The object for the client.
     pub fn into_answer(self, cx: &Cx) -> Result<Datum, EvalError> {
         let ready = self.into_ready(cx)?;
         let pairs = ready.groups.into_iter().map(|(key, value)| Datum::from(vec![key, value]));

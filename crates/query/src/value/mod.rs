@@ -1,4 +1,4 @@
-//! What a term of a running query may answer: a datum, or one of the things only a node has.
+//! Values of terms: datums, and values that only exist on a node, such as tables and streams.
 
 mod args;
 mod grouped;
@@ -27,7 +27,7 @@ pub(crate) use slice::Slice;
 pub(crate) enum Value {
     /// A datum.
     Datum(Datum),
-    /// A database.
+    /// A table, or a part of one in the order of an index.
     Db(DbRef),
     /// A table, or a part of one in the order of an index.
     Table(Slice),
@@ -44,14 +44,13 @@ pub(crate) enum Value {
 /// A database that exists.
 #[derive(Clone, Debug)]
 pub(crate) struct DbRef {
-    /// Its name.
     pub name: Text,
-    /// Its identity; `None` for the database of the system tables.
+    /// Its id; `None` for the database of the system tables.
     pub id: Option<DbId>,
 }
 
 impl Value {
-    /// What closed evaluation answered.
+    /// Converts the result of closed evaluation.
     pub fn of_closed(value: reql::Value) -> Value {
         match value {
             reql::Value::Datum(datum) => Value::Datum(datum),
@@ -66,7 +65,7 @@ impl Value {
         }
     }
 
-    /// What `type_of` answers.
+    /// The result of `type_of`.
     pub fn type_of(&self) -> &'static str {
         match self {
             Value::Datum(datum) => datum.kind().name(),
@@ -98,7 +97,7 @@ impl Value {
         }
     }
 
-    /// The value as a message shows it.
+    /// The value in a message.
     pub fn print(&self) -> String {
         match self {
             Value::Datum(datum) => datum.pretty(),
@@ -111,7 +110,7 @@ impl Value {
         }
     }
 
-    /// `Expected type <expected> but found <this>:` and the value; NON_EXISTENCE when that is null.
+    /// `Expected type <expected> but found <this>:` and the value; the class is NON_EXISTENCE if it is null.
     pub fn mismatch(&self, expected: &str) -> EvalError {
         let error = EvalError::value_type_error(expected, self.kind(), &self.print());
         match self {
@@ -120,7 +119,7 @@ impl Value {
         }
     }
 
-    /// The same of a value that may be a row, which is read to be shown.
+    /// The same for a value that may be a row, which is read to be shown.
     pub fn not_a(self, cx: &Cx, expected: &str) -> EvalError {
         match self {
             Value::Row(row) => {
@@ -130,8 +129,7 @@ impl Value {
         }
     }
 
-    /// The value as a datum: datums, and rows, which are read now. Nothing else becomes one
-    /// without being asked to.
+    /// The value as a datum. Rows are read now; other values fail.
     pub fn into_datum(self, cx: &Cx) -> Result<Datum, EvalError> {
         match self {
             Value::Datum(datum) => Ok(datum),
@@ -148,7 +146,7 @@ impl Value {
         }
     }
 
-    /// The function in another language that it is, if it is one.
+    /// The function in another language, if the value is one.
     pub fn as_foreign(&self) -> Option<Arc<dyn Foreign>> {
         match self {
             Value::Func(closure) => closure.as_foreign().cloned(),
@@ -156,13 +154,13 @@ impl Value {
         }
     }
 
-    /// Whether it is at hand as a whole: an array, a single value, or rows that were read.
+    /// Whether the value is in memory as a whole: an array, a single value, or rows that were read.
     pub fn is_eager(&self) -> bool {
         matches!(self, Value::Datum(_) | Value::Row(_) | Value::Seq(Seq { eager: true, .. }))
     }
 
-    /// Argument `i` of a term as a lazy sequence. A datum that is none is the term's fault, anything else the
-    /// argument's. Source: `as_seq` in val.cc of RethinkDB.
+    /// Argument `i` of a term as a lazy sequence. The error for another datum is about the term, other errors are about
+    /// the argument. Source: `as_seq` in val.cc of RethinkDB.
     pub fn seq_of_argument(self, i: usize, cx: &Cx) -> Result<Seq, EvalError> {
         match self {
             datum @ Value::Datum(_) => datum.into_seq(cx),
@@ -170,7 +168,7 @@ impl Value {
         }
     }
 
-    /// The value as a lazy sequence; an array becomes one, anything else is an error.
+    /// The value as a lazy sequence, which arrays become; other values fail.
     pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
         match self {
             Value::Table(slice) => slice.into_seq(cx),
@@ -183,13 +181,13 @@ impl Value {
     }
 }
 
-/// A single row, or null where there is none, where a value of another type is expected.
+/// The error for a single row, or null for none, where another type is expected.
 pub(crate) fn no_selection(row: &Datum, expected: &str) -> EvalError {
     let printed = row.pretty();
     EvalError::typed(row, format!("Expected type {expected} but found SINGLE_SELECTION:\n{printed}"))
 }
 
-/// Arguments from `first` on as the datums a function is called with.
+/// Arguments from `first` on as datums, to call a function with.
 pub(crate) fn datums(cx: &Cx, values: Vec<Value>, first: usize) -> Result<Vec<Datum>, EvalError> {
     let datum = |(i, value): (usize, Value)| value.into_datum(cx).map_err(|error| error.at(i + first));
     values.into_iter().enumerate().map(datum).collect()

@@ -1,5 +1,5 @@
-//! One row of a table as a value: `get`, `nth`, `min` and `max`. Read when it is needed, so that
-//! a write to it reads it only once, under its latch.
+//! One row of a table as a value: `get`, `nth`, `min` and `max`. It is read when it is needed, so that a write reads it
+//! only once, under its latch.
 
 use datum::Datum;
 use reql::EvalError;
@@ -10,7 +10,6 @@ use crate::table::TableRef;
 
 /// A row that may or may not exist.
 pub(crate) struct Row {
-    /// Its table.
     pub table: TableRef,
     /// Its primary key as the query gave it.
     pub key: Datum,
@@ -19,18 +18,18 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row under `key`, not read yet. Whoever reads it fails if no row can have such a key.
+    /// The row under `key`, not read yet. Reading it fails if no row can have this key.
     pub fn at(table: TableRef, key: Datum) -> Row {
         Row { table, key, read: None }
     }
 
-    /// A row that came out of a selection of `table`.
+    /// A row of a selection of `table`.
     pub fn of_selection(table: TableRef, row: Datum) -> Result<Row, EvalError> {
         let key = table.key_of(&row)?;
         Ok(Row { table, key, read: Some(row) })
     }
 
-    /// The row as it is now, or null.
+    /// The present row, or null.
     pub fn datum(&self, cx: &Cx) -> Result<Datum, EvalError> {
         match &self.read {
             Some(row) => Ok(row.clone()),
@@ -38,7 +37,7 @@ impl Row {
         }
     }
 
-    /// The row as it is now, or null.
+    /// The present row, or null.
     pub fn into_datum(self, cx: &Cx) -> Result<Datum, EvalError> {
         self.datum(cx)
     }

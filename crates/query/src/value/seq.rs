@@ -1,20 +1,20 @@
-//! A lazy sequence as a value, and whether its items are still rows of a table.
+//! Lazy sequences as values, and whether their items are still rows of a table.
 
 use crate::stream::Pipe;
 use crate::table::TableRef;
 
-/// A lazy sequence and what may be done with it.
+/// A lazy sequence.
 pub(crate) struct Seq {
-    /// The table whose rows these are, while they can still be written to.
+    /// The table of its rows, while they can still be written.
     pub table: Option<TableRef>,
-    /// Whether it was read as a whole before: SELECTION<ARRAY>.
+    /// Whether it was read as a whole: SELECTION<ARRAY>.
     pub eager: bool,
     /// Where the items come from.
     pub pipe: Pipe,
 }
 
 impl Seq {
-    /// A stream of anything.
+    /// A stream of any items.
     pub fn stream(pipe: Pipe) -> Seq {
         Seq { table: None, eager: false, pipe }
     }

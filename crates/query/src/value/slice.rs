@@ -1,5 +1,4 @@
-//! A table or a part of one: bounds and an order on an index. What `table`, `between` and indexed
-//! `order_by` answer.
+//! A table or a part of it: bounds and an order on an index. The value of `table`, `between` and indexed `order_by`.
 
 use std::sync::Arc;
 
@@ -15,37 +14,36 @@ use crate::table::{
     Index, IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, key_error, primary_range,
 };
 
-/// A table, a range of it, an order.
+/// A table with an optional range and order.
 #[derive(Clone)]
 pub(crate) struct Slice {
-    /// The table.
     pub table: TableRef,
-    /// The index that bounds and order refer to; `None` while neither was asked for.
+    /// The index for bounds and order; `None` while there is neither.
     pub index: Option<Text>,
-    /// The range, if `between` was called.
+    /// The range of `between`.
     pub bounds: Option<Bounds>,
-    /// The order, if `order_by` was called.
+    /// The order of `order_by`.
     pub order: KeyOrder,
 }
 
 impl Slice {
-    /// The whole of `table`, in no particular order.
+    /// The whole of `table`, in no order.
     pub fn whole(table: TableRef) -> Slice {
         Slice { table, index: None, bounds: None, order: KeyOrder::Any }
     }
 
-    /// Whether nothing was asked of the table yet.
+    /// Whether it is a table without index, bounds and order.
     pub fn is_whole(&self) -> bool {
         self.index.is_none()
     }
 
-    /// The name of the index in use: the primary key unless another was named.
+    /// The name of its index: the primary key unless another was named.
     pub fn index_name(&self) -> Text {
         self.index.clone().unwrap_or_else(|| self.table.primary_key())
     }
 
-    /// Whether nothing can be in the range, so that neither its bounds nor its index are looked at. Of system tables
-    /// they are. Source: `real_table_t::read_all` of RethinkDB.
+    /// Whether the range is empty, so that its bounds and index need no check. System tables are always checked.
+    /// Source: `real_table_t::read_all` of RethinkDB.
     pub fn is_empty(&self) -> bool {
         let stored = matches!(self.table, TableRef::Stored(_));
         stored && self.bounds.as_ref().is_some_and(Bounds::is_empty)
@@ -57,7 +55,7 @@ impl Slice {
         Ok(Seq::selection(self.table, Pipe::of_source(source)))
     }
 
-    /// Where the rows come from; by a secondary index, `items` says what of them.
+    /// The source of the rows; with a secondary index `items` says what to return of them.
     pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
         if self.is_empty() {
             return Ok(Source::of_array(Vec::new().into()));
@@ -71,8 +69,8 @@ impl Slice {
                 self.check_secondary_bounds()?;
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
                 let wanted = Wanted::Values([(bounds, 1)].into());
-                let (id, name, counted_on) = (index.id, index.name, None);
-                let read = IndexRead { id, name, wanted, items, after: None, counted_on };
+                let (id, name, relied_on) = (index.id, index.name, None);
+                let read = IndexRead { id, name, wanted, items, after: None, relied_on };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
             (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),
@@ -82,7 +80,7 @@ impl Slice {
         })
     }
 
-    /// Fails for an object as a bound, which no index holds. What else has no place there is found where rows are read.
+    /// Fails for an object as a bound: no index contains objects. Other invalid bounds fail when rows are read.
     fn check_secondary_bounds(&self) -> Result<(), EvalError> {
         let ends = self.bounds.iter().flat_map(|bounds| [&bounds.left, &bounds.right]);
         match ends.into_iter().find(|end| matches!(end, Datum::Object(_))) {
@@ -91,8 +89,8 @@ impl Slice {
         }
     }
 
-    /// The range of primary keys the bounds describe. Fails for bounds that have no place among keys, but
-    /// a system table has no keys, only values.
+    /// The range of primary keys between the bounds. Fails for bounds that cannot be keys. A system table has no keys,
+    /// only values.
     fn range(&self) -> Result<KeyRange, EvalError> {
         let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
         if matches!(self.table, TableRef::Stored(_)) {

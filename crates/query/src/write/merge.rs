@@ -1,4 +1,4 @@
-//! Adding up the results of several write terms, as `for_each` does.
+//! Sums of write results, as `for_each` needs them.
 
 use datum::{Datum, Object, Text};
 use reql::EvalError;
@@ -8,14 +8,14 @@ pub(crate) fn truncation_warning(array_limit: usize) -> Datum {
     format!("Too many changes, array truncated to {array_limit}.").into()
 }
 
-/// Whether rows were changed by the write that answered `result`.
+/// Whether a write with this result has changed rows.
 pub(crate) fn has_changed(result: &Object) -> bool {
     let is_some = |name: &&str| matches!(result.get(name), Some(Datum::Number(rows)) if rows > 0.0);
     ["inserted", "replaced", "deleted"].iter().any(is_some)
 }
 
-/// `sum` and `more` together: numbers are added, arrays joined up to the array limit, and of
-/// other values the first stays.
+/// The sum of two results: numbers are added, arrays joined up to the array limit, and of other values the first is
+/// kept.
 pub(crate) fn merge_results(sum: Object, more: &Object, array_limit: usize) -> Result<Object, EvalError> {
     let mut out = sum.to_builder();
     let mut cut = false;

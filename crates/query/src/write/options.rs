@@ -1,4 +1,4 @@
-//! The optional arguments that writes share.
+//! The optional arguments of writes.
 
 use datum::Datum;
 use log::Durability;
@@ -10,28 +10,28 @@ use crate::value::Args;
 /// The options of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteOptions {
-    /// What the write waits for; `None` leaves it to the table.
+    /// What the write waits for; `None` means the table's setting.
     pub durability: Option<Durability>,
-    /// What it shows of the rows.
+    /// Which rows its result shows.
     pub return_changes: ReturnChanges,
-    /// Whether the table's write hook has no say in it.
+    /// Whether to skip the table's write hook.
     pub ignore_hook: bool,
 }
 
 impl WriteOptions {
-    /// The options given to a write term, in the order in which RethinkDB finds fault with them (terms/writes.cc).
+    /// The options of a write term, checked in the order of RethinkDB (terms/writes.cc).
     pub fn of(args: &Args<'_>) -> Result<WriteOptions, EvalError> {
         WriteOptions::showing(return_changes(args)?, args)
     }
 
-    /// The options given to a write term beside what it is to show, which was asked before.
+    /// The options of a write term whose `return_changes` was read before.
     pub fn showing(return_changes: ReturnChanges, args: &Args<'_>) -> Result<WriteOptions, EvalError> {
         let durability = durability_of(args)?;
         Ok(WriteOptions { durability, return_changes, ignore_hook: args.flag("ignore_write_hook")? })
     }
 }
 
-/// The durability a term asks for.
+/// The durability option of a term.
 pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalError> {
     let Some(name) = args.optional_string("durability")? else {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalE
     durability_named(&name).map(Some).map_err(|error| error.at("durability"))
 }
 
-/// The durability of that name.
+/// The durability with this name.
 pub(crate) fn durability_named(name: &str) -> Result<Durability, EvalError> {
     match name {
         "hard" => Ok(Durability::Hard),
@@ -50,7 +50,7 @@ pub(crate) fn durability_named(name: &str) -> Result<Durability, EvalError> {
     }
 }
 
-/// What a write term is asked to show of the rows.
+/// The `return_changes` option of a term.
 pub(crate) fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
     if args.has_optarg("return_vals") {
         return Err(EvalError::logic(

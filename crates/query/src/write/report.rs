@@ -1,11 +1,11 @@
-//! The result of a write: counts, the first error, and the rows it was asked to show.
+//! The result of a write: counts, the first error, and the rows to show.
 
 use datum::{Datum, Object, ObjectBuilder, Text};
 
 use super::merge::truncation_warning;
 use crate::edit::{ReturnChanges, RowOutcome, RowReport};
 
-/// Adds up what became of each row.
+/// Sums up the reports of a write.
 pub(crate) struct WriteResult {
     return_changes: ReturnChanges,
     array_limit: usize,
@@ -16,7 +16,7 @@ pub(crate) struct WriteResult {
     skipped: u64,
     unchanged: u64,
     first_error: Option<String>,
-    /// None before something is written.
+    /// `None` before the first row.
     changes: Option<Vec<Datum>>,
     changes_cut: bool,
     generated_keys: Vec<Datum>,
@@ -24,7 +24,7 @@ pub(crate) struct WriteResult {
 }
 
 impl WriteResult {
-    /// Nothing written so far.
+    /// Without rows.
     pub fn new(return_changes: ReturnChanges, array_limit: usize) -> WriteResult {
         WriteResult {
             return_changes,
@@ -43,14 +43,13 @@ impl WriteResult {
         }
     }
 
-    /// Adds what became of one row.
+    /// Adds the report of one row.
     pub fn add(&mut self, report: RowReport) {
         let shown = self.return_changes.shows(&report);
         self.add_and(report, shown);
     }
 
-    /// Adds a row that nothing could be written for, whatever it holds. It is shown with the rows that changed, too, if
-    /// at all.
+    /// Adds a row that could never be written. If it is shown at all, it is shown with the rows that changed, too.
     pub fn add_unwritable(&mut self, report: RowReport, shown: bool) {
         self.add_and(report, shown && self.return_changes != ReturnChanges::No);
     }
@@ -76,14 +75,14 @@ impl WriteResult {
         }
     }
 
-    /// Takes the error of a row that will be added later as the first error, if there is none yet.
+    /// Takes the error of a row that is added later as the first error, if there is none yet.
     pub fn note(&mut self, report: &RowReport) {
         if let RowOutcome::Failed(why) = &report.outcome {
             self.first_error.get_or_insert_with(|| why.message());
         }
     }
 
-    /// Notes the key that was made up for a row.
+    /// Adds the key that was generated for a row.
     pub fn add_generated_key(&mut self, key: Datum) {
         self.generated_count += 1;
         if self.generated_keys.len() < self.array_limit {
@@ -91,7 +90,7 @@ impl WriteResult {
         }
     }
 
-    /// The object the write term answers.
+    /// The object that the write term returns.
     pub fn into_datum(self) -> Datum {
         let mut out = ObjectBuilder::new();
         let counts = [

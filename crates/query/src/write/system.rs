@@ -1,4 +1,4 @@
-//! Writes to system tables: what a row becomes is handed to its table, which carries it out or refuses.
+//! Writes to system tables: the table carries out each row's change, or refuses it.
 
 use datum::{Datum, Object, PrimaryKey, Text, cancel};
 use reql::{ErrorClass, EvalError};
@@ -9,7 +9,7 @@ use crate::edit::{ReturnChanges, RowOutcome, RowReport, RowTarget};
 use crate::remote::system_rows;
 use crate::table::{RowEdit, SYSTEM_PRIMARY_KEY, SystemRef};
 
-/// Writes the rows of `planned`; the reports are in its order. Fails if whoever asks may not do what one of them asks for.
+/// Writes the rows of `planned`; the reports are in its order. Fails if the caller may not do one of the changes.
 pub(super) fn write(
     cx: &Cx,
     system: &SystemRef,
@@ -24,7 +24,7 @@ pub(super) fn write(
         let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
         let target = RowTarget { field: &field, key: &own_key, hook: None };
         let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
-        cx.unless_stopped()?;
+        cx.check_stopped()?;
         let _uncancellable = cancel::scope(None);
         let new = match &report.new {
             Datum::Object(row) => Some(row),
@@ -45,7 +45,7 @@ pub(super) fn write(
             }
             Err(error) => report = RowReport::failed(error, report.old),
             Ok(()) if !matches!(report.outcome, RowOutcome::Inserted | RowOutcome::Replaced) => {}
-            // Nothing may be left of what was put.
+            // A row that sets nothing is not kept.
             Ok(()) if system.table.is_row_gone(cx, &id) => report = report.removed(),
             Ok(()) if !show.shows(&report) || report.new == Datum::Null => {}
             Ok(()) => show_as_written(cx, system, key, &mut report)?,
@@ -55,15 +55,15 @@ pub(super) fn write(
     forbidden.map_or(Ok(reports), Err)
 }
 
-/// Makes the report of a row that was written show it as the table has it now: with what was left to the
-/// server, and as the server spells it.
+/// Updates the report of a row that was written to the row as the table has it now, with default values and the
+/// server's spelling.
 fn show_as_written(
     cx: &Cx,
     system: &SystemRef,
     key: &PrimaryKey,
     report: &mut RowReport,
 ) -> Result<(), EvalError> {
-    // Somebody else may have removed it since.
+    // Another client may have removed it since.
     let rows = system.table.rows(cx, system.identifiers)?;
     if let Some((_, row)) = row_under(system, rows, key) {
         report.new = row.into();
@@ -71,7 +71,7 @@ fn show_as_written(
     Ok(())
 }
 
-/// The row of a system table under `key`, however it is spelt, and the key it has itself.
+/// The row of a system table under `key` in any spelling, and the key it has in the table.
 fn row_under(system: &SystemRef, mut rows: Vec<Object>, key: &PrimaryKey) -> Option<(PrimaryKey, Object)> {
     let place = |key: &PrimaryKey| {
         let is_it = |id: Datum| PrimaryKey::encode(&id).is_ok_and(|id| id == *key);

@@ -1,5 +1,5 @@
-//! Carries out the writes of one term: keys go to their shards, many rows share an entry, and
-//! nobody waits for the disk before everything is on its way.
+//! Executes the writes of one term: it sends keys to their shards, puts many rows into one entry, and waits for the
+//! disk only after everything was proposed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::remote::{
 use crate::routing::{ReadMode, RemoteError};
 use crate::table::{Privilege, Resource, StoredTable, TableRef, access, system_table_id, write_failed};
 
-/// Entries on their way at once; beyond that the oldest is waited for.
+/// Most entries in flight; beyond that it waits for the oldest.
 const IN_FLIGHT_MAX: usize = 32;
 
 /// Most rows of one entry: their latches are held together.
@@ -31,19 +31,19 @@ const ENTRY_ROWS_MAX: usize = 128;
 /// Most bytes of one entry, roughly.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Entries' worth of rows that go to other nodes at once: the way there is waited for less often.
+/// Rows for other nodes are sent in groups of this many entries, so that fewer round trips are waited for.
 const REMOTE_ENTRIES: usize = 8;
 
-/// Tells when enough rows have come together to be written.
+/// Counts rows until there are enough for an entry.
 pub(crate) struct EntryFill {
     rows: usize,
     bytes: usize,
-    /// How many entries they are to fill.
+    /// The number of entries to fill.
     entries: usize,
 }
 
 impl EntryFill {
-    /// Counts one more row; true when the entry is full, and counting begins anew.
+    /// Counts a row. Returns true when the entry is full, and starts again.
     pub fn add(&mut self, row: &Datum) -> bool {
         self.rows += 1;
         let bytes_max = ENTRY_BYTES_MAX * self.entries;
@@ -56,7 +56,7 @@ impl EntryFill {
     }
 }
 
-/// Fails if the table was asked for as this node happens to have it: nobody can write to that.
+/// Fails if the table has the read mode of the local replica, which cannot be written.
 fn check_read_mode(table: &TableRef) -> Result<(), EvalError> {
     match table {
         TableRef::Stored(StoredTable { read_mode: ReadMode::DebugDirect, .. }) => Err(EvalError::logic(
@@ -73,24 +73,23 @@ pub(crate) struct WriteExecutor<'a> {
     field: Text,
     options: WriteOptions,
     in_flight: VecDeque<InFlight>,
-    /// Whether rows were written, or may have been, beside those in flight.
+    /// Whether rows were written, or may have been, besides those in flight.
     wrote: bool,
-    /// For another node: rows whose entries were refused after all.
+    /// In a request of another node: rows whose entries were refused.
     refused: Vec<usize>,
 }
 
-/// An entry on its way, and what it takes to write its rows once more should the log refuse it because
-/// another replica leads by then.
+/// An entry in flight. `retry` is for the case that the log refuses it because another replica leads by then.
 struct InFlight {
     ticket: WriteTicket,
     /// Whether it changes anything.
     is_change: bool,
-    /// For another node: which rows they are. It writes them again itself.
+    /// In a request of another node: the indexes of its rows, which the sender writes again.
     indexes: Vec<usize>,
     retry: Option<RetriedEntry>,
 }
 
-/// The rows of an entry, what is to become of them, and what was reported of them.
+/// The rows of an entry with their edits and reports.
 struct RetriedEntry {
     keys: Vec<PrimaryKey>,
     edits: Vec<Edit>,
@@ -98,7 +97,7 @@ struct RetriedEntry {
 }
 
 impl<'a> WriteExecutor<'a> {
-    /// A driver for `table`.
+    /// An executor for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
         if options.ignore_hook {
             access::check(cx, Privilege::Config, Resource::of_table(&table))?;
@@ -117,7 +116,7 @@ impl<'a> WriteExecutor<'a> {
         })
     }
 
-    /// Counts the rows that are worth writing at once.
+    /// Counts rows up to the number that is worth writing together.
     pub fn fill(&self) -> EntryFill {
         let service = &self.cx.service;
         let is_far = |shard: &ShardHandle| matches!(service.leader(shard), Some(Target::Remote(_)));
@@ -128,8 +127,8 @@ impl<'a> WriteExecutor<'a> {
         EntryFill { rows: 0, bytes: 0, entries }
     }
 
-    /// Decides and proposes `planned`; the reports are in its order. They are true once
-    /// [`WriteExecutor::finish`] returns.
+    /// Decides and proposes `planned`; the reports are in its order. They are final once [`WriteExecutor::finish`]
+    /// returns.
     pub fn write(&mut self, planned: &PlannedWrites<'_>) -> Result<Vec<RowReport>, EvalError> {
         self.cx.check_cancel()?;
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
@@ -137,18 +136,18 @@ impl<'a> WriteExecutor<'a> {
             TableRef::Stored(_) => self.write_stored(planned),
             TableRef::System(system) => system::write(self.cx, system, self.options.return_changes, planned),
         };
-        written.map_err(|error| self.ended_by(error))
+        written.map_err(|error| self.final_error(error))
     }
 
-    /// Waits until everything is as durable as it must be.
+    /// Waits until everything is as durable as it has to be.
     pub fn finish(mut self) -> Result<(), EvalError> {
-        self.settle_all().map_err(|error| self.ended_by(error))
+        self.settle_all().map_err(|error| self.final_error(error))
     }
 
-    /// What the client is told when `error` ends the write: what failed for certain is in doubt as a whole if other
-    /// rows were written, or may have been. Waits for those that are on their way.
-    /// Source: `table_query_client_t` of RethinkDB tells the failure of some shards so when others have written.
-    pub fn ended_by(&mut self, error: EvalError) -> EvalError {
+    /// The error for the client if `error` ends the write: a definite failure becomes indeterminate if other rows were
+    /// written, or may have been. Waits for the entries in flight. Source: `table_query_client_t` of RethinkDB reports
+    /// the failure of some shards this way when others have written.
+    pub fn final_error(&mut self, error: EvalError) -> EvalError {
         if error.class() != ErrorClass::OpFailed {
             return error;
         }
@@ -170,15 +169,15 @@ impl<'a> WriteExecutor<'a> {
         Ok(())
     }
 
-    /// Waits for an entry. One that was refused because this node does not lead any more is written
-    /// again wherever it belongs now; the rows must come out as they were reported.
+    /// Waits for an entry. If it was refused because this node does not lead any more, its rows are written again
+    /// wherever they belong now, with the same reports as before.
     fn settle(&mut self, entry: InFlight) -> Result<(), EvalError> {
         let error = match entry.ticket.wait() {
             Ok(_) => {
                 self.wrote |= entry.is_change;
                 return Ok(());
             }
-            Err(error) if self.cx.served && is_refused(&error) => {
+            Err(error) if self.cx.serves_remote && is_refused(&error) => {
                 self.refused.extend(entry.indexes);
                 return Ok(());
             }
@@ -191,7 +190,7 @@ impl<'a> WriteExecutor<'a> {
         let planned = PlannedWrites { keys, edit: &|i| &edits[i], generated: &|_| false };
         let now = self.write_stored(&planned)?;
         let show = self.options.return_changes;
-        match reports.iter().zip(&now).all(|(then, now)| says_the_same(then, now, show)) {
+        match reports.iter().zip(&now).all(|(then, now)| report_alike(then, now, show)) {
             true => Ok(()),
             false => Err(lost_contact()),
         }
@@ -216,18 +215,18 @@ impl<'a> WriteExecutor<'a> {
         }
     }
 
-    /// Decides and proposes what of `planned` is on this node; the others have no report.
+    /// Decides and proposes the rows of `planned` that are on this node; the others have no report.
     pub fn write_here(&mut self, planned: &PlannedWrites<'_>) -> Result<Vec<Option<RowReport>>, EvalError> {
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
         let all: Vec<usize> = (0..planned.keys.len()).collect();
-        self.try_write(planned, &all, &mut reports).map_err(|error| self.ended_by(error))?;
+        self.try_write(planned, &all, &mut reports).map_err(|error| self.final_error(error))?;
         Ok(reports)
     }
 
-    /// As [`WriteExecutor::finish`], after [`WriteExecutor::write_here`]: rows that were refused have no report.
+    /// As [`WriteExecutor::finish`], after [`WriteExecutor::write_here`]: refused rows have no report.
     pub fn finish_here(mut self, reports: &mut [Option<RowReport>]) -> Result<(), EvalError> {
-        self.settle_all().map_err(|error| self.ended_by(error))?;
+        self.settle_all().map_err(|error| self.final_error(error))?;
         self.refused.iter().for_each(|i| reports[*i] = None);
         Ok(())
     }
@@ -239,7 +238,7 @@ impl<'a> WriteExecutor<'a> {
         }
     }
 
-    /// Writes the rows at `waiting`; returns those that were not where they were looked for.
+    /// Writes the rows at `waiting`; returns those whose shard was not where it was expected.
     fn try_write(
         &mut self,
         planned: &PlannedWrites<'_>,
@@ -254,7 +253,7 @@ impl<'a> WriteExecutor<'a> {
             let Some(first) = indexes.first() else { continue };
             match self.cx.service.leader(handle.shard(&planned.keys[*first])) {
                 Some(Target::Local(shard)) => local.push((shard, indexes)),
-                Some(Target::Remote(server)) if !self.cx.served => {
+                Some(Target::Remote(server)) if !self.cx.serves_remote => {
                     remote.entry(server).or_default().extend(indexes)
                 }
                 _ => moved.extend(indexes),
@@ -270,7 +269,7 @@ impl<'a> WriteExecutor<'a> {
                 break;
             }
         }
-        // Whatever failed, what was asked for is waited for: the client is told whether something was written.
+        // Even after a failure all requests are waited for: the error must say whether something was written.
         for remote in asked {
             let settled = self.settle_remote(&remote, reports).map(|rows| moved.extend(rows));
             written = written.and(settled);
@@ -279,7 +278,7 @@ impl<'a> WriteExecutor<'a> {
         written.map(|()| moved)
     }
 
-    /// Writes rows of a shard that is here, entry by entry; returns those that are not its any more.
+    /// Writes rows of a local shard, entry by entry; returns those that do not belong to it any more.
     fn write_local(
         &mut self,
         handle: &TableHandle,
@@ -291,15 +290,15 @@ impl<'a> WriteExecutor<'a> {
         let durability = self.options.durability.unwrap_or(handle.config.durability);
         let hook = handle.config.write_hook.as_ref().filter(|_| !self.options.ignore_hook);
         let env = self.cx.closed_env();
-        let may_move = !self.cx.served && handle.shards().iter().any(ShardHandle::may_move);
+        let may_move = !self.cx.serves_remote && handle.shards().iter().any(ShardHandle::may_move);
         let mut moved = Vec::new();
         for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
             let decide = |at: usize, old: Option<&Object>| {
                 let target = RowTarget { field: &self.field, key: &keys[at], hook };
                 let report = (planned.edit)(indexes[at]).decide(target, old, &env);
-                // What was still being worked out when the query was stopped is not written.
-                let report = match self.cx.unless_stopped() {
+                // A row that was still evaluated while the query was cancelled is not written.
+                let report = match self.cx.check_stopped() {
                     Ok(()) => report,
                     Err(error) => RowReport::failed(error, report.old),
                 };
@@ -307,7 +306,7 @@ impl<'a> WriteExecutor<'a> {
             };
             match shard.write_many(&keys, durability, decide) {
                 Ok((answers, ticket)) => {
-                    self.unless_stopped(&answers)?;
+                    self.check_stopped_rows(&answers)?;
                     let is_change = answers.iter().any(RowReport::is_change);
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
                     let retry = may_move.then(|| RetriedEntry {
@@ -315,7 +314,7 @@ impl<'a> WriteExecutor<'a> {
                         reports: indexes.iter().filter_map(|i| reports[*i].clone()).collect(),
                         keys,
                     });
-                    let indexes = if self.cx.served { indexes.to_vec() } else { Vec::new() };
+                    let indexes = if self.cx.serves_remote { indexes.to_vec() } else { Vec::new() };
                     self.send(InFlight { ticket, is_change, indexes, retry })?;
                 }
                 Err(error) if has_moved(&error) => moved.extend(indexes),
@@ -325,12 +324,12 @@ impl<'a> WriteExecutor<'a> {
         Ok(moved)
     }
 
-    /// Fails if one of the rows failed because the query was told to stop: that is no fault of the row.
-    fn unless_stopped(&self, reports: &[RowReport]) -> Result<(), EvalError> {
+    /// Fails if a row failed because the query was cancelled: that is no error of the row.
+    fn check_stopped_rows(&self, reports: &[RowReport]) -> Result<(), EvalError> {
         match self.cx.cancel.is_set()
             && reports.iter().any(|report| matches!(report.outcome, RowOutcome::Failed(_)))
         {
-            true => self.cx.unless_stopped(),
+            true => self.cx.check_stopped(),
             false => Ok(()),
         }
     }
@@ -354,7 +353,8 @@ impl<'a> WriteExecutor<'a> {
         RemoteWrite::send(self.cx, server, to, keys, edits, indexes)
     }
 
-    /// Waits for what another node wrote; returns the rows that were not there. What it could not be asked for fails alone.
+    /// Waits for a remote write; returns the rows that were not there. If the request could not be encoded, only its
+    /// rows fail.
     fn settle_remote(
         &mut self,
         remote: &RemoteWrite,
@@ -374,7 +374,7 @@ impl<'a> WriteExecutor<'a> {
             }
             Err(RemoteError::NotHere(_) | RemoteError::NotConnected) => Ok(remote.indexes.clone()),
             Err(RemoteError::NotSent(error)) => {
-                self.cx.unless_stopped()?;
+                self.cx.check_stopped()?;
                 let failed = || RowReport::failed(error.clone(), Datum::Null);
                 remote.indexes.iter().for_each(|i| reports[*i] = Some(failed()));
                 Ok(Vec::new())
@@ -399,8 +399,8 @@ impl<'a> WriteExecutor<'a> {
     }
 }
 
-/// Whether a client is told the same by two reports of a row. Another node sends only the rows that are shown.
-fn says_the_same(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool {
+/// Whether two reports of a row look the same to the client. Another node only sends rows that are shown.
+fn report_alike(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool {
     let same_fate = match (&then.outcome, &now.outcome) {
         (RowOutcome::Failed(then), RowOutcome::Failed(now)) => then.to_string() == now.to_string(),
         (then, now) => std::mem::discriminant(then) == std::mem::discriminant(now),
@@ -409,7 +409,7 @@ fn says_the_same(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool
     same_fate && (!show.shows(then) || same_rows())
 }
 
-/// Whether the row belongs to another shard now.
+/// Whether the row belongs to another shard or leader now.
 pub(crate) fn has_moved(error: &WriteError) -> bool {
     use WriteRefusal::{IndexesBehind, Log, Retired, WrongShard};
     let WriteError::Definite { cause } = error else { return false };
@@ -420,8 +420,7 @@ pub(crate) fn has_moved(error: &WriteError) -> bool {
     }
 }
 
-/// Whether the log has refused a write for good because another replica leads, so that it can be made
-/// there.
+/// Whether the log has refused a write definitely because another replica leads, which can be asked instead.
 pub(crate) fn is_refused(error: &WriteError) -> bool {
     let refused = |cause: &WriteRefusal| {
         matches!(cause, WriteRefusal::Dependency | WriteRefusal::Log(Refusal::Replaced))
@@ -429,7 +428,7 @@ pub(crate) fn is_refused(error: &WriteError) -> bool {
     has_moved(error) || matches!(error, WriteError::Definite { cause } if refused(cause))
 }
 
-/// What the shard is to do so that a report comes true.
+/// The decision for the shard that corresponds to a report.
 pub(crate) fn decision(report: &RowReport) -> Decision {
     match &report.new {
         _ if !report.is_change() => Decision::Unchanged,
@@ -438,7 +437,7 @@ pub(crate) fn decision(report: &RowReport) -> Decision {
     }
 }
 
-/// The indexes of `waiting`, shard by shard, in their order within each.
+/// The indexes of `waiting` by shard, in their order within each.
 fn by_shard(handle: &TableHandle, keys: &[PrimaryKey], waiting: &[usize]) -> Vec<Vec<usize>> {
     let shards = handle.shards();
     if shards.len() == 1 {
@@ -463,12 +462,12 @@ mod tests {
         let report = |outcome, old: f64, new: f64| RowReport { outcome, old: old.into(), new: new.into() };
         let remote = RowReport { outcome: RowOutcome::Replaced, old: Datum::Null, new: Datum::Null };
         let local = report(RowOutcome::Replaced, 1.0, 2.0);
-        assert!(says_the_same(&local, &remote, ReturnChanges::No));
-        assert!(!says_the_same(&local, &remote, ReturnChanges::Changed));
-        assert!(says_the_same(&local, &local.clone(), ReturnChanges::Always));
-        assert!(!says_the_same(&local, &report(RowOutcome::Unchanged, 2.0, 2.0), ReturnChanges::No));
+        assert!(report_alike(&local, &remote, ReturnChanges::No));
+        assert!(!report_alike(&local, &remote, ReturnChanges::Changed));
+        assert!(report_alike(&local, &local.clone(), ReturnChanges::Always));
+        assert!(!report_alike(&local, &report(RowOutcome::Unchanged, 2.0, 2.0), ReturnChanges::No));
         let unchanged = report(RowOutcome::Unchanged, 2.0, 2.0);
-        assert!(says_the_same(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Changed));
-        assert!(!says_the_same(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Always));
+        assert!(report_alike(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Changed));
+        assert!(!report_alike(&unchanged, &report(RowOutcome::Unchanged, 3.0, 3.0), ReturnChanges::Always));
     }
 }
