@@ -11,68 +11,69 @@ use io::File;
 
 use crate::lsn::Position;
 
-/// So much of the end stays.
+/// This much of the end of the log stays cached.
 const KEPT_BYTES: u64 = 32 << 20;
-/// So much is given back at once, at offsets that it divides: each time costs a system call, and a page that lies across an
-/// end stays.
-const STEP_BYTES: u64 = 1 << 20;
+/// Pages are released in multiples of this, at aligned offsets: each release is a system call, and a page that crosses the
+/// end of the range stays cached.
+const RELEASE_BYTES: u64 = 1 << 20;
 
-/// What was made durable since the log was opened and may be in the page cache, the oldest first.
+/// The ranges of the log that were made durable since it was opened and may be in the page cache, oldest first.
 pub(crate) struct Cached {
-    stretches: VecDeque<Stretch>,
-    /// Where the last one ends.
+    ranges: VecDeque<CachedRange>,
+    /// The end of the last range.
     end: Position,
 }
 
 /// Bytes of one segment.
-struct Stretch {
+struct CachedRange {
     segment: u64,
     file: Arc<dyn File>,
     start: u64,
     end: u64,
 }
 
-impl Stretch {
+impl CachedRange {
     fn bytes(&self) -> u64 {
         self.end - self.start
     }
 }
 
 impl Cached {
-    /// Of a log that ends at `end`. What was read to open it stays where it is.
+    /// For a log that ends at `end`. Pages that were read to open it are left alone.
     pub(crate) fn new(end: Position) -> Cached {
-        Cached { stretches: VecDeque::new(), end }
+        Cached { ranges: VecDeque::new(), end }
     }
 
-    /// The log is durable up to `through`, which lies in `file`: what lies too far before that is given back.
+    /// The log is durable up to `through`, in `file`: pages that are too far before that are released.
     pub(crate) fn extend(&mut self, file: &Arc<dyn File>, through: Position) {
         if through <= self.end {
             return;
         }
         let Position { segment, offset } = through;
-        match self.stretches.back_mut().filter(|last| last.segment == segment) {
+        match self.ranges.back_mut().filter(|last| last.segment == segment) {
             Some(last) => last.end = offset,
             None => {
                 let start = if self.end.segment == segment { self.end.offset } else { 0 };
-                self.stretches.push_back(Stretch { segment, file: Arc::clone(file), start, end: offset });
+                self.ranges.push_back(CachedRange { segment, file: Arc::clone(file), start, end: offset });
             }
         }
         self.end = through;
-        self.give_back();
+        self.release_surplus();
     }
 
-    /// The segment was removed, and its pages with it. Whoever held it open would keep its space on the disk.
+    /// The segment was deleted, and its pages with it. Keeping its file open would keep its space on the disk.
     pub(crate) fn forget(&mut self, segment: u64) {
-        self.stretches.retain(|stretch| stretch.segment != segment);
+        self.ranges.retain(|range| range.segment != segment);
     }
 
-    fn give_back(&mut self) {
-        let mut surplus = self.stretches.iter().map(Stretch::bytes).sum::<u64>().saturating_sub(KEPT_BYTES);
-        while let Some(oldest) = self.stretches.front_mut() {
-            // One that grows no more goes to its end.
+    fn release_surplus(&mut self) {
+        let mut surplus = self.ranges.iter().map(CachedRange::bytes).sum::<u64>().saturating_sub(KEPT_BYTES);
+        while let Some(oldest) = self.ranges.front_mut() {
+            // A segment that no longer grows is released up to its end.
             let is_last = oldest.segment == self.end.segment;
             let whole = surplus >= oldest.bytes() && !is_last;
-            let end = if whole { oldest.end } else { (oldest.start + surplus) / STEP_BYTES * STEP_BYTES };
+            let end =
+                if whole { oldest.end } else { (oldest.start + surplus) / RELEASE_BYTES * RELEASE_BYTES };
             if end <= oldest.start {
                 return;
             }
@@ -82,7 +83,7 @@ impl Cached {
             if !whole {
                 return;
             }
-            self.stretches.pop_front();
+            self.ranges.pop_front();
         }
     }
 }
@@ -98,7 +99,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// A file that remembers what need not be cached.
+    /// A file that records which ranges need not be cached.
     #[derive(Default)]
     struct Noted {
         uncached: Mutex<Vec<(u64, u64)>>,
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_enough_before_the_end_is_given_back_once_in_whole_steps() {
+    fn pages_far_before_the_end_are_released_once_in_aligned_ranges() {
         let mut log = Log::new(1, 0);
         for hundreds_of_kilobytes in 1..=350 {
             log.durable(1, hundreds_of_kilobytes * 100_003);
@@ -163,11 +164,11 @@ mod tests {
         log.durable(1, 36 * MB + 5);
         assert_eq!(log.taken(1), [(MB, 4 * MB)]);
         log.durable(1, 30 * MB);
-        assert_eq!(log.taken(1), [], "an fsync that was overtaken says nothing new");
+        assert_eq!(log.taken(1), [], "an fsync that was overtaken changes nothing");
     }
 
     #[test]
-    fn the_end_of_a_segment_goes_when_the_next_one_is_long_enough() {
+    fn the_end_of_a_segment_is_released_when_the_next_one_is_long_enough() {
         let mut log = Log::new(1, 0);
         log.durable(1, 64 * MB + 77);
         assert_eq!(log.taken(1), [(0, 32 * MB)]);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_removed_is_let_go() {
+    fn a_deleted_segment_is_closed() {
         let mut log = Log::new(1, 0);
         log.durable(1, 20 * MB);
         log.durable(2, 20 * MB);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_log_that_was_there_before_only_what_was_added_is_given_back() {
+    fn pages_from_before_the_log_was_opened_are_left_alone() {
         let mut log = Log::new(1, 7 * MB + 9);
         log.durable(1, 41 * MB);
         assert_eq!(log.taken(1), [(7 * MB + 9, 9 * MB)]);

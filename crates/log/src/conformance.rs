@@ -29,30 +29,30 @@ use crate::member::InitialConfig;
 const ONE: GroupId = GroupId(1);
 const TWO: GroupId = GroupId(2);
 
-/// What outlives a log: a log started on it finds the entries of the log before.
+/// Storage that outlives a log: a log started on it finds the entries of the log before.
 pub trait Disk {
-    /// Starts a log. The one before has been dropped.
+    /// Starts a log. The previous one has been dropped.
     fn start(&self, applier: Arc<dyn Applier>) -> Arc<dyn Log>;
 }
 
-/// Runs the suite; each case on a disk of its own. Panics on the first broken promise.
+/// Runs the suite, each case on a separate disk. Panics on the first violation.
 pub fn run<D: Disk>(new_disk: impl Fn() -> D) {
     entries_are_applied_in_order_and_then_answered(&new_disk());
     hard_and_soft_entries_of_a_group_keep_their_order(&new_disk());
-    a_group_that_is_not_open_takes_nothing(&new_disk());
+    a_group_that_is_not_open_refuses_proposals(&new_disk());
     a_group_opens_once(&new_disk());
-    a_restart_replays_what_the_engine_lacks(&new_disk());
+    a_restart_replays_entries_that_the_engine_lacks(&new_disk());
     positions_grow_across_restarts(&new_disk());
     a_closed_group_stays_closed(&new_disk());
     closing_one_group_leaves_the_others(&new_disk());
     a_sync_is_answered_after_everything_before_it(&new_disk());
-    a_log_behind_the_engine_goes_on_after_it(&new_disk());
-    dropping_the_log_finishes_what_was_proposed(&new_disk());
+    a_log_behind_the_engine_continues_after_it(&new_disk());
+    dropping_the_log_finishes_proposals(&new_disk());
     proposers_on_many_threads_are_all_answered(&new_disk());
-    entries_laid_aside_keep_their_order_and_are_answered(&new_disk());
+    deferred_entries_keep_their_order_and_are_answered(&new_disk());
 }
 
-/// An engine that remembers what it was given.
+/// An engine that records what it is given.
 #[derive(Default)]
 struct Engine {
     groups: Mutex<BTreeMap<GroupId, Vec<(Lsn, Bytes)>>>,
@@ -164,7 +164,7 @@ fn hard_and_soft_entries_of_a_group_keep_their_order(disk: &dyn Disk) {
     assert_eq!(engine.payloads(TWO).len(), 100);
 }
 
-fn a_group_that_is_not_open_takes_nothing(disk: &dyn Disk) {
+fn a_group_that_is_not_open_refuses_proposals(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
     let refused = answer(&propose(&*log, TWO, "lost", Durability::Hard));
@@ -179,7 +179,7 @@ fn a_group_opens_once(disk: &dyn Disk) {
     assert!(matches!(log.open_group(ONE, Lsn(0), InitialConfig::Single), Err(LogError::AlreadyOpen(ONE))));
 }
 
-fn a_restart_replays_what_the_engine_lacks(disk: &dyn Disk) {
+fn a_restart_replays_entries_that_the_engine_lacks(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
     open(&*log, TWO, Lsn(0));
@@ -222,7 +222,7 @@ fn a_closed_group_stays_closed(disk: &dyn Disk) {
     let before = propose(&*log, ONE, "before", Durability::Soft);
     log.close_group(ONE).expect("the group closes");
     position(&before);
-    assert_eq!(engine.payloads(ONE), ["before"], "what was proposed before is finished");
+    assert_eq!(engine.payloads(ONE), ["before"], "earlier proposals are finished");
     let after = answer(&propose(&*log, ONE, "after", Durability::Soft));
     assert!(after.is_err_and(|cause| cause.is_definite()));
     assert!(matches!(log.open_group(ONE, Lsn(0), InitialConfig::Single), Err(LogError::Tombstone(ONE))));
@@ -261,7 +261,7 @@ fn a_sync_is_answered_after_everything_before_it(disk: &dyn Disk) {
     all_succeed(&soft);
 }
 
-fn a_log_behind_the_engine_goes_on_after_it(disk: &dyn Disk) {
+fn a_log_behind_the_engine_continues_after_it(disk: &dyn Disk) {
     let (_, log) = started(disk);
     open(&*log, ONE, Lsn(0));
     let known = position(&propose(&*log, ONE, "known", Durability::Hard));
@@ -270,7 +270,7 @@ fn a_log_behind_the_engine_goes_on_after_it(disk: &dyn Disk) {
     let ahead = Lsn(known.0 + 1000);
     let (engine, log) = started(disk);
     open(&*log, ONE, ahead);
-    assert!(engine.entries(ONE).is_empty(), "what the engine has is not replayed");
+    assert!(engine.entries(ONE).is_empty(), "entries that the engine has are not replayed");
     let next = position(&propose(&*log, ONE, "next", Durability::Hard));
     assert!(next > ahead, "{next} after {ahead}");
     drop(log);
@@ -280,7 +280,7 @@ fn a_log_behind_the_engine_goes_on_after_it(disk: &dyn Disk) {
     assert_eq!(engine.entries(ONE), [(next, Bytes::from_static(b"next"))]);
 }
 
-fn dropping_the_log_finishes_what_was_proposed(disk: &dyn Disk) {
+fn dropping_the_log_finishes_proposals(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
     let hard: Vec<_> = (0..100).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Hard)).collect();
@@ -312,14 +312,14 @@ fn proposers_on_many_threads_are_all_answered(disk: &dyn Disk) {
     assert_eq!(answered.into_inner(), THREADS * EACH);
     let applied: usize = (0..THREADS).map(|group| engine.entries(GroupId(group)).len()).sum();
     assert_eq!(applied as u64, THREADS * EACH);
-    // Counters are published after the answers of a turn: let one more turn pass.
+    // Counters are published after the answers of a step: this call makes one more step pass.
     assert!(log.open_group(GroupId(0), Lsn(0), InitialConfig::Single).is_err());
     let stats = log.stats();
     assert_eq!((stats.appends, stats.acks_soft), (THREADS * EACH, THREADS * EACH));
     assert_eq!(stats.groups, THREADS);
 }
 
-fn entries_laid_aside_keep_their_order_and_are_answered(disk: &dyn Disk) {
+fn deferred_entries_keep_their_order_and_are_answered(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
     let mut answers = Vec::new();

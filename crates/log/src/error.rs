@@ -1,4 +1,4 @@
-//! How a log can fail, by what the caller does about it.
+//! The errors of a log, grouped by what the caller does about them.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct ApplyError(pub String);
 /// Why a proposal was not acknowledged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProposeError {
-    /// The entry never took effect and never will.
+    /// The entry has not taken effect and never will.
     #[error("entry was refused: {0}")]
     Definite(#[from] Refusal),
     /// The entry may take effect, now or after a restart, or never.
@@ -21,23 +21,24 @@ pub enum ProposeError {
     Indeterminate(#[from] Interruption),
 }
 
-/// Why an entry never takes effect: it was not written, or is proved to be replaced.
+/// Why an entry never takes effect: it was not written, or another entry was committed in its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The group is not open on this node.
     #[error("group {0} is not open")]
     NotOpen(GroupId),
-    /// This replica does not lead the group, or not in the term that was asked for. Ask at `leader`.
+    /// This replica does not lead the group, or not in the requested term. The caller retries at `leader`.
     #[error("this replica does not lead the group")]
     NotLeader {
-        /// Who does, as far as is known.
+        /// The leader, if known.
         leader: Option<PeerId>,
     },
-    /// Too much is on its way, or another change of members is. The same may be asked later.
-    #[error("too much is on its way already")]
+    /// Too many bytes are on their way, or another membership change is. The caller may retry later.
+    #[error("too many proposals are on their way already")]
     Busy,
-    /// The change of members makes no sense for the present ones.
-    #[error("members cannot be changed so")]
+    /// The request is invalid for the present state of the group: a change that the present members do not allow, or a
+    /// copy that no log base fits.
+    #[error("request is invalid for the present state of the group")]
     Invalid,
     /// Another entry was committed at the position this one was written to.
     #[error("entry was replaced by a later leader's")]
@@ -50,7 +51,7 @@ pub enum Refusal {
         /// The most a record holds.
         bytes_max: usize,
     },
-    /// There is no room for a new segment; room made by deletion lets writes go on.
+    /// There is no space. Writes continue when there is space again.
     #[error("disk is full")]
     Full,
     /// The log had stopped before it took the entry.
@@ -58,16 +59,16 @@ pub enum Refusal {
     Stopped,
 }
 
-/// Why the fate of a written entry is unknown.
+/// What interrupted a log or a proposal, so that the outcome of a written entry is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Interruption {
-    /// An append or an fsync failed: nobody knows what is on the disk. Carries the cause's text.
+    /// An append or an fsync failed, and the contents of the disk are unknown. Carries the text of the cause.
     #[error("log could not be written: {0}")]
     Disk(String),
     /// The engine could not apply it: it takes effect at the next start.
     #[error("entry is logged but could not be applied: {0}")]
     Apply(String),
-    /// The leader lost its office while the entry was on its way; the next may have it or not.
+    /// The leader stepped down while the entry was on its way; the next leader may have it or not.
     #[error("its leader stepped down while it was on its way")]
     Deposed,
     /// The log was closed while the entry was on its way.
@@ -76,7 +77,7 @@ pub enum Interruption {
 }
 
 impl ProposeError {
-    /// Whether the entry is proved never to take effect.
+    /// Whether the entry is certain never to take effect.
     pub fn is_definite(&self) -> bool {
         matches!(self, ProposeError::Definite(_))
     }
@@ -99,18 +100,18 @@ pub enum LogError {
         /// What is wrong there.
         what: String,
     },
-    /// The newest segments are gone. They were durable: a power loss does not take them.
+    /// The newest segments are missing. They were durable, so this is not the result of a power loss.
     #[error(
-        "log in {dir} is not whole: it ends with segment {last}, and segment {newest} was made after that; \
-         acknowledged writes are in what is missing: restore it, or the whole data directory",
+        "log in {dir} is incomplete: it ends with segment {last}, but segment {newest} existed; the missing segments \
+         have acknowledged writes: restore them, or the whole data directory",
         dir = dir.display()
     )]
     Missing {
         /// The folder.
         dir: PathBuf,
-        /// The last segment that is there; zero for none.
+        /// The last segment that exists; zero for none.
         last: u64,
-        /// The newest one that was.
+        /// The newest segment that existed.
         newest: u64,
     },
     /// The files were written by a later version of the program.
@@ -135,48 +136,47 @@ pub enum LogError {
     /// The group is not open.
     #[error("group {0} is not open")]
     NotOpen(GroupId),
-    /// The store knows another replica of the group than the one that was to be opened. It must
-    /// leave first.
-    #[error("group {group} is replica {stored} here, not {asked}")]
+    /// The store has another replica of the group than the one to open. That replica must leave first.
+    #[error("group {group} is replica {stored} here, not {requested}")]
     OtherPeer {
         /// The group.
         group: GroupId,
         /// The replica in the store.
         stored: PeerId,
-        /// The replica that was asked for.
-        asked: PeerId,
+        /// The replica to open.
+        requested: PeerId,
     },
     /// This replica was removed from the group, or left it; its peer id is never used again.
-    #[error("replica {peer} left group {group} for good")]
+    #[error("replica {peer} was removed from group {group} permanently")]
     Removed {
         /// The group.
         group: GroupId,
         /// The replica.
         peer: PeerId,
     },
-    /// The group was closed for good; its id is never used again.
-    #[error("group {0} was closed for good")]
+    /// The group was closed permanently; its id is never used again.
+    #[error("group {0} was closed permanently")]
     Tombstone(GroupId),
-    /// The disk is full: whether the group is here or not, what the log said of it last may not be durable. If it was to be
-    /// closed, it is, and its last word is the first thing written when there is space; until then a power loss brings it back
-    /// as it was.
-    #[error("the disk is full: it is not written yet that group {0} is closed")]
+    /// The disk is full, and the closing record of the group may not be durable, whether or not the group is open. A group
+    /// that was to be closed is closed, and its record is the first thing written when there is space; until then a power
+    /// loss brings the group back as it was.
+    #[error("the disk is full: the record that closes group {0} is not written yet")]
     TombstonePending(GroupId),
-    /// The engine has forgotten entries that the log no longer holds.
+    /// The engine lacks entries that the log no longer holds.
     #[error("group {group} is applied up to {applied} but its log begins after {log_start}")]
     Gap {
         /// The group.
         group: GroupId,
-        /// What the engine says it has.
+        /// The position of the engine.
         applied: Lsn,
-        /// Entries up to here are gone from the log.
+        /// Entries up to here are no longer in the log.
         log_start: Lsn,
     },
     /// The log has other entries than those that came with a copy of the rows.
     #[error("the log of group {0} has other entries than the copy")]
     OtherEntries(GroupId),
-    /// The replica has no rows that count: it cannot go on alone.
-    #[error("the rows of this replica of group {0} are void")]
+    /// The rows of the replica are invalid: it cannot continue alone.
+    #[error("the rows of this replica of group {0} are invalid")]
     InvalidRows(GroupId),
     /// The replica leads its group: its rows are the ones to copy.
     #[error("group {0} is led by this replica")]
@@ -189,7 +189,7 @@ pub enum LogError {
     Consensus {
         /// The group.
         group: GroupId,
-        /// The library's own words.
+        /// The text of the library's error.
         cause: String,
     },
     /// The log stopped after a failure, or was shut down.

@@ -1,27 +1,28 @@
-//! When to start an fsync: how long to wait for company.
+//! Group commit: when to start an fsync, and how many hard entries to wait for.
 //!
-//! An fsync costs about as much CPU as five whole updates, however many entries it covers. Those who are
-//! told that their entry is durable usually come back with the next one. So as many
-//! company is expected as was there last time, and waited for, briefly. One writer alone
-//! never waits.
+//! An fsync costs about as much CPU as five whole updates, however many entries it covers. Writers whose entry has become
+//! durable usually send the next one. So the next fsync waits, briefly, for as many entries as there were last time.
+//! A single writer never waits.
 
 use std::time::Duration;
 
 use io::Nanos;
 
-/// Never wait longer than this, however slow the disk.
+/// The longest wait, however slow the disk.
 const WAIT_MAX: Duration = Duration::from_millis(1);
-/// Nor longer than this many fsyncs take.
+/// The longest wait, in fsyncs.
 const WAIT_FSYNCS_MAX: u32 = 4;
 
-/// Decides for hard entries; soft ones wait for a deadline of their own.
+/// The decision for hard entries; soft entries have a separate deadline.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
-    /// Hard entries appended that no started fsync covers, and since when.
+    /// Hard entries appended that no started fsync covers.
     waiting: u64,
+    /// When the first of them was appended.
     since: Option<Nanos>,
     /// How many are worth waiting for.
     expected: u64,
+    /// The average duration of an fsync.
     fsync: Duration,
 }
 
@@ -39,12 +40,12 @@ impl GroupCommit {
         self.due().is_some_and(|due| self.waiting >= self.expected || due <= now)
     }
 
-    /// When it starts even if no more come.
+    /// When the fsync starts even if no more arrive.
     pub fn due(&self) -> Option<Nanos> {
         self.since.map(|since| since.after(WAIT_MAX.min(self.fsync * WAIT_FSYNCS_MAX)))
     }
 
-    /// How many more are waited for.
+    /// How many more entries the fsync waits for.
     pub fn missing(&self) -> u64 {
         match self.since {
             Some(_) => self.expected.saturating_sub(self.waiting),
@@ -52,15 +53,15 @@ impl GroupCommit {
         }
     }
 
-    /// An fsync starts that covers all that wait; how many those are.
+    /// An fsync starts that covers all waiting entries; returns their number.
     pub fn start(&mut self) -> u64 {
         self.since = None;
         std::mem::take(&mut self.waiting)
     }
 
-    /// An fsync that covered `released` has ended after `took`.
+    /// An fsync that covered `released` hard entries has ended after `took`.
     pub fn end(&mut self, released: u64, took: Duration) {
-        // Those released come back, and those who came meanwhile are here already.
+        // The released writers are expected to come back, in addition to those that wait already.
         self.expected = released + self.waiting;
         self.fsync = if self.fsync.is_zero() { took } else { (self.fsync * 7 + took) / 8 };
     }
@@ -78,41 +79,41 @@ mod tests {
 
     #[test]
     fn a_writer_alone_never_waits() {
-        let mut gather = GroupCommit::default();
+        let mut commit = GroupCommit::default();
         for at in 0..3 {
-            gather.appended(1, micros(at * 300));
-            assert!(gather.is_due(micros(at * 300)));
-            let released = gather.start();
-            gather.end(released, FSYNC);
+            commit.appended(1, micros(at * 300));
+            assert!(commit.is_due(micros(at * 300)));
+            let released = commit.start();
+            commit.end(released, FSYNC);
         }
     }
 
     #[test]
-    fn two_writers_who_take_turns_end_up_sharing() {
-        let mut gather = GroupCommit::default();
-        gather.appended(1, micros(0));
-        let released = gather.start();
-        gather.appended(1, micros(100));
-        gather.end(released, FSYNC);
-        assert!(!gather.is_due(micros(200)), "the first is expected back");
-        assert_eq!(gather.missing(), 1);
-        gather.appended(1, micros(250));
-        assert!(gather.is_due(micros(250)));
-        assert_eq!(gather.start(), 2);
+    fn two_alternating_writers_end_up_sharing() {
+        let mut commit = GroupCommit::default();
+        commit.appended(1, micros(0));
+        let released = commit.start();
+        commit.appended(1, micros(100));
+        commit.end(released, FSYNC);
+        assert!(!commit.is_due(micros(200)), "the first is expected back");
+        assert_eq!(commit.missing(), 1);
+        commit.appended(1, micros(250));
+        assert!(commit.is_due(micros(250)));
+        assert_eq!(commit.start(), 2);
     }
 
     #[test]
-    fn nobody_waits_long_for_those_who_do_not_come_back() {
-        let mut gather = GroupCommit::default();
-        gather.appended(100, micros(0));
-        let released = gather.start();
-        gather.end(released, FSYNC);
-        gather.appended(1, micros(1000));
-        assert!(!gather.is_due(micros(1000)));
-        assert!(gather.is_due(micros(1800)));
-        let released = gather.start();
-        gather.end(released, FSYNC);
-        gather.appended(1, micros(3000));
-        assert!(gather.is_due(micros(3000)), "and the next time nobody is expected");
+    fn the_wait_for_writers_that_do_not_come_back_is_short() {
+        let mut commit = GroupCommit::default();
+        commit.appended(100, micros(0));
+        let released = commit.start();
+        commit.end(released, FSYNC);
+        commit.appended(1, micros(1000));
+        assert!(!commit.is_due(micros(1000)));
+        assert!(commit.is_due(micros(1800)));
+        let released = commit.start();
+        commit.end(released, FSYNC);
+        commit.appended(1, micros(3000));
+        assert!(commit.is_due(micros(3000)), "and none is expected the next time");
     }
 }

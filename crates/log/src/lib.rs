@@ -1,18 +1,17 @@
 //! An ordered, durable sequence of entries for each group; the only write-ahead log of a node.
 //!
-//! Stands under `shard`: a shard proposes what changed, the log orders it, makes it durable and
-//! hands it to the [`Applier`]. All groups of a node share one store and one fsync. Never knows
-//! what an entry means.
+//! Below `shard`: a shard proposes changes, the log orders them, makes them durable and passes them to the [`Applier`].
+//! All groups of a node share one store and one fsync. The log does not interpret entries.
 //!
-//! - [`Log`] is the contract, [`conformance`] the suite every implementation runs.
+//! - [`Log`] is the contract, [`conformance`] the test suite for every implementation.
 //! - [`memory::MemoryLog`] keeps entries in memory, for tests.
-//! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log`
-//!   (threads), `file/runner` (one turn), `driver` (all groups, pure), `group` (consensus), and
-//!   `file/store` (segments) over `record` and `segment` (bytes); `log_sync` makes them durable, `cached` says how
-//!   much of them stays in the page cache.
-//! - A group has one replica or several: `group/` is one replica of one group, [`Transport`] takes its messages
-//!   to the others (docs/formats/message.md), [`GroupObserver`] is told who leads. `file/fleet` simulates many.
-//! - [`recovery::scan_segment`] reads the bytes of one segment, whatever they are.
+//! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log` and `file/thread`
+//!   (threads), `file/runner` (one step), `driver` (all groups, without I/O), `group` (consensus), and `file/store`
+//!   (segments) over `record` and `segment` (bytes). `log_sync` runs fsyncs, `cached` limits the use of the page cache.
+//! - A group has one or several replicas. `group` is one replica of one group, a [`Transport`] carries its messages to the
+//!   others (docs/formats/message.md), a [`GroupObserver`] is notified of leaders and members. `tests/fleet` simulates
+//!   many replicas, `tests/crashes` crashes of one node.
+//! - [`recovery::scan_segment`] reads the bytes of one segment, damaged or not.
 
 #![forbid(unsafe_code)]
 
@@ -40,9 +39,9 @@ mod proposal;
 mod record;
 mod segment;
 mod stats;
+mod step;
 mod store;
 mod tail;
-mod turn;
 
 pub use contract::{
     Applier, Done, Entry, GroupObserver, Log, LogBaseDone, Message, Noop, Stall, StallCause, Transport,

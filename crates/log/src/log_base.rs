@@ -1,4 +1,4 @@
-//! What the log of a replica begins with whose rows came as a copy.
+//! The log base: the state that the log of a restored replica begins with.
 
 use bytes::Bytes;
 
@@ -7,21 +7,22 @@ use crate::member::Members;
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
 use crate::store::StoredEntry;
 
-/// Stands where the position and the numbers of members would, and is none of those.
+/// Marks the entries ahead. It stands in the place of the position and the counts of the members, and is not a valid value
+/// of those.
 const AHEAD: [u8; 16] = [0xff; 16];
 
-/// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
-/// rows. Given by [`Log::log_base`](crate::Log::log_base) of the replica that was copied.
+/// The state that the log of a replica begins with after its rows were restored from a copy. Everything up to `at` is in
+/// the rows. Returned by [`Log::log_base`](crate::Log::log_base) of the replica that was copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBase {
-    /// Where the log begins: everything up to here is committed.
+    /// The log begins after this position: everything up to here is committed.
     pub at: Lsn,
     /// The term of the entry there.
     pub term: Term,
     /// The members, which may be those of a later position.
     pub members: Members,
-    /// The entries after `at` that are in the rows, too: applied where they were copied, and not known to be committed.
-    /// Mostly none.
+    /// The entries after `at` that are in the rows as well: applied by the copied replica, and not known to be committed.
+    /// Usually none.
     pub ahead: Vec<StoredEntry>,
 }
 
@@ -37,7 +38,7 @@ impl LogBase {
         self.ahead.last().map_or(self.at, |last| Lsn(last.index))
     }
 
-    /// Its bytes, for the way to the replica that is restored: docs/formats/cluster-request.md.
+    /// Its bytes, for the transfer to the replica that is restored: docs/formats/cluster-request.md.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.at.0, self.term.0].map(u64::to_le_bytes).concat();
@@ -55,15 +56,15 @@ impl LogBase {
         bytes
     }
 
-    /// Reads what [`LogBase::encode`] wrote; `None` for anything else.
+    /// Reads the bytes of [`LogBase::encode`]; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<LogBase> {
         let (at, rest) = word(bytes)?;
         let (term, mut rest) = word(rest)?;
         let mut ahead = Vec::new();
-        if let Some(told) = rest.strip_prefix(&AHEAD) {
-            let (count, told) = word(told)?;
-            rest = told;
+        if let Some(listed) = rest.strip_prefix(&AHEAD) {
+            let (count, listed) = word(listed)?;
+            rest = listed;
             let mut least = term;
             for nth in 1..=count {
                 let (entry, after) = entry(at.checked_add(nth)?, rest)?;
@@ -90,7 +91,7 @@ fn entry(index: u64, bytes: &[u8]) -> Option<(StoredEntry, &[u8])> {
     let (len, rest) = word(rest)?;
     let len = usize::try_from(len).ok().filter(|len| *len <= PAYLOAD_BYTES_MAX)?;
     let (payload, rest) = rest.split_at_checked(len)?;
-    // Changes of members are in rows only when they are committed.
+    // A membership change is never ahead, since it takes effect only when it is committed.
     let kind = EntryKind::from_flags(*flags).filter(|kind| *kind != EntryKind::Members)?;
     Some((StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) }, rest))
 }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_reads_back_and_no_other_length_does() {
+    fn a_log_base_reads_back_and_no_other_length_does() {
         let base = LogBase { at: Lsn(7), term: Term(2), members: members(), ahead: Vec::new() };
         let bytes = base.encode();
         assert_eq!(LogBase::decode(&bytes), Some(base));
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_ahead_read_back_and_are_no_members() {
+    fn entries_ahead_read_back_and_do_not_parse_as_members() {
         let entry = |index, kind, payload: &'static [u8]| StoredEntry {
             index,
             term: 2,
@@ -134,7 +135,7 @@ mod tests {
         let base = LogBase { at: Lsn(7), term: Term(2), members: members(), ahead };
         assert_eq!(base.rows_lsn(), Lsn(10));
         let bytes = base.encode();
-        // Whoever knows of no such entries does not take them for something else.
+        // A program that does not know of such entries rejects the bytes.
         assert_eq!(Members::decode(&bytes[16..]), None);
         assert_eq!(LogBase::decode(&bytes), Some(base));
         for len in 0..bytes.len() {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_no_log_would_take_are_refused() {
+    fn entries_that_no_log_accepts_are_refused() {
         let soft = EntryKind::Proposed(Durability::Soft);
         for (what, terms, kind) in [
             ("a term that falls", [3, 2], soft),

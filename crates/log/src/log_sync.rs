@@ -1,7 +1,7 @@
-//! Who makes the log durable: its own fsyncs, and those of an engine whose rows are about to become so.
+//! Fsyncs of the log, by the log itself and by an engine whose rows are about to become durable.
 //!
-//! Either may fail, and the system tells of that once for an open file: of two fsyncs at once, one would hear that all is
-//! well. So they are made one at a time, and after one that failed none is believed, whoever made it.
+//! The operating system reports a failure once for an open file: of two concurrent fsyncs, one would report success. So
+//! fsyncs run one at a time, and after a failed one every later one fails as well.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use parking_lot::Mutex;
 use crate::cached::Cached;
 use crate::lsn::Position;
 
-/// Makes what was appended to a log durable, on any thread and without a turn of the log. Clones are of the same log.
+/// Makes the appended part of a log durable, on any thread and without a step of the log. Clones belong to the same log.
 ///
-/// Goes on to work when the log has ended. It knows nothing of the engine.
+/// Works even after the log has ended. It does not use the engine.
 #[derive(Clone)]
 pub struct LogSync(Arc<Shared>);
 
 struct Shared {
     end: Mutex<End>,
-    // Held during an fsync, and never while an engine is waited for.
+    /// Locked during an fsync, and never while waiting for an engine.
     disk: Mutex<Disk>,
     cached: Mutex<Cached>,
 }
 
-/// Where the log ends in the page cache. What came before the segment is durable.
+/// Where the log ends in the page cache. Earlier segments are durable.
 #[derive(Clone)]
 struct End {
     segment: Arc<dyn File>,
@@ -39,7 +39,7 @@ struct Disk {
 }
 
 impl LogSync {
-    /// Of a log that ends in `segment` at `at`, durably.
+    /// For a log that ends in `segment` at `at`, durably.
     pub(crate) fn new(segment: Arc<dyn File>, at: Position) -> LogSync {
         let disk = Mutex::new(Disk { durable: at, failed: None });
         let cached = Mutex::new(Cached::new(at));
@@ -51,17 +51,17 @@ impl LogSync {
         *self.0.end.lock() = End { segment, at };
     }
 
-    /// The log was appended to, and ends at `at`. Before anything of it is applied.
+    /// The log was appended to, and ends at `at`. Called before any of the appended entries is applied.
     pub(crate) fn appended(&self, at: Position) {
         self.0.end.lock().at = at;
     }
 
-    /// Makes everything durable that was appended before the call: all that any [`Applier`](crate::Applier) was given by
-    /// then. Waits for the disk as long as that takes. After an fsync of this log that failed it fails, too, unless
-    /// everything was durable before.
+    /// Makes everything durable that was appended before the call, which includes every entry given to the
+    /// [`Applier`](crate::Applier) by then. Waits for the disk as long as that takes. After a failed fsync of this log it
+    /// fails as well, unless everything was durable before.
     ///
-    /// When it fails the log stops as if that had happened to an fsync of its own: it hears of it with its next one, which
-    /// is never later than a soft entry may wait.
+    /// If it fails, the log stops as after a failed fsync of the log itself. It learns of the failure at its next fsync,
+    /// which is due no later than a soft entry may wait.
     pub fn sync(&self) -> Result<()> {
         #[cfg(any(test, feature = "mutants"))]
         if crate::mutant::is_active(crate::mutant::Mutant::FlushUnsynced) {
@@ -78,7 +78,7 @@ impl LogSync {
         Ok(())
     }
 
-    /// Makes `segment` durable, which ends the log, or did so until now; all of it up to `through`.
+    /// Makes `segment`, the last one or the one before, durable up to `through`.
     pub(crate) fn sync_segment(&self, segment: &Arc<dyn File>, through: Position) -> Result<()> {
         task::lock(&self.0.disk).sync(&**segment, through)?;
         self.0.cached.lock().extend(segment, through);

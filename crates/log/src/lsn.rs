@@ -1,4 +1,4 @@
-//! The names of things in a log: groups, positions, and how durable is durable.
+//! Identifiers in a log: groups, positions and terms; and levels of durability.
 
 use std::fmt;
 
@@ -15,29 +15,28 @@ pub struct GroupId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
-/// The time of one leader, counted upwards. No two replicas ever lead a group in the same term.
+/// The number of an election; terms only grow. No two replicas ever lead a group in the same term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// What must be true of an entry before it is applied and its proposer told.
+/// How durable an entry must be before it is applied and its proposer is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives a power loss: fsynced, together with everyone else who waits, by a majority
-    /// of the replicas.
+    /// It survives a power loss: a majority of the replicas has fsynced it, together with all other entries that wait.
     Hard,
-    /// It survives the end of these processes: a majority has given it to the operating system. An
-    /// fsync follows within 100 ms; a power loss before that may lose it and everything after it.
+    /// It survives the end of the processes: a majority has given it to the operating system. An fsync follows within
+    /// 100 ms; a power loss before that may lose it and everything after it.
     Soft,
 }
 
-/// How many replicas must have an entry as durably as it asks before its proposer is told.
+/// How many replicas must have an entry, as durably as it requests, before its proposer is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// More than half of those that vote.
+    /// More than half of the voters.
     #[default]
     Majority,
-    /// The leader alone. The entry goes to the others all the same; should the leader be lost before
-    /// a majority has it, so is the entry, and the leader's rows are replaced when it returns.
+    /// The leader alone. The entry is still sent to the other replicas. If the leader fails before a majority has the entry,
+    /// the entry is lost, and the leader's rows are replaced when it returns.
     One,
 }
 
@@ -59,7 +58,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// A point in the log of a node, between two records.
+/// A point between two records in the log of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Number of the segment.

@@ -1,4 +1,4 @@
-//! Who the replicas of a group are, how one comes to be, and how their set changes.
+//! The replicas of a group: their identities, how a group is created, and how its members change.
 
 use std::fmt;
 
@@ -6,91 +6,91 @@ use bytes::Bytes;
 
 use crate::lsn::{Lsn, Term};
 
-/// One replica of one group: drawn at random when it is put on a node, and never used again. A
-/// replica that was removed and comes back to the same node is somebody else.
+/// One replica of one group. The id is drawn at random when the replica is created, and never used again: a replica that
+/// is removed from a node and created there again has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u64);
 
-/// How a group comes to be on this node. Only read when the store does not know the group.
+/// How a group is created on this node. Only used if the store does not have the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitialConfig {
-    /// A group of one; its peer is drawn here.
+    /// A group of one; its peer id is drawn here.
     Single,
-    /// One of the first members. All of them are told the same voters.
+    /// One of the first members. All of them are given the same voters.
     Bootstrap {
         /// The replica on this node, which is one of `voters`.
         own: PeerId,
         /// All first members.
         voters: Vec<PeerId>,
     },
-    /// One of the first members that has not the rows that the group begins with: it votes, and never leads
-    /// until it has them by [`Log::finish_restore`](crate::Log::finish_restore).
+    /// One of the first members, without the rows that the group begins with: it votes, and never leads until it has them
+    /// by [`Log::finish_restore`](crate::Log::finish_restore).
     BootstrapEmpty {
         /// The replica on this node, which is one of `voters`.
         own: PeerId,
-        /// All first members. Another than this one has the rows.
+        /// All first members. Another one has the rows.
         voters: Vec<PeerId>,
     },
-    /// Knows nothing yet. Its rows come by [`Log::finish_restore`](crate::Log::finish_restore), and
-    /// a leader adds it as a learner.
+    /// A new replica of an existing group. Its rows come by [`Log::finish_restore`](crate::Log::finish_restore), and a
+    /// leader adds it as a learner.
     Joining {
         /// The replica on this node.
         own: PeerId,
     },
 }
 
-/// One step from one set of members to the next. Applied one at a time, each when it is committed.
+/// A change of the members. Applied one at a time, each when it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
-    /// Adds a replica that gets everything and has no vote. Nothing changes if it has a vote.
+    /// Adds a replica that receives every entry and has no vote. No effect if it has a vote.
     AddLearner(PeerId),
-    /// Gives a learner a vote. Do it once the learner has caught up.
+    /// Gives a learner a vote. Should be done once the learner has caught up.
     Promote(PeerId),
-    /// Removes a replica for good. Removing the leader makes it hand over first, if it can.
+    /// Removes a replica permanently. A leader to be removed hands over first, if it can.
     Remove(PeerId),
 }
 
 /// The members of a group after a position of its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// The entry that made them so; zero for the first members.
+    /// The entry with the last change; zero for the first members.
     pub at: Lsn,
-    /// Those who vote.
+    /// Replicas with a vote.
     pub voters: Vec<PeerId>,
-    /// Those who only get everything.
+    /// Replicas that receive every entry and have no vote.
     pub learners: Vec<PeerId>,
-    /// Those who were members and can never be again.
+    /// Replicas that were members and can never be again.
     pub removed: Vec<PeerId>,
 }
 
-/// What part a replica plays.
+/// The role of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It orders entries. Everything of earlier terms is applied here.
     Leader {
-        /// Since when: no other replica ever leads in this term.
+        /// Its term: no other replica ever leads in it.
         term: Term,
     },
-    /// It follows, or does not know whom to follow.
+    /// It follows a leader, or knows of none.
     Follower {
         /// The newest term it knows.
         term: Term,
-        /// Who leads in it, as far as is known.
+        /// The leader of that term, if known.
         leader: Option<PeerId>,
     },
 }
 
-/// What a leader knows of another replica.
+/// The state of another replica, as its leader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     /// The replica.
     pub peer: PeerId,
-    /// It has durably everything up to here.
+    /// It has everything up to here durably.
     pub matched: Lsn,
-    /// Whether it answered lately.
+    /// Whether it responded lately.
     pub active: bool,
-    /// Whether it needs a copy of the rows: it said lately that its own are void, or what it lacks is no longer
-    /// in the leader's log.
+    /// Whether it needs a copy of the rows: it said lately that its own are invalid, or the leader's log no longer has the
+    /// entries that it lacks.
     pub needs_rows: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct PeerStatus {
 pub struct GroupStatus {
     /// The replica on this node.
     pub own: PeerId,
-    /// Its part.
+    /// Its role.
     pub role: Role,
     /// The position before the first entry in its log.
     pub start: Lsn,
@@ -109,16 +109,16 @@ pub struct GroupStatus {
     pub last_term: Term,
     /// The last position known to be durable on a majority.
     pub committed: Lsn,
-    /// The last position that is durable on a majority and here.
+    /// The last position that is durable both on a majority and here.
     pub durable: Lsn,
     /// The last position handed to the applier.
     pub applied: Lsn,
-    /// Whether the rows are void until [`Log::finish_restore`](crate::Log::finish_restore).
+    /// Whether the rows are invalid until [`Log::finish_restore`](crate::Log::finish_restore).
     pub needs_rows: bool,
     /// The members it knows.
     pub members: Members,
-    /// Whether it leads and a majority has these members on its disks: nobody needs the votes of those who were
-    /// removed any more, so that they may be discarded.
+    /// Whether this replica leads and a majority has these members durably. No election needs the votes of removed replicas
+    /// then, so those may be deleted.
     pub members_durable: bool,
     /// On the leader, the other replicas, by peer id.
     pub peers: Vec<PeerStatus>,
@@ -141,7 +141,7 @@ impl MemberChange {
         [kind].into_iter().chain(peer.0.to_le_bytes()).collect()
     }
 
-    /// Reads what [`MemberChange::encode`] wrote; `None` for anything else.
+    /// Reads the bytes of [`MemberChange::encode`]; `None` for anything else.
     pub(crate) fn decode(bytes: &[u8]) -> Option<MemberChange> {
         let (kind, peer) = bytes.split_first()?;
         let peer = PeerId(u64::from_le_bytes(peer.try_into().ok()?));
@@ -184,13 +184,13 @@ impl Members {
         Members { voters, ..Members::default() }
     }
 
-    /// Whether `peer` is one of them, with or without a vote.
+    /// Whether `peer` is a member, with or without a vote.
     pub fn contains(&self, peer: PeerId) -> bool {
         self.voters.contains(&peer) || self.learners.contains(&peer)
     }
 
-    /// Their bytes: the position; in one word the number of voters and, above 32 bits, of those who
-    /// were removed; voters, learners, removed. docs/formats/log.md.
+    /// Their bytes: the position; one word with the number of voters and, in the upper 32 bits, of removed replicas; then
+    /// voters, learners and removed replicas. docs/formats/log.md.
     pub fn encode(&self) -> Vec<u8> {
         let peers = self.voters.iter().chain(&self.learners).chain(&self.removed).map(|peer| peer.0);
         let counts = self.voters.len() as u64 | (self.removed.len() as u64) << 32;
@@ -198,7 +198,7 @@ impl Members {
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Reads what [`Members::encode`] wrote; `None` for anything else.
+    /// Reads the bytes of [`Members::encode`]; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Members> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

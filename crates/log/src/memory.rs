@@ -1,8 +1,8 @@
 //! A log that keeps its entries in memory, for tests and simulation.
 //!
-//! Shares nothing with the file log, consensus included: it is the plain reading of the contract
-//! against which the other is compared. Every group is a group of one, and leads in term 1. It keeps every entry for as long as its
-//! [`MemoryEntries`] lives.
+//! Shares nothing with the file log, not even consensus: it is a simple implementation of the contract to compare the
+//! file log with. Every group is a group of one, and leads in term 1. Entries are kept as long as the
+//! [`MemoryEntries`] live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,7 @@ use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, Role};
 use crate::stats::LogStats;
 
-/// What would be on the disk. Clones are the same disk; a log opened on it finds the entries of
-/// the log before.
+/// The contents of a simulated disk. Clones are the same disk; a log opened on it finds the entries of the log before.
 #[derive(Clone, Default)]
 pub struct MemoryEntries {
     groups: Arc<Mutex<BTreeMap<GroupId, Group>>>,
@@ -26,7 +25,7 @@ pub struct MemoryEntries {
 
 #[derive(Default)]
 struct Group {
-    // The replica this is, if whoever opened it said so.
+    /// The local replica, if it was named when the group was opened.
     own: Option<PeerId>,
     entries: Vec<(Lsn, Bytes)>,
     last: Lsn,
@@ -42,8 +41,8 @@ impl Group {
 /// The term in which every group leads.
 const TERM: Term = Term(1);
 
-/// A log in memory. Entries are applied in batches, on a thread of its own
-/// ([`MemoryLog::new`]) or when the test says so ([`MemoryLog::stepped`]).
+/// A log in memory. Entries are applied in batches, on a separate thread ([`MemoryLog::new`]) or when the test calls for
+/// it ([`MemoryLog::stepped`]).
 pub struct MemoryLog {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -55,7 +54,7 @@ struct Shared {
     disk: MemoryEntries,
     queue: Mutex<Queue>,
     arrived: Condvar,
-    // Held while a batch is applied, so that batches keep their order.
+    /// Locked while a batch is applied, so that batches keep their order.
     applying: Mutex<()>,
     stats: Mutex<LogStats>,
 }
@@ -69,7 +68,7 @@ struct Queue {
 
 struct Proposal {
     group: GroupId,
-    // `None` asks for a sync.
+    /// `None` for a sync.
     entry: Option<(Bytes, Durability)>,
     done: Done,
 }
@@ -79,7 +78,7 @@ fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MemoryLog {
-    /// An empty log with a thread that applies what is proposed.
+    /// An empty log with a thread that applies proposals.
     pub fn new(applier: Arc<dyn Applier>) -> MemoryLog {
         MemoryLog::open(MemoryEntries::default(), applier)
     }
@@ -95,7 +94,7 @@ impl MemoryLog {
         applier: Arc<dyn Applier>,
         observer: Arc<dyn GroupObserver>,
     ) -> MemoryLog {
-        let mut log = MemoryLog::still(disk, applier, observer);
+        let mut log = MemoryLog::without_thread(disk, applier, observer);
         let shared = Arc::clone(&log.shared);
         log.thread = Some(std::thread::spawn(move || shared.run()));
         log
@@ -103,10 +102,14 @@ impl MemoryLog {
 
     /// A log without a thread: nothing is applied or answered until [`MemoryLog::receive`].
     pub fn stepped(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
-        MemoryLog::still(disk, applier, Arc::new(Noop))
+        MemoryLog::without_thread(disk, applier, Arc::new(Noop))
     }
 
-    fn still(disk: MemoryEntries, applier: Arc<dyn Applier>, observer: Arc<dyn GroupObserver>) -> MemoryLog {
+    fn without_thread(
+        disk: MemoryEntries,
+        applier: Arc<dyn Applier>,
+        observer: Arc<dyn GroupObserver>,
+    ) -> MemoryLog {
         let shared = Shared {
             applier,
             observer,
@@ -269,14 +272,14 @@ impl Log for MemoryLog {
         self.shared.push(Proposal { group: id, entry: Some((entry, durability)), done });
     }
 
-    /// There are no others to wait for.
+    /// No effect: there are no other replicas.
     fn set_acks(&self, _id: GroupId, _acks: Acks) {}
 
     fn sync(&self, id: GroupId, done: Done) {
         self.shared.push(Proposal { group: id, entry: None, done });
     }
 
-    /// Nobody writes messages to a group of one.
+    /// No effect: a group of one receives no messages.
     fn receive(&self, _letter: Message) {}
 
     fn read_index(&self, id: GroupId, done: Done) {
@@ -287,16 +290,16 @@ impl Log for MemoryLog {
         done(Err(Refusal::Invalid.into()));
     }
 
-    /// There is nobody to hand over to.
+    /// No effect: there is no other replica to hand over to.
     fn transfer(&self, _id: GroupId, _to: PeerId) {}
 
-    /// It leads already.
+    /// No effect: it leads already.
     fn campaign(&self, _id: GroupId) {}
 
-    /// There are no others.
+    /// No effect: there are no other replicas.
     fn peers_unreachable(&self, _peers: Vec<PeerId>) {}
 
-    /// There are no others.
+    /// No effect: there are no other replicas.
     fn peers_reachable(&self, _peers: Vec<PeerId>) {}
 
     fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone) {
@@ -323,7 +326,7 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    /// There is never more than one.
+    /// No effect: there is only one replica.
     fn reset_members(&self, id: GroupId, _members: Members) -> Result<Members, LogError> {
         Ok(self.group_status(id)?.members)
     }

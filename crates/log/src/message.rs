@@ -1,7 +1,6 @@
-//! What replicas write to each other: one message's bytes, and how they are checked.
-//! docs/formats/message.md.
+//! The content of messages between replicas: its bytes, and their checks. docs/formats/message.md.
 //!
-//! Total on any bytes: nothing here panics, whatever a link delivers.
+//! Decoding never panics, whatever bytes a link delivers.
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, EntryType, Message as RaftMessage, MessageType};
@@ -10,9 +9,9 @@ use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
 
 /// The version this program writes, and the only one it reads.
 const VERSION: u8 = 1;
-/// No position and no term is as large: arithmetic on them never overflows.
+/// Positions and terms are below this, so arithmetic on them never overflows.
 const NUMBER_MAX: u64 = 1 << 62;
-/// The longest context of a message.
+/// The longest context of a Raft message.
 const CONTEXT_BYTES_MAX: usize = 64;
 /// Bytes of an entry before its payload.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 13;
@@ -20,42 +19,42 @@ pub(crate) const ENTRY_HEAD_BYTES: usize = 13;
 const KIND_CONSENSUS: u8 = 1;
 const KIND_RECEIVED: u8 = 2;
 const KIND_NEEDS_ROWS: u8 = 3;
-const KIND_GONE: u8 = 4;
-const KIND_REST: u8 = 5;
-const KIND_RESTING: u8 = 6;
-const KIND_LOST: u8 = 7;
+const KIND_REMOVED: u8 = 4;
+const KIND_QUIESCE: u8 = 5;
+const KIND_QUIESCED: u8 = 6;
+const KIND_RECOVERING: u8 = 7;
 
-/// An entry's kind and what was proposed. Consensus does not see these.
+/// An entry's kind and the proposed bytes. Consensus does not see these.
 pub(crate) type Payload = (EntryKind, Bytes);
 
-/// What a message says.
-#[allow(clippy::large_enum_variant, reason = "nearly all are messages, and none is kept")]
+/// The content of a message.
+#[allow(clippy::large_enum_variant, reason = "nearly all are Raft messages, and none is kept")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
-    /// A message of consensus.
+    /// A Raft message.
     Consensus {
         /// The message. Its entries are empty.
         message: RaftMessage,
-        /// What its entries hold, one for each.
+        /// The payloads of its entries, one for each.
         payloads: Vec<Payload>,
-        /// From a leader: its soft position.
+        /// The soft position of a leader.
         soft: u64,
     },
-    /// The follower has written the leader's log of `term` up to `index`.
+    /// The follower has written the log of the leader of `term` up to `index`.
     Received { term: u64, index: u64 },
-    /// The rows of the replica that writes this are void.
+    /// The rows of the sender are invalid.
     NeedsRows { term: u64 },
-    /// The replica this is for was removed.
-    Gone,
-    /// From a leader: everything up to `index` is committed, and nothing more will come for now.
-    Rest { term: u64, index: u64 },
-    /// The answer to a rest: the follower will not miss the leader.
-    Resting { term: u64, index: u64 },
-    /// The follower's log ends at `index`, although the leader of `term` counts on more.
-    Lost { term: u64, index: u64 },
+    /// The receiver was removed from the group.
+    Removed,
+    /// From a leader: everything up to `index` is committed, and the group may quiesce.
+    Quiesce { term: u64, index: u64 },
+    /// The follower has quiesced, and expects no heartbeats.
+    Quiesced { term: u64, index: u64 },
+    /// The follower's log ends at `index`, although it had confirmed more to the leader of `term`.
+    Recovering { term: u64, index: u64 },
 }
 
-/// Every type of message that replicas write to each other, with its number on the wire.
+/// The Raft messages that replicas send to each other, with their numbers on the wire.
 const TYPES: [(u8, MessageType); 9] = [
     (1, MessageType::MsgAppend),
     (2, MessageType::MsgAppendResponse),
@@ -68,13 +67,13 @@ const TYPES: [(u8, MessageType); 9] = [
     (9, MessageType::MsgRequestPreVoteResponse),
 ];
 
-/// Whether replicas write messages of this type to each other.
+/// Whether replicas send messages of this type to each other.
 pub(crate) fn is_sent(message: &RaftMessage) -> bool {
     TYPES.iter().any(|(_, known)| *known == message.get_msg_type())
 }
 
 impl Content {
-    /// Its bytes.
+    /// The bytes of the content.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
         match self {
@@ -87,15 +86,15 @@ impl Content {
             }
             Content::Received { term, index } => numbers(KIND_RECEIVED, &[*term, *index], &mut out),
             Content::NeedsRows { term } => numbers(KIND_NEEDS_ROWS, &[*term], &mut out),
-            Content::Gone => out.push(KIND_GONE),
-            Content::Rest { term, index } => numbers(KIND_REST, &[*term, *index], &mut out),
-            Content::Resting { term, index } => numbers(KIND_RESTING, &[*term, *index], &mut out),
-            Content::Lost { term, index } => numbers(KIND_LOST, &[*term, *index], &mut out),
+            Content::Removed => out.push(KIND_REMOVED),
+            Content::Quiesce { term, index } => numbers(KIND_QUIESCE, &[*term, *index], &mut out),
+            Content::Quiesced { term, index } => numbers(KIND_QUIESCED, &[*term, *index], &mut out),
+            Content::Recovering { term, index } => numbers(KIND_RECOVERING, &[*term, *index], &mut out),
         }
         Bytes::from(out)
     }
 
-    /// Reads a message's body; `None` if it is not one. Payloads share the body's memory.
+    /// Reads the body of a message; `None` if it is malformed. Payloads share the memory of the body.
     pub fn decode(body: &Bytes) -> Option<Content> {
         let mut reader = Reader { body, at: 0 };
         if reader.byte()? != VERSION {
@@ -105,10 +104,10 @@ impl Content {
             KIND_CONSENSUS => decode_message(&mut reader)?,
             KIND_RECEIVED => Content::Received { term: reader.number()?, index: reader.number()? },
             KIND_NEEDS_ROWS => Content::NeedsRows { term: reader.number()? },
-            KIND_GONE => Content::Gone,
-            KIND_REST => Content::Rest { term: reader.number()?, index: reader.number()? },
-            KIND_RESTING => Content::Resting { term: reader.number()?, index: reader.number()? },
-            KIND_LOST => Content::Lost { term: reader.number()?, index: reader.number()? },
+            KIND_REMOVED => Content::Removed,
+            KIND_QUIESCE => Content::Quiesce { term: reader.number()?, index: reader.number()? },
+            KIND_QUIESCED => Content::Quiesced { term: reader.number()?, index: reader.number()? },
+            KIND_RECOVERING => Content::Recovering { term: reader.number()?, index: reader.number()? },
             _ => return None,
         };
         (reader.at == body.len()).then_some(content)
@@ -257,10 +256,10 @@ mod tests {
             Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 },
             Content::Received { term: 1, index: 2 },
             Content::NeedsRows { term: 3 },
-            Content::Gone,
-            Content::Rest { term: 4, index: 5 },
-            Content::Resting { term: 4, index: 5 },
-            Content::Lost { term: 6, index: 7 },
+            Content::Removed,
+            Content::Quiesce { term: 4, index: 5 },
+            Content::Quiesced { term: 4, index: 5 },
+            Content::Recovering { term: 6, index: 7 },
         ]
     }
 

@@ -1,35 +1,35 @@
-//! Faults that tests plant, to show that the simulation would notice them.
+//! Mutants: deliberate faults, with which tests show that the simulation detects such faults.
 
 use std::cell::Cell;
 
-/// What is done wrong on purpose.
+/// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// Nothing is.
+    /// No fault.
     None,
-    /// Answers that promise durability leave before the fsync.
+    /// Responses that promise durability are sent before the fsync.
     AckBeforeFsync,
-    /// The vote is not written down.
+    /// The vote is not stored.
     ForgetVote,
     /// Some entries are applied twice.
     ApplyTwice,
     /// A linearizable read is not confirmed by a majority.
     SkipReadIndex,
-    /// A soft position is believed although nobody has the entries.
+    /// The soft position advances although no other replica has the entries.
     SoftAlone,
-    /// A replica whose applied entries were replaced goes on with its rows.
+    /// A replica whose applied entries were replaced continues with its rows.
     KeepVoidRows,
-    /// A replica that was removed comes back under its old peer id.
+    /// A removed replica comes back with its old peer id.
     ReusePeer,
     /// A copy of the rows lacks the last row.
     DropRow,
-    /// A replica that was removed goes on as it was.
+    /// A removed replica continues to serve.
     ServeRemoved,
-    /// A table is cut such that the row at the cut belongs to neither side.
+    /// A table is split so that the row at the split point belongs to neither side.
     SplitWrong,
-    /// A new shard begins here before the ones before it have come to their end.
+    /// A new shard is opened before its predecessors have ended.
     OpenEarly,
-    /// Rows become durable before the log that they come from.
+    /// Rows become durable before their log.
     FlushUnsynced,
 }
 
@@ -37,12 +37,12 @@ thread_local! {
     static ACTIVE: Cell<Mutant> = const { Cell::new(Mutant::None) };
 }
 
-/// Plants a fault on this thread.
+/// Activates a fault on this thread.
 pub fn set(mutant: Mutant) {
     ACTIVE.set(mutant);
 }
 
-/// Whether this fault is planted.
+/// Whether this fault is active on this thread.
 #[must_use]
 pub fn is_active(mutant: Mutant) -> bool {
     ACTIVE.get() == mutant

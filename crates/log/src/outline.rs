@@ -1,7 +1,6 @@
-//! The shape of one group's log: where it begins and ends, and the term of each position.
+//! The outline of one group's log: where it begins and ends, and the term of each position.
 //!
-//! This is all that consensus asks of storage. Payloads are elsewhere: consensus orders entries
-//! that are empty, and whoever needs the bytes finds them by position.
+//! Consensus needs nothing else from storage. It orders empty entries; payloads are kept elsewhere, by position.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -13,37 +12,51 @@ use crate::member::{Members, PeerId};
 use crate::message::empty_entry;
 use crate::record::EntryKind;
 
-/// How many (empty) entries one call returns, so that a replay does not build a huge list.
+/// Limit for the (empty) entries that one call returns, so that a replay does not build a huge list.
 const ENTRIES_PER_READ: u64 = 16 * 1024;
 
-/// Positions and terms of a group, and what it has promised.
+/// The position before the first entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    index: u64,
+    term: u64,
+}
+
+/// Consecutive entries of one term.
+#[derive(Clone, Copy, Debug)]
+struct TermRun {
+    /// The first position.
+    first: u64,
+    term: u64,
+}
+
+/// Positions and terms of a group, its vote and its members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
-    /// The position before the first entry, and its term.
-    start: (u64, u64),
+    start: Start,
     last: u64,
-    /// Where each term after the start's begins, ascending in both.
-    terms: VecDeque<(u64, u64)>,
-    /// Where members change, ascending.
+    /// Terms after the one of the start, ascending.
+    terms: VecDeque<TermRun>,
+    /// Positions of membership changes, ascending.
     changes: VecDeque<u64>,
-    /// Where leaders were elected, ascending.
+    /// Positions of elections, ascending.
     elections: VecDeque<u64>,
     /// The last position of a proposal.
     proposed: u64,
-    /// The last such position at or before the start: what the engine must have by itself.
+    /// The last position of a proposal at or before the start: the engine must have it, since the log no longer does.
     proposed_start: u64,
-    /// Term and vote.
+    /// Term, vote and commit position.
     pub hard: HardState,
-    /// Who takes part.
+    /// The members in force.
     pub members: Members,
-    /// Replicas that consensus wanted to send a copy of the rows to.
-    wanted: RefCell<BTreeSet<u64>>,
+    /// Replicas to which consensus wanted to send a copy of the rows.
+    snapshot_requests: RefCell<BTreeSet<u64>>,
 }
 
 impl Outline {
     /// The position before the first entry.
     pub fn start(&self) -> u64 {
-        self.start.0
+        self.start.index
     }
 
     /// The last position.
@@ -53,7 +66,7 @@ impl Outline {
 
     /// The term of the last position.
     pub fn last_term(&self) -> u64 {
-        self.terms.back().map_or(self.start.1, |(_, term)| *term)
+        self.terms.back().map_or(self.start.term, |run| run.term)
     }
 
     /// The last position of a proposal.
@@ -77,28 +90,28 @@ impl Outline {
     }
 
     /// Replicas that need a copy of the rows, as consensus found since the last call.
-    pub fn take_wanted(&self) -> BTreeSet<u64> {
-        std::mem::take(&mut *self.wanted.borrow_mut())
+    pub fn take_snapshot_requests(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *self.snapshot_requests.borrow_mut())
     }
 
-    /// Adds the entry at `index`, replacing it and all after it if they are there. Whether it
-    /// fits: it may not leave a gap, nor reach before the start.
+    /// Adds the entry at `index`, replacing it and all after it if they exist. Returns whether it fits: it must not leave a
+    /// gap, nor be at or before the start, and terms do not decrease.
     pub fn append(&mut self, index: u64, term: u64, kind: EntryKind) -> bool {
-        if index <= self.start.0 || index > self.last + 1 {
+        if index <= self.start.index || index > self.last + 1 {
             return false;
         }
-        while self.terms.back().is_some_and(|(first, _)| *first >= index) {
+        while self.terms.back().is_some_and(|run| run.first >= index) {
             self.terms.pop_back();
         }
         if term < self.last_term() {
             return false;
         }
         if term > self.last_term() {
-            self.terms.push_back((index, term));
+            self.terms.push_back(TermRun { first: index, term });
         }
-        for others in [&mut self.changes, &mut self.elections] {
-            while others.back().is_some_and(|other| *other >= index) {
-                others.pop_back();
+        for positions in [&mut self.changes, &mut self.elections] {
+            while positions.back().is_some_and(|position| *position >= index) {
+                positions.pop_back();
             }
         }
         if self.proposed >= index {
@@ -115,36 +128,36 @@ impl Outline {
 
     /// The last position of a proposal that is not after `index`, which is in the log or just before it.
     ///
-    /// Exact: an engine that has applied it has everything up to `index`, whatever was there before
-    /// another leader replaced it.
+    /// Exact even after another leader replaced entries: an engine that has applied this position has everything up to
+    /// `index`.
     pub fn proposed_until(&self, index: u64) -> u64 {
-        let mut entries = (self.start.0 + 1..=index).rev();
-        entries.find(|at| !self.is_other(*at)).unwrap_or(self.proposed_start)
+        let mut entries = (self.start.index + 1..=index).rev();
+        entries.find(|at| !self.is_internal(*at)).unwrap_or(self.proposed_start)
     }
 
-    /// The last position up to `committed` at which rows are as they were at `at`: nothing in between is a proposal.
+    /// The last position up to `committed` at which rows equal those at `at`: no entry in between is a proposal.
     pub fn unchanged_until(&self, at: u64, committed: u64) -> u64 {
         if at < self.proposed_start {
             return at;
         }
-        let at = at.max(self.start.0);
-        let next = (at + 1..=committed.min(self.last)).find(|next| !self.is_other(*next));
+        let at = at.max(self.start.index);
+        let next = (at + 1..=committed.min(self.last)).find(|next| !self.is_internal(*next));
         next.map_or(at.max(committed.min(self.last)), |next| next - 1)
     }
 
-    /// Whether the entry at a position in the log is no proposal.
-    fn is_other(&self, at: u64) -> bool {
+    /// Whether the entry at a position in the log is not a proposal.
+    fn is_internal(&self, at: u64) -> bool {
         self.changes.binary_search(&at).is_ok() || self.elections.binary_search(&at).is_ok()
     }
 
-    /// Begins anew after `index`, whatever was there.
+    /// Restarts the log after `index`, discarding every entry.
     pub fn restart(&mut self, index: u64, term: u64) {
         self.begin_after(index, term, index);
     }
 
-    /// Begins after `index`; the last proposed position up to there was `proposed`.
+    /// Restarts the log after `index`; the last proposal up to there was at `proposed`.
     pub fn begin_after(&mut self, index: u64, term: u64, proposed: u64) {
-        self.start = (index, term);
+        self.start = Start { index, term };
         self.last = index;
         self.proposed = proposed;
         self.proposed_start = proposed;
@@ -153,38 +166,42 @@ impl Outline {
         self.elections.clear();
     }
 
-    /// Forgets the entries up to `index`, of which `proposed` was the last proposed one.
-    pub fn forget(&mut self, index: u64, proposed: u64) {
-        if index <= self.start.0 || index > self.last {
+    /// Removes the entries up to `index`, whose last proposal was at `proposed`.
+    pub fn compact(&mut self, index: u64, proposed: u64) {
+        if index <= self.start.index || index > self.last {
             return;
         }
-        let term = self.term_at(index).unwrap_or(self.start.1);
-        while self.terms.get(1).is_some_and(|(first, _)| *first <= index + 1) {
+        let term = self.term_at(index).unwrap_or(self.start.term);
+        while self.terms.get(1).is_some_and(|run| run.first <= index + 1) {
             self.terms.pop_front();
         }
-        if let Some((first, _)) = self.terms.front_mut() {
-            *first = (*first).max(index + 1);
+        if let Some(run) = self.terms.front_mut() {
+            run.first = run.first.max(index + 1);
         }
         if index == self.last {
             self.terms.clear();
         }
-        for others in [&mut self.changes, &mut self.elections] {
-            while others.front().is_some_and(|other| *other <= index) {
-                others.pop_front();
+        for positions in [&mut self.changes, &mut self.elections] {
+            while positions.front().is_some_and(|position| *position <= index) {
+                positions.pop_front();
             }
         }
-        self.start = (index, term);
+        self.start = Start { index, term };
         self.proposed_start = proposed;
     }
 
-    /// The term of the entry at `index`; `None` if it is not in the log, nor just before it.
+    /// The term of the entry at `index`; `None` if it is neither in the log nor just before it.
     pub fn term_at(&self, index: u64) -> Option<u64> {
-        if index < self.start.0 || index > self.last {
+        if index < self.start.index || index > self.last {
             return None;
         }
-        let run = self.terms.partition_point(|(first, _)| *first <= index);
-        let run = run.checked_sub(1).and_then(|run| self.terms.get(run));
-        Some(run.map_or(self.start.1, |(_, term)| *term))
+        Some(self.term_before_run(self.terms.partition_point(|run| run.first <= index)))
+    }
+
+    /// The term of the entries before the run of this number.
+    fn term_before_run(&self, number: usize) -> u64 {
+        let run = number.checked_sub(1).and_then(|number| self.terms.get(number));
+        run.map_or(self.start.term, |run| run.term)
     }
 }
 
@@ -203,22 +220,21 @@ impl Storage for Outline {
         _max_size: impl Into<Option<u64>>,
         _context: GetEntriesContext,
     ) -> raft::Result<Vec<Entry>> {
-        if low <= self.start.0 {
+        if low <= self.start.index {
             return Err(StorageError::Compacted.into());
         }
         if high > self.last + 1 {
             return Err(StorageError::Unavailable.into());
         }
         let high = high.min(low + ENTRIES_PER_READ);
-        let mut run = self.terms.partition_point(|(first, _)| *first <= low);
+        let mut run = self.terms.partition_point(|run| run.first <= low);
         let mut changes = self.changes.iter().skip_while(|change| **change < low).peekable();
         let mut entries = Vec::with_capacity((high - low) as usize);
         for index in low..high {
-            while self.terms.get(run).is_some_and(|(first, _)| *first <= index) {
+            while self.terms.get(run).is_some_and(|run| run.first <= index) {
                 run += 1;
             }
-            let term = run.checked_sub(1).and_then(|run| self.terms.get(run));
-            let term = term.map_or(self.start.1, |(_, term)| *term);
+            let term = self.term_before_run(run);
             let kind = match changes.next_if_eq(&&index) {
                 Some(_) => EntryKind::Members,
                 None => EntryKind::Election,
@@ -229,7 +245,7 @@ impl Storage for Outline {
     }
 
     fn term(&self, index: u64) -> raft::Result<u64> {
-        let missing = match index < self.start.0 {
+        let missing = match index < self.start.index {
             true => StorageError::Compacted,
             false => StorageError::Unavailable,
         };
@@ -237,17 +253,16 @@ impl Storage for Outline {
     }
 
     fn first_index(&self) -> raft::Result<u64> {
-        Ok(self.start.0 + 1)
+        Ok(self.start.index + 1)
     }
 
     fn last_index(&self) -> raft::Result<u64> {
         Ok(self.last)
     }
 
-    /// Copies of rows do not travel through consensus: it is told to wait, and the owner of the
-    /// rows is told to send them.
+    /// Consensus does not transfer copies of rows: it is made to wait, and the request is noted for the owner of the rows.
     fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
-        self.wanted.borrow_mut().insert(to);
+        self.snapshot_requests.borrow_mut().insert(to);
         Err(StorageError::SnapshotTemporarilyUnavailable.into())
     }
 }
@@ -307,13 +322,13 @@ mod tests {
         assert_eq!(outline.proposed(), 4);
         assert!(outline.append(4, 2, EntryKind::Election));
         assert_eq!((outline.proposed(), outline.proposed_until(3)), (2, 2));
-        outline.forget(3, outline.proposed_until(3));
-        assert_eq!(outline.proposed_start(), 2, "that is all that an engine must have");
+        outline.compact(3, outline.proposed_until(3));
+        assert_eq!(outline.proposed_start(), 2, "an engine must have no more than that");
         assert_eq!(outline.proposed_until(4), 2);
     }
 
     #[test]
-    fn rows_are_the_same_until_something_else_is_proposed() {
+    fn rows_are_the_same_until_the_next_proposal() {
         let mut outline = Outline::default();
         let kinds = [EntryKind::Election, PROPOSED, EntryKind::Members, EntryKind::Election, PROPOSED];
         for (index, kind) in (1..).zip(kinds) {
@@ -321,14 +336,10 @@ mod tests {
         }
         let until = |outline: &Outline| [0, 2, 3, 5].map(|at| outline.unchanged_until(at, 5));
         assert_eq!(until(&outline), [1, 4, 4, 5]);
-        assert_eq!(outline.unchanged_until(2, 3), 3, "what is not committed may go");
-        outline.forget(3, outline.proposed_until(3));
-        assert_eq!(
-            until(&outline),
-            [0, 4, 4, 5],
-            "what was proposed and is forgotten is not known to be in them"
-        );
-        outline.forget(4, outline.proposed_until(4));
+        assert_eq!(outline.unchanged_until(2, 3), 3, "an uncommitted entry may be replaced");
+        outline.compact(3, outline.proposed_until(3));
+        assert_eq!(until(&outline), [0, 4, 4, 5], "a proposal that left the log is not known to be in them");
+        outline.compact(4, outline.proposed_until(4));
         assert_eq!(outline.unchanged_until(2, 4), 4);
     }
 
@@ -358,12 +369,12 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_keeps_the_terms_of_the_rest() {
+    fn compaction_keeps_the_terms_of_the_remaining_entries() {
         for index in 1..=5 {
             let mut outline = three_terms();
             let expected = terms(&outline)[index as usize..].to_vec();
-            outline.forget(index, index);
-            assert_eq!(terms(&outline), expected, "forgotten up to {index}");
+            outline.compact(index, index);
+            assert_eq!(terms(&outline), expected, "compacted up to {index}");
             assert!(outline.append(6, 4, PROPOSED));
             assert_eq!(outline.last_term(), 4);
         }

@@ -1,4 +1,4 @@
-//! What is asked of groups, on its way to them.
+//! Proposals and requests to groups, on their way from callers of the log.
 
 use bytes::Bytes;
 
@@ -7,13 +7,13 @@ use crate::error::Refusal;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{MemberChange, PeerId};
 
-/// What is asked of a group.
+/// The kinds of proposals.
 pub enum Work {
     /// Order this entry.
     Entry(Bytes, Durability),
-    /// Make everything before durable.
+    /// Make everything proposed before durable.
     Sync,
-    /// Say what a linearizable read must have applied.
+    /// Report the position that a linearizable read must have applied.
     Read,
     /// Change the members.
     Change(MemberChange),
@@ -23,34 +23,34 @@ pub enum Work {
 pub struct Proposal {
     /// The group.
     pub group: GroupId,
-    /// Refuse unless the group leads in this term.
+    /// Refuse the proposal unless this replica leads in this term.
     pub term: Option<Term>,
-    /// What is asked.
+    /// What is proposed.
     pub work: Work,
-    /// Who is told.
+    /// Called with the outcome.
     pub done: Done,
 }
 
-/// Something asked of groups that is no proposal.
-pub enum Ask {
+/// A request to one or more groups that is not a proposal.
+pub enum Request {
     /// Hand over leadership.
     Transfer(GroupId, PeerId),
-    /// Tell proposers once so many replicas have their entries.
-    Acks(GroupId, Acks),
+    /// Set how many replicas must have an entry before its proposer is answered.
+    SetAcks(GroupId, Acks),
     /// Stand for election.
     Campaign(GroupId),
-    /// The nodes of these replicas do not answer.
-    Silent(Vec<PeerId>),
-    /// The nodes of these replicas answer again.
-    Back(Vec<PeerId>),
-    /// Where does the log of a copy of the rows begin?
+    /// The nodes of these replicas are unreachable.
+    PeersUnreachable(Vec<PeerId>),
+    /// The nodes of these replicas are reachable again.
+    PeersReachable(Vec<PeerId>),
+    /// Report the log base of a copy of the rows.
     LogBase(GroupId, Lsn, LogBaseDone),
 }
 
-impl Ask {
-    /// Tells whoever waits for an answer that there will be none.
+impl Request {
+    /// Answers the caller, if it waits, that the request is refused.
     pub fn refuse(self, refusal: &Refusal) {
-        if let Ask::LogBase(_, _, done) = self {
+        if let Request::LogBase(_, _, done) = self {
             done(Err(refusal.clone().into()));
         }
     }

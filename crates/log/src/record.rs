@@ -26,24 +26,24 @@ const KIND_MEMBER: u8 = 8;
 const KIND_ROWS: u8 = 9;
 const KIND_GONE: u8 = 10;
 
-/// Whose an entry is, and how durable it must be before it is applied.
+/// The kind of an entry, and how durable it must be before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A proposal.
     Proposed(Durability),
-    /// An election's own entry: empty, never applied.
+    /// The entry that consensus adds after an election: empty, never applied.
     Election,
-    /// A change of members: as durable as a hard entry, carried out by the log itself.
+    /// A membership change: as durable as a hard entry, and applied by the log itself.
     Members,
 }
 
 impl EntryKind {
-    /// Whether the applier sees it.
+    /// Whether the applier is given it.
     pub(crate) fn is_proposed(self) -> bool {
         matches!(self, EntryKind::Proposed(_))
     }
 
-    /// Its byte in a record and in a message.
+    /// Its byte in records and messages.
     pub(crate) fn flags(self) -> u8 {
         match self {
             EntryKind::Proposed(Durability::Hard) => FLAG_HARD,
@@ -53,7 +53,7 @@ impl EntryKind {
         }
     }
 
-    /// The kind that a byte stands for.
+    /// The kind with this byte.
     pub(crate) fn from_flags(flags: u8) -> Option<EntryKind> {
         match flags {
             0 => Some(EntryKind::Proposed(Durability::Soft)),
@@ -65,7 +65,7 @@ impl EntryKind {
     }
 }
 
-/// What one record says. `P` is how a payload is held: borrowed while reading, owned in tests.
+/// One record. `P` is the type of a payload: borrowed while reading, owned in tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<P> {
     /// An entry of a group.
@@ -74,11 +74,11 @@ pub enum Record<P> {
         group: GroupId,
         /// Its position.
         index: u64,
-        /// The term of the leader who ordered it.
+        /// The term of the leader that ordered it.
         term: u64,
-        /// Whose it is.
+        /// Its kind.
         kind: EntryKind,
-        /// What was proposed.
+        /// The proposed bytes.
         payload: P,
     },
     /// The group's term and vote.
@@ -92,16 +92,16 @@ pub enum Record<P> {
         /// A position known to be committed.
         commit: u64,
     },
-    /// Who this replica is, and who its fellows are.
+    /// The identity of this replica, and the members of the group.
     Member {
         /// The group.
         group: GroupId,
-        /// This replica's own peer id.
+        /// The peer id of this replica.
         peer: u64,
-        /// The members, and since which position.
+        /// The members, with the position of their last change.
         members: Members,
     },
-    /// The group's log begins anew after a position.
+    /// The log of the group restarts after a position.
     Start {
         /// The group.
         group: GroupId,
@@ -110,7 +110,7 @@ pub enum Record<P> {
         /// Its term.
         term: u64,
     },
-    /// Where the group's log ended when the segment began.
+    /// The end of the group's log when the segment began.
     Tail {
         /// The group.
         group: GroupId,
@@ -118,24 +118,24 @@ pub enum Record<P> {
         index: u64,
         /// Its term.
         term: u64,
-        /// The last position that was not an election's.
+        /// The last position of a proposal.
         proposed: u64,
     },
-    /// Whether the engine's rows of the group are void.
+    /// Whether the engine's rows of the group are invalid.
     Rows {
         /// The group.
         group: GroupId,
-        /// They are not to be believed until a copy is restored.
+        /// They are invalid until a copy is restored.
         void: bool,
     },
-    /// This replica left the group: its entries are void, its peer id is never used again.
+    /// This replica was removed from the group: its entries no longer count, its peer id is never used again.
     Gone {
         /// The group.
         group: GroupId,
         /// The replica.
         peer: u64,
     },
-    /// The group is closed for good.
+    /// The group is closed permanently.
     Tombstone {
         /// The group.
         group: GroupId,
@@ -171,7 +171,7 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(number)
 }
 
-/// Bytes a record with this payload takes, with the zeros after it.
+/// The size of a record with this payload, including padding.
 pub(crate) fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGN)
 }
@@ -223,8 +223,7 @@ fn encode_parts(header: &Header, payload: &[u8], salt: u32, out: &mut Vec<u8>) {
     out.resize(end, 0);
 }
 
-/// Reads the record at the start of `bytes`, and how many bytes it takes. `None` if there is no
-/// valid one.
+/// Reads the record at the start of `bytes`; returns it with its size. `None` if there is no valid one.
 pub(crate) fn decode(bytes: &[u8], salt: u32) -> Option<(Record<&[u8]>, usize)> {
     let header = decode_header(bytes)?;
     let end = record_bytes(header.payload_bytes);
@@ -242,7 +241,7 @@ pub(crate) fn decode(bytes: &[u8], salt: u32) -> Option<(Record<&[u8]>, usize)> 
     Some((record, end))
 }
 
-/// Bytes of the record at the start of `bytes` if its header looks like one; not checked.
+/// The size of the record at the start of `bytes`, if its header is plausible. The checksum is not verified.
 pub(crate) fn record_bytes_unchecked(bytes: &[u8]) -> Option<usize> {
     decode_header(bytes).map(|header| record_bytes(header.payload_bytes))
 }

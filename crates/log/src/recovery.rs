@@ -1,36 +1,36 @@
-//! Reading a segment whose end may be torn, or that may be damaged. docs/formats/log.md.
+//! Reads a segment that may have a torn end or be damaged. docs/formats/log.md.
 //!
-//! Total on any bytes: nothing here panics, whatever a disk returns.
+//! Never panics, whatever bytes a disk returns.
 
 use crate::record::{self, RECORD_ALIGN, Record};
 use crate::segment::{HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader};
 
-/// Why a segment cannot be believed.
+/// Why a segment is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// The first 64 bytes are not a header this program reads.
+    /// The first 64 bytes are not a header that this program reads.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// A record that was durable does not check.
+    /// A record that was durable does not match its checksum.
     #[error("record at byte {offset} was durable and is damaged")]
     Damaged {
-        /// Where it starts.
+        /// Its offset.
         offset: u64,
     },
 }
 
-/// How far the records of a segment can be believed.
+/// How far the records of a segment are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentEnd {
-    /// They check up to the last byte.
+    /// They are valid up to the last byte.
     Whole,
-    /// They stop checking at this offset, and nothing says that they ever were durable.
+    /// They are invalid from this offset on, and no mark shows that they ever were durable.
     Torn { offset: usize },
-    /// They stop checking at this offset, and were durable.
+    /// They are invalid from this offset on, and were durable.
     Damaged { offset: usize },
 }
 
-/// Walks the records of one segment.
+/// Iterates over the records of one segment.
 pub(crate) struct Scanner<'a> {
     segment: &'a [u8],
     header: SegmentHeader,
@@ -49,7 +49,7 @@ impl<'a> Scanner<'a> {
         &self.header
     }
 
-    /// Says why there is no further record. Call when the iterator has ended.
+    /// Why there is no further record. Call this when the iterator has ended.
     pub fn end(&self) -> SegmentEnd {
         let offset = self.offset;
         if (offset as u64) < self.header.head_bytes {
@@ -63,8 +63,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a mark after `offset` says that the bytes there were durable. Only marks are looked
-    /// for, so each step costs no more than a record header.
+    /// Whether a mark after `offset` shows that the bytes there were durable. Only marks are searched for, so each step
+    /// reads no more than a record header.
     fn durable_beyond(&self, offset: usize) -> bool {
         let mut at = offset;
         while let Some(rest) = self.segment.get(at..).filter(|rest| !rest.is_empty()) {
@@ -83,7 +83,7 @@ impl<'a> Scanner<'a> {
 }
 
 impl<'a> Iterator for Scanner<'a> {
-    /// Where a record starts, and the record.
+    /// The offset of a record, and the record.
     type Item = (usize, Record<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -159,7 +159,11 @@ mod tests {
         records.push(Record::Mark { segment: 3, offset: 64 + 40 });
         let mut bytes = segment(&records);
         bytes[SEGMENT_HEADER_BYTES + 41] ^= 1;
-        assert_eq!(scan_segment(&bytes).unwrap(), records[..1], "the mark says up to the bad one");
+        assert_eq!(
+            scan_segment(&bytes).unwrap(),
+            records[..1],
+            "the mark covers the bytes before the bad one"
+        );
 
         records.push(Record::Mark { segment: 3, offset: 64 + 41 });
         let mut bytes = segment(&records);
@@ -178,7 +182,7 @@ mod tests {
                 bytes[at] = random.next_u64() as u8;
             }
             if round % 2 == 0 {
-                // A valid header lets the rest be looked at.
+                // With a valid header the rest is read as well.
                 bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&whole[..SEGMENT_HEADER_BYTES]);
             }
             bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);

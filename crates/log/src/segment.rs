@@ -10,22 +10,22 @@ pub(crate) const FORMAT_VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"RKNDLLOG";
 const SUFFIX: &str = ".segment";
 
-/// What the first bytes of a segment say.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// The format of its records.
     pub version: u16,
-    /// Starts every record checksum.
+    /// The initial value of every record checksum.
     pub salt: u32,
     /// The segment's number.
     pub number: u64,
-    /// Which log this is a segment of.
+    /// The id of the log that the segment belongs to.
     pub log_id: u64,
-    /// Number of the segment before; zero for none.
+    /// The number of the previous segment; zero for none.
     pub previous: u64,
     /// Its length in bytes.
     pub previous_bytes: u64,
-    /// Bytes of this header and the state of every group after it: durable from the start.
+    /// Bytes of this header and the group states after it, which are durable from the start.
     pub head_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ pub enum HeaderError {
     /// The bytes are not the header of a segment, or they are damaged.
     #[error("not a segment header")]
     Invalid,
-    /// A later program wrote this.
+    /// A later version of the program wrote the segment.
     #[error("format version {found} is newer than {FORMAT_VERSION}")]
     Version {
         /// The version found.
@@ -44,7 +44,7 @@ pub enum HeaderError {
 }
 
 impl SegmentHeader {
-    /// The header's bytes.
+    /// The bytes of the header.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -88,12 +88,12 @@ impl SegmentHeader {
     }
 }
 
-/// Where segment `number` lies.
+/// The path of segment `number`.
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}{SUFFIX}"))
 }
 
-/// The number in a segment's name; `None` if it is not the name of one.
+/// The number in the name of a segment; `None` for other names.
 pub(crate) fn segment_number(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
     if digits.len() < 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

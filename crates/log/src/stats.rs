@@ -1,40 +1,39 @@
-//! What a log counts, for metrics and for the laboratory.
+//! Counters of a log, for metrics and benchmarks.
 
 /// Buckets of [`LogStats::group_commit`]: 1, 2, 3–4, 5–8, … entries; the last is open.
 pub const GROUP_COMMIT_BUCKETS: usize = 16;
 
-/// Counters since the log was opened. They only grow, but for the last three.
+/// Counters since the log was opened. They only grow, except for the last three.
 ///
-/// Acknowledged hard writes per fsync, the figure that says how well group commit works, is
-/// `acks_hard / fsyncs`.
+/// `acks_hard / fsyncs`, the acknowledged hard writes per fsync, shows how well group commit works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Entries appended.
     pub appends: u64,
     /// Bytes appended, record headers included.
     pub append_bytes: u64,
-    /// Calls to the operating system that appended them.
+    /// System calls that appended them.
     pub writes: u64,
-    /// Times the disk was asked to make appended bytes durable.
+    /// Fsyncs of appended bytes.
     pub fsyncs: u64,
-    /// Time spent waiting for those, in microseconds.
+    /// The time that they took, in microseconds.
     pub fsync_us: u64,
     /// Hard proposals acknowledged.
     pub acks_hard: u64,
     /// Soft proposals acknowledged.
     pub acks_soft: u64,
-    /// How many entries one fsync made durable: `group_commit[i]` fsyncs had at most `2^i`.
+    /// Entries per fsync: `group_commit[i]` fsyncs made at most `2^i` entries durable.
     pub group_commit: [u64; GROUP_COMMIT_BUCKETS],
-    /// Entries that all of them made durable.
+    /// Entries that all fsyncs made durable.
     pub group_commit_entries: u64,
-    /// How often a replica here was elected to lead its group.
+    /// How often a local replica was elected to lead its group.
     pub elected: u64,
-    /// How often one that led its group lost that office.
+    /// How often a local leader stepped down.
     pub deposed: u64,
-    /// How many groups had rows that went further than their log when they were opened here. Rows follow the log: files
-    /// were changed, or the disk did not keep what it said it had.
+    /// How many groups had rows ahead of their log when they were opened here. Rows are written after the log, so files were
+    /// changed or the disk lost durable data.
     pub rows_ahead: u64,
-    /// Segments deleted because the engine had everything in them.
+    /// Segments deleted because the engine had all of their entries.
     pub segments_deleted: u64,
     /// Segments on disk now.
     pub segments: u64,

@@ -1,4 +1,4 @@
-//! Where records are kept: one append for many groups, one fsync for everyone who waits.
+//! The contract of a record store: one append for many groups, one fsync for all callers that wait.
 //!
 //! ```text
 //!   push, push, push   into a buffer          make_room   starts a segment when one is full
@@ -22,7 +22,7 @@ pub enum StoreError {
     /// There is no space. Nothing was written; the same call may succeed later.
     #[error("disk is full")]
     Full,
-    /// The disk failed. Nobody knows what is on it; the store must not be used again.
+    /// The disk failed. Its contents are unknown; the store must not be used again.
     #[error("disk failed")]
     Disk(#[from] std::io::Error),
 }
@@ -39,9 +39,8 @@ impl SyncTask {
         SyncTask { log_sync, file, through }
     }
 
-    /// Makes everything written before [`Store::begin_sync`] durable. Run it once: after a
-    /// failure a second success means nothing. Waits for who makes the log durable at this moment, and fails if
-    /// that has failed: [`LogSync`].
+    /// Makes everything written before [`Store::begin_sync`] durable. Run it once: a success after a failure means
+    /// nothing. Waits for a concurrent fsync, and fails if that fails: [`LogSync`].
     pub fn run(&self) -> std::io::Result<()> {
         self.log_sync.sync_segment(&self.file, self.through)
     }
@@ -59,23 +58,23 @@ pub struct StoredEntry {
     pub index: u64,
     /// Its term.
     pub term: u64,
-    /// Whose it is.
+    /// Its kind.
     pub kind: EntryKind,
-    /// What was proposed.
+    /// The proposed bytes.
     pub payload: Bytes,
 }
 
-/// What a store knows of a group.
+/// The state of a group in a store.
 #[derive(Clone, Debug, Default)]
 pub struct StoredGroup {
-    /// This replica's own peer id.
+    /// The peer id of this replica.
     pub(crate) peer: u64,
     pub(crate) outline: Outline,
-    /// Whether the engine's rows are not to be believed.
+    /// Whether the engine's rows are invalid.
     pub(crate) void: bool,
 }
 
-/// What a store holds on disk.
+/// The size of a store on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
     /// Number of segments.
@@ -84,12 +83,12 @@ pub struct StoreSize {
     pub bytes: u64,
 }
 
-/// Entries that left the log: of `group`, up to `index`.
+/// Entries that left the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// The group.
     pub group: GroupId,
-    /// The last position that is gone.
+    /// The last position that was removed.
     pub index: u64,
     /// The last proposal up to there.
     pub proposed: u64,
@@ -97,17 +96,17 @@ pub struct Compacted {
 
 /// Keeps the records of all groups of a node in one sequence.
 ///
-/// What was pushed is readable and survives the process after `write`, and survives a power loss
-/// after the task of a later `begin_sync` ran. After a [`StoreError::Disk`] nothing may be called.
+/// A pushed record is readable, and survives the process, after `write`. It survives a power loss after the task of a
+/// later `begin_sync` has run. After a [`StoreError::Disk`] no method may be called.
 pub trait Store: Send {
-    /// What is known of an open group; `None` if it was never made.
+    /// The state of an open group; `None` if it was never created.
     fn group(&self, id: GroupId) -> Option<&StoredGroup>;
 
-    /// Whether the group was closed for good.
+    /// Whether the group was closed permanently.
     fn is_tombstone(&self, id: GroupId) -> bool;
 
-    /// Whether this replica left the group for good.
-    fn is_gone(&self, id: GroupId, peer: u64) -> bool;
+    /// Whether this replica was permanently removed from the group.
+    fn is_removed(&self, id: GroupId, peer: u64) -> bool;
 
     /// Whether the last segment takes more records.
     fn has_room(&self) -> bool;
@@ -124,34 +123,34 @@ pub trait Store: Send {
     /// Appends the batch. After [`StoreError::Full`] the batch is still there.
     fn write(&mut self) -> Result<(), StoreError>;
 
-    /// What makes everything written so far durable.
+    /// The task that makes everything written so far durable.
     fn begin_sync(&self) -> SyncTask;
 
-    /// Told when a task has run well, so that later bytes can say what was durable.
+    /// A task has succeeded: later records can say how far the log was durable.
     fn end_sync(&mut self, through: Position);
 
-    /// Whether a mark would say something new.
+    /// Whether a mark would contain something new.
     fn wants_mark(&self) -> bool;
 
-    /// Adds a mark to the batch if it says something new.
+    /// Adds a mark to the batch, if it contains something new.
     fn push_mark(&mut self);
 
     /// Reads written entries of `group` after `index`, at most about `bytes_max`, at least one
     /// if there is one.
     fn read(&self, group: GroupId, index: u64, bytes_max: usize) -> Result<Vec<StoredEntry>, LogError>;
 
-    /// Deletes the oldest segments as long as every entry in them is at or before the position
-    /// that `flushed` gives for its group. Groups that `flushed` does not name are kept, and so are those that have ended
-    /// and are `ending`: that is not durable yet.
+    /// Deletes the oldest segments while every entry in them is at or before the position in `flushed` of its group. The
+    /// entries of open groups that `flushed` does not name are kept. So are those of groups in `closing`, whose closing
+    /// record is not durable yet.
     fn delete_flushed(
         &mut self,
         flushed: &BTreeMap<GroupId, u64>,
-        ending: &BTreeSet<GroupId>,
+        closing: &BTreeSet<GroupId>,
     ) -> Result<Vec<Compacted>, StoreError>;
 
-    /// Notes beside the log how far it is durable: whoever opens it next finds out if it ends before that.
+    /// Writes down, beside the log, how far it is durable. The next open fails if the log ends before that.
     fn note_end(&mut self) -> Result<(), StoreError>;
 
-    /// What is on disk.
+    /// The size on disk.
     fn size(&self) -> StoreSize;
 }

@@ -1,5 +1,5 @@
-//! The newest entries of a group, in memory: those that are not applied yet, and, for followers that
-//! are a little behind, some that are.
+//! The newest entries of a group in memory: the ones not applied yet, and some applied ones for followers that are a
+//! little behind.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::contract::Done;
 use crate::record::EntryKind;
 
-/// An entry in memory, and who is to be told when it is applied.
+/// An entry in memory, with the callback of its proposer.
 pub(crate) struct Held {
     pub term: u64,
     pub kind: EntryKind,
@@ -19,14 +19,14 @@ pub(crate) struct Held {
 /// Entries without a gap, up to the last of the log.
 #[derive(Default)]
 pub(crate) struct Tail {
-    // The position of the first one held, or of the next entry if none is.
+    /// The position of the first entry held, or of the next entry if none is.
     first: u64,
     held: VecDeque<Held>,
     bytes: usize,
 }
 
 impl Tail {
-    /// Holds nothing of a log that ends at `last`.
+    /// The tail of a log that ends at `last`, without entries.
     pub fn after(last: u64) -> Tail {
         Tail { first: last + 1, held: VecDeque::new(), bytes: 0 }
     }
@@ -59,8 +59,7 @@ impl Tail {
         self.held.get(usize::try_from(nth).ok()?)
     }
 
-    /// Drops the entry at `index` and all after it; hands out those that were held, with their
-    /// positions.
+    /// Removes the entry at `index` and all after it; returns the ones that were held, with their positions.
     pub fn cut(&mut self, index: u64) -> Vec<(u64, Held)> {
         let kept = index.saturating_sub(self.first) as usize;
         if kept >= self.held.len() && index >= self.first {
@@ -75,7 +74,7 @@ impl Tail {
         (from..).zip(cut).collect()
     }
 
-    /// Lets go of entries at or before `applied`, until at most `bytes_max` are held.
+    /// Drops entries at or before `applied`, until at most `bytes_max` bytes are held.
     pub fn shrink(&mut self, applied: u64, bytes_max: usize) {
         while self.first <= applied && self.bytes > bytes_max {
             let Some(held) = self.held.pop_front() else { return };
@@ -83,14 +82,14 @@ impl Tail {
             self.first += 1;
         }
         if bytes_max == 0 {
-            // Empty entries weigh nothing and go too.
+            // Entries without payload have no bytes; they are dropped too.
             while self.first <= applied && self.held.pop_front().is_some() {
                 self.first += 1;
             }
         }
     }
 
-    /// Everyone who waits, oldest first; they wait no more.
+    /// Removes and returns the callbacks of all proposers, oldest first.
     pub fn take_done(&mut self) -> impl Iterator<Item = Done> {
         self.held.iter_mut().filter_map(|held| held.done.take())
     }
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_applied_leaves() {
+    fn only_applied_entries_are_dropped() {
         let mut tail = tail();
         tail.shrink(12, 4);
         assert_eq!((tail.last(), tail.bytes()), (15, 12));

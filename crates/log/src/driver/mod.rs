@@ -1,14 +1,14 @@
-//! The log of a node as a pure step machine: it owns no thread, no clock and no file.
+//! The log of a node as a pure state machine, without threads, clock or files.
 //!
-//! In: proposals, messages, the end of an append, the end of an fsync, the time. Out: records for a
-//! store, whether an fsync is wanted, entries for the engine, answers, messages, news. Each turn of its owner is
+//! In: proposals, messages, the end of an append, the end of an fsync, the time. Out: records for a store, whether an
+//! fsync is due, entries for the engine, answers, messages, events. Each step of its owner is
 //!
 //! ```text
 //!   receive, tick, propose … order → (append) → appended ─┐
 //!   wants_sync → (fsync elsewhere) → synced ──────────────┴→ take_applicable → (apply) → answer → report
 //! ```
 //!
-//! so that a simulation can stop it between any two arrows.
+//! and a simulation can stop it between any two arrows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,48 +22,49 @@ use crate::group::Group;
 use crate::group_commit::GroupCommit;
 use crate::lsn::{GroupId, Lsn};
 use crate::member::{GroupStatus, PeerId, Role};
-use crate::proposal::{Ask, Proposal, Work};
+use crate::proposal::{Proposal, Request, Work};
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
+use crate::step::{Effects, PendingEntry, Step};
 use crate::store::{Compacted, Store, StoredGroup};
-use crate::turn::{Effects, Turn, Waiting};
 
-/// How often time passes in groups that do not rest: the period of heartbeats.
+/// The tick of groups that are not quiesced, which is the heartbeat interval.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// All open groups, and what is between a proposal and its answer.
+/// All open groups, and their proposals that are not answered yet.
 pub(crate) struct Driver {
     groups: HashMap<GroupId, Group>,
     random: Arc<dyn Random>,
-    // Groups with proposals that have no position yet, in order of arrival.
+    /// Groups with proposals that have no position yet, in order of arrival.
     proposed: Vec<GroupId>,
-    // Groups whose records are in the append under way.
+    /// Groups with records in the current append.
     pub(crate) appending: Vec<GroupId>,
-    // Groups with appends that are not durable.
+    /// Groups with appends that are not durable.
     unsynced: Vec<GroupId>,
-    // Groups in which something may have become applicable.
-    moved: Vec<GroupId>,
-    // Those that may be committed further than the log says.
-    uncounted: Vec<GroupId>,
-    // Groups that time passes in, and when it does next.
+    /// Groups in which entries may have become applicable.
+    progressed: Vec<GroupId>,
+    /// Groups that may be committed further than their log says.
+    commits_unlogged: Vec<GroupId>,
+    /// Groups that need ticks, and the time of the next one.
     awake: BTreeSet<GroupId>,
     tick_at: Option<Nanos>,
-    // Appends are numbered from 1.
+    /// The number of the last append, counted from 1.
     appended: u64,
-    // The last append a started fsync covers, and a finished one.
+    /// The last append that a started fsync covers.
     sync_started: u64,
+    /// The last append that a finished fsync covers.
     synced: u64,
-    gather: GroupCommit,
-    // Since when a soft entry waits for its fsync.
+    group_commit: GroupCommit,
+    /// The time since which a soft entry waits for its fsync.
     soft_since: Option<Nanos>,
     soft_wait: Duration,
-    sync_asked: bool,
+    sync_requested: bool,
     entries_unsynced: u64,
     batch: Vec<Entry>,
     effects: Effects,
-    news: Vec<News>,
+    events: Vec<GroupEvent>,
 }
 
-/// An fsync that is wanted.
+/// An fsync that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SyncWanted {
     /// Appends up to this number will be durable.
@@ -74,25 +75,37 @@ pub(crate) struct SyncWanted {
     pub hard: u64,
 }
 
-/// Something that happened to a group, for whoever watches.
+/// A change in a group that its observer is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// The replica plays another part.
-    Role(GroupId, Role),
-    /// Others vote.
-    Voters(GroupId, Vec<PeerId>),
+pub(crate) enum GroupEvent {
+    /// The role of the local replica has changed.
+    RoleChanged(GroupId, Role),
+    /// The voters have changed.
+    VotersChanged(GroupId, Vec<PeerId>),
     /// A follower needs a copy of the rows.
-    WantsSnapshot(GroupId, PeerId),
-    /// The rows here are void.
-    NeedsRows(GroupId),
-    /// The replica here was removed, and must leave.
+    SnapshotNeeded(GroupId, PeerId),
+    /// The local rows are invalid.
+    RowsNeeded(GroupId),
+    /// The local replica was removed from the group.
     Removed(GroupId, PeerId),
 }
 
-/// Borrows of the driver's fields for one step of one group.
-macro_rules! turn {
+/// Changes of leadership that local replicas took part in.
+pub(crate) struct LeadershipChanges {
+    pub elected: u64,
+    pub deposed: u64,
+}
+
+/// Numbers of proposals that were answered.
+pub(crate) struct Answered {
+    pub hard: u64,
+    pub soft: u64,
+}
+
+/// Borrows the fields of the driver that a group needs for one step.
+macro_rules! step {
     ($driver:ident, $store:ident) => {
-        Turn {
+        Step {
             store: &mut *$store,
             append: $driver.appended + 1,
             synced: $driver.synced,
@@ -105,7 +118,7 @@ macro_rules! turn {
 mod appends;
 
 impl Driver {
-    /// Without groups. A soft entry waits at most `soft_wait` for an fsync.
+    /// A driver without groups. A soft entry waits at most `soft_wait` for an fsync.
     pub fn new(soft_wait: Duration, random: Arc<dyn Random>) -> Driver {
         Driver {
             groups: HashMap::new(),
@@ -113,25 +126,25 @@ impl Driver {
             proposed: Vec::new(),
             appending: Vec::new(),
             unsynced: Vec::new(),
-            moved: Vec::new(),
-            uncounted: Vec::new(),
+            progressed: Vec::new(),
+            commits_unlogged: Vec::new(),
             awake: BTreeSet::new(),
             tick_at: None,
             appended: 0,
             sync_started: 0,
             synced: 0,
-            gather: GroupCommit::default(),
+            group_commit: GroupCommit::default(),
             soft_since: None,
             soft_wait,
-            sync_asked: false,
+            sync_requested: false,
             entries_unsynced: 0,
             batch: Vec::new(),
             effects: Effects::default(),
-            news: Vec::new(),
+            events: Vec::new(),
         }
     }
 
-    /// Adds a group as it is stored. What its election writes goes with the next append.
+    /// Opens a stored group. The records of its election go into the next append.
     pub fn open(
         &mut self,
         id: GroupId,
@@ -139,20 +152,20 @@ impl Driver {
         applied: Lsn,
         store: &mut impl Store,
     ) -> Result<(), LogError> {
-        let group = Group::open(id, stored, applied, &mut turn!(self, store))?;
-        if !group.is_alone() {
-            self.news.push(News::Role(id, group.role()));
+        let group = Group::open(id, stored, applied, &mut step!(self, store))?;
+        if !group.is_single_voter() {
+            self.events.push(GroupEvent::RoleChanged(id, group.role()));
         }
         self.groups.insert(id, group);
-        self.touched(id);
+        self.note_step(id);
         Ok(())
     }
 
-    /// Removes a group; whoever waits in it is told that its fate is unknown.
-    pub fn close(&mut self, id: GroupId, doubt: &Interruption) {
+    /// Removes a group. The outcome of its proposals is unknown, because of `cause`.
+    pub fn close(&mut self, id: GroupId, cause: &Interruption) {
         self.awake.remove(&id);
         if let Some(mut group) = self.groups.remove(&id) {
-            group.abandon(doubt);
+            group.abandon(cause);
         }
     }
 
@@ -161,12 +174,12 @@ impl Driver {
         self.groups.get(&id)
     }
 
-    /// As [`Driver::group`].
+    /// The group, if it is open.
     pub fn group_mut(&mut self, id: GroupId) -> Option<&mut Group> {
         self.groups.get_mut(&id)
     }
 
-    /// The number of the append that is pushed to now.
+    /// The number of the append that records pushed now belong to.
     pub fn next_append(&self) -> u64 {
         self.appended + 1
     }
@@ -176,12 +189,12 @@ impl Driver {
         self.synced
     }
 
-    /// How many groups are open.
+    /// The number of open groups.
     pub fn open_groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Takes a proposal in, or refuses it at once.
+    /// Accepts a proposal, or refuses it at once.
     pub fn propose(&mut self, proposal: Proposal, store: &mut impl Store) -> Result<(), LogError> {
         let Proposal { group: id, term, work, done } = proposal;
         let Some(group) = self.groups.get_mut(&id) else {
@@ -200,17 +213,17 @@ impl Driver {
             }
             Work::Entry(entry, durability) => {
                 let kind = EntryKind::Proposed(durability);
-                group.propose(Waiting { entry, kind, done: Some(done) })
+                group.propose(PendingEntry { entry, kind, done: Some(done) })
             }
             Work::Read => group.propose_read(done),
             Work::Sync => {
                 group.propose_sync(done);
-                self.sync_asked = true;
-                self.moved.push(id);
+                self.sync_requested = true;
+                self.progressed.push(id);
                 return Ok(());
             }
             Work::Change(change) => {
-                group.propose_change(change, done, &mut turn!(self, store))?;
+                group.propose_change(change, done, &mut step!(self, store))?;
                 true
             }
         };
@@ -221,80 +234,84 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what is asked of groups without a proposal.
-    pub fn ask(&mut self, ask: Ask, store: &mut impl Store) -> Result<(), LogError> {
-        let id = match ask {
-            Ask::Transfer(id, to) => {
+    /// Carries out a request that is not a proposal.
+    pub fn request(&mut self, request: Request, store: &mut impl Store) -> Result<(), LogError> {
+        let id = match request {
+            Request::Transfer(id, to) => {
                 self.groups.get_mut(&id).into_iter().for_each(|group| group.transfer(to));
                 id
             }
-            Ask::Acks(id, acks) => {
+            Request::SetAcks(id, acks) => {
                 self.groups.get_mut(&id).into_iter().for_each(|group| group.set_acks(acks));
                 id
             }
-            Ask::Campaign(id) => {
+            Request::Campaign(id) => {
                 self.groups.get_mut(&id).into_iter().for_each(Group::campaign);
                 id
             }
-            Ask::LogBase(id, at, done) => {
+            Request::LogBase(id, at, done) => {
                 match self.groups.get_mut(&id) {
-                    Some(group) => group.ask_origin(at, done),
+                    Some(group) => group.request_log_base(at, done),
                     None => done(Err(Refusal::NotOpen(id).into())),
                 }
                 id
             }
-            Ask::Silent(peers) => {
+            Request::PeersUnreachable(peers) => {
                 let peers = peers.into_iter().collect();
-                let woken =
-                    self.groups.iter_mut().filter_map(|(id, group)| group.silent(&peers).then_some(*id));
+                let woken = self
+                    .groups
+                    .iter_mut()
+                    .filter_map(|(id, group)| group.note_unreachable(&peers).then_some(*id));
                 self.awake.extend(woken);
                 return Ok(());
             }
-            Ask::Back(peers) => {
+            Request::PeersReachable(peers) => {
                 let peers = peers.into_iter().collect();
-                let woken =
-                    self.groups.iter_mut().filter_map(|(id, group)| group.back(&peers).then_some(*id));
+                let woken = self
+                    .groups
+                    .iter_mut()
+                    .filter_map(|(id, group)| group.note_reachable(&peers).then_some(*id));
                 self.awake.extend(woken);
                 return Ok(());
             }
         };
         if let Some(group) = self.groups.get_mut(&id) {
             group.wake();
-            group.save(&mut turn!(self, store))?;
-            self.touched(id);
+            group.save(&mut step!(self, store))?;
+            self.note_step(id);
         }
         Ok(())
     }
 
-    /// Takes a message from another node.
+    /// Handles a message from another node.
     pub fn receive(&mut self, message: &Message, store: &mut impl Store) -> Result<(), LogError> {
         let Some(group) = self.groups.get_mut(&message.group) else { return Ok(()) };
-        // Another incarnation's messages are nobody's.
-        if !group.is_peer(message.to) {
+        // A message to an earlier incarnation of the replica is ignored.
+        if group.own() != message.to {
             return Ok(());
         }
-        group.receive(message.from, &message.body, &mut turn!(self, store))?;
-        self.touched(message.group);
+        group.receive(message.from, &message.body, &mut step!(self, store))?;
+        self.note_step(message.group);
         Ok(())
     }
 
-    /// Lets time pass where groups do not rest, if it is due.
+    /// Ticks the groups that are not quiesced, if a tick is due.
     pub fn tick(&mut self, now: Nanos, store: &mut impl Store) -> Result<(), LogError> {
         if self.awake.is_empty() || self.tick_at.is_some_and(|at| at > now) {
             return Ok(());
         }
-        // A node that was stopped for a while does not make up for it: nobody was silent.
+        // A node that was suspended does not make up for missed ticks, since no peer was silent meanwhile.
         self.tick_at = Some(now.after(TICK));
         for id in self.awake.iter().copied().collect::<Vec<_>>() {
             if let Some(group) = self.groups.get_mut(&id) {
-                group.tick(&mut turn!(self, store))?;
-                self.touched(id);
+                group.tick(&mut step!(self, store))?;
+                self.note_step(id);
             }
         }
         Ok(())
     }
 
-    /// When time passes next in some group.
+    /// When the next tick is due.
     pub fn tick_due(&self) -> Option<Nanos> {
         (!self.awake.is_empty()).then(|| self.tick_at.unwrap_or_default())
     }
@@ -303,84 +320,87 @@ impl Driver {
     pub fn order(&mut self, store: &mut impl Store) -> Result<(), LogError> {
         for id in std::mem::take(&mut self.proposed) {
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            let refused = group.order(&mut turn!(self, store))?;
+            let refused = group.order(&mut step!(self, store))?;
             let leader = group.leader().filter(|_| group.leads().is_none());
             for done in refused.into_iter().filter_map(|refused| refused.done) {
                 done(Err(Refusal::NotLeader { leader }.into()));
             }
             #[cfg(feature = "ack-before-append")]
             group.answer_early(&mut self.effects);
-            self.touched(id);
+            self.note_step(id);
         }
         Ok(())
     }
 
-    /// Something was done in the group: it takes part in what follows an append.
-    fn touched(&mut self, id: GroupId) {
+    /// The group has taken a step: it takes part in the current append and what follows it.
+    fn note_step(&mut self, id: GroupId) {
         if self.appending.last() != Some(&id) {
             self.appending.push(id);
         }
-        if self.moved.last() != Some(&id) {
-            self.moved.push(id);
+        if self.progressed.last() != Some(&id) {
+            self.progressed.push(id);
         }
-        match self.groups.get(&id).is_none_or(Group::is_asleep) {
+        match self.groups.get(&id).is_none_or(Group::is_quiesced) {
             true => self.awake.remove(&id),
             false => self.awake.insert(id),
         };
     }
 
-    /// Entries that may be applied now, in the order of their groups' logs.
+    /// The entries that may be applied now; those of one group in the order of its log.
     pub fn take_applicable(&mut self, store: &impl Store) -> Result<&[Entry], LogError> {
         self.batch.clear();
-        for id in self.moved.drain(..) {
+        for id in self.progressed.drain(..) {
             let Some(group) = self.groups.get_mut(&id) else { continue };
             group.take_applicable(store, self.synced, &mut self.batch, &mut self.effects.answers)?;
-            if let Some(voters) = group.changed_voters() {
-                self.news.push(News::Voters(id, voters));
+            if let Some(voters) = group.take_changed_voters() {
+                self.events.push(GroupEvent::VotersChanged(id, voters));
             }
-            if let Some(role) = group.changed_role() {
-                self.news.push(News::Role(id, role));
+            if let Some(role) = group.take_changed_role() {
+                self.events.push(GroupEvent::RoleChanged(id, role));
             }
-            if group.needs_rows() {
-                self.news.push(News::NeedsRows(id));
+            if group.take_invalid_report() {
+                self.events.push(GroupEvent::RowsNeeded(id));
             }
             #[cfg(any(test, feature = "mutants"))]
             if crate::mutant::is_active(crate::mutant::Mutant::ServeRemoved) {
                 continue;
             }
             if group.is_removed() {
-                self.news.push(News::Removed(id, group.own()));
+                self.events.push(GroupEvent::Removed(id, group.own()));
             }
         }
         Ok(&self.batch)
     }
 
-    /// The entries taken are applied: those who waited for them are told. Returns how many hard
-    /// and soft proposals that were.
-    pub fn answer(&mut self) -> (u64, u64) {
+    /// The entries taken are applied: answers their proposers, and returns how many proposals that were.
+    pub fn answer(&mut self) -> Answered {
         self.batch.clear();
         let answers = &mut self.effects.answers;
         for (done, answer) in answers.done.drain(..) {
             done(answer);
         }
-        (std::mem::take(&mut answers.hard), std::mem::take(&mut answers.soft))
+        Answered { hard: std::mem::take(&mut answers.hard), soft: std::mem::take(&mut answers.soft) }
     }
 
-    /// What happened since the last call, and the messages that may leave now.
-    pub fn take_news(&mut self) -> (Vec<News>, Vec<Message>) {
-        let wanted = self.effects.wanted.drain(..).map(|(id, peer)| News::WantsSnapshot(id, peer));
-        self.news.extend(wanted);
-        (std::mem::take(&mut self.news), std::mem::take(&mut self.effects.messages))
+    /// The events since the last call, and the messages that may be sent now.
+    pub fn take_events(&mut self) -> (Vec<GroupEvent>, Vec<Message>) {
+        let needed = self.effects.snapshots_needed.drain(..);
+        self.events.extend(needed.map(|(id, peer)| GroupEvent::SnapshotNeeded(id, peer)));
+        (std::mem::take(&mut self.events), std::mem::take(&mut self.effects.messages))
     }
 
-    /// The messages that leave when the next append is done.
+    /// The messages that are sent after the next append.
     pub fn messages(&mut self) -> &mut Vec<Message> {
         &mut self.effects.messages
     }
 
-    /// How many replicas here were elected since the last call, and how many lost their office.
-    pub fn take_offices(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.effects.elected), std::mem::take(&mut self.effects.deposed))
+    /// How many local replicas were elected since the last call, and how many leaders stepped down.
+    pub fn take_leadership_changes(&mut self) -> LeadershipChanges {
+        let effects = &mut self.effects;
+        LeadershipChanges {
+            elected: std::mem::take(&mut effects.elected),
+            deposed: std::mem::take(&mut effects.deposed),
+        }
     }
 
     /// The state of a group.
@@ -388,29 +408,29 @@ impl Driver {
         self.groups.get(&id).map(Group::status)
     }
 
-    /// Up to where each group is applied and durable in the log.
+    /// The last position of each group that is applied, and durable in the log.
     pub fn settled(&self) -> BTreeMap<GroupId, u64> {
         self.groups.iter().map(|(id, group)| (*id, group.settled())).collect()
     }
 
     /// Entries have left the store.
-    pub fn forget(&mut self, forgotten: &[Compacted]) {
-        for gone in forgotten {
-            if let Some(group) = self.groups.get_mut(&gone.group) {
-                group.forget(gone);
+    pub fn compact(&mut self, compacted: &[Compacted]) {
+        for compacted in compacted {
+            if let Some(group) = self.groups.get_mut(&compacted.group) {
+                group.compact(compacted);
             }
         }
     }
 
-    /// Tells everybody who waits that their fate is unknown.
-    pub fn abandon(&mut self, doubt: &Interruption) {
+    /// Closes all groups. The outcome of all proposals is unknown, because of `cause`.
+    pub fn abandon(&mut self, cause: &Interruption) {
         for (done, _) in self.effects.answers.done.drain(..) {
-            done(Err(doubt.clone().into()));
+            done(Err(cause.clone().into()));
         }
         let mut groups: Vec<_> = self.groups.drain().collect();
         groups.sort_by_key(|(id, _)| *id);
         for (_, mut group) in groups {
-            group.abandon(doubt);
+            group.abandon(cause);
         }
     }
 }

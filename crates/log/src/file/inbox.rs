@@ -1,4 +1,4 @@
-//! What waits for the log thread, and when it is woken for it.
+//! The input of the log thread, and when the thread is woken for it.
 
 use std::time::Duration;
 
@@ -6,46 +6,45 @@ use io::Nanos;
 use io::task::{Condvar, Sender};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::runner::{Flushing, Syncing};
-use crate::batch_window;
+use super::runner::{FlushJob, SyncJob};
+use crate::batch_window::BATCH_WAIT;
 use crate::contract::Message;
 use crate::error::{ApplyError, LogError, Refusal};
 use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::{GroupStatus, InitialConfig, Members};
-use crate::proposal::{Ask, Proposal, Work};
+use crate::proposal::{Proposal, Request, Work};
 use crate::stats::LogStats;
 
-/// More soft entries than this are carried out by the log thread: whoever proposed one of them has other connections
-/// to serve.
-const ASIDE_BYTES_MAX: usize = 1 << 20;
-
-/// More messages than this wait for a log thread that hangs, and the oldest go: their writers write again.
+/// More bytes of soft entries than this are left to the log thread, since a proposer that drives the log has other
+/// connections to serve.
+const DRIVEN_BYTES_MAX: usize = 1 << 20;
+/// If more messages than this wait for a log thread that hangs, the oldest are dropped; their senders repeat them.
 const MESSAGE_BYTES_MAX: usize = 32 << 20;
-/// What a message takes besides what it says.
+/// Bytes of a message beside its body.
 const MESSAGE_HEAD_BYTES: usize = 64;
 
-/// What the log thread is told.
+/// What has arrived for the log.
 #[derive(Default)]
-pub(super) struct Arrived {
+pub(super) struct Inbound {
     pub proposals: Vec<Proposal>,
     pub messages: Vec<Message>,
     message_bytes: usize,
-    pub asks: Vec<Ask>,
+    pub requests: Vec<Request>,
     pub commands: Vec<Command>,
-    pub synced: Option<(Syncing, std::io::Result<()>)>,
-    pub flushed: Option<(Flushing, Result<(), ApplyError>)>,
+    pub synced: Option<(SyncJob, std::io::Result<()>)>,
+    pub flushed: Option<(FlushJob, Result<(), ApplyError>)>,
     pub stop: bool,
 }
 
-/// Something that its caller waits for.
+/// A command that blocks its caller.
 pub(super) enum Command {
-    Group(GroupId, Change, Sender<Result<(), LogError>>),
+    Group(GroupId, GroupChange, Sender<Result<(), LogError>>),
     Statuses(Vec<GroupId>, Sender<Result<Vec<Option<GroupStatus>>, LogError>>),
 }
 
-/// What becomes of a group on this node.
-pub(super) enum Change {
+/// A change of a group on this node.
+pub(super) enum GroupChange {
     Open(Lsn, InitialConfig),
     Close,
     Leave,
@@ -54,238 +53,238 @@ pub(super) enum Change {
     ResetMembers(Members),
 }
 
-/// How the log thread rests.
+/// How the log thread waits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rest {
-    /// When there is something to do although nobody asks, and how long until then.
+pub(super) struct WaitPlan {
+    /// When there is work to do although nothing arrives, and how long until then.
     pub due: Option<Nanos>,
     pub wait: Option<Duration>,
-    /// For how many proposals it is woken if all are hard.
-    pub patience: usize,
-    /// For how many soft ones it waits a moment.
-    pub company: usize,
+    /// The number of proposals that wake the thread if all are hard.
+    pub hard_wanted: usize,
+    /// The number of soft proposals that the thread waits a moment for.
+    pub soft_wanted: usize,
 }
 
-/// What lies in the inbox.
+/// The contents of the inbox, for a proposer that drives the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lying {
-    Nothing,
+pub(super) enum Contents {
+    Empty,
     /// Soft entries and nothing else, and not too many.
-    Soft,
-    /// Something that the log thread must see to.
-    More,
+    SoftOnly,
+    /// Something that only the log thread carries out.
+    Other,
 }
 
-/// Where proposers, links and helper threads leave what they have for the log thread.
+/// Collects the input of the log from proposers, links and helper threads.
 #[derive(Default)]
 pub(super) struct Inbox {
-    desk: Mutex<Desk>,
+    state: Mutex<InboxState>,
     arrived: Condvar,
     pub stats: Mutex<LogStats>,
 }
 
 #[derive(Default)]
-struct Desk {
-    arrived: Arrived,
-    // Whether the log thread waits for a message, and for how many hard proposals if those are
-    // all that come.
+struct InboxState {
+    inbound: Inbound,
+    /// Whether the log thread sleeps.
     asleep: bool,
-    patience: usize,
-    // How many have more to leave in a moment, and whether the log thread is to be woken once nobody has.
+    /// How many proposals wake it if all are hard.
+    hard_wanted: usize,
+    /// While it waits a moment for more soft proposals: how many end the wait. Zero otherwise.
+    soft_wanted: usize,
+    /// How many callers of [`Inbox::hold`] have not released it.
     held: usize,
-    is_called: bool,
-    // Where a soft proposal lies already: how many make a turn before its wait is over.
-    company: usize,
-    // What it knew to be due when it went to sleep, and whether something else fell due before it did.
+    /// Whether the log thread is to be woken at the last release.
+    wake_on_release: bool,
+    /// When the log thread's next work was due when it went to sleep.
     due: Option<Nanos>,
+    /// Whether other work fell due before it went to sleep.
     is_due_earlier: bool,
     closed: bool,
 }
 
 impl Inbox {
-    /// Leaves a message; false, and nothing is left, if nobody will read it.
-    pub fn post(&self, write: impl FnOnce(&mut Arrived)) -> bool {
-        let mut desk = self.desk.lock();
-        if desk.closed {
+    /// Posts something that wakes the log thread at once. Returns false, and posts nothing, if the inbox is closed.
+    pub fn post(&self, write: impl FnOnce(&mut Inbound)) -> bool {
+        let mut state = self.state.lock();
+        if state.closed {
             return false;
         }
-        write(&mut desk.arrived);
-        if std::mem::take(&mut desk.asleep) {
-            drop(desk);
+        write(&mut state.inbound);
+        if std::mem::take(&mut state.asleep) {
+            drop(state);
             self.arrived.notify_one();
         }
         true
     }
 
-    /// Leaves a proposal, or refuses it if nobody will read it. It does not wake the log thread
-    /// until there are as many as that waits for.
+    /// Posts a proposal, or refuses it if the inbox is closed. Wakes the log thread once there are as many as it waits for.
     pub fn post_proposal(&self, proposal: Proposal) {
-        let mut desk = self.desk.lock();
-        if desk.closed {
-            drop(desk);
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
             return (proposal.done)(Err(Refusal::Stopped.into()));
         }
         let enough = match proposal.work {
-            Work::Entry(_, Durability::Hard) => desk.patience.max(desk.company),
-            Work::Entry(_, Durability::Soft) => desk.company,
+            Work::Entry(_, Durability::Hard) => state.hard_wanted.max(state.soft_wanted),
+            Work::Entry(_, Durability::Soft) => state.soft_wanted,
             Work::Sync | Work::Read | Work::Change(_) => 0,
         };
-        desk.arrived.proposals.push(proposal);
-        if desk.arrived.proposals.len() >= enough {
-            self.wake(desk);
+        state.inbound.proposals.push(proposal);
+        if state.inbound.proposals.len() >= enough {
+            self.wake(state);
         }
     }
 
-    /// Leaves a soft proposal for the turn that its proposer will take, and wakes nobody.
-    pub fn lay_aside(&self, proposal: Proposal) {
-        let mut desk = self.desk.lock();
-        if desk.closed {
-            drop(desk);
+    /// Posts a soft proposal whose proposer will drive the log, and does not wake the log thread.
+    pub fn post_deferred(&self, proposal: Proposal) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
             return (proposal.done)(Err(Refusal::Stopped.into()));
         }
-        desk.arrived.proposals.push(proposal);
+        state.inbound.proposals.push(proposal);
     }
 
-    /// Takes the proposals, if they are soft entries and nothing else lies there. Only for who has the turn.
-    pub fn take_soft(&self, taken: &mut Vec<Proposal>) -> Lying {
-        let mut desk = self.desk.lock();
-        let lying = desk.arrived.lying();
-        if lying == Lying::Soft {
-            std::mem::swap(taken, &mut desk.arrived.proposals);
+    /// Takes the proposals, if the inbox has soft entries and nothing else. Only for the holder of the log's lock.
+    pub fn take_soft(&self, taken: &mut Vec<Proposal>) -> Contents {
+        let mut state = self.state.lock();
+        let contents = state.inbound.contents();
+        if contents == Contents::SoftOnly {
+            std::mem::swap(taken, &mut state.inbound.proposals);
         }
-        lying
+        contents
     }
 
-    /// Whether no proposal lies there.
+    /// Whether there are no proposals.
     pub fn is_empty(&self) -> bool {
-        self.desk.lock().arrived.proposals.is_empty()
+        self.state.lock().inbound.proposals.is_empty()
     }
 
-    /// A proposer has had the turn, and something may be due at `due` now. Whether no proposal lies there.
-    pub fn after_turn(&self, due: Option<Nanos>) -> bool {
-        let mut desk = self.desk.lock();
-        let is_empty = desk.arrived.proposals.is_empty();
-        let is_earlier = due.is_some_and(|due| desk.due.is_none_or(|known| due < known));
-        if !desk.asleep {
-            desk.is_due_earlier = true;
+    /// A proposer has driven the log, and the next work is due at `due` now. Returns whether there are no proposals.
+    pub fn after_drive(&self, due: Option<Nanos>) -> bool {
+        let mut state = self.state.lock();
+        let is_empty = state.inbound.proposals.is_empty();
+        let is_earlier = due.is_some_and(|due| state.due.is_none_or(|known| due < known));
+        if !state.asleep {
+            state.is_due_earlier = true;
         } else if is_earlier {
-            desk.asleep = false;
-            drop(desk);
+            state.asleep = false;
+            drop(state);
             self.arrived.notify_one();
         }
         is_empty
     }
 
-    /// The log thread is to see to what lies there.
-    pub fn call(&self) {
-        self.wake(self.desk.lock());
+    /// Wakes the log thread for the contents of the inbox.
+    pub fn wake_log_thread(&self) {
+        self.wake(self.state.lock());
     }
 
-    /// The caller has more to leave in a moment: proposals, messages and questions wake nobody until
-    /// [`Inbox::release`]. Commands and ends of tasks do.
+    /// The caller will post more in a moment: until [`Inbox::release`], proposals, messages and requests do not wake the
+    /// log thread. Commands and results of tasks do.
     pub fn hold(&self) {
-        self.desk.lock().held += 1;
+        self.state.lock().held += 1;
     }
 
-    /// There is no more for now.
+    /// Ends a [`Inbox::hold`].
     pub fn release(&self) {
-        let mut desk = self.desk.lock();
-        desk.held -= 1;
-        if desk.held == 0 && std::mem::take(&mut desk.is_called) && desk.is_worth_waking() {
-            self.wake(desk);
+        let mut state = self.state.lock();
+        state.held -= 1;
+        if state.held == 0 && std::mem::take(&mut state.wake_on_release) && state.is_worth_waking() {
+            self.wake(state);
         }
     }
 
-    /// Wakes the log thread, or has it woken once nobody has more to leave.
-    fn wake(&self, mut desk: MutexGuard<'_, Desk>) {
-        if desk.held > 0 {
-            desk.is_called = true;
-        } else if std::mem::take(&mut desk.asleep) {
-            drop(desk);
+    /// Wakes the log thread, now or at the last release.
+    fn wake(&self, mut state: MutexGuard<'_, InboxState>) {
+        if state.held > 0 {
+            state.wake_on_release = true;
+        } else if std::mem::take(&mut state.asleep) {
+            drop(state);
             self.arrived.notify_one();
         }
     }
 
-    /// Leaves a message of another node.
+    /// Posts a message from another node.
     pub fn post_message(&self, message: Message) {
-        let mut desk = self.desk.lock();
-        if !desk.closed {
-            desk.arrived.take_message(message);
-            self.wake(desk);
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.inbound.add_message(message);
+            self.wake(state);
         }
     }
 
-    /// Leaves a question, or refuses it if nobody will read it.
-    pub fn post_ask(&self, ask: Ask) {
-        let mut desk = self.desk.lock();
-        if desk.closed {
-            drop(desk);
-            return ask.refuse(&Refusal::Stopped);
+    /// Posts a request, or refuses it if the inbox is closed.
+    pub fn post_request(&self, request: Request) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return request.refuse(&Refusal::Stopped);
         }
-        desk.arrived.asks.push(ask);
-        self.wake(desk);
+        state.inbound.requests.push(request);
+        self.wake(state);
     }
 
-    /// Rests until there is something to do. Of hard proposals alone there must be `patience`; soft
-    /// ones wait a moment to be `company`.
-    pub fn wait(&self, rest: &Rest) {
-        let mut desk = self.desk.lock();
-        if std::mem::take(&mut desk.is_due_earlier) {
+    /// Waits until there is something to do, as the plan says.
+    pub fn wait(&self, plan: &WaitPlan) {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.is_due_earlier) {
             return;
         }
-        desk.patience = rest.patience;
-        desk.due = rest.due;
-        if !desk.arrived.are_worth_a_turn(rest.patience) {
-            desk.asleep = true;
-            match rest.wait {
-                Some(wait) => drop(self.arrived.wait_for(&mut desk, wait)),
-                None => self.arrived.wait(&mut desk),
+        state.hard_wanted = plan.hard_wanted;
+        state.due = plan.due;
+        if !state.inbound.is_worth_a_step(plan.hard_wanted) {
+            state.asleep = true;
+            match plan.wait {
+                Some(wait) => drop(self.arrived.wait_for(&mut state, wait)),
+                None => self.arrived.wait(&mut state),
             }
-            desk.asleep = false;
+            state.asleep = false;
         }
-        if desk.arrived.are_soft_and_fewer_than(rest.company) {
-            desk.company = rest.company;
-            desk.asleep = true;
-            self.arrived.wait_for(&mut desk, batch_window::WAIT);
-            desk.asleep = false;
-            desk.company = 0;
+        if state.inbound.has_only_soft_below(plan.soft_wanted) {
+            state.soft_wanted = plan.soft_wanted;
+            state.asleep = true;
+            self.arrived.wait_for(&mut state, BATCH_WAIT);
+            state.asleep = false;
+            state.soft_wanted = 0;
         }
     }
 
-    /// Takes all there is. Only for who has the turn.
-    pub fn take(&self, taken: &mut Arrived) {
-        let mut desk = self.desk.lock();
-        std::mem::swap(taken, &mut desk.arrived);
-        desk.is_called = false;
+    /// Takes everything. Only for the holder of the log's lock.
+    pub fn take(&self, taken: &mut Inbound) {
+        let mut state = self.state.lock();
+        std::mem::swap(taken, &mut state.inbound);
+        state.wake_on_release = false;
         taken.message_bytes = 0;
     }
 
-    /// Waits for the end of the fsync that is under way. Everything else stays where it is.
-    pub fn take_synced(&self) -> Option<(Syncing, std::io::Result<()>)> {
-        let mut desk = self.desk.lock();
-        while desk.arrived.synced.is_none() {
-            desk.asleep = true;
-            self.arrived.wait(&mut desk);
+    /// Waits for the end of the fsync that is running. Everything else stays in the inbox.
+    pub fn take_synced(&self) -> Option<(SyncJob, std::io::Result<()>)> {
+        let mut state = self.state.lock();
+        while state.inbound.synced.is_none() {
+            state.asleep = true;
+            self.arrived.wait(&mut state);
         }
-        desk.asleep = false;
-        desk.arrived.synced.take()
+        state.asleep = false;
+        state.inbound.synced.take()
     }
 
-    /// Nobody reads any more: what lies there is refused, and so is everything to come.
+    /// Closes the inbox: its contents are refused, and so is everything posted later.
     pub fn close(&self) {
         let left = {
-            let mut desk = self.desk.lock();
-            desk.closed = true;
-            let left = std::mem::take(&mut desk.arrived);
-            // The log thread may not know yet that there is no more to do.
-            desk.arrived.stop = true;
-            if std::mem::take(&mut desk.asleep) {
+            let mut state = self.state.lock();
+            state.closed = true;
+            let left = std::mem::take(&mut state.inbound);
+            // A log thread that has not ended yet must do so.
+            state.inbound.stop = true;
+            if std::mem::take(&mut state.asleep) {
                 self.arrived.notify_one();
             }
             left
         };
-        for ask in left.asks {
-            ask.refuse(&Refusal::Stopped);
+        for request in left.requests {
+            request.refuse(&Refusal::Stopped);
         }
         for proposal in left.proposals {
             (proposal.done)(Err(Refusal::Stopped.into()));
@@ -293,15 +292,15 @@ impl Inbox {
     }
 }
 
-impl Desk {
-    /// Whether what lies there is as much as the log thread waits for. Somebody else may have taken it meanwhile.
+impl InboxState {
+    /// Whether there is as much as the log thread waits for; a proposer may have taken it since it was posted.
     fn is_worth_waking(&self) -> bool {
-        self.arrived.are_worth_a_turn(self.patience) && !self.arrived.are_soft_and_fewer_than(self.company)
+        self.inbound.is_worth_a_step(self.hard_wanted) && !self.inbound.has_only_soft_below(self.soft_wanted)
     }
 }
 
-impl Arrived {
-    fn take_message(&mut self, message: Message) {
+impl Inbound {
+    fn add_message(&mut self, message: Message) {
         let bytes = |message: &Message| MESSAGE_HEAD_BYTES + message.body.len();
         self.message_bytes += bytes(&message);
         self.messages.push(message);
@@ -311,26 +310,22 @@ impl Arrived {
         }
     }
 
-    fn are_worth_a_turn(&self, patience: usize) -> bool {
+    fn is_worth_a_step(&self, hard_wanted: usize) -> bool {
         let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
-        self.proposals.len() >= patience.max(1)
+        self.proposals.len() >= hard_wanted.max(1)
             || self.proposals.iter().any(|proposal| !is_hard(proposal))
-            || self.are_urgent()
+            || self.is_urgent()
     }
 
-    fn lying(&self) -> Lying {
-        match self.proposals.is_empty() {
-            true => Lying::Nothing,
-            false
-                if self.soft_bytes().is_some_and(|bytes| bytes <= ASIDE_BYTES_MAX) && !self.are_urgent() =>
-            {
-                Lying::Soft
-            }
-            false => Lying::More,
+    fn contents(&self) -> Contents {
+        if self.proposals.is_empty() {
+            return Contents::Empty;
         }
+        let is_small = self.soft_bytes().is_some_and(|bytes| bytes <= DRIVEN_BYTES_MAX);
+        if is_small && !self.is_urgent() { Contents::SoftOnly } else { Contents::Other }
     }
 
-    /// Bytes of all proposals, if they are soft entries.
+    /// Bytes of all proposals, if all are soft entries.
     fn soft_bytes(&self) -> Option<usize> {
         let bytes = |proposal: &Proposal| match &proposal.work {
             Work::Entry(entry, Durability::Soft) => Some(entry.len()),
@@ -339,19 +334,20 @@ impl Arrived {
         self.proposals.iter().map(bytes).sum()
     }
 
-    fn are_soft_and_fewer_than(&self, company: usize) -> bool {
+    /// Whether there are soft entries, fewer than `wanted`, and nothing else.
+    fn has_only_soft_below(&self, wanted: usize) -> bool {
         let soft = self.soft();
-        soft > 0 && soft == self.proposals.len() && soft < company && !self.are_urgent()
+        soft > 0 && soft == self.proposals.len() && soft < wanted && !self.is_urgent()
     }
 
-    /// How many soft entries there are.
+    /// The number of soft entries.
     pub fn soft(&self) -> usize {
         let is_soft = |proposal: &&Proposal| matches!(proposal.work, Work::Entry(_, Durability::Soft));
         self.proposals.iter().filter(is_soft).count()
     }
 
-    fn are_urgent(&self) -> bool {
-        !(self.messages.is_empty() && self.asks.is_empty() && self.commands.is_empty())
+    fn is_urgent(&self) -> bool {
+        !(self.messages.is_empty() && self.requests.is_empty() && self.commands.is_empty())
             || self.synced.is_some()
             || self.flushed.is_some()
             || self.stop
@@ -377,18 +373,18 @@ mod tests {
         proposal(Work::Entry(Bytes::new(), Durability::Hard))
     }
 
-    /// An inbox whose log thread sleeps, until so many hard proposals have come.
-    fn asleep(patience: usize) -> Inbox {
+    /// An inbox whose log thread sleeps until it has this many hard proposals.
+    fn asleep(hard_wanted: usize) -> Inbox {
         let inbox = Inbox::default();
         {
-            let mut desk = inbox.desk.lock();
-            (desk.asleep, desk.patience) = (true, patience);
+            let mut state = inbox.state.lock();
+            (state.asleep, state.hard_wanted) = (true, hard_wanted);
         }
         inbox
     }
 
     #[test]
-    fn the_log_thread_is_woken_once_for_what_is_left_while_somebody_holds_it() {
+    fn the_log_thread_is_woken_once_for_posts_while_the_inbox_is_held() {
         let leave: [fn(&Inbox); 3] = [
             |inbox| inbox.post_message(message(1, Bytes::new())),
             |inbox| inbox.post_proposal(hard()),
@@ -401,55 +397,55 @@ mod tests {
             leave(&inbox);
             leave(&inbox);
             inbox.release();
-            assert!(inbox.desk.lock().asleep, "{number}: somebody else holds it");
+            assert!(inbox.state.lock().asleep, "{number}: another caller holds it");
             inbox.release();
-            assert!(!inbox.desk.lock().asleep, "{number}");
-            inbox.desk.lock().asleep = true;
+            assert!(!inbox.state.lock().asleep, "{number}");
+            inbox.state.lock().asleep = true;
             leave(&inbox);
-            assert!(!inbox.desk.lock().asleep, "{number}: nobody holds it");
+            assert!(!inbox.state.lock().asleep, "{number}: it is not held");
         }
     }
 
     #[test]
-    fn it_is_not_woken_for_less_than_it_waits_for() {
+    fn it_is_not_woken_for_fewer_than_it_waits_for() {
         let inbox = asleep(3);
         inbox.hold();
         inbox.post_proposal(hard());
         inbox.release();
         inbox.post_proposal(hard());
-        assert!(inbox.desk.lock().asleep);
+        assert!(inbox.state.lock().asleep);
         inbox.post_proposal(hard());
-        assert!(!inbox.desk.lock().asleep);
+        assert!(!inbox.state.lock().asleep);
     }
 
     #[test]
-    fn it_is_not_woken_for_what_somebody_else_has_taken() {
+    fn it_is_not_woken_for_proposals_that_were_taken() {
         let inbox = asleep(1);
         inbox.hold();
         inbox.post_proposal(proposal(Work::Entry(Bytes::new(), Durability::Soft)));
-        assert_eq!(inbox.take_soft(&mut Vec::new()), Lying::Soft);
+        assert_eq!(inbox.take_soft(&mut Vec::new()), Contents::SoftOnly);
         inbox.release();
-        assert!(inbox.desk.lock().asleep);
+        assert!(inbox.state.lock().asleep);
     }
 
     #[test]
-    fn what_it_waits_for_wakes_it_whoever_holds_it() {
+    fn a_post_wakes_it_although_the_inbox_is_held() {
         let inbox = asleep(1);
         inbox.hold();
-        assert!(inbox.post(|arrived| arrived.stop = true));
-        assert!(!inbox.desk.lock().asleep);
+        assert!(inbox.post(|inbound| inbound.stop = true));
+        assert!(!inbox.state.lock().asleep);
     }
 
     #[test]
-    fn the_newest_messages_wait_for_a_thread_that_hangs_and_not_all() {
+    fn only_the_newest_messages_wait_for_a_thread_that_hangs() {
         let inbox = Inbox::default();
         let body = Bytes::from(vec![0; 1 << 20]);
         for number in 0..100 {
             inbox.post_message(message(number, body.clone()));
         }
-        let mut arrived = Arrived::default();
-        inbox.take(&mut arrived);
-        let kept: Vec<u64> = arrived.messages.iter().map(|message| message.from.0).collect();
+        let mut inbound = Inbound::default();
+        inbox.take(&mut inbound);
+        let kept: Vec<u64> = inbound.messages.iter().map(|message| message.from.0).collect();
         assert!((10..=32).contains(&kept.len()), "{kept:?}");
         assert!(kept.iter().rev().zip((0..100).rev()).all(|(kept, newest)| *kept == newest), "{kept:?}");
     }

@@ -1,5 +1,5 @@
-//! What the segments hold: for each group the place of every live entry, and for each segment
-//! the last entry of every group in it. Built by reading the log, kept up by writing it.
+//! The index of the segments: for each group the location of every live entry, and for each segment the last entry of
+//! every group in it. It is built when the log is read, and updated when records are pushed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,12 +7,19 @@ use crate::lsn::{GroupId, Position};
 use crate::record::{EntryKind, RECORD_ALIGN, Record};
 use crate::store::{Compacted, StoredGroup};
 
-/// Where a record starts. Eight bytes, since there is one for every live entry.
+/// The start of a record. Eight bytes only, since there is one for every live entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     segment: u32,
-    // In units of the alignment, so that a segment may be 32 GiB.
+    /// In units of the alignment, which limits a segment to 32 GiB.
     offset: u32,
+}
+
+/// The position and term of an entry.
+#[derive(Clone, Copy)]
+struct EntryId {
+    index: u64,
+    term: u64,
 }
 
 /// One segment.
@@ -29,8 +36,8 @@ pub(super) struct Segment {
 struct Group {
     stored: StoredGroup,
     locations: VecDeque<Location>,
-    // Its start is the end that the head of the oldest segment names: what was there may be replaced later.
-    is_headed: bool,
+    /// The start was read from the head of the oldest segment. Entries before it may still be replaced by later records.
+    starts_at_head: bool,
 }
 
 /// All groups and segments of a log.
@@ -38,8 +45,8 @@ struct Group {
 pub(super) struct Index {
     pub segments: VecDeque<Segment>,
     pub tombstones: BTreeSet<GroupId>,
-    /// Replicas that left.
-    pub gone: BTreeSet<(GroupId, u64)>,
+    /// Replicas that were permanently removed.
+    pub removed: BTreeSet<(GroupId, u64)>,
     groups: BTreeMap<GroupId, Group>,
 }
 
@@ -55,7 +62,7 @@ impl Location {
         Location { segment: at.segment as u32, offset: (at.offset / RECORD_ALIGN as u64) as u32 }
     }
 
-    /// Where it is.
+    /// The location as a position.
     pub fn position(self) -> Position {
         let offset = u64::from(self.offset) * RECORD_ALIGN as u64;
         Position { segment: u64::from(self.segment), offset }
@@ -63,7 +70,7 @@ impl Location {
 }
 
 impl Index {
-    /// What is known of a group that is not closed.
+    /// The state of a group that is not closed.
     pub fn group(&self, id: GroupId) -> Option<&StoredGroup> {
         self.groups.get(&id).map(|group| &group.stored)
     }
@@ -73,19 +80,18 @@ impl Index {
         self.groups.iter().map(|(id, group)| (*id, &group.stored))
     }
 
-    /// The place of entry `index` of a group.
+    /// The location of entry `index` of a group.
     pub fn location(&self, id: GroupId, index: u64) -> Option<Location> {
         let group = self.groups.get(&id)?;
         let nth = index.checked_sub(group.stored.outline.start() + 1)?;
         group.locations.get(usize::try_from(nth).ok()?).copied()
     }
 
-    /// Takes in a record that lies at `at`, in the last segment. Says what is wrong with it if
-    /// it does not follow from those before.
+    /// Adds a record at `at`, in the last segment. Fails with a description if it contradicts earlier records.
     pub fn note(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
         match record {
             Record::Entry { group, index, term, kind, .. } => {
-                self.note_entry(*group, (*index, *term), *kind, at)
+                self.note_entry(*group, EntryId { index: *index, term: *term }, *kind, at)
             }
             Record::Vote { group, term, vote, commit } => {
                 let hard = &mut self.known(*group)?.stored.outline.hard;
@@ -94,19 +100,19 @@ impl Index {
             }
             Record::Member { group, peer, members } => {
                 if self.tombstones.contains(group) {
-                    return Err("group was closed for good");
+                    return Err("group was closed permanently");
                 }
                 #[cfg(any(test, feature = "mutants"))]
                 if crate::mutant::is_active(crate::mutant::Mutant::ReusePeer) {
-                    self.gone.remove(&(*group, *peer));
+                    self.removed.remove(&(*group, *peer));
                 }
-                if self.gone.contains(&(*group, *peer)) {
-                    return Err("replica left for good");
+                if self.removed.contains(&(*group, *peer)) {
+                    return Err("replica was removed permanently");
                 }
                 let known = self.groups.entry(*group).or_default();
                 known.stored.peer = *peer;
                 known.stored.outline.members = members.clone();
-                // One who joined has no rows before it has members: a power loss may have taken the record that says so.
+                // A joining replica has no valid rows before it has members. The record of that may be lost in a power loss.
                 known.stored.void |= members.voters.is_empty();
                 Ok(())
             }
@@ -118,18 +124,18 @@ impl Index {
                 if self.groups.get(group).is_some_and(|known| known.stored.peer == *peer) {
                     self.groups.remove(group);
                 }
-                self.gone.insert((*group, *peer));
+                self.removed.insert((*group, *peer));
                 Ok(())
             }
             Record::Start { group, index, term } => {
                 let known = self.known(*group)?;
                 known.stored.outline.restart(*index, *term);
                 known.locations.clear();
-                known.is_headed = false;
+                known.starts_at_head = false;
                 Ok(())
             }
             Record::Tail { group, index, term, proposed } => {
-                self.note_tail(*group, (*index, *term), *proposed)
+                self.note_tail(*group, EntryId { index: *index, term: *term }, *proposed)
             }
             Record::Tombstone { group } => {
                 self.groups.remove(group);
@@ -147,16 +153,16 @@ impl Index {
     fn note_entry(
         &mut self,
         id: GroupId,
-        (index, term): (u64, u64),
+        EntryId { index, term }: EntryId,
         kind: EntryKind,
         at: Position,
     ) -> Result<(), &'static str> {
         let group = self.groups.get_mut(&id).ok_or("group is unknown")?;
         let outline = &mut group.stored.outline;
-        if group.is_headed && index > 0 && index <= outline.start() {
-            // A later leader's, in the place of what ended the segment before, which has left: what is left
-            // begins here. No leader can have had another entry before this one with the lower of both
-            // terms, so that is as good as the term that is not known any more.
+        if group.starts_at_head && index > 0 && index <= outline.start() {
+            // An entry of a later leader, which replaces the end of a segment that was deleted: the log now begins here. The
+            // term of the entry before is unknown. The lower of the two terms serves as well: no leader can have had a different
+            // entry there with that term.
             let (before, proposed) = (outline.term_at(outline.start()).unwrap_or(term), outline.proposed());
             outline.begin_after(index - 1, term.min(before), if proposed < index { proposed } else { 0 });
             group.locations.clear();
@@ -176,14 +182,14 @@ impl Index {
     fn note_tail(
         &mut self,
         id: GroupId,
-        (index, term): (u64, u64),
+        EntryId { index, term }: EntryId,
         proposed: u64,
     ) -> Result<(), &'static str> {
         let known = self.known(id)?;
         let outline = &mut known.stored.outline;
         if outline.last() == 0 {
             outline.begin_after(index, term, proposed);
-            known.is_headed = true;
+            known.starts_at_head = true;
         }
         match (outline.last(), outline.last_term()) == (index, term) {
             true => Ok(()),
@@ -191,38 +197,38 @@ impl Index {
         }
     }
 
-    /// All that there is was read: from now on nothing before the start of a group is replaced.
-    pub fn is_read(&mut self) {
-        self.groups.values_mut().for_each(|group| group.is_headed = false);
+    /// All segments were read: from now on no entry before the start of a group is replaced.
+    pub fn finish_reading(&mut self) {
+        self.groups.values_mut().for_each(|group| group.starts_at_head = false);
     }
 
     /// Whether everything in the oldest segment is flushed, and it is not the only one.
-    pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>, ending: &BTreeSet<GroupId>) -> bool {
+    pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> bool {
         let Some(oldest) = self.segments.front() else { return false };
-        let gone = |id: &GroupId, index: u64| {
-            let is_known = self.groups.contains_key(id) || ending.contains(id);
+        let is_flushed = |id: &GroupId, index: u64| {
+            let is_known = self.groups.contains_key(id) || closing.contains(id);
             !is_known || flushed.get(id).is_some_and(|to| *to >= index)
         };
-        self.segments.len() > 1 && oldest.last.iter().all(|(id, index)| gone(id, *index))
+        self.segments.len() > 1 && oldest.last.iter().all(|(id, index)| is_flushed(id, *index))
     }
 
-    /// Drops the oldest segment from the index; says which entries went with it.
-    pub fn forget_oldest(&mut self) -> Vec<Compacted> {
+    /// Removes the oldest segment from the index; returns the entries that it had.
+    pub fn remove_oldest(&mut self) -> Vec<Compacted> {
         let Some(oldest) = self.segments.pop_front() else { return Vec::new() };
-        let mut forgotten = Vec::with_capacity(oldest.last.len());
+        let mut compacted = Vec::with_capacity(oldest.last.len());
         for (id, index) in oldest.last {
             let Some(group) = self.groups.get_mut(&id) else { continue };
             let outline = &mut group.stored.outline;
             let index = index.min(outline.last());
             if index > outline.start() {
-                // What the segment held may have been replaced by what is in a later one.
+                // Entries of the segment may have been replaced by entries of a later one.
                 let proposed = outline.proposed_until(index);
                 group.locations.drain(..(index - outline.start()) as usize);
-                outline.forget(index, proposed);
-                forgotten.push(Compacted { group: id, index, proposed });
+                outline.compact(index, proposed);
+                compacted.push(Compacted { group: id, index, proposed });
             }
         }
-        forgotten
+        compacted
     }
 }
 
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_a_segment_that_has_left_may_be_replaced_in_the_next_one() {
+    fn the_end_of_a_deleted_segment_may_be_replaced_in_the_next_one() {
         for (replaced, term, before) in [(7, 5, 3), (10, 5, 3), (8, 2, 2)] {
             let mut index = Index::default();
             index.segments.push_back(Segment::new(13, 0));
@@ -256,7 +262,7 @@ mod tests {
             for (nth, entry) in [entry(replaced, term), entry(replaced + 1, 5)].iter().enumerate() {
                 index.note(entry, at(128 + 64 * nth as u64)).unwrap();
             }
-            index.is_read();
+            index.finish_reading();
             let outline = &index.group(GROUP).unwrap().outline;
             assert_eq!((outline.start(), outline.last()), (replaced - 1, replaced + 1));
             assert_eq!(outline.term_at(replaced - 1), Some(before));
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_joined_and_was_not_restored_has_no_rows() {
+    fn a_joining_replica_that_was_not_restored_has_invalid_rows() {
         let mut index = Index::default();
         index.segments.push_back(Segment::new(1, 0));
         let at = Position { segment: 1, offset: 64 };
@@ -276,10 +282,10 @@ mod tests {
             members: Members::first(voters.to_vec()),
         };
         index.note(&member(&[]), at).unwrap();
-        // The record of this follows, and may be lost alone.
+        // The record that invalidates the rows follows, and may be lost alone.
         assert!(index.group(GROUP).unwrap().void);
         index.note(&member(&[PeerId(1), PeerId(4)]), at).unwrap();
-        assert!(index.group(GROUP).unwrap().void, "its rows are good once that was noted");
+        assert!(index.group(GROUP).unwrap().void, "its rows are valid only once a record says so");
         index.note(&Record::Rows { group: GROUP, void: false }, at).unwrap();
         assert!(!index.group(GROUP).unwrap().void);
     }

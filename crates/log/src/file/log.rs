@@ -1,8 +1,8 @@
-//! The log of a node, as everybody else sees it.
+//! The log of a node, as its users see it.
 //!
-//! Proposers leave their proposals in an inbox and go on. Whoever has the log's turn takes all that
-//! have arrived, so the more there are, the more share one write and one fsync. Nobody is woken who
-//! is not asleep, and for soft entries of somebody who comes back for the turn, nobody at all.
+//! Proposers post their proposals to an inbox and continue. The thread that drives the log takes all that have arrived,
+//! so the more there are, the more share one write and one fsync. The log thread is only woken if it sleeps, and not at
+//! all for soft entries of a proposer that comes back to drive the log itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use io::real::RealRandom;
 use io::task::{self, Sender, Thread};
 use io::{Clock, Files, Nanos, Random};
 
-use super::inbox::{Change, Command};
-use super::runner::{Outside, Pace, Runner};
+use super::drive::SharedLog;
+use super::inbox::{Command, GroupChange};
+use super::runner::{Environment, FlushPolicy, Runner};
 use super::store::{FileStore, StoreOptions};
 use super::thread;
-use super::turns::Turns;
 use crate::contract::{Applier, Done, GroupObserver, Log, LogBaseDone, Message, Noop, Stall, Transport};
 use crate::error::{Interruption, LogError};
 use crate::log_base::LogBase;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId};
-use crate::proposal::{Ask, Proposal, Work};
+use crate::proposal::{Proposal, Request, Work};
 use crate::stats::LogStats;
 
 /// How a file log behaves.
@@ -31,15 +31,15 @@ use crate::stats::LogStats;
 pub struct FileLogOptions {
     /// Size and layout of segments.
     pub store: StoreOptions,
-    /// The longest a soft entry waits for its fsync.
+    /// The longest time a soft entry waits for its fsync.
     pub soft_wait: Duration,
     /// When the log holds more than this, the engine is flushed and old segments are deleted.
     pub log_bytes_max: u64,
-    /// Where peer ids and salts come from.
+    /// The source of peer ids and salts.
     pub random: Arc<dyn Random>,
-    /// Where arrived to other replicas go.
+    /// Carries messages to other replicas.
     pub transport: Arc<dyn Transport>,
-    /// Who is told what happens to groups.
+    /// Is notified of changes in groups.
     pub observer: Arc<dyn GroupObserver>,
 }
 
@@ -58,12 +58,12 @@ impl Default for FileLogOptions {
 
 /// The log of a node, in the segments of one folder.
 pub struct FileLog {
-    turns: Arc<Turns>,
+    log: Arc<SharedLog>,
     log_thread: Option<Thread>,
 }
 
 impl FileLog {
-    /// Opens the log in `dir`, or makes an empty one. No group is open yet.
+    /// Opens the log in `dir`, or creates an empty one. No group is open yet.
     ///
     /// Fails with [`LogError::Damaged`] if bytes that were durable are wrong, and changes
     /// nothing then.
@@ -77,15 +77,20 @@ impl FileLog {
         let FileLogOptions { store, soft_wait, log_bytes_max, random, transport, observer } = options;
         let store = FileStore::open(files, Arc::clone(&random), dir, store)?;
         applier.set_log_sync(store.log_sync());
-        let pace = Pace { soft_wait, log_bytes_max };
-        let outside =
-            Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, transport, observer };
-        let turns = Turns::new(Runner::new(store, outside, pace), applier, Arc::clone(&clock));
-        let log_thread = thread::start(&turns, clock)?;
-        Ok(FileLog { turns, log_thread: Some(log_thread) })
+        let policy = FlushPolicy { soft_wait, log_bytes_max };
+        let environment = Environment {
+            applier: Arc::clone(&applier),
+            clock: Arc::clone(&clock),
+            random,
+            transport,
+            observer,
+        };
+        let log = SharedLog::new(Runner::new(store, environment, policy), applier, Arc::clone(&clock));
+        let log_thread = thread::start(&log, clock)?;
+        Ok(FileLog { log, log_thread: Some(log_thread) })
     }
 
-    fn change(&self, id: GroupId, change: Change) -> Result<(), LogError> {
+    fn change(&self, id: GroupId, change: GroupChange) -> Result<(), LogError> {
         self.command(|reply| Command::Group(id, change, reply))
     }
 
@@ -94,33 +99,33 @@ impl FileLog {
         command: impl FnOnce(Sender<Result<T, LogError>>) -> Command,
     ) -> Result<T, LogError> {
         let (reply, answer) = task::channel();
-        if !self.turns.inbox.post(|arrived| arrived.commands.push(command(reply))) {
+        if !self.log.inbox.post(|inbound| inbound.commands.push(command(reply))) {
             return Err(LogError::Stopped);
         }
         // A log thread that ended without an answer has dropped the sender.
         answer.recv().unwrap_or(Err(LogError::Stopped))
     }
 
-    fn ask(&self, ask: Ask) {
-        self.turns.inbox.post_ask(ask);
+    fn request(&self, request: Request) {
+        self.log.inbox.post_request(request);
     }
 }
 
 impl Log for FileLog {
     fn open_group(&self, id: GroupId, applied: Lsn, initial: InitialConfig) -> Result<(), LogError> {
-        self.change(id, Change::Open(applied, initial))
+        self.change(id, GroupChange::Open(applied, initial))
     }
 
     fn close_group(&self, id: GroupId) -> Result<(), LogError> {
-        self.change(id, Change::Close)
+        self.change(id, GroupChange::Close)
     }
 
     fn leave_group(&self, id: GroupId) -> Result<(), LogError> {
-        self.change(id, Change::Leave)
+        self.change(id, GroupChange::Leave)
     }
 
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
-        self.turns.inbox.post_proposal(Proposal {
+        self.log.inbox.post_proposal(Proposal {
             group: id,
             term,
             work: Work::Entry(entry, durability),
@@ -138,74 +143,74 @@ impl Log for FileLog {
     ) {
         let proposal = Proposal { group: id, term, work: Work::Entry(entry, durability), done };
         match durability {
-            // Hard entries wait for company, and for the disk: the log thread sees to both.
-            Durability::Hard => self.turns.inbox.post_proposal(proposal),
-            Durability::Soft => self.turns.inbox.lay_aside(proposal),
+            // Hard entries wait for others to share their fsync, and for the disk: the log thread does both.
+            Durability::Hard => self.log.inbox.post_proposal(proposal),
+            Durability::Soft => self.log.inbox.post_deferred(proposal),
         }
     }
 
     fn drive(&self) {
-        self.turns.take();
+        self.log.drive();
     }
 
     fn hold(&self) {
-        self.turns.inbox.hold();
+        self.log.inbox.hold();
     }
 
     fn release(&self) {
-        self.turns.inbox.release();
+        self.log.inbox.release();
     }
 
     fn set_acks(&self, id: GroupId, acks: Acks) {
-        self.ask(Ask::Acks(id, acks));
+        self.request(Request::SetAcks(id, acks));
     }
 
     fn sync(&self, id: GroupId, done: Done) {
-        self.turns.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Sync, done });
+        self.log.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Sync, done });
     }
 
     fn receive(&self, message: Message) {
-        self.turns.inbox.post_message(message);
+        self.log.inbox.post_message(message);
     }
 
     fn read_index(&self, id: GroupId, done: Done) {
-        self.turns.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Read, done });
+        self.log.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Read, done });
     }
 
     fn change_members(&self, id: GroupId, change: MemberChange, done: Done) {
-        self.turns.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Change(change), done });
+        self.log.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Change(change), done });
     }
 
     fn transfer(&self, id: GroupId, to: PeerId) {
-        self.ask(Ask::Transfer(id, to));
+        self.request(Request::Transfer(id, to));
     }
 
     fn campaign(&self, id: GroupId) {
-        self.ask(Ask::Campaign(id));
+        self.request(Request::Campaign(id));
     }
 
     fn peers_unreachable(&self, peers: Vec<PeerId>) {
-        self.ask(Ask::Silent(peers));
+        self.request(Request::PeersUnreachable(peers));
     }
 
     fn peers_reachable(&self, peers: Vec<PeerId>) {
-        self.ask(Ask::Back(peers));
+        self.request(Request::PeersReachable(peers));
     }
 
     fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone) {
-        self.ask(Ask::LogBase(id, at, done));
+        self.request(Request::LogBase(id, at, done));
     }
 
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
-        self.change(id, Change::BeginRestore)
+        self.change(id, GroupChange::BeginRestore)
     }
 
     fn finish_restore(&self, id: GroupId, base: LogBase) -> Result<(), LogError> {
-        self.change(id, Change::FinishRestore(base))
+        self.change(id, GroupChange::FinishRestore(base))
     }
 
     fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError> {
-        self.change(id, Change::ResetMembers(members))?;
+        self.change(id, GroupChange::ResetMembers(members))?;
         Ok(self.group_status(id)?.members)
     }
 
@@ -214,25 +219,25 @@ impl Log for FileLog {
     }
 
     fn stall(&self) -> Option<Stall> {
-        self.turns.pulse.stall()
+        self.log.health.stall()
     }
 
     fn sync_since(&self) -> Option<Nanos> {
-        self.turns.pulse.sync_since()
+        self.log.health.sync_since()
     }
 
     fn stopped(&self) -> Option<Interruption> {
-        self.turns.pulse.stopped().cloned()
+        self.log.health.stopped().cloned()
     }
 
     fn stats(&self) -> LogStats {
-        self.turns.inbox.stats.lock().clone()
+        self.log.inbox.stats.lock().clone()
     }
 }
 
 impl Drop for FileLog {
     fn drop(&mut self) {
-        self.turns.inbox.post(|arrived| arrived.stop = true);
+        self.log.inbox.post(|inbound| inbound.stop = true);
         if let Some(thread) = self.log_thread.take() {
             thread.join();
         }

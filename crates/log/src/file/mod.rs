@@ -1,20 +1,23 @@
-//! The log in files: segments through [`io::Files`], one log thread, one sync thread, and proposers who
-//! take a turn themselves.
+//! The log in files: segments through [`io::Files`], a log thread and a sync thread. Proposers may carry out steps
+//! themselves.
 
-#[cfg(test)]
-mod fleet;
+mod drive;
+mod high_water_mark;
 mod inbox;
 mod index;
 mod log;
-mod newest;
-mod pulse;
+mod log_health;
 mod recover;
 mod runner;
-#[cfg(test)]
-mod simulation;
 mod store;
 mod thread;
-mod turns;
+
+#[cfg(test)]
+#[path = "../../tests/crashes/mod.rs"]
+mod crashes;
+#[cfg(test)]
+#[path = "../../tests/fleet/mod.rs"]
+mod fleet;
 
 pub use log::{FileLog, FileLogOptions};
 pub use recover::{exists, has_replicas};

@@ -1,39 +1,38 @@
-//! Reading the segments of a folder: what is there, whether it can be believed, and where the
-//! next record goes. Changes nothing on disk but a torn tail. docs/formats/log.md.
+//! Reads and checks the segments of a folder when the log is opened. docs/formats/log.md.
 
 use std::path::{Path, PathBuf};
 
 use io::Files;
 
+use super::high_water_mark::HighWaterMark;
 use super::index::{Index, Segment};
-use super::newest::Newest;
 use crate::error::LogError;
 use crate::lsn::Position;
 use crate::record::Record;
 use crate::recovery::{Scanner, SegmentEnd};
 use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number, segment_path};
 
-/// The log as it was found.
+/// The log as it was read.
 pub(super) struct Found {
     pub index: Index,
-    /// The header of the last segment; `None` when there is no segment at all.
+    /// The header of the last segment; `None` if there is no segment.
     pub last: Option<SegmentHeader>,
-    /// Where the torn tail of the last segment begins, if it has one.
+    /// The offset of the torn tail of the last segment, if it has one.
     pub torn_at: Option<u64>,
 }
 
-/// Whether there is a log in `dir`, whatever is in it. Reads no segment.
+/// Whether there is a log in `dir`, empty or not. Reads no segment.
 pub fn exists(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
     Ok(!segments(files, dir)?.is_empty())
 }
 
-/// Whether the log in `dir` is of any replica. Reads it as far as the first one; damage is left to
-/// [`super::FileLog::open`], which says where it is.
+/// Whether the log in `dir` has a replica of any group. Reads the log up to the first one. Damage is ignored here and
+/// reported by [`super::FileLog::open`].
 pub fn has_replicas(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
-    let is_of_one = |(_, record): (usize, Record<&[u8]>)| matches!(record, Record::Member { .. });
+    let is_replica = |(_, record): (usize, Record<&[u8]>)| matches!(record, Record::Member { .. });
     for path in segments(files, dir)? {
         let bytes = files.read(&path)?;
-        if Scanner::new(&bytes).is_ok_and(|mut records| records.any(is_of_one)) {
+        if Scanner::new(&bytes).is_ok_and(|mut records| records.any(is_replica)) {
             return Ok(true);
         }
     }
@@ -60,7 +59,7 @@ pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<Found, LogE
         let bytes = files.read(path)?;
         found.read_segment(*number, path, &bytes, is_last)?;
     }
-    found.index.is_read();
+    found.index.finish_reading();
     Ok(found)
 }
 
@@ -86,9 +85,9 @@ fn damaged(path: &Path, offset: u64, what: &str) -> LogError {
 }
 
 impl Found {
-    /// Refuses a log that ends before the point that `noted` says was durable.
-    pub fn check_end(&self, noted: Option<Newest>, dir: &Path) -> Result<(), LogError> {
-        let Some(Newest { log_id, at }) = noted else { return Ok(()) };
+    /// Fails if the log ends before its high-water mark.
+    pub fn check_end(&self, mark: Option<HighWaterMark>, dir: &Path) -> Result<(), LogError> {
+        let Some(HighWaterMark { log_id, at }) = mark else { return Ok(()) };
         let (last, bytes) =
             self.index.segments.back().map_or((0, 0), |segment| (segment.number, segment.bytes));
         let path = segment_path(dir, last);
@@ -139,7 +138,7 @@ impl Found {
         Ok(())
     }
 
-    /// A segment must be the one its name says, of the same log, after the one before it.
+    /// A segment must have the number in its name, belong to the same log, and follow the one before it.
     fn check_header(&self, number: u64, path: &Path, header: &SegmentHeader) -> Result<(), LogError> {
         if header.number != number {
             return Err(damaged(path, 16, "segment has the number of another"));

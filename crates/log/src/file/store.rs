@@ -1,4 +1,4 @@
-//! The store in files: a folder of segments, the last of which is appended to.
+//! The store in files: a folder of segments. Records are appended to the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io::{File, Files, Lock, Random};
 
+use super::high_water_mark::HighWaterMark;
 use super::index::{Index, Segment};
-use super::newest::Newest;
 use super::recover::{self, Found};
 use crate::error::LogError;
 use crate::log_sync::LogSync;
@@ -18,13 +18,13 @@ use crate::record::{self, RECORD_HEADER_BYTES, Record};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
 use crate::store::{Compacted, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
 
-/// The name under which a segment is made.
+/// The name of a segment while it is created.
 const NEXT_NAME: &str = "next.tmp";
-/// The name that one process at a time may lock.
+/// The lock file; one process at a time can lock it.
 const LOCK_NAME: &str = "lock";
-/// How much is read at once when entries are read back.
+/// Bytes per read when entries are read back.
 const READ_BYTES: usize = 256 << 10;
-/// A batch buffer larger than this is given back after use.
+/// A batch buffer shrinks to this size after use.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 /// How a store lays out its files.
@@ -50,19 +50,19 @@ pub struct FileStore {
     header: SegmentHeader,
     file: Arc<dyn File>,
     log_sync: LogSync,
-    // Where the batch will start.
+    /// The start of the batch.
     written: Position,
     durable: Position,
-    // What the last mark said.
+    /// The position in the last mark.
     marked: Position,
-    // Where the last record that is not a mark ends: a mark of marks says nothing.
-    said: Position,
+    /// The end of the last record that is not a mark. A mark after nothing but marks would be useless.
+    last_record_end: Position,
     batch: Vec<u8>,
     _lock: Box<dyn Lock>,
 }
 
 impl FileStore {
-    /// Opens the log in `dir`, or makes an empty one. What is found is durable on return.
+    /// Opens the log in `dir`, or creates an empty one. Its contents are durable on return.
     pub fn open(
         files: Arc<dyn Files>,
         random: Arc<dyn Random>,
@@ -74,19 +74,23 @@ impl FileStore {
             ErrorKind::WouldBlock => LogError::Locked { dir: dir.to_owned() },
             _ => LogError::Io(cause),
         })?;
-        remove_if_there(&*files, &dir.join(NEXT_NAME))?;
+        remove_if_exists(&*files, &dir.join(NEXT_NAME))?;
         let mut found = recover::read_segments(&*files, dir)?;
-        found.check_end(Newest::load(&*files, dir)?, dir)?;
+        found.check_end(HighWaterMark::load(&*files, dir)?, dir)?;
         let header = match found.last {
             Some(header) => header,
             None => make_first_segment(&*files, &*random, dir, &mut found)?,
         };
         let file = files.open(&segment_path(dir, header.number))?;
         if let Some(torn_at) = found.torn_at {
-            tracing::warn!(segment = header.number, torn_at, "log ends in an unfinished append");
+            tracing::warn!(
+                segment = header.number,
+                torn_at,
+                "the log ends with an unfinished append, which is removed"
+            );
             file.truncate(torn_at)?;
         }
-        // A kill leaves bytes in the page cache that recovery has just believed.
+        // After a kill, bytes that recovery has just read may only be in the page cache.
         file.sync_data()?;
         files.sync_dir(dir)?;
         let bytes = found.index.segments.back().map_or(0, |segment| segment.bytes);
@@ -103,7 +107,7 @@ impl FileStore {
             written: end,
             durable: end,
             marked: Position::default(),
-            said: end,
+            last_record_end: end,
             batch: Vec::new(),
             _lock: lock,
         };
@@ -113,18 +117,18 @@ impl FileStore {
         };
         store.note_end().map_err(failed)?;
         if header.version < FORMAT_VERSION {
-            // A segment holds records of its own version only.
+            // A segment holds only records of the version in its header.
             store.start_segment().map_err(failed)?;
         }
         Ok(store)
     }
 
-    /// Makes the log durable for others than the log.
+    /// A handle that makes the log durable, for its engine.
     pub fn log_sync(&self) -> LogSync {
         self.log_sync.clone()
     }
 
-    /// Makes the last segment durable, and a new one that repeats the state of every group.
+    /// Makes the last segment durable, and creates a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
         self.log_sync.sync_segment(&self.file, self.written)?;
         let mut header = SegmentHeader {
@@ -152,7 +156,7 @@ impl FileStore {
     }
 
     fn note_durable(&self) -> std::io::Result<()> {
-        Newest { log_id: self.header.log_id, at: self.durable }.store(&*self.files, &self.dir)
+        HighWaterMark { log_id: self.header.log_id, at: self.durable }.store(&*self.files, &self.dir)
     }
 
     fn push_record(&mut self, record: &Record<&[u8]>) {
@@ -186,7 +190,7 @@ fn make_first_segment(
     Ok(header)
 }
 
-/// Header and state of every group: what a segment begins with.
+/// The beginning of a segment: its header, and the state of every group.
 fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
     let mut head = vec![0; SEGMENT_HEADER_BYTES];
     let mut push = |record: Record<&[u8]>| record::encode(&record, header.salt, &mut head);
@@ -201,7 +205,7 @@ fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
             push(Record::Rows { group, void: true });
         }
     }
-    for (group, peer) in &index.gone {
+    for (group, peer) in &index.removed {
         push(Record::Gone { group: *group, peer: *peer });
     }
     for group in &index.tombstones {
@@ -212,10 +216,10 @@ fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
     head
 }
 
-/// Makes a segment under its proper name, whole and durable or not at all.
+/// Creates a segment durably and atomically.
 fn make_segment(files: &dyn Files, dir: &Path, number: u64, head: &[u8]) -> std::io::Result<Arc<dyn File>> {
     let next = dir.join(NEXT_NAME);
-    remove_if_there(files, &next)?;
+    remove_if_exists(files, &next)?;
     let file = files.create(&next)?;
     file.append(head)?;
     file.sync_data()?;
@@ -224,7 +228,7 @@ fn make_segment(files: &dyn Files, dir: &Path, number: u64, head: &[u8]) -> std:
     Ok(file)
 }
 
-fn remove_if_there(files: &dyn Files, path: &Path) -> std::io::Result<()> {
+fn remove_if_exists(files: &dyn Files, path: &Path) -> std::io::Result<()> {
     match files.remove(path) {
         Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
         _ => Ok(()),
@@ -240,8 +244,8 @@ impl Store for FileStore {
         self.index.tombstones.contains(&id)
     }
 
-    fn is_gone(&self, id: GroupId, peer: u64) -> bool {
-        self.index.gone.contains(&(id, peer))
+    fn is_removed(&self, id: GroupId, peer: u64) -> bool {
+        self.index.removed.contains(&(id, peer))
     }
 
     fn has_room(&self) -> bool {
@@ -249,7 +253,7 @@ impl Store for FileStore {
     }
 
     fn make_room(&mut self) -> Result<(), StoreError> {
-        // A batch may not be divided: its checksums belong to this segment.
+        // A batch stays in one segment, since its checksums contain the salt of that segment.
         if self.batch.is_empty() && !self.has_room() {
             self.start_segment()?;
         }
@@ -262,7 +266,7 @@ impl Store for FileStore {
         }
         self.push_record(record);
         let offset = self.written.offset + self.batch.len() as u64;
-        self.said = Position { offset, ..self.written };
+        self.last_record_end = Position { offset, ..self.written };
     }
 
     fn pushed_bytes(&self) -> usize {
@@ -271,7 +275,7 @@ impl Store for FileStore {
 
     fn write(&mut self) -> Result<(), StoreError> {
         if let Err(cause) = self.file.append(&self.batch) {
-            // Whatever part of the batch got there must not be followed by anything else.
+            // No record may follow a partial batch.
             self.file.truncate(self.written.offset)?;
             return Err(match cause.kind() {
                 ErrorKind::StorageFull => StoreError::Full,
@@ -289,7 +293,7 @@ impl Store for FileStore {
     }
 
     fn begin_sync(&self) -> SyncTask {
-        // Earlier segments are durable: a segment is made only after the one before it is.
+        // Earlier segments are durable: a segment is created only after the one before it is durable.
         SyncTask::new(self.log_sync(), Arc::clone(&self.file), self.written)
     }
 
@@ -298,7 +302,7 @@ impl Store for FileStore {
     }
 
     fn wants_mark(&self) -> bool {
-        self.durable > self.marked && self.said > self.marked
+        self.durable > self.marked && self.last_record_end > self.marked
     }
 
     fn push_mark(&mut self) {
@@ -316,7 +320,7 @@ impl Store for FileStore {
         let mut next = index + 1;
         while bytes < bytes_max
             && let Some(location) = self.index.location(group, next)
-            // What was pushed and not written is nowhere yet; while a disk is full, for long.
+            // Pushed records can be read only once they are written, which takes long while the disk is full.
             && location.position() < self.written
         {
             let entry = reader.entry(group, next, location.position())?;
@@ -330,23 +334,23 @@ impl Store for FileStore {
     fn delete_flushed(
         &mut self,
         flushed: &BTreeMap<GroupId, u64>,
-        ending: &BTreeSet<GroupId>,
+        closing: &BTreeSet<GroupId>,
     ) -> Result<Vec<Compacted>, StoreError> {
-        let mut forgotten = Vec::new();
-        while self.index.oldest_is_flushed(flushed, ending) {
+        let mut compacted = Vec::new();
+        while self.index.oldest_is_flushed(flushed, closing) {
             let Some(oldest) = self.index.segments.front() else { break };
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
-            // One at a time, so that a power loss never leaves a hole among the names.
+            // One at a time, so that a power loss never leaves a gap between segments.
             self.files.sync_dir(&self.dir)?;
             self.log_sync.removed(oldest.number);
-            forgotten.extend(self.index.forget_oldest());
+            compacted.extend(self.index.remove_oldest());
         }
-        Ok(forgotten)
+        Ok(compacted)
     }
 
     fn note_end(&mut self) -> Result<(), StoreError> {
         match self.note_durable() {
-            // The note is not needed to write: the next one will do.
+            // Writing does not depend on the mark; the next one will do.
             Err(cause) if cause.kind() == ErrorKind::StorageFull => Ok(()),
             noted => Ok(noted?),
         }
@@ -358,12 +362,19 @@ impl Store for FileStore {
     }
 }
 
-/// Reads entries one after the other, a stretch of a segment at a time.
+/// Reads consecutive entries, a range of a segment at a time.
 struct Reader<'a> {
     store: &'a FileStore,
-    open: Option<(u64, u32, Arc<dyn File>)>,
+    open: Option<OpenSegment>,
+    /// The offset of `bytes` in the segment.
     start: u64,
     bytes: Vec<u8>,
+}
+
+struct OpenSegment {
+    number: u64,
+    salt: u32,
+    file: Arc<dyn File>,
 }
 
 impl<'a> Reader<'a> {
@@ -383,17 +394,15 @@ impl<'a> Reader<'a> {
             _ => Err(LogError::Damaged {
                 segment: segment_path(&self.store.dir, at.segment),
                 offset: at.offset,
-                what: format!("entry {index} of group {group} is not there any more"),
+                what: format!("entry {index} of group {group} can no longer be read here"),
             }),
         }
     }
 
-    /// Turns to a segment; its salt.
+    /// Opens a segment, unless it is open; returns its salt.
     fn open_segment(&mut self, number: u64) -> Result<u32, LogError> {
-        if let Some((open, salt, _)) = &self.open
-            && *open == number
-        {
-            return Ok(*salt);
+        if let Some(open) = self.open.as_ref().filter(|open| open.number == number) {
+            return Ok(open.salt);
         }
         let path = segment_path(&self.store.dir, number);
         let file = self.store.files.open(&path)?;
@@ -405,7 +414,7 @@ impl<'a> Reader<'a> {
             what: cause.to_string(),
         })?;
         self.bytes.clear();
-        self.open = Some((number, header.salt, file));
+        self.open = Some(OpenSegment { number, salt: header.salt, file });
         Ok(header.salt)
     }
 
@@ -429,7 +438,7 @@ impl<'a> Reader<'a> {
     fn fill(&mut self, offset: u64, count: usize) -> Result<(), LogError> {
         self.start = offset;
         self.bytes.resize(count, 0);
-        let Some((_, _, file)) = &self.open else { return Ok(()) };
+        let Some(OpenSegment { file, .. }) = &self.open else { return Ok(()) };
         let filled = file.read_at(offset, &mut self.bytes)?;
         self.bytes.truncate(filled);
         Ok(())

@@ -1,127 +1,127 @@
-//! The log thread, and the one that waits for the disk.
+//! The log thread, and the sync thread that waits for the disk.
 //!
-//! The log thread has the turns that nobody else takes, and does whatever may take long. Appends go on
-//! while an fsync is under way on the sync thread.
+//! The log thread carries out all steps that no proposer carries out, and whatever may take long. Appends continue while
+//! an fsync is running on the sync thread.
 
 use std::sync::Arc;
 
 use io::Clock;
 use io::task::{self, Receiver, Sender, Thread};
 
-use super::inbox::{Arrived, Change, Command};
-use super::runner::{Flushing, Syncing};
-use super::turns::{State, Turns};
+use super::drive::{DriveState, SharedLog};
+use super::inbox::{Command, GroupChange, Inbound};
+use super::runner::{FlushJob, SyncJob};
 use crate::error::{Interruption, LogError};
 use crate::lsn::GroupId;
 
 /// Starts both threads.
-pub(super) fn start(turns: &Arc<Turns>, clock: Arc<dyn Clock>) -> Result<Thread, LogError> {
+pub(super) fn start(log: &Arc<SharedLog>, clock: Arc<dyn Clock>) -> Result<Thread, LogError> {
     let (to_sync, from_log) = task::channel();
-    let sync_turns = Arc::clone(turns);
-    let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns))?;
-    let thread = LogThread { turns: Arc::clone(turns), clock, to_sync, sync_thread: Some(sync_thread) };
+    let sync_log = Arc::clone(log);
+    let sync_thread = task::spawn("log-sync", move || run_syncs(&from_log, &sync_log))?;
+    let thread = LogThread { log: Arc::clone(log), clock, to_sync, sync_thread: Some(sync_thread) };
     Ok(task::spawn("log", move || thread.run())?)
 }
 
-/// Runs one fsync after the other until the log thread is gone.
-fn sync_until_hung_up(from_log: &Receiver<Syncing>, turns: &Turns) {
-    while let Ok(syncing) = from_log.recv() {
-        turns.pulse.sync(Some(syncing.started()));
-        let result = syncing.run();
-        turns.pulse.sync(None);
-        turns.inbox.post(|arrived| arrived.synced = Some((syncing, result)));
+/// Runs one fsync after the other until the log thread has ended.
+fn run_syncs(from_log: &Receiver<SyncJob>, log: &SharedLog) {
+    while let Ok(job) = from_log.recv() {
+        log.health.set_sync(Some(job.started()));
+        let result = job.run();
+        log.health.set_sync(None);
+        log.inbox.post(|inbound| inbound.synced = Some((job, result)));
     }
 }
 
-/// What the log thread holds beside what it shares.
+/// The log thread, with the state that it does not share.
 struct LogThread {
-    turns: Arc<Turns>,
+    log: Arc<SharedLog>,
     clock: Arc<dyn Clock>,
-    to_sync: Sender<Syncing>,
+    to_sync: Sender<SyncJob>,
     sync_thread: Option<Thread>,
 }
 
 impl LogThread {
     fn run(self) {
-        let mut rest = self.turns.lock().as_ref().map(State::rest).unwrap_or_default();
+        let mut plan = self.log.lock().as_ref().map(DriveState::wait_plan).unwrap_or_default();
         loop {
-            self.turns.inbox.wait(&rest);
-            let mut guard = self.turns.lock();
+            self.log.inbox.wait(&plan);
+            let mut guard = self.log.lock();
             let Some(state) = guard.as_mut() else { return };
-            self.turns.inbox.take(&mut state.arrived);
-            state.begin_turn();
-            if self.turn(state) {
+            self.log.inbox.take(&mut state.inbound);
+            state.begin_step();
+            if self.step(state) {
                 self.finish(state);
                 return;
             }
-            state.end_turn();
-            rest = state.rest();
+            state.end_step();
+            plan = state.wait_plan();
         }
     }
 
-    /// One turn for everything that has arrived; whether it is the last.
-    fn turn(&self, state: &mut State) -> bool {
-        let mut arrived = std::mem::take(&mut state.arrived);
-        state.company.turned(arrived.soft(), state.clock.now());
-        end_tasks(state, &mut arrived);
-        state.runner.receive(&mut arrived.messages);
-        for ask in arrived.asks.drain(..) {
-            state.runner.ask(ask);
+    /// One step for everything in the inbox; returns whether it is the last.
+    fn step(&self, state: &mut DriveState) -> bool {
+        let mut inbound = std::mem::take(&mut state.inbound);
+        state.batch_window.note_batch(inbound.soft(), state.clock.now());
+        end_tasks(state, &mut inbound);
+        state.runner.receive(&mut inbound.messages);
+        for request in inbound.requests.drain(..) {
+            state.runner.request(request);
         }
-        state.order(&mut arrived.proposals);
-        for command in arrived.commands.drain(..) {
+        state.step(&mut inbound.proposals);
+        for command in inbound.commands.drain(..) {
             self.carry_out(state, command);
         }
-        let stop = std::mem::take(&mut arrived.stop);
-        state.arrived = arrived;
+        let stop = std::mem::take(&mut inbound.stop);
+        state.inbound = inbound;
         state.runner.tick();
         self.begin_tasks(state);
         self.publish(state);
         stop
     }
 
-    fn begin_tasks(&self, state: &mut State) {
-        if let Some(syncing) = state.runner.begin_sync() {
-            // The sync thread lives for as long as this sender.
-            drop(self.to_sync.send(syncing));
+    fn begin_tasks(&self, state: &mut DriveState) {
+        if let Some(job) = state.runner.begin_sync() {
+            // The sync thread lives as long as this sender.
+            drop(self.to_sync.send(job));
         }
-        if let Some(flushing) = state.runner.begin_flush() {
-            self.flush(state, flushing);
+        if let Some(job) = state.runner.begin_flush() {
+            self.flush(state, job);
         }
     }
 
-    /// Flushes the engine on a thread of its own, while entries go on being applied.
-    fn flush(&self, state: &mut State, flushing: Flushing) {
-        let (applier, turns) = (Arc::clone(&state.applier), Arc::clone(&self.turns));
+    /// Flushes the engine on another thread, while entries are applied as before.
+    fn flush(&self, state: &mut DriveState, job: FlushJob) {
+        let (applier, log) = (Arc::clone(&state.applier), Arc::clone(&self.log));
         let run = move || {
             let result = applier.flush();
-            turns.inbox.post(|arrived| arrived.flushed = Some((flushing, result)));
+            log.inbox.post(|inbound| inbound.flushed = Some((job, result)));
         };
-        // The one before has ended: its message came first.
+        // The previous flush thread has ended: its result arrived first.
         state.flush_thread = match task::spawn("log-flush", run) {
             Ok(thread) => Some(thread),
             Err(cause) => {
-                tracing::error!(%cause, "no thread to flush the engine with; the log keeps growing");
+                tracing::error!(%cause, "could not start a thread to flush the engine; the log keeps growing");
                 None
             }
         };
     }
 
-    fn carry_out(&self, state: &mut State, command: Command) {
-        // Whoever asked waits for the answer; a receiver that is gone wants none.
+    fn carry_out(&self, state: &mut DriveState, command: Command) {
+        // The caller waits for the answer. If it is gone, the answer is dropped.
         match command {
             Command::Group(id, change, reply) => {
-                if !matches!(change, Change::Open(..)) {
+                if !matches!(change, GroupChange::Open(..)) {
                     self.wait_for_sync(state);
                 }
                 let runner = &mut state.runner;
                 drop(reply.send(match change {
-                    Change::Open(applied, initial) => runner.open_group(id, applied, &initial),
-                    Change::Close => runner.close_group(id),
-                    Change::Leave => runner.leave_group(id),
-                    Change::BeginRestore => runner.begin_restore(id),
-                    Change::FinishRestore(base) => runner.finish_restore(id, &base),
-                    Change::ResetMembers(members) => runner.reset_members(id, members),
+                    GroupChange::Open(applied, initial) => runner.open_group(id, applied, &initial),
+                    GroupChange::Close => runner.close_group(id),
+                    GroupChange::Leave => runner.leave_group(id),
+                    GroupChange::BeginRestore => runner.begin_restore(id),
+                    GroupChange::FinishRestore(base) => runner.finish_restore(id, &base),
+                    GroupChange::ResetMembers(members) => runner.reset_members(id, members),
                 }));
             }
             Command::Statuses(ids, reply) => {
@@ -131,20 +131,20 @@ impl LogThread {
         }
     }
 
-    /// Waits until no fsync is under way.
-    fn wait_for_sync(&self, state: &mut State) {
+    /// Waits until no fsync is running.
+    fn wait_for_sync(&self, state: &mut DriveState) {
         while state.runner.is_syncing() {
-            if let Some((syncing, result)) = self.turns.inbox.take_synced() {
-                state.runner.end_sync(syncing, result);
+            if let Some((job, result)) = self.log.inbox.take_synced() {
+                state.runner.end_sync(job, result);
             }
         }
     }
 
-    fn publish(&self, state: &State) {
-        *self.turns.inbox.stats.lock() = state.runner.stats();
+    fn publish(&self, state: &DriveState) {
+        *self.log.inbox.stats.lock() = state.runner.stats();
     }
 
-    fn finish(&self, state: &mut State) {
+    fn finish(&self, state: &mut DriveState) {
         self.wait_for_sync(state);
         state.runner.finish();
         self.publish(state);
@@ -154,23 +154,23 @@ impl LogThread {
     }
 }
 
-fn end_tasks(state: &mut State, arrived: &mut Arrived) {
-    if let Some((syncing, result)) = arrived.synced.take() {
-        state.runner.end_sync(syncing, result);
+fn end_tasks(state: &mut DriveState, inbound: &mut Inbound) {
+    if let Some((job, result)) = inbound.synced.take() {
+        state.runner.end_sync(job, result);
     }
-    if let Some((flushing, result)) = arrived.flushed.take() {
-        state.runner.end_flush(&flushing, result);
+    if let Some((job, result)) = inbound.flushed.take() {
+        state.runner.end_flush(&job, result);
     }
 }
 
 impl Drop for LogThread {
-    /// Also when the thread panics: nobody may wait for an answer that never comes.
+    /// Also runs when the thread panics, so that no caller waits for an answer that never comes.
     fn drop(&mut self) {
-        self.turns.inbox.close();
-        // Where nothing was wrong nobody asks any more.
-        self.turns.pulse.stop(self.clock.now(), &Interruption::Closed);
-        // Whoever waits in it is told.
-        drop(self.turns.lock().take());
+        self.log.inbox.close();
+        // After an orderly end this is not read any more.
+        self.log.health.stop(self.clock.now(), &Interruption::Closed);
+        // Dropping the state answers the callers that wait in it.
+        drop(self.log.lock().take());
         let (hung_up, _) = task::channel();
         self.to_sync = hung_up;
         if let Some(thread) = self.sync_thread.take() {

@@ -1,468 +1,491 @@
-//! One group: consensus about the order of its entries, and those on their way to the engine.
+//! One replica of one group: consensus on the order of its entries, and the entries on their way to the engine.
 //!
-//! Consensus sees empty entries; what was proposed waits here, by position, until it is applied and
-//! followers have it. Consensus is told only of what is durable, so its committed position never
-//! goes back. The soft position runs ahead of it: what a majority has written. A soft entry is
-//! applied from there, a hard one when it is committed, and neither overtakes the other.
+//! Consensus sees empty entries. Their payloads wait here, by position, until they are applied and the followers have
+//! them.
 //!
-//! `replicate` writes messages and reads them, `apply` moves the watermarks, `lead` is about roles and
-//! what is asked of leaders, `origins` about copies, `change` about members, `rest` about groups in which nothing happens, `lost` about
-//! replicas whose node's files are older than what they acknowledged.
+//! [`Group`] owns one part for each task and coordinates them; no part knows the group. `consensus` is the Raft node.
+//! `proposals`, `reads` and `log_bases` hold callers that wait. `entries` has the newest entries and their positions,
+//! `persistence` the appends that are not durable. `replication` and `following` are the views of a leader and of a
+//! follower, `leadership` and `stand_in_leader` decide on elections, `membership` and `recovery` on membership changes
+//! and lost data, `quiescence` on heartbeats. This file has the calls of the driver, `receive` handles messages, and
+//! `ready` stores and sends what consensus wants; they use each other in this order.
 
-mod apply;
-mod caretaker;
-mod change;
-mod lead;
-mod lost;
-mod origins;
-mod replicate;
-mod rest;
+mod consensus;
+mod entries;
+mod following;
+mod leadership;
+mod log_bases;
+mod membership;
+mod persistence;
+mod proposals;
+mod quiescence;
+mod reads;
+mod ready;
+mod receive;
+mod recovery;
+mod replication;
+mod stand_in_leader;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
+use raft::StateRole;
 use raft::eraftpb::{Entry as RaftEntry, Message as RaftMessage, MessageType};
-use raft::{Config, RawNode, Ready, StateRole};
 
-use crate::contract::Done;
+use crate::contract::{Done, LogBaseDone};
 use crate::error::{Interruption, LogError, Refusal};
-use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Members, PeerId, Role};
+use crate::lsn::{Acks, GroupId, Lsn, Term};
+use crate::member::{GroupStatus, MemberChange, PeerId, Role};
 use crate::message::Payload;
-use crate::outline::Outline;
-use crate::record::{EntryKind, Record};
+use crate::record::EntryKind;
+use crate::step::{Effects, PendingEntry, Step};
 use crate::store::{Compacted, Store, StoredGroup};
-use crate::tail::{Held, Tail};
-use crate::turn::{Effects, Turn, Waiting};
 
-use caretaker::Unled;
-use change::Untold;
-use lead::{Limbo, Reading};
-use lost::Promise;
-use origins::Origins;
-use replicate::Flight;
-use rest::Rest;
+use consensus::Consensus;
+use entries::Entries;
+use following::Following;
+use leadership::Leadership;
+use log_bases::LogBases;
+use membership::{ChangeCheck, Membership};
+use persistence::Persistence;
+use proposals::Proposals;
+use quiescence::Quiescence;
+use reads::Reads;
+use recovery::Recovery;
+use replication::Replication;
+use stand_in_leader::StandIn;
 
-/// Heartbeat periods before a silent leader is given up: at least so many, at most twice as many.
+/// Heartbeat periods after which a follower gives up a silent leader: at least this many, at most twice as many.
 const ELECTION_TICKS: usize = 10;
-/// Of entries as consensus sees them, which are a few bytes each.
-const MESSAGE_BYTES_MAX: u64 = 16 << 10;
-/// Entries that are applied stay in memory for followers, up to this many bytes.
+/// Applied entries stay in memory for followers, up to this many bytes.
 const TAIL_BYTES_MAX: usize = 256 << 10;
-/// More than this on its way, and proposals are refused.
+/// Proposals are refused while more bytes than this are on their way.
 const PENDING_BYTES_MAX: usize = 256 << 20;
-
-/// What one append was for: the number of the store's append, of consensus' own batch, and the
-/// messages that say so.
-struct Unsynced {
-    append: u64,
-    ready: u64,
-    messages: Vec<RaftMessage>,
-}
 
 /// A group that is open.
 pub(crate) struct Group {
-    id: GroupId,
-    own: u64,
-    node: RawNode<Outline>,
-    // Proposed and not ordered yet; then on the way through consensus.
-    incoming: Vec<Waiting>,
-    proposing: VecDeque<Waiting>,
-    // What the entries of the message in hand hold, by position.
+    consensus: Consensus,
+    entries: Entries,
+    proposals: Proposals,
+    reads: Reads,
+    log_bases: LogBases,
+    persistence: Persistence,
+    following: Following,
+    replication: Replication,
+    leadership: Leadership,
+    stand_in: StandIn,
+    membership: Membership,
+    recovery: Recovery,
+    quiescence: Quiescence,
+    /// The payloads of the message that is being handled, by position.
     received: BTreeMap<u64, Payload>,
-    tail: Tail,
-    incoming_bytes: usize,
-    applied: u64,
-    // The last position that has been appended here.
-    written: u64,
-    // The last position that a majority has appended.
-    soft: u64,
-    unsynced: VecDeque<Unsynced>,
-    // The append that makes the present term durable.
-    term_append: u64,
-    // Called when everything up to the position is durable and applied.
-    syncs: Vec<(u64, Done)>,
-    // Followers: up to where the log is the leader's, in which term, and whether to tell it at once.
-    verified: (u64, u64),
-    owes_received: bool,
-    // What the leader of a term has said of the soft position.
-    told: (u64, u64),
-    // Leaders: what others have written in this term, and what is on its way to them.
-    fellows: BTreeMap<u64, Flight>,
-    role: Role,
-    // The change of members that was last told.
-    told_members: Option<Lsn>,
-    acks: Acks,
-    // The term, the state and the leader last seen.
-    seen: (u64, StateRole, u64),
-    // The first entry of this leader's term.
-    lead_from: u64,
-    limbo: Vec<Limbo>,
-    reading: Reading,
-    origins: Origins,
-    void: bool,
-    told_void: bool,
-    removed: bool,
-    // What the replica had acknowledged and has no more.
-    lost: Option<Promise>,
-    // A change that is in force and not durable, and who waits for that.
-    untold: Option<Untold>,
-    changing: Vec<(u64, Done)>,
-    election_ticks: usize,
     ticks: u64,
-    deposed_at: Option<u64>,
-    unled: Unled,
-    wanted_at: BTreeMap<u64, u64>,
-    rest: Rest,
-}
-
-/// Consensus of a replica that has applied everything up to `applied`.
-fn consensus(id: u64, applied: u64, outline: Outline) -> raft::Result<RawNode<Outline>> {
-    let config = Config {
-        id,
-        election_tick: ELECTION_TICKS,
-        heartbeat_tick: 1,
-        applied,
-        max_size_per_msg: MESSAGE_BYTES_MAX,
-        check_quorum: true,
-        pre_vote: true,
-        batch_append: true,
-        ..Config::default()
-    };
-    RawNode::new(&config, outline, &slog::Logger::root(slog::Discard, slog::o!()))
 }
 
 impl Group {
-    /// A group as it is stored. Of one who votes alone, all stored entries are applied, and it elects
-    /// itself; the records of that are pushed.
+    /// Opens a stored group. A single voter applies all stored entries and elects itself; the records of that are pushed.
     pub fn open<S: Store>(
         id: GroupId,
         stored: &StoredGroup,
         applied: Lsn,
-        turn: &mut Turn<'_, S>,
+        step: &mut Step<'_, S>,
     ) -> Result<Group, LogError> {
         let fault = |cause: raft::Error| LogError::Consensus { group: id, cause: cause.to_string() };
         let mut outline = stored.outline.clone();
         let (start, last) = (outline.start(), outline.last());
-        let alone = outline.members.voters == [PeerId(stored.peer)] && !stored.void;
-        // One who votes alone has committed whatever it finds durable in its log.
-        // So is every change of members that another follows: a leader orders it when it has applied those before.
+        let single = outline.members.voters == [PeerId(stored.peer)] && !stored.void;
+        // A single voter has committed every entry that is durable in its log. A membership change followed by another is
+        // committed too: a leader orders a change only after it has applied the ones before.
         let changed = outline.members.at.0.max(outline.change_before_last());
         let known = outline.hard.commit.max(start).max(changed).min(last);
-        outline.hard.commit = if alone { last } else { known };
-        // What has left the log after the last row that changed was not about rows: nothing is missing.
-        let applied = if alone { last } else { applied.0.max(start) };
+        outline.hard.commit = if single { last } else { known };
+        // Entries that left the log after the last one that changed rows are not missing from the engine.
+        let applied = if single { last } else { applied.0.max(start) };
         let (reached, term) = (applied.clamp(start, outline.hard.commit.max(start)), outline.hard.term);
-        let node = consensus(stored.peer, reached, outline).map_err(fault)?;
         let mut group = Group {
-            id,
-            own: stored.peer,
-            node,
-            incoming: Vec::new(),
-            proposing: VecDeque::new(),
+            consensus: Consensus::new(id, stored.peer, reached, outline).map_err(fault)?,
+            entries: Entries::new(last, applied),
+            proposals: Proposals::default(),
+            reads: Reads::default(),
+            log_bases: LogBases::default(),
+            persistence: Persistence::default(),
+            following: Following::default(),
+            replication: Replication::default(),
+            leadership: Leadership::new(term),
+            stand_in: StandIn::default(),
+            membership: Membership::default(),
+            recovery: Recovery::new(stored.void),
+            quiescence: Quiescence::default(),
             received: BTreeMap::new(),
-            tail: Tail::after(last),
-            incoming_bytes: 0,
-            applied,
-            written: last,
-            soft: applied.min(last),
-            unsynced: VecDeque::new(),
-            term_append: 0,
-            syncs: Vec::new(),
-            verified: (0, 0),
-            owes_received: false,
-            told: (0, 0),
-            fellows: BTreeMap::new(),
-            role: Role::Follower { term: Term(term), leader: None },
-            told_members: None,
-            acks: Acks::Majority,
-            seen: (term, StateRole::Follower, 0),
-            lead_from: 0,
-            limbo: Vec::new(),
-            reading: Reading::default(),
-            origins: Origins::default(),
-            void: stored.void,
-            told_void: false,
-            removed: false,
-            lost: None,
-            untold: None,
-            changing: Vec::new(),
-            election_ticks: ELECTION_TICKS,
             ticks: 0,
-            deposed_at: None,
-            unled: Unled::default(),
-            wanted_at: BTreeMap::new(),
-            rest: Rest::default(),
         };
-        group.draw_election_timeout(turn);
-        if alone {
-            group.node.campaign().map_err(fault)?;
-        } else if applied > last && !group.void {
+        group.leadership.draw_election_timeout(&mut group.consensus, step.random);
+        if single {
+            group.consensus.node.campaign().map_err(fault)?;
+        } else if applied > last && !group.recovery.rows_invalid() {
             // The disk lost entries that it had made durable; others may be put in their place.
-            tracing::warn!(group = id.0, last, applied, "rows are ahead of the log; a copy is needed");
-            group.discard_rows(turn);
+            tracing::warn!(
+                group = id.0,
+                last,
+                applied,
+                "rows are ahead of the log; a copy of the rows is needed"
+            );
+            group.discard_rows(step);
         }
-        group.save(turn)?;
+        group.save(step)?;
         Ok(group)
     }
 
-    /// Takes a proposal in; whether it is the first that waits to be ordered.
-    pub fn propose(&mut self, waiting: Waiting) -> bool {
-        self.incoming_bytes += waiting.entry.len();
-        self.incoming.push(waiting);
-        self.incoming.len() == 1
+    /// Adds a proposal; returns whether it is the first that waits to be ordered.
+    pub fn propose(&mut self, pending: PendingEntry) -> bool {
+        self.proposals.push(pending)
     }
 
-    /// Whether proposals of `term` are taken, or of any term.
+    /// Whether proposals are taken; with a term, only if this replica leads in it.
     pub fn may_propose(&self, term: Option<Term>) -> Result<(), Refusal> {
         let leads = self.leads();
         if leads.is_none() || term.is_some_and(|term| leads != Some(term)) {
             return Err(Refusal::NotLeader { leader: self.leader() });
         }
-        if self.tail.bytes() + self.incoming_bytes > PENDING_BYTES_MAX {
+        if self.entries.tail.bytes() + self.proposals.incoming_bytes() > PENDING_BYTES_MAX {
             return Err(Refusal::Busy);
         }
         Ok(())
     }
 
-    /// How many replicas an entry waits for while this one leads.
-    pub fn set_acks(&mut self, acks: Acks) {
-        self.acks = acks;
-    }
-
-    /// Takes a wish to be told when everything proposed so far is durable and applied.
+    /// Adds a caller that waits until everything proposed so far is durable and applied.
     pub fn propose_sync(&mut self, done: Done) {
-        self.syncs.push((self.tail.last() + self.incoming.len() as u64, done));
+        self.proposals.push_sync(self.entries.tail.last(), done);
     }
 
-    /// Gives every proposal its position, and pushes the records. Returns the proposals if
-    /// consensus takes none.
-    pub fn order<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<Vec<Waiting>, LogError> {
-        self.ask_for_reads();
-        if !self.incoming.is_empty() {
+    /// Adds a linearizable read; returns whether it is the first that waits to be ordered.
+    pub fn propose_read(&mut self, done: Done) -> bool {
+        self.reads.push(done)
+    }
+
+    /// Proposes a change of members.
+    pub fn propose_change<S: Store>(
+        &mut self,
+        change: MemberChange,
+        done: Done,
+        step: &mut Step<'_, S>,
+    ) -> Result<(), LogError> {
+        let check = match self.leads() {
+            Some(_) => self.membership.check(&self.consensus, change),
+            None => Err(Refusal::NotLeader { leader: self.leader() }),
+        };
+        let refusal = match check {
+            Ok(ChangeCheck::Propose) => return self.order_change(change, done, step),
+            Ok(ChangeCheck::InForce) => {
+                done(Ok(Lsn(self.entries.applied)));
+                return Ok(());
+            }
+            Ok(ChangeCheck::HandOver) => {
+                match leadership::best_follower(&self.consensus, |peer| self.lacks_rows(peer)) {
+                    Some(next) => {
+                        self.consensus.node.transfer_leader(next.0);
+                        Refusal::NotLeader { leader: Some(next) }
+                    }
+                    None => Refusal::Invalid,
+                }
+            }
+            Err(refusal) => refusal,
+        };
+        done(Err(refusal.into()));
+        self.save(step)
+    }
+
+    fn order_change<S: Store>(
+        &mut self,
+        change: MemberChange,
+        done: Done,
+        step: &mut Step<'_, S>,
+    ) -> Result<(), LogError> {
+        let (entry, last) = (change.encode(), self.entries.tail.last());
+        self.proposals.order_now(PendingEntry { entry, kind: EntryKind::Members, done: Some(done) });
+        if self.consensus.node.propose_conf_change(Vec::new(), membership::conf_change(change)).is_err() {
+            let refused = self.proposals.take_ordering().into_iter().filter_map(|pending| pending.done);
+            refused.for_each(|done| done(Err(Refusal::Busy.into())));
+        }
+        self.save(step)?;
+        // The change was ordered ahead of the proposals that still wait.
+        self.proposals.postpone_syncs(last, self.entries.tail.last() - last);
+        Ok(())
+    }
+
+    /// Gives every proposal its position, and pushes the records. Returns the proposals if consensus takes none.
+    pub fn order<S: Store>(&mut self, step: &mut Step<'_, S>) -> Result<Vec<PendingEntry>, LogError> {
+        self.reads.begin_round(&mut self.consensus, self.entries.applied);
+        let count = self.proposals.begin_ordering();
+        if count > 0 {
             let mut message = RaftMessage::default();
             message.set_msg_type(MessageType::MsgPropose);
-            message.from = self.own;
-            message.entries = vec![RaftEntry::default(); self.incoming.len()];
-            self.proposing.extend(self.incoming.drain(..));
-            self.incoming_bytes = 0;
-            if self.node.raft.state != StateRole::Leader || self.node.step(message).is_err() {
-                // Whoever waits for these to be durable waits for nothing.
-                let last = self.tail.last();
-                self.syncs.iter_mut().for_each(|(to, _)| *to = last.min(*to));
-                return Ok(self.proposing.drain(..).collect());
+            message.from = self.consensus.own;
+            message.entries = vec![RaftEntry::default(); count];
+            if !self.consensus.is_leader() || self.consensus.node.step(message).is_err() {
+                self.proposals.limit_syncs(self.entries.tail.last());
+                return Ok(self.proposals.take_ordering());
             }
         }
-        self.save(turn)?;
+        self.save(step)?;
         Ok(Vec::new())
     }
 
-    /// Carries out what consensus wants kept and sent.
-    pub fn save<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
-        loop {
-            self.note_persisted(turn)?;
-            if self.node.has_ready() {
-                let ready = self.node.ready();
-                self.save_ready(ready, turn)?;
-            } else if !self.change_members(turn)? {
-                break;
-            }
+    /// Sets how many replicas an entry waits for while this one leads.
+    pub fn set_acks(&mut self, acks: Acks) {
+        self.leadership.acks = acks;
+    }
+
+    /// Hands leadership over.
+    pub fn transfer(&mut self, to: PeerId) {
+        if self.consensus.is_leader() && self.consensus.members().voters.contains(&to) {
+            self.consensus.node.transfer_leader(to.0);
         }
-        for peer in self.node.store().take_wanted() {
-            self.want_copy(peer, turn.effects);
+    }
+
+    /// Stands for election, unless a leader is known to be alive.
+    pub fn campaign(&mut self) {
+        let raft = self.consensus.raft();
+        let has_leader = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
+        // A pre-candidate stands again, since its requests may have been lost.
+        let may_campaign = matches!(raft.state, StateRole::Follower | StateRole::PreCandidate);
+        let may_stand = self.recovery.may_stand(&self.consensus, &self.membership);
+        if may_campaign && raft.promotable() && !has_leader && may_stand {
+            // Fails only if it leads already.
+            drop(self.consensus.node.campaign());
         }
+    }
+
+    /// Adds a request for the log base of a copy of the rows at `at`. A replica that is elected and does not take
+    /// proposals yet answers as well, since the copy may be needed for a majority.
+    pub fn request_log_base(&mut self, at: Lsn, done: LogBaseDone) {
+        if self.recovery.rows_invalid() || !self.consensus.is_leader() {
+            return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
+        }
+        if at.0 > self.consensus.outline().last() {
+            return done(Err(Refusal::Invalid.into()));
+        }
+        self.log_bases.push(at.0, self.ticks, done);
+        self.log_bases.answer_committed(&self.consensus, &self.membership);
+    }
+
+    /// The nodes of `peers` are unreachable; returns whether that woke the group.
+    pub fn note_unreachable(&mut self, peers: &BTreeSet<PeerId>) -> bool {
+        self.quiescence.note_unreachable(&mut self.consensus, peers)
+    }
+
+    /// The nodes of `peers` are reachable again; returns whether that woke the group.
+    pub fn note_reachable(&mut self, peers: &BTreeSet<PeerId>) -> bool {
+        self.quiescence.note_reachable(&mut self.consensus, peers)
+    }
+
+    /// Ends quiescence.
+    pub fn wake(&mut self) {
+        self.quiescence.wake(&mut self.consensus);
+    }
+
+    /// Advances the clock of the group by one tick.
+    pub fn tick<S: Store>(&mut self, step: &mut Step<'_, S>) -> Result<(), LogError> {
+        self.ticks += 1;
+        self.answer_deposed(step.effects);
+        // After a power loss, entries that a single voter ordered in a term that is not durable may be other ones.
+        if self.membership.is_durable() && self.persistence.term_is_durable(step.synced) {
+            self.log_bases.answer_overdue(&self.consensus, &self.entries, self.ticks, step.store)?;
+        }
+        self.leadership.apply_election_timeout(&mut self.consensus);
+        let is_due = self.leadership.is_election_due(&self.consensus);
+        self.stand_in.note_leaderless(is_due, &self.consensus, self.ticks);
+        let may_stand = self.recovery.may_stand(&self.consensus, &self.membership);
+        let stands_in = is_due && self.should_stand_in();
+        if is_due && !may_stand && !stands_in {
+            // It still votes for other candidates, so its last leader must not count as alive.
+            self.consensus.node.raft.election_elapsed = ELECTION_TICKS;
+            return self.save(step);
+        }
+        if stands_in {
+            let group = self.consensus.id.0;
+            tracing::info!(
+                group,
+                "no replica with rows can be elected: one without rows stands for election"
+            );
+        }
+        self.consensus.node.tick();
+        if is_due {
+            self.leadership.draw_election_timeout(&mut self.consensus, step.random);
+        }
+        self.hand_over_without_rows();
+        self.save(step)?;
+        let is_idle = self.may_quiesce();
+        self.quiescence.note_tick(&self.consensus, is_idle, step.effects);
         Ok(())
     }
 
-    fn save_ready<S: Store>(&mut self, mut ready: Ready, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
-        self.note_state(turn);
-        // A new commit position alone is not worth a record: it is learnt again.
-        if let Some(hard) = ready.hs().filter(|_| ready.must_sync()) {
-            let stored = &self.node.store().hard;
-            if (hard.term, hard.vote) != (stored.term, stored.vote) {
-                let (group, term, vote, commit) = (self.id, hard.term, hard.vote, hard.commit);
-                if term != stored.term {
-                    self.term_append = turn.append;
-                }
-                #[cfg(any(test, feature = "mutants"))]
-                let vote = if crate::mutant::is_active(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
-                turn.store.push(&Record::Vote { group, term, vote, commit });
-                turn.effects.urgent |= !self.is_solitary();
-                self.node.mut_store().hard = hard.clone();
-            }
+    /// A leader that stepped down long ago no longer learns the outcome of its entries. If it was elected again since, it
+    /// does learn that of the entries in its log.
+    fn answer_deposed(&mut self, effects: &mut Effects) {
+        if self.leadership.take_deposed_timeout(self.ticks) {
+            let uncertain = self.proposals.drain_uncertain();
+            let held = (!self.consensus.is_leader()).then(|| self.entries.tail.take_done());
+            let waiting = held.into_iter().flatten().chain(uncertain);
+            effects.answers.done.extend(waiting.map(|done| (done, Err(Interruption::Deposed.into()))));
         }
-        for entry in ready.take_entries() {
-            self.save_entry(&entry, turn);
-        }
-        for state in ready.take_read_states() {
-            self.reading.confirmed(&state);
-        }
-        let append = match ready.must_sync() {
-            true => turn.append,
-            // Nothing to keep: as durable as what came before it.
-            false => self.unsynced.back().map_or(0, |unsynced| unsynced.append),
-        };
-        let (mut now, mut later) = (ready.take_messages(), ready.take_persisted_messages());
-        if self.term_append <= turn.synced {
-            // That one hears its leader does not depend on what else the disk is to keep. Waiting for a slow
-            // disk, the answer would come too late for a leader that asks whether a majority is alive.
-            let is_answer =
-                |message: &mut RaftMessage| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
-            now.extend(later.extract_if(.., is_answer));
-        }
-        for message in &later {
-            if message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject {
-                self.verify(message.term, message.index);
-            }
-        }
-        #[cfg(any(test, feature = "mutants"))]
-        let append = if crate::mutant::is_active(crate::mutant::Mutant::AckBeforeFsync) { 0 } else { append };
-        self.unsynced.push_back(Unsynced { append, ready: ready.number(), messages: later });
-        self.node.advance_append_async(ready);
-        self.post(now, turn)
     }
 
-    fn save_entry<S: Store>(&mut self, entry: &RaftEntry, turn: &mut Turn<'_, S>) {
-        let (group, index, term) = (self.id, entry.index, entry.term);
-        let (kind, payload, done) = match (self.proposing.pop_front(), self.received.remove(&index)) {
-            (Some(Waiting { entry, kind, done }), _) => (kind, entry, done),
-            (None, Some((kind, payload))) => (kind, payload, None),
-            // Not one of ours: consensus makes an entry of its own when it has elected.
-            (None, None) => (EntryKind::Election, bytes::Bytes::new(), None),
-        };
-        if index <= self.tail.last() {
-            self.overwrite(index, turn);
-        }
-        match kind {
-            EntryKind::Proposed(durability) => {
-                turn.effects.entries += 1;
-                turn.effects.hard += u64::from(durability == Durability::Hard);
-                self.owes_received |= durability == Durability::Soft;
-            }
-            EntryKind::Election | EntryKind::Members => turn.effects.urgent |= !self.is_solitary(),
-        }
-        turn.store.push(&Record::Entry { group, index, term, kind, payload: &payload });
-        let fits = self.node.mut_store().append(index, term, kind);
-        assert!(fits, "invariant: consensus orders entries without gaps");
-        self.tail.push(Held { term, kind, payload, done });
+    fn should_stand_in(&self) -> bool {
+        self.recovery.rows_invalid()
+            && self.recovery.log_is_whole(&self.consensus, &self.membership)
+            && self.stand_in.should_stand(&self.consensus, self.ticks)
     }
 
-    /// The last append has returned: the log holds what was pushed.
-    pub fn appended(&mut self, effects: &mut Effects, synced: u64) {
-        self.written = self.node.store().last();
-        self.tell_received(effects, synced);
+    /// A leader without rows hands over to a replica with rows and the whole log, if there is one.
+    fn hand_over_without_rows(&mut self) {
+        let is_transferring = self.consensus.raft().lead_transferee.is_some();
+        if !self.recovery.rows_invalid() || !self.consensus.is_leader() || is_transferring {
+            return;
+        }
+        if let Some(to) = stand_in_leader::successor(&self.consensus, |peer| self.lacks_rows(peer)) {
+            let group = self.consensus.id.0;
+            tracing::info!(group, to, "a leader without rows hands over to a replica with rows");
+            self.consensus.node.transfer_leader(to);
+        }
     }
 
-    /// Appends up to number `turn.synced` are durable. Consensus may now commit; what it wants kept
-    /// goes with the next append.
-    pub fn synced<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
-        if self.term_append <= turn.synced {
-            self.tell_received(turn.effects, turn.synced);
-        }
-        self.save(turn)
-    }
-
-    /// Tells consensus what is durable, and others what they may know because of it.
-    fn note_persisted<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
-        while self.unsynced.front().is_some_and(|unsynced| unsynced.append <= turn.synced) {
-            let Some(Unsynced { ready, messages, .. }) = self.unsynced.pop_front() else { break };
-            self.node.on_persist_ready(ready);
-            self.regain(&messages);
-            self.post(messages, turn)?;
-        }
-        let is_kept = self.untold.take_if(|untold| untold.append <= turn.synced).is_some();
-        if is_kept && self.node.raft.state == StateRole::Leader {
-            // Until the others know, they would need those of before to elect another leader.
-            self.node.raft.bcast_append();
-        }
-        Ok(())
-    }
-
-    /// Nothing that the log holds is acknowledged before this append is durable.
+    /// Delays all acknowledgements of what the log holds until this append is durable.
     pub fn hold_back_until(&mut self, append: u64) {
-        self.unsynced.push_front(Unsynced { append, ready: 0, messages: Vec::new() });
-    }
-
-    /// Whether something appended is not durable yet.
-    pub fn is_unsynced(&self) -> bool {
-        !self.unsynced.is_empty() || !self.members_durable_here()
-    }
-
-    /// The replica.
-    pub fn own(&self) -> PeerId {
-        PeerId(self.own)
-    }
-
-    /// Whether a message to `peer` is for this replica.
-    pub fn is_peer(&self, peer: PeerId) -> bool {
-        self.own == peer.0
-    }
-
-    /// Whether this replica votes alone.
-    pub fn is_alone(&self) -> bool {
-        self.members().voters == [PeerId(self.own)]
-    }
-
-    /// Whether there is no other replica at all.
-    pub fn is_solitary(&self) -> bool {
-        self.is_alone() && self.members().learners.is_empty()
-    }
-
-    /// The members in force.
-    pub fn members(&self) -> &Members {
-        &self.node.store().members
-    }
-
-    /// The last position that is durable on a majority.
-    pub fn committed(&self) -> u64 {
-        self.node.raft.raft_log.committed
-    }
-
-    /// The last position that is durable on a majority and here.
-    pub(super) fn durable(&self) -> u64 {
-        self.committed().min(self.node.raft.raft_log.persisted)
-    }
-
-    /// Everything up to here is applied and durable in the log.
-    pub fn settled(&self) -> u64 {
-        match self.void {
-            true => self.node.store().start(),
-            false => self.applied.min(self.durable()),
-        }
-    }
-
-    /// Whether nothing is on its way.
-    pub fn is_idle(&self) -> bool {
-        self.incoming.is_empty() && self.syncs.is_empty() && self.applied >= self.tail.last()
+        self.persistence.hold_back_until(append);
     }
 
     /// Entries have left the store.
-    pub fn forget(&mut self, forgotten: &Compacted) {
-        self.node.mut_store().forget(forgotten.index, forgotten.proposed);
+    pub fn compact(&mut self, compacted: &Compacted) {
+        self.consensus.node.mut_store().compact(compacted.index, compacted.proposed);
     }
 
-    /// Tells everybody that their fate is unknown, or that nothing was written.
-    pub fn abandon(&mut self, doubt: &Interruption) {
-        for done in self.incoming.drain(..).filter_map(|waiting| waiting.done) {
+    /// The owner begins to replace the rows, which are invalid until it has finished. Returns whether they were valid.
+    pub fn begin_restore(&mut self) -> bool {
+        self.recovery.begin_restore()
+    }
+
+    /// The term in which this replica takes proposals, if it does.
+    pub fn leads(&self) -> Option<Term> {
+        self.leadership.leads(&self.consensus)
+    }
+
+    /// The leader of the current term, if known.
+    pub fn leader(&self) -> Option<PeerId> {
+        self.consensus.leader()
+    }
+
+    /// The term in which this replica was elected, whether or not it takes proposals yet.
+    #[cfg(test)]
+    pub fn elected(&self) -> Option<Term> {
+        self.consensus.is_leader().then_some(Term(self.consensus.term()))
+    }
+
+    /// The role that was last reported.
+    pub fn role(&self) -> Role {
+        self.leadership.role()
+    }
+
+    /// The role, if it has changed since the last report.
+    pub fn take_changed_role(&mut self) -> Option<Role> {
+        let (applied, rows_invalid) = (self.entries.applied, self.recovery.rows_invalid());
+        self.leadership.take_changed_role(&self.consensus, applied, rows_invalid)
+    }
+
+    /// The voters, if the members have changed since the last call, and on the first call.
+    pub fn take_changed_voters(&mut self) -> Option<Vec<PeerId>> {
+        self.membership.take_changed_voters(self.consensus.members())
+    }
+
+    /// Whether the rows have become invalid since the last call.
+    pub fn take_invalid_report(&mut self) -> bool {
+        self.recovery.take_invalid_report()
+    }
+
+    /// Whether this replica was removed.
+    pub fn is_removed(&self) -> bool {
+        self.membership.removed
+    }
+
+    /// The peer id of this replica.
+    pub fn own(&self) -> PeerId {
+        PeerId(self.consensus.own)
+    }
+
+    /// Whether this replica is the only voter.
+    pub fn is_single_voter(&self) -> bool {
+        self.consensus.is_single_voter()
+    }
+
+    /// Whether the group needs no ticks.
+    pub fn is_quiesced(&self) -> bool {
+        // A single voter that does not lead yet needs ticks to elect itself.
+        let leads_alone = self.consensus.is_leader() && self.consensus.is_single_replica();
+        self.quiescence.is_quiesced() || (leads_alone && self.proposals.are_certain())
+    }
+
+    /// Whether no proposal is on its way and everything is applied.
+    pub fn is_idle(&self) -> bool {
+        self.proposals.is_idle() && self.entries.are_applied()
+    }
+
+    /// The last position that is applied, and durable in the log.
+    pub fn settled(&self) -> u64 {
+        match self.recovery.rows_invalid() {
+            true => self.consensus.outline().start(),
+            false => self.entries.applied.min(self.consensus.durable()),
+        }
+    }
+
+    /// Whether another replica needs a copy of the rows. None does in a quiesced group, whose clock stands still.
+    fn lacks_rows(&self, peer: u64) -> bool {
+        !self.is_quiesced() && self.replication.lacks_rows(&self.consensus, peer, self.ticks)
+    }
+
+    /// The state of the group.
+    pub fn status(&self) -> GroupStatus {
+        let (outline, is_leader) = (self.consensus.outline(), self.consensus.is_leader());
+        let peers = self.replication.statuses(&self.consensus, self.is_quiesced(), self.ticks);
+        GroupStatus {
+            own: self.own(),
+            role: self.role(),
+            start: Lsn(outline.start()),
+            last: Lsn(outline.last()),
+            last_term: Term(outline.last_term()),
+            committed: Lsn(self.consensus.committed()),
+            durable: Lsn(self.consensus.durable()),
+            applied: Lsn(self.entries.applied),
+            needs_rows: self.recovery.rows_invalid(),
+            members: outline.members.clone(),
+            members_durable: is_leader && self.membership.is_durable_on_majority(&self.consensus),
+            peers,
+        }
+    }
+
+    /// Answers all callers: their outcome is unknown, or nothing was written for them.
+    pub fn abandon(&mut self, cause: &Interruption) {
+        for done in self.proposals.drain_incoming() {
             done(Err(Refusal::Stopped.into()));
         }
-        let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
-        let syncs = self.syncs.drain(..).chain(self.changing.drain(..)).map(|(_, done)| done);
-        for done in self.tail.take_done().chain(limbo).chain(syncs) {
-            done(Err(doubt.clone().into()));
+        let (uncertain, syncs) = (self.proposals.drain_uncertain(), self.proposals.drain_syncs());
+        let held = self.entries.tail.take_done();
+        for done in held.chain(uncertain).chain(syncs).chain(self.membership.drain()) {
+            done(Err(cause.clone().into()));
         }
-        for done in self.reading.drain() {
+        for done in self.reads.drain() {
             done(Err(Refusal::Stopped.into()));
         }
-        for done in self.origins.drain() {
+        for done in self.log_bases.drain() {
             done(Err(Refusal::Stopped.into()));
         }
     }
 
-    /// Tells those who wait before anything is written: the fault the crash harness must find.
+    /// Answers proposers before anything is written: a fault that the crash harness must find.
     #[cfg(feature = "ack-before-append")]
     pub fn answer_early(&mut self, effects: &mut Effects) {
-        for index in self.applied + 1..=self.tail.last() {
-            if let Some(done) = self.tail.get_mut(index).and_then(|held| held.done.take()) {
+        for index in self.entries.applied + 1..=self.entries.tail.last() {
+            if let Some(done) = self.entries.tail.get_mut(index).and_then(|held| held.done.take()) {
                 effects.answers.done.push((done, Ok(Lsn(index))));
             }
         }

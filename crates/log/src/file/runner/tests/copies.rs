@@ -73,8 +73,8 @@ fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
     runner.finish_restore(GROUP, &base(&[1, 2])).unwrap();
     assert!(runner.full_since().is_some(), "the entries wait for space");
     files.fill(false);
-    clock.advance(PACE.soft_wait);
-    runner.try_again();
+    clock.advance(POLICY.soft_wait);
+    runner.core.retry_full();
     assert!(runner.full_since().is_none(), "they are written, and not fsynced");
     transport.take();
     // Their leader finds them here.

@@ -18,7 +18,7 @@ fn a_disk_is_full_until_what_waits_for_space_is_written() {
     let told = Arc::new(Mutex::new(None));
     let (work, tell) = (Work::Entry(Bytes::from_static(b"more"), Durability::Soft), Arc::clone(&told));
     let done = Box::new(move |answer: Result<Lsn, ProposeError>| *tell.lock().unwrap() = Some(answer));
-    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done }]);
+    runner.step(&mut vec![Proposal { group: GROUP, term: None, work, done }]);
     let refusal = told.lock().unwrap().take();
     assert!(
         refusal.is_some_and(|told| told.is_err_and(|error| error.is_definite())),
@@ -35,7 +35,7 @@ fn a_log_that_fails_while_the_disk_is_full_is_not_full_any_more_and_stays_failed
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = runner(&files, &clock);
     propose(&mut runner, 1);
-    clock.advance(PACE.soft_wait);
+    clock.advance(POLICY.soft_wait);
     let syncing = runner.begin_sync().expect("an entry waits for it");
     files.fill(true);
     propose(&mut runner, 1);
@@ -53,9 +53,9 @@ fn a_majority_read_needs_no_space() {
     let mut runner = runner(&files, &clock);
     pass(&mut runner, &clock, 2);
     files.fill(true);
-    runner.turn(&mut vec![asked(1, entry(), &answers)]);
+    runner.step(&mut vec![asked(1, entry(), &answers)]);
     assert!(runner.full_since().is_some());
-    runner.turn(&mut vec![asked(2, Work::Read, &answers), asked(3, entry(), &answers)]);
+    runner.step(&mut vec![asked(2, Work::Read, &answers), asked(3, entry(), &answers)]);
     let answers = answers.lock().unwrap();
     let told: Vec<_> = answers.iter().map(|(number, answer)| (*number, answer.is_ok())).collect();
     assert_eq!(told, [(3, false), (2, true)], "who writes is refused or waits, who reads is told");
@@ -68,7 +68,7 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let mut runner = runner_of(&files, &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
     let own = PeerId(runner.group_status(GROUP).unwrap().own.0.max(own.0));
     for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
-        runner.turn(&mut vec![Proposal {
+        runner.step(&mut vec![Proposal {
             group: GROUP,
             term: None,
             work: Work::Change(change),
@@ -89,10 +89,10 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     pass(&mut runner, &clock, 1);
     files.fill(true);
     let answers = Answers::default();
-    runner.turn(&mut vec![asked(1, entry(), &answers)]);
+    runner.step(&mut vec![asked(1, entry(), &answers)]);
     assert!(runner.full_since().is_some());
     transport.take();
-    runner.turn(&mut vec![asked(2, Work::Read, &answers)]);
+    runner.step(&mut vec![asked(2, Work::Read, &answers)]);
     let heartbeats =
         transport.take().into_iter().filter_map(|message| match Content::decode(&message.body) {
             Some(Content::Consensus { message, .. }) => Some(message),

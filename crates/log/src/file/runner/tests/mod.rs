@@ -12,7 +12,7 @@ use raft::eraftpb::{Message as RaftMessage, MessageType};
 mod copies;
 mod full;
 
-use super::{Outside, Pace, Runner};
+use super::{Environment, FlushPolicy, Runner};
 use crate::contract::{Applier, Entry, Message, Noop, Transport};
 use crate::driver::TICK;
 use crate::error::{ApplyError, LogError, ProposeError};
@@ -20,13 +20,13 @@ use crate::file::store::{FileStore, StoreOptions};
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::{InitialConfig, MemberChange, Members, PeerId, Role};
 use crate::message::{Content, Payload, empty_entry};
-use crate::proposal::{Ask, Proposal, Work};
+use crate::proposal::{Proposal, Request, Work};
 use crate::record::EntryKind;
 use crate::store::Store;
 
 const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
-const PACE: Pace = Pace { soft_wait: Duration::from_millis(100), log_bytes_max: 1 << 20 };
+const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 1 << 20 };
 
 /// An engine that keeps nothing.
 struct Nothing;
@@ -76,7 +76,7 @@ fn runner_of(
     initial: &InitialConfig,
     transport: Arc<dyn Transport>,
 ) -> Runner<FileStore> {
-    runner_on(store_of(files, StoreOptions::default()), clock, initial, transport, PACE)
+    runner_on(store_of(files, StoreOptions::default()), clock, initial, transport, POLICY)
 }
 
 fn runner_on(
@@ -84,25 +84,30 @@ fn runner_on(
     clock: &SimClock,
     initial: &InitialConfig,
     transport: Arc<dyn Transport>,
-    pace: Pace,
+    policy: FlushPolicy,
 ) -> Runner<FileStore> {
-    let mut runner = unsettled_runner_on(store, clock, initial, transport, pace);
-    runner.settle();
+    let mut runner = unsynced_runner_on(store, clock, initial, transport, policy);
+    runner.sync_now();
     runner
 }
 
-fn unsettled_runner_on(
+fn unsynced_runner_on(
     store: FileStore,
     clock: &SimClock,
     initial: &InitialConfig,
     transport: Arc<dyn Transport>,
-    pace: Pace,
+    policy: FlushPolicy,
 ) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
     let observer = Arc::new(Noop);
-    let outside =
-        Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, transport, observer };
-    let mut runner = Runner::new(store, outside, pace);
+    let environment = Environment {
+        applier: Arc::new(Nothing),
+        clock: Arc::new(clock.clone()),
+        random,
+        transport,
+        observer,
+    };
+    let mut runner = Runner::new(store, environment, policy);
     runner.open_group(GROUP, Lsn(0), initial).unwrap();
     runner
 }
@@ -110,7 +115,7 @@ fn unsettled_runner_on(
 fn propose(runner: &mut Runner<FileStore>, count: usize) {
     let hard = || Work::Entry(Bytes::from_static(b"entry"), Durability::Hard);
     let proposal = |_| Proposal { group: GROUP, term: None, work: hard(), done: Box::new(|_| {}) };
-    runner.turn(&mut (0..count).map(proposal).collect());
+    runner.step(&mut (0..count).map(proposal).collect());
 }
 
 /// Three writers shared an fsync, so that company is expected when the first comes back.
@@ -118,7 +123,7 @@ fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
     let clock = SimClock::new();
     let mut runner = runner(files, &clock);
     propose(&mut runner, 3);
-    clock.advance(PACE.soft_wait);
+    clock.advance(POLICY.soft_wait);
     let syncing = runner.begin_sync().expect("three wait for an fsync");
     clock.advance(FSYNC);
     let result = syncing.run();
@@ -130,7 +135,7 @@ fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
 #[test]
 fn company_is_waited_for_with_an_end() {
     let runner = runner_that_expects_company(&SimFiles::new(1));
-    assert_eq!(runner.patience(), 2);
+    assert_eq!(runner.hard_proposals_per_step(), 2);
     assert!(runner.due().is_some(), "who waits for company knows until when");
 }
 
@@ -142,7 +147,11 @@ fn a_log_that_has_failed_waits_for_nobody() {
     propose(&mut runner, 1);
     assert!(runner.failure().is_some());
     assert_eq!(runner.due(), None);
-    assert_eq!(runner.patience(), 1, "with nothing due, every proposal must be refused when it comes");
+    assert_eq!(
+        runner.hard_proposals_per_step(),
+        1,
+        "with nothing due, every proposal must be refused when it arrives"
+    );
 }
 
 /// Time passes as for a log with nothing to do, and every fsync that is wanted ends.
@@ -231,7 +240,7 @@ fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
     drop(runner);
     files.crash();
     assert!(
-        store_of(&files, StoreOptions::default()).is_gone(GROUP, own.0),
+        store_of(&files, StoreOptions::default()).is_removed(GROUP, own.0),
         "it would be opened again, without its rows"
     );
 }
@@ -256,7 +265,7 @@ fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
     let mut runner =
         runner_of(&SimFiles::new(1), &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
     let work = Work::Change(MemberChange::AddLearner(learner));
-    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    runner.step(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     pass(&mut runner, &clock, 3);
     assert_eq!(runner.group_status(GROUP).unwrap().members.learners, [learner]);
     transport.take();
@@ -269,13 +278,13 @@ fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
     let (files, clock, learner) = (SimFiles::new(1), SimClock::new(), PeerId(9));
     let mut runner = runner(&files, &clock);
     let work = Work::Change(MemberChange::AddLearner(learner));
-    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    runner.step(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     pass(&mut runner, &clock, 3);
     drop(runner);
     let transport = Arc::new(Unsent::default());
     let store = store_of(&files, StoreOptions::default());
     let mut runner =
-        unsettled_runner_on(store, &clock, &InitialConfig::Single, Arc::clone(&transport) as _, PACE);
+        unsynced_runner_on(store, &clock, &InitialConfig::Single, Arc::clone(&transport) as _, POLICY);
     propose(&mut runner, 1);
     for _ in 0..20 {
         clock.advance(TICK);
@@ -292,10 +301,10 @@ fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
 fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
     let (clock, learner) = (SimClock::new(), PeerId(9));
     let store = store_of(&SimFiles::new(1), StoreOptions { segment_bytes: 4096 });
-    let pace = Pace { log_bytes_max: 4096, ..PACE };
-    let mut runner = runner_on(store, &clock, &InitialConfig::Single, Arc::new(Noop), pace);
+    let policy = FlushPolicy { log_bytes_max: 4096, ..POLICY };
+    let mut runner = runner_on(store, &clock, &InitialConfig::Single, Arc::new(Noop), policy);
     let work = Work::Change(MemberChange::AddLearner(learner));
-    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    runner.step(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     let status = |runner: &Runner<FileStore>| runner.group_status(GROUP).unwrap();
     propose(&mut runner, 200);
     pass(&mut runner, &clock, 1);
@@ -334,14 +343,14 @@ fn a_sync_does_not_wait_for_what_was_refused() {
     let (clock, answers, other) = (SimClock::new(), Answers::default(), PeerId(9));
     let mut runner = runner(&SimFiles::new(1), &clock);
     for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
-        runner.turn(&mut vec![asked(0, Work::Change(change), &answers)]);
+        runner.step(&mut vec![asked(0, Work::Change(change), &answers)]);
         pass(&mut runner, &clock, 1);
     }
     assert_eq!(runner.group_status(GROUP).unwrap().members.voters.len(), 2);
     // Whoever hands over takes nothing.
-    runner.ask(Ask::Transfer(GROUP, other));
+    runner.request(Request::Transfer(GROUP, other));
     answers.lock().unwrap().clear();
-    runner.turn(&mut vec![asked(1, entry(), &answers), asked(2, Work::Sync, &answers)]);
+    runner.step(&mut vec![asked(1, entry(), &answers), asked(2, Work::Sync, &answers)]);
     pass(&mut runner, &clock, 1);
     let answers = answers.lock().unwrap();
     assert!(matches!(&answers[..], [(1, Err(_)), (2, Ok(_))]), "{answers:?}");
@@ -352,7 +361,7 @@ fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
     let (clock, answers) = (SimClock::new(), Answers::default());
     let mut runner = runner(&SimFiles::new(1), &clock);
     let change = Work::Change(MemberChange::AddLearner(PeerId(9)));
-    runner.turn(&mut vec![
+    runner.step(&mut vec![
         asked(1, entry(), &answers),
         asked(2, Work::Sync, &answers),
         asked(3, change, &answers),

@@ -1,5 +1,5 @@
-//! A note beside the segments: how far the log was durable when it was last opened, began a segment or was
-//! closed. A log that ends before that has lost what no power loss takes. docs/formats/log.md.
+//! The high-water mark: a small file beside the segments that says how far the log was durable when it was last opened,
+//! began a segment or was closed. A log that ends before that has lost durable data. docs/formats/log.md.
 
 use std::io::{ErrorKind, Result};
 use std::path::Path;
@@ -17,31 +17,31 @@ const BYTES: usize = 48;
 
 /// How far a log was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Newest {
-    /// Which log.
+pub(super) struct HighWaterMark {
+    /// The log that it belongs to.
     pub log_id: u64,
     /// Everything before this point was durable.
     pub at: Position,
 }
 
-impl Newest {
-    /// The note in `dir`; `None` if there is none, as beside a log of an earlier version.
-    pub fn load(files: &dyn Files, dir: &Path) -> std::result::Result<Option<Newest>, LogError> {
+impl HighWaterMark {
+    /// The mark in `dir`; `None` if there is none, as beside a log of an earlier version.
+    pub fn load(files: &dyn Files, dir: &Path) -> std::result::Result<Option<HighWaterMark>, LogError> {
         let path = dir.join(NAME);
         let bytes = match files.read(&path) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             Err(cause) => return Err(cause.into()),
         };
-        match Newest::decode(&bytes) {
-            Some(newest) => Ok(Some(newest)),
+        match HighWaterMark::decode(&bytes) {
+            Some(mark) => Ok(Some(mark)),
             None => {
                 Err(LogError::Damaged { segment: path, offset: 0, what: "not a note of the log".to_owned() })
             }
         }
     }
 
-    /// Puts the note in the place of the one in `dir`, whole or not at all, and durable on return.
+    /// Replaces the mark in `dir` atomically. Durable on return.
     pub fn store(&self, files: &dyn Files, dir: &Path) -> Result<()> {
         let next = dir.join(NEXT_NAME);
         match files.remove(&next) {
@@ -67,15 +67,16 @@ impl Newest {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Newest> {
+    fn decode(bytes: &[u8]) -> Option<HighWaterMark> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let u64_at = |offset: usize| {
             let mut number = [0; 8];
             number.copy_from_slice(&bytes[offset..offset + 8]);
             u64::from_le_bytes(number)
         };
-        let newest = Newest { log_id: u64_at(16), at: Position { segment: u64_at(24), offset: u64_at(32) } };
-        (newest.encode() == *bytes).then_some(newest)
+        let mark =
+            HighWaterMark { log_id: u64_at(16), at: Position { segment: u64_at(24), offset: u64_at(32) } };
+        (mark.encode() == *bytes).then_some(mark)
     }
 }
 
@@ -84,15 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_reads_back_and_every_changed_bit_is_noticed() {
-        let newest = Newest { log_id: 3, at: Position { segment: 4, offset: 5 } };
-        let mut bytes = newest.encode();
-        assert_eq!(Newest::decode(&bytes), Some(newest));
+    fn a_mark_reads_back_and_every_changed_bit_is_noticed() {
+        let mark = HighWaterMark { log_id: 3, at: Position { segment: 4, offset: 5 } };
+        let mut bytes = mark.encode();
+        assert_eq!(HighWaterMark::decode(&bytes), Some(mark));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Newest::decode(&bytes), None, "bit {bit}");
+            assert_eq!(HighWaterMark::decode(&bytes), None, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        assert_eq!(Newest::decode(&bytes[1..]), None);
+        assert_eq!(HighWaterMark::decode(&bytes[1..]), None);
     }
 }

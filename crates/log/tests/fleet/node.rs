@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use io::sim::{SimClock, SimFiles, SimRandom};
 
-use super::super::runner::{Flushing, Outside, Pace, Runner, Syncing};
-use super::super::store::{FileStore, StoreOptions};
 use crate::contract::{Applier, Entry, GroupObserver, Message, Transport};
 use crate::error::{ApplyError, LogError};
+use crate::file::runner::{Environment, FlushJob, FlushPolicy, Runner, SyncJob};
+use crate::file::store::{FileStore, StoreOptions};
 use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Lsn};
 use crate::member::{InitialConfig, PeerId, Role};
@@ -124,8 +124,8 @@ impl GroupObserver for Post {
 /// What is true while a process lives.
 pub(super) struct Life {
     pub runner: Runner<FileStore>,
-    pub syncing: Option<(Syncing, Option<std::io::Result<()>>)>,
-    pub flushing: Option<Flushing>,
+    pub syncing: Option<(SyncJob, Option<std::io::Result<()>>)>,
+    pub flushing: Option<FlushJob>,
     pub inbox: Vec<Proposal>,
 }
 
@@ -173,15 +173,15 @@ impl Node {
         let last = store.group(group).filter(|stored| !stored.void).map(|stored| stored.outline.last());
         self.rows_are_ahead = last.is_some_and(|last| self.engine.applied_durably().0 > last);
         self.engine.set_log_sync(store.log_sync());
-        let outside = Outside {
+        let environment = Environment {
             applier: Arc::clone(&self.engine) as Arc<dyn Applier>,
             clock: Arc::new(clock.clone()),
             random,
             transport: Arc::clone(&self.post) as Arc<dyn Transport>,
             observer: Arc::clone(&self.post) as Arc<dyn GroupObserver>,
         };
-        let pace = Pace { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
-        let mut runner = Runner::new(store, outside, pace);
+        let policy = FlushPolicy { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
+        let mut runner = Runner::new(store, environment, policy);
         (self.role, self.needs_rows) = (None, false);
         if self.peer.is_some() {
             runner.open_group(group, self.engine.applied_durably(), &self.initial)?;

@@ -6,7 +6,7 @@ use super::node::{Event, Rows, hold};
 use super::world::{Copy, GROUP, World};
 use crate::lsn::{Durability, Lsn};
 use crate::member::{InitialConfig, Role};
-use crate::proposal::Ask;
+use crate::proposal::Request;
 
 /// After healing, a leader must be there and entries be taken within so many rounds of 50 ms.
 const HEAL_ROUNDS: u64 = 2000;
@@ -74,7 +74,7 @@ impl World {
                 let told = copy.base.clone();
                 if let Some(life) = &mut self.nodes[nth].life {
                     let done = Box::new(move |result| *hold(&told) = Some(result));
-                    life.runner.ask(Ask::LogBase(GROUP, at, done));
+                    life.runner.request(Request::LogBase(GROUP, at, done));
                     self.copies.push(copy);
                 }
             }

@@ -18,10 +18,10 @@ use bytes::Bytes;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 
-use super::runner::{Flushing, Outside, Pace, Runner, Syncing};
-use super::store::{FileStore, StoreOptions};
 use crate::contract::{Applier, Entry, Noop};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
+use crate::file::runner::{Environment, FlushJob, FlushPolicy, Runner, SyncJob};
+use crate::file::store::{FileStore, StoreOptions};
 use crate::log_sync::LogSync;
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::InitialConfig;
@@ -33,7 +33,7 @@ use crate::store::Store;
 const DIR: &str = "/log";
 const STEPS_PER_LIFE: u64 = 60;
 const LIVES_PER_SEED: u64 = 20;
-const PACE: Pace = Pace { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000 };
+const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000 };
 
 /// What the test does wrong on purpose, to show that it would be noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,8 +149,8 @@ struct Life {
     runner: Runner<FileStore>,
     // Under way; with its result if it has saved what was written when it began, without it if
     // it will save what is there when it ends. Real ones are in between.
-    syncing: Option<(Syncing, Option<std::io::Result<()>>)>,
-    flushing: Option<Flushing>,
+    syncing: Option<(SyncJob, Option<std::io::Result<()>>)>,
+    flushing: Option<FlushJob>,
     inbox: Vec<Proposal>,
 }
 
@@ -207,8 +207,8 @@ impl World {
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
         let clock = Arc::new(self.clock.clone());
         let (transport, observer) = (Arc::new(Noop), Arc::new(Noop));
-        let outside = Outside { applier, clock, random, transport, observer };
-        let mut runner = Runner::new(store, outside, PACE);
+        let environment = Environment { applier, clock, random, transport, observer };
+        let mut runner = Runner::new(store, environment, POLICY);
         // Now and then one is left closed for a life: its entries must stay.
         let left_closed = self.random.one_in(4).then(|| self.any_group());
         self.open = self.history.keys().copied().filter(|id| Some(*id) != left_closed).collect();
@@ -280,7 +280,7 @@ impl World {
     fn step(&mut self, life: &mut Life) {
         match self.random.below(24) {
             0..=9 => self.propose(life),
-            10..=13 => life.runner.turn(&mut life.inbox),
+            10..=13 => life.runner.step(&mut life.inbox),
             14 | 15 => self.begin_sync(life),
             16 | 17 => self.end_sync(life),
             18 => {
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    fn run_sync(&self, syncing: &Syncing) -> std::io::Result<()> {
+    fn run_sync(&self, syncing: &SyncJob) -> std::io::Result<()> {
         match self.planted {
             Planted::LyingSync => Ok(()),
             Planted::Nothing => syncing.run(),
@@ -372,7 +372,7 @@ impl World {
     /// Closes a group and makes another, as a table that is dropped and created.
     fn replace_group(&mut self, life: &mut Life) {
         self.end_sync(life);
-        life.runner.turn(&mut life.inbox);
+        life.runner.step(&mut life.inbox);
         let group = self.any_group();
         let closed = life.runner.close_group(group);
         if closed.is_ok() {
@@ -469,7 +469,7 @@ fn a_log_that_is_left_alone_comes_to_rest() {
     let mut life = world.start().expect("an empty log opens");
     for _ in 0..20 {
         world.propose(&mut life);
-        life.runner.turn(&mut life.inbox);
+        life.runner.step(&mut life.inbox);
     }
     let mut syncs = Vec::new();
     for _ in 0..40 {

@@ -15,7 +15,7 @@ use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn, Term};
 use crate::member::{GroupStatus, InitialConfig, PeerId, Role};
 use crate::mutant::{self, Mutant};
-use crate::proposal::{Ask, Proposal, Work};
+use crate::proposal::{Proposal, Request, Work};
 
 pub(super) const GROUP: GroupId = GroupId(7);
 const STEPS: u64 = 2500;
@@ -251,7 +251,7 @@ impl World {
 
     pub(super) fn turn(&mut self, nth: usize) {
         if let Some(life) = &mut self.nodes[nth].life {
-            life.runner.turn(&mut life.inbox);
+            life.runner.step(&mut life.inbox);
         }
     }
 
@@ -392,7 +392,7 @@ impl World {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
         let to = self.nodes[nth].peer;
         if let (Some(to), Some(life)) = (to, &mut self.nodes[leader].life) {
-            life.runner.ask(Ask::Transfer(GROUP, to));
+            life.runner.request(Request::Transfer(GROUP, to));
         }
     }
 
@@ -401,7 +401,7 @@ impl World {
         let other = self.random.below(self.nodes.len() as u64) as usize;
         for nth in [nth, other] {
             if let Some(life) = &mut self.nodes[nth].life {
-                life.runner.ask(Ask::Campaign(GROUP));
+                life.runner.request(Request::Campaign(GROUP));
             }
         }
         if self.random.one_in(2) {
