@@ -1,10 +1,10 @@
-//! What one entry costs the log, in CPU time, by how many arrive together.
+//! Measures the CPU time of one entry in the log, by the number of entries that arrive together.
 //!
 //! `cargo run --release -p rekindle-log --example append_cost -- DIR [ENTRIES]`
 //!
 //! Proposes groups of 1, 32 and 128 entries of 1.2 KB to a file log on a real disk, waits until the group is
-//! answered, and repeats. CPU time is read per thread from `/proc`, so that the log's own work
-//! (consensus, encoding, checksums, write(2)), the fsyncs and the proposer are told apart.
+//! answered, and repeats. CPU time is read per thread from `/proc`, which separates the work of the log (consensus,
+//! encoding, checksums, write(2)), the fsyncs and the proposer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use rekindle_log::{Applier, ApplyError, Durability, Entry, GroupId, InitialConfi
 const ENTRY_BYTES: usize = 1200;
 const GROUP: GroupId = GroupId(1);
 
-/// An engine that costs nothing.
+/// An engine that does nothing.
 struct NoEngine;
 
 impl Applier for NoEngine {

@@ -1,4 +1,4 @@
-//! A log whose bytes were changed behind its back says so, or still holds every entry.
+//! A log whose files were changed reports the damage, or still has every entry.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ fn propose(log: &FileLog, durability: Durability) -> Result<Lsn, ProposeError> {
     told.recv().unwrap()
 }
 
-/// A log of a few segments that was closed well, and what was in it.
+/// A log of a few segments that was closed in an orderly way, and its contents.
 fn closed_log() -> (SimFiles, usize) {
     const ENTRIES: usize = 24;
     let files = SimFiles::new(1);
@@ -79,7 +79,7 @@ fn segments(files: &SimFiles) -> Vec<PathBuf> {
     paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "segment")).collect()
 }
 
-/// How many entries the log holds, or why it cannot be believed.
+/// The number of entries in the log, or why it does not open.
 fn entries(files: &SimFiles) -> Result<usize, LogError> {
     let (engine, log) = open(files, small_segments())?;
     log.open_group(GROUP, Lsn(0), InitialConfig::Single)?;
@@ -108,7 +108,7 @@ fn any_changed_byte_of_a_closed_log_is_found_or_does_not_matter() {
                 }
                 Err(other) => panic!("byte {at} of {path:?}: {other:?}"),
             }
-            // Opening may have added to the last segment: start from the same bytes each time.
+            // Opening may have appended to the last segment: each time starts from the same bytes.
             let (fresh, _) = closed_log();
             for path in &files.list(Path::new(DIR)).unwrap() {
                 match fresh.read(path) {
@@ -149,7 +149,7 @@ fn a_missing_or_exchanged_segment_is_found() {
 }
 
 #[test]
-fn a_newest_segment_that_is_gone_is_refused_after_a_close_and_after_a_kill() {
+fn a_log_without_its_newest_segment_is_refused_after_a_close_and_after_a_kill() {
     let (closed, _) = closed_log();
     let killed = SimFiles::new(1);
     let (_, log) = open(&killed, small_segments()).unwrap();
@@ -177,7 +177,7 @@ fn a_newest_segment_that_is_gone_is_refused_after_a_close_and_after_a_kill() {
 }
 
 #[test]
-fn an_end_that_was_durable_and_is_cut_is_refused() {
+fn a_log_whose_durable_end_was_cut_off_is_refused() {
     let (files, count) = closed_log();
     let path = segments(&files).pop().unwrap();
     let whole = files.read(&path).unwrap();
@@ -188,7 +188,7 @@ fn an_end_that_was_durable_and_is_cut_is_refused() {
 }
 
 #[test]
-fn an_engine_ahead_of_a_log_that_lost_power_is_followed() {
+fn a_log_that_lost_power_continues_after_the_rows_of_its_engine() {
     let files = SimFiles::new(1);
     let options = FileLogOptions { soft_wait: Duration::from_secs(3600), ..small_segments() };
     let (_, log) = open(&files, options.clone()).unwrap();
@@ -198,13 +198,13 @@ fn an_engine_ahead_of_a_log_that_lost_power_is_followed() {
     files.crash();
     drop(log);
     let (_, log) = open(&files, options).unwrap();
-    // The engine had the soft write already; whether the log still has it is chance.
+    // The engine had the soft write already. It is random whether the log still has it.
     log.open_group(GROUP, last, InitialConfig::Single).unwrap();
     assert!(propose(&log, Durability::Hard).unwrap() > last);
 }
 
 #[test]
-fn an_engine_that_lost_what_left_the_log_is_told_so() {
+fn an_engine_that_lost_entries_deleted_from_the_log_is_refused() {
     let (files, _) = closed_log();
     let options = FileLogOptions { log_bytes_max: 1, ..small_segments() };
     let (_, log) = open(&files, options.clone()).unwrap();
@@ -218,7 +218,7 @@ fn an_engine_that_lost_what_left_the_log_is_told_so() {
 }
 
 #[test]
-fn after_a_failed_fsync_nothing_is_acknowledged_any_more() {
+fn after_a_failed_fsync_no_entry_is_acknowledged() {
     let files = SimFiles::new(1);
     let (_, log) = open(&files, small_segments()).unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();

@@ -1,4 +1,4 @@
-//! Who makes the log durable without a turn of it, and what the log learns of it when that fails.
+//! Fsyncs of the log through [`LogSync`], without a step of the log, and their failures.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,9 +17,9 @@ use rekindle_log::{
 };
 
 const GROUP: GroupId = GroupId(3);
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Counts entries, and keeps the way to make the log durable.
+/// Counts entries, and keeps the [`LogSync`] of the log.
 #[derive(Default)]
 struct Engine {
     applied: AtomicU64,
@@ -45,10 +45,10 @@ impl Applier for Engine {
     }
 }
 
-/// A log that does not fsync what is soft by itself, and how it is made durable.
+/// A log that does not fsync soft entries on its own, and its [`LogSync`].
 fn log_on(files: &SimFiles, segment_bytes: u64) -> (FileLog, LogSync) {
     let (log, engine) = log_and_engine(files, segment_bytes);
-    let log_sync = engine.log.get().expect("an applier is told before a group opens").clone();
+    let log_sync = engine.log.get().expect("the applier has it before a group opens").clone();
     (log, log_sync)
 }
 
@@ -76,10 +76,10 @@ type Answer = Result<Lsn, ProposeError>;
 
 #[track_caller]
 fn answer(told: &Receiver<Answer>) -> Answer {
-    told.recv_timeout(PATIENCE).expect("every proposal is answered")
+    told.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
 }
 
-/// How many entries a power loss leaves at this moment.
+/// The number of entries that would survive a power loss at this moment.
 fn survive(files: &SimFiles) -> u64 {
     files.crash();
     let (_log, engine) = log_and_engine(files, 1 << 20);
@@ -87,24 +87,24 @@ fn survive(files: &SimFiles) -> u64 {
 }
 
 #[test]
-fn what_was_applied_survives_a_power_loss_once_it_is_hardened() {
-    // An unsynced tail survives now and then.
+fn applied_entries_survive_a_power_loss_after_a_sync() {
+    // An unsynced tail sometimes survives.
     let mut lost = 0;
     for seed in 0..20 {
-        for hardens in [true, false] {
+        for syncs in [true, false] {
             let files = SimFiles::new(seed);
             let (log, log_sync) = log_on(&files, 1 << 20);
             answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
             answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
-            if hardens {
+            if syncs {
                 log_sync.sync().unwrap();
             }
             let found = survive(&files);
-            assert!(found == 2 || !hardens, "seed {seed}: {found} of 2");
+            assert!(found == 2 || !syncs, "seed {seed}: {found} of 2");
             lost += u64::from(found < 2);
         }
     }
-    assert!(lost > 0, "nothing is ever lost without");
+    assert!(lost > 0, "without a sync, entries are lost");
 }
 
 #[test]
@@ -122,17 +122,17 @@ fn earlier_segments_are_durable_as_well() {
 }
 
 #[test]
-fn a_log_whose_fsync_failed_for_another_believes_none_of_its_own() {
+fn after_a_failed_sync_the_fsyncs_of_the_log_fail_as_well() {
     let files = SimFiles::new(1);
     let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     files.inject(Fault::Sync);
     log_sync.sync().unwrap_err();
-    // The disk says that all is well from now on, as it does when it has told once.
+    // From now on the disk reports success, as it does after it has reported a failure once.
     let told = answer(&propose(&log, b"hard", Durability::Hard));
     assert!(matches!(&told, Err(cause) if !cause.is_definite()), "{told:?}");
     let began = Instant::now();
-    while log.stopped().is_none() && began.elapsed() < PATIENCE {
+    while log.stopped().is_none() && began.elapsed() < WAIT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(log.stopped().is_some());
@@ -142,7 +142,7 @@ fn a_log_whose_fsync_failed_for_another_believes_none_of_its_own() {
 }
 
 #[test]
-fn who_hardens_believes_no_fsync_after_one_of_the_log_that_failed() {
+fn after_a_failed_fsync_of_the_log_a_sync_fails_as_well() {
     let files = SimFiles::new(1);
     let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
@@ -153,7 +153,7 @@ fn who_hardens_believes_no_fsync_after_one_of_the_log_that_failed() {
 }
 
 #[test]
-fn who_hardens_waits_for_a_disk_that_hangs_and_the_log_goes_on() {
+fn a_sync_waits_for_a_disk_that_hangs_while_the_log_continues() {
     let files = SimFiles::new(1);
     let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
@@ -163,14 +163,14 @@ fn who_hardens_waits_for_a_disk_that_hangs_and_the_log_goes_on() {
     for _ in 0..100 {
         answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     }
-    told.try_recv().expect_err("the disk has not answered");
+    told.try_recv().expect_err("the fsync has not returned");
     files.hang(None);
-    assert!(told.recv_timeout(PATIENCE).unwrap());
+    assert!(told.recv_timeout(WAIT_TIMEOUT).unwrap());
     waiting.join().unwrap();
 }
 
 #[test]
-fn nothing_is_left_to_harden_when_the_log_has_ended() {
+fn a_sync_after_the_log_has_ended_needs_no_fsync() {
     let files = SimFiles::new(1);
     let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();

@@ -1,5 +1,5 @@
-//! Three logs with their threads and a real clock: leaders are found, entries reach everybody, a lost
-//! leader is replaced, and groups in which nothing happens write no messages.
+//! Three logs with their threads and a real clock: leaders are elected, entries reach all replicas, a lost leader is
+//! replaced, and idle groups send no messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use rekindle_log::{
     Members, Message, PeerId, Role, Transport,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct Engine(Mutex<BTreeMap<(GroupId, Lsn), Bytes>>);
@@ -39,12 +39,12 @@ impl Applier for Engine {
     }
 }
 
-/// Hands messages to the log of the node they are for, at once.
+/// Delivers messages at once to the log of the receiver.
 #[derive(Default)]
 struct Network {
     logs: OnceLock<Vec<Mutex<Option<Arc<FileLog>>>>>,
     messages: AtomicU64,
-    // The nodes that no message leaves or reaches, a bit each.
+    /// The nodes that are cut off, a bit each.
     cut: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl Transport for Network {
         let cut = self.cut.load(Ordering::Relaxed);
         let is_cut = |peer: PeerId| cut >> (peer.0 % 10) & 1 == 1;
         for message in messages.into_iter().filter(|message| !is_cut(message.from) && !is_cut(message.to)) {
-            // The peers of a node all have its number.
+            // The last digit of a peer id is the number of its node.
             let node = (message.to.0 % 10) as usize;
             let log = self.logs.get().and_then(|logs| logs[node].lock().unwrap().clone());
             if let Some(log) = log {
@@ -86,7 +86,7 @@ struct Fleet {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what} did not come about");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -137,7 +137,7 @@ impl Fleet {
         self.leader(group).unwrap()
     }
 
-    /// Proposes until a leader has taken it.
+    /// Proposes until a leader has accepted the entry.
     fn write(&self, group: GroupId, payload: &str, durability: Durability) -> Lsn {
         loop {
             let leader = self.wait_for_leader(group);
@@ -191,26 +191,26 @@ fn entries_reach_all_replicas_and_outlive_their_leader() {
 }
 
 #[test]
-fn groups_in_which_nothing_happens_write_no_letters() {
+fn idle_groups_send_no_messages() {
     const GROUPS: u64 = 100;
     let fleet = Fleet::of_groups(GROUPS);
     for group in 0..GROUPS {
         fleet.write(GroupId(group), "entry", Durability::Hard);
     }
     let messages = || fleet.network.messages.load(Ordering::Relaxed);
-    // Eight heartbeats of any group would be noticed.
+    // Eight heartbeats of any group would show in the counter.
     wait_until("rest", || {
         let before = messages();
         std::thread::sleep(Duration::from_millis(800));
         messages() == before
     });
-    // And a proposal ends the rest of its group.
+    // A proposal wakes its group.
     let lsn = fleet.write(GroupId(7), "another", Durability::Hard);
     wait_until("the entry everywhere", || fleet.has_everywhere(GroupId(7), lsn));
 }
 
 #[test]
-fn a_leader_that_rests_leads_no_more_when_its_majority_is_silent() {
+fn a_quiesced_leader_steps_down_when_its_majority_is_unreachable() {
     let fleet = Fleet::of_groups(1);
     let group = GroupId(0);
     let lsn = fleet.write(group, "entry", Durability::Hard);
@@ -231,19 +231,19 @@ fn a_leader_that_rests_leads_no_more_when_its_majority_is_silent() {
         log.group_status(group).unwrap().members.voters.into_iter().filter(|peer| *peer != own).collect();
     let leads = || matches!(log.group_status(group).unwrap().role, Role::Leader { .. });
 
-    // With one of the two it has a majority, and need not be disturbed.
+    // With one of the two it has a majority, and stays quiesced.
     fleet.network.cut.store(1 << (others[0].0 % 10), Ordering::Relaxed);
     let before = messages();
     log.peers_unreachable(vec![others[0]]);
     assert!(leads());
     std::thread::sleep(Duration::from_millis(800));
-    assert_eq!(messages(), before, "the group rests");
+    assert_eq!(messages(), before, "the group is quiesced");
     fleet.network.cut.store(1 << leader, Ordering::Relaxed);
     log.peers_unreachable(vec![others[1]]);
     wait_until("it leads no more", || !leads());
 }
 
-/// What becomes of a write for which no other replica answers, in the words of whoever is told.
+/// The outcome of a write to which no other replica responds.
 fn write_alone(acks: Acks, durability: Durability) -> &'static str {
     let fleet = Fleet::of_groups(1);
     let group = GroupId(0);
@@ -261,7 +261,7 @@ fn write_alone(acks: Acks, durability: Durability) -> &'static str {
                 assert_eq!(fleet.engines[leader].0.lock().unwrap()[&(group, lsn)], "alone");
                 return "acknowledged";
             }
-            // It had lost its office by then.
+            // It had stepped down by then.
             Err(cause) if cause.is_definite() => {}
             Err(_) => return "in doubt",
         }
@@ -277,7 +277,7 @@ fn where_one_replica_is_enough_the_leader_does_not_wait_for_others() {
 }
 
 #[test]
-fn what_only_a_lost_leader_had_is_discarded_when_it_returns() {
+fn entries_that_only_a_lost_leader_had_are_discarded_when_it_returns() {
     let fleet = Fleet::of_groups(1);
     let group = GroupId(0);
     (0..3).for_each(|node| fleet.log(node).unwrap().set_acks(group, Acks::One));
@@ -295,14 +295,14 @@ fn what_only_a_lost_leader_had_is_discarded_when_it_returns() {
     wait_until("another leader", || others().any(leads));
     fleet.network.cut.store(0, Ordering::Relaxed);
     let status = || fleet.log(leader).unwrap().group_status(group).unwrap();
-    wait_until("the rows are void", || status().needs_rows);
+    wait_until("the rows are invalid", || status().needs_rows);
     assert!(!matches!(status().role, Role::Leader { .. }));
     let has_alone = |node: usize| fleet.engines[node].0.lock().unwrap().values().any(|row| row == "alone");
     assert!(!others().any(has_alone));
 }
 
 #[test]
-fn a_replica_whose_majority_is_gone_can_be_made_to_go_on_alone() {
+fn a_replica_that_lost_its_majority_can_be_forced_to_continue_alone() {
     let fleet = Fleet::of_groups(1);
     let group = GroupId(0);
     let lsn = fleet.write(group, "before", Durability::Hard);
@@ -323,7 +323,7 @@ fn a_replica_whose_majority_is_gone_can_be_made_to_go_on_alone() {
     let done = Box::new(move |result| drop(tell.send(result)));
     log.propose(group, Bytes::from_static(b"after"), Durability::Hard, done);
     assert!(told.recv().unwrap().is_ok());
-    // Those who come back are told that they are members no more, and change nothing.
+    // The other replicas come back, learn that they were removed, and change nothing.
     fleet.network.cut.store(0, Ordering::Relaxed);
     for node in lost {
         let has_left = || matches!(fleet.log(node).unwrap().group_status(group), Err(LogError::NotOpen(_)));

@@ -1,12 +1,12 @@
-//! Thousands of random crashes, and what must hold after each.
+//! Thousands of random crashes of one node, and the guarantees that must hold after each. Compiled as a module of the
+//! library's unit tests, since it uses the runner.
 //!
-//! The log thread's turns run on this thread, over a disk that forgets unsynced bytes. Between
-//! any two steps the process may end or the power go. Then, for every group:
+//! The steps of the log thread run on this thread, over a disk that loses unsynced bytes. Between any two steps the
+//! process may end or the power may fail. Then, for every group:
 //!
-//! - what the engine ends up with is a prefix of what was proposed and not refused, in order,
-//!   each entry once;
-//! - it includes every acknowledged hard entry, and after the end of a process every soft one;
-//! - what was once lost never comes back, and a refused entry never appears;
+//! - the entries in the engine are a prefix of the proposals that were not refused, in order, each once;
+//! - they include every acknowledged hard entry, and after the end of a process every soft one;
+//! - a lost entry never comes back, and a refused entry never appears;
 //! - the log reaches at least as far as the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,17 +35,17 @@ const STEPS_PER_LIFE: u64 = 60;
 const LIVES_PER_SEED: u64 = 20;
 const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000 };
 
-/// What the test does wrong on purpose, to show that it would be noticed.
+/// A deliberate fault, to show that the test detects it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Planted {
-    Nothing,
-    /// The fsync does nothing and says that it did.
+enum DiskFault {
+    None,
+    /// The fsync does nothing and reports success.
     LyingSync,
 }
 
 type Contents = BTreeMap<GroupId, Vec<(Lsn, Bytes)>>;
 
-/// An engine that loses what it has not flushed when the process ends.
+/// An engine that loses unflushed rows when the process ends.
 #[derive(Default)]
 struct Engine {
     tables: Mutex<Tables>,
@@ -87,12 +87,12 @@ impl Applier for Engine {
     }
 
     fn set_log_sync(&self, log: LogSync) {
-        assert!(self.log.set(log).is_ok(), "told once");
+        assert!(self.log.set(log).is_ok(), "called once");
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
-        let hardened = self.log.get().map_or(Ok(()), LogSync::sync);
-        hardened.map_err(|cause| ApplyError(cause.to_string()))?;
+        let synced = self.log.get().map_or(Ok(()), LogSync::sync);
+        synced.map_err(|cause| ApplyError(cause.to_string()))?;
         let mut tables = self.tables();
         tables.durable = tables.memory.clone();
         Ok(())
@@ -107,7 +107,7 @@ enum End {
     PowerGone,
 }
 
-/// One proposal, as the world knows it.
+/// One proposal and its answer.
 struct Proposed {
     payload: Bytes,
     durability: Durability,
@@ -124,42 +124,42 @@ impl Proposed {
     }
 }
 
-/// What is true across lives.
+/// The state that outlives a process.
 struct World {
     seed: u64,
-    planted: Planted,
+    disk_fault: DiskFault,
     files: SimFiles,
     clock: SimClock,
     random: SimRandom,
     engine: Arc<Engine>,
-    // What may still be there, in order.
+    // The proposals that may still be in the engine, in order.
     history: BTreeMap<GroupId, Vec<Proposed>>,
     open: BTreeSet<GroupId>,
-    // Groups not looked at since the power went.
+    // Groups not checked since the last power loss.
     power_lost: BTreeSet<GroupId>,
     closed: BTreeSet<GroupId>,
-    // Groups that were to be closed, and may be.
+    // Groups whose closing was interrupted.
     in_doubt: BTreeSet<GroupId>,
     next_payload: u64,
     acknowledged: u64,
 }
 
-/// What is true while a process lives.
+/// The state of a process.
 struct Life {
     runner: Runner<FileStore>,
-    // Under way; with its result if it has saved what was written when it began, without it if
-    // it will save what is there when it ends. Real ones are in between.
+    // The running fsync: with its result if it ran when it began, without if it runs when it ends. A real fsync covers
+    // something in between.
     syncing: Option<(SyncJob, Option<std::io::Result<()>>)>,
     flushing: Option<FlushJob>,
     inbox: Vec<Proposal>,
 }
 
 impl World {
-    fn new(seed: u64, planted: Planted) -> World {
+    fn new(seed: u64, disk_fault: DiskFault) -> World {
         let groups = [GroupId(0), GroupId(7), GroupId(9)];
         World {
             seed,
-            planted,
+            disk_fault,
             files: SimFiles::new(seed),
             clock: SimClock::new(),
             random: SimRandom::new(!seed),
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Lives through one seed; says which promise was broken first.
+    /// Runs one seed; fails with the first violation.
     fn run(mut self) -> Result<u64, String> {
         let mut end = End::Finished;
         for life in 0..LIVES_PER_SEED {
@@ -209,7 +209,7 @@ impl World {
         let (transport, observer) = (Arc::new(Noop), Arc::new(Noop));
         let environment = Environment { applier, clock, random, transport, observer };
         let mut runner = Runner::new(store, environment, POLICY);
-        // Now and then one is left closed for a life: its entries must stay.
+        // Sometimes one group stays closed during a process: its entries must stay.
         let left_closed = self.random.one_in(4).then(|| self.any_group());
         self.open = self.history.keys().copied().filter(|id| Some(*id) != left_closed).collect();
         for group in &self.open {
@@ -228,7 +228,7 @@ impl World {
         Ok(Life { runner, syncing: None, flushing: None, inbox: Vec::new() })
     }
 
-    /// Rows never go further than the log that they come from.
+    /// Rows are never ahead of their log.
     fn check_log_leads(&self, store: &FileStore) -> Result<(), String> {
         let mut groups = self.history.keys();
         let ahead = groups.find(|id| {
@@ -238,7 +238,7 @@ impl World {
         ahead.map_or(Ok(()), |id| Err(format!("rows of group {id} are ahead of the log")))
     }
 
-    /// Compares the engine with what was proposed, and forgets what is lost for good.
+    /// Compares the engine with the proposals, and drops proposals that are permanently lost.
     fn check(&mut self) -> Result<(), String> {
         let tables = self.engine.tables().memory.clone();
         for (group, history) in &mut self.history {
@@ -249,7 +249,7 @@ impl World {
             let table = tables.get(group).map_or(&[][..], Vec::as_slice);
             for (nth, (lsn, payload)) in table.iter().enumerate() {
                 let Some(proposed) = history.get_mut(nth) else {
-                    return Err(format!("group {group}: {payload:?} at {lsn} comes from nowhere"));
+                    return Err(format!("group {group}: {payload:?} at {lsn} was never proposed"));
                 };
                 if proposed.payload != payload {
                     let expected = &proposed.payload;
@@ -260,7 +260,7 @@ impl World {
                 {
                     return Err(format!("group {group}: acknowledged at {told}, is at {lsn}"));
                 }
-                // What recovery has found is durable from then on.
+                // Recovered entries are durable from then on.
                 proposed.answer = Arc::new(Mutex::new(Some(Ok(*lsn))));
                 proposed.durability = Durability::Hard;
             }
@@ -288,17 +288,17 @@ impl World {
                 life.runner.tick();
             }
             19 => {
-                // Engines flush when they like; the log need not have asked for it. If that fails, nothing was flushed.
+                // Engines also flush without a request of the log. If that fails, nothing was flushed.
                 let _ = self.engine.flush();
             }
             20 => life.flushing = life.flushing.take().or_else(|| life.runner.begin_flush()),
             21 => {
-                if let Some(flushing) = life.flushing.take() {
+                if let Some(job) = life.flushing.take() {
                     let result = self.engine.flush();
-                    life.runner.end_flush(&flushing, result);
+                    life.runner.end_flush(&job, result);
                 }
             }
-            22 => self.ask_for_sync(life),
+            22 => self.propose_sync(life),
             _ => self.rarely(life),
         }
     }
@@ -330,15 +330,15 @@ impl World {
         self.history.entry(group).or_default().push(Proposed { payload, durability, answer });
     }
 
-    fn ask_for_sync(&mut self, life: &mut Life) {
+    fn propose_sync(&mut self, life: &mut Life) {
         let group = self.any_group();
         let before = self.history.get(&group).into_iter().flatten();
         let before: Vec<_> = before.map(|proposed| Arc::clone(&proposed.answer)).collect();
         let done = Box::new(move |result: Result<Lsn, ProposeError>| {
-            let is_told =
+            let is_answered =
                 |answer: &Mutex<Option<_>>| answer.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-            let all_told = before.iter().all(|answer| is_told(answer));
-            assert!(result.is_err() || all_told, "a sync does not overtake");
+            let all_answered = before.iter().all(|answer| is_answered(answer));
+            assert!(result.is_err() || all_answered, "a sync does not overtake");
         });
         life.inbox.push(Proposal { group, term: None, work: Work::Sync, done });
     }
@@ -349,27 +349,27 @@ impl World {
     }
 
     fn begin_sync(&self, life: &mut Life) {
-        if let Some(syncing) = life.runner.begin_sync() {
-            let now = self.random.one_in(2).then(|| self.run_sync(&syncing));
-            life.syncing = Some((syncing, now));
+        if let Some(job) = life.runner.begin_sync() {
+            let now = self.random.one_in(2).then(|| self.run_sync(&job));
+            life.syncing = Some((job, now));
         }
     }
 
-    fn run_sync(&self, syncing: &SyncJob) -> std::io::Result<()> {
-        match self.planted {
-            Planted::LyingSync => Ok(()),
-            Planted::Nothing => syncing.run(),
+    fn run_sync(&self, job: &SyncJob) -> std::io::Result<()> {
+        match self.disk_fault {
+            DiskFault::LyingSync => Ok(()),
+            DiskFault::None => job.run(),
         }
     }
 
     fn end_sync(&self, life: &mut Life) {
-        if let Some((syncing, ran)) = life.syncing.take() {
-            let result = ran.unwrap_or_else(|| self.run_sync(&syncing));
-            life.runner.end_sync(syncing, result);
+        if let Some((job, ran)) = life.syncing.take() {
+            let result = ran.unwrap_or_else(|| self.run_sync(&job));
+            life.runner.end_sync(job, result);
         }
     }
 
-    /// Closes a group and makes another, as a table that is dropped and created.
+    /// Closes a group and creates another, as if a table were dropped and created.
     fn replace_group(&mut self, life: &mut Life) {
         self.end_sync(life);
         life.runner.step(&mut life.inbox);
@@ -380,7 +380,7 @@ impl World {
             self.open.remove(&group);
             self.closed.insert(group);
         } else if self.open.contains(&group) && life.runner.group_status(group).is_err() {
-            // A full disk, or one that failed: the next start finds it as it was, or closed.
+            // The disk is full or has failed: the next start finds the group open or closed.
             self.in_doubt.insert(group);
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
@@ -397,7 +397,7 @@ impl World {
             1 => End::ProcessGone,
             _ => End::PowerGone,
         };
-        // What never reached the log thread was never proposed.
+        // Proposals that did not reach the log thread count as refused.
         for proposal in life.inbox.drain(..) {
             (proposal.done)(Err(Refusal::Stopped.into()));
         }
@@ -430,7 +430,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn no_acknowledged_entry_is_lost_in_any_crash() {
     let mut acknowledged = 0;
     for seed in seeds() {
-        acknowledged += World::new(seed, Planted::Nothing)
+        acknowledged += World::new(seed, DiskFault::None)
             .run()
             .unwrap_or_else(|broken| panic!("{broken}; again with LOG_SIM_START={seed} LOG_SIM_SEEDS=1"));
     }
@@ -439,17 +439,17 @@ fn no_acknowledged_entry_is_lost_in_any_crash() {
 }
 
 #[test]
-fn a_lying_fsync_is_noticed() {
-    let noticed = (0..50).filter(|seed| World::new(*seed, Planted::LyingSync).run().is_err());
-    assert!(noticed.count() > 10);
+fn a_lying_fsync_is_detected() {
+    let detected = (0..50).filter(|seed| World::new(*seed, DiskFault::LyingSync).run().is_err());
+    assert!(detected.count() > 10);
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn rows_that_do_not_wait_for_the_log_are_noticed() {
+fn rows_that_do_not_wait_for_the_log_are_detected() {
     mutant::set(Mutant::FlushUnsynced);
     let broken: Vec<String> =
-        (0..50).filter_map(|seed| World::new(seed, Planted::Nothing).run().err()).collect();
+        (0..50).filter_map(|seed| World::new(seed, DiskFault::None).run().err()).collect();
     mutant::set(Mutant::None);
     assert!(broken.len() > 10, "{}", broken.len());
     assert!(broken.iter().all(|what| what.ends_with("ahead of the log")), "{broken:?}");
@@ -457,15 +457,15 @@ fn rows_that_do_not_wait_for_the_log_are_noticed() {
 
 #[test]
 #[cfg(feature = "ack-before-append")]
-fn an_answer_before_the_append_is_noticed() {
-    let noticed = (0..50).filter(|seed| World::new(*seed, Planted::Nothing).run().is_err());
-    assert!(noticed.count() > 10);
+fn an_answer_before_the_append_is_detected() {
+    let detected = (0..50).filter(|seed| World::new(*seed, DiskFault::None).run().is_err());
+    assert!(detected.count() > 10);
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn a_log_that_is_left_alone_comes_to_rest() {
-    let mut world = World::new(1, Planted::Nothing);
+fn an_idle_log_stops_writing() {
+    let mut world = World::new(1, DiskFault::None);
     let mut life = world.start().expect("an empty log opens");
     for _ in 0..20 {
         world.propose(&mut life);
@@ -480,5 +480,5 @@ fn a_log_that_is_left_alone_comes_to_rest() {
         syncs.push(life.runner.stats().fsyncs);
     }
     assert!(syncs[0] > 0, "{syncs:?}");
-    assert_eq!(syncs[10], syncs[39], "nothing was written any more: {syncs:?}");
+    assert_eq!(syncs[10], syncs[39], "nothing more was written: {syncs:?}");
 }

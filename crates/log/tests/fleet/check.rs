@@ -1,4 +1,4 @@
-//! What must hold, at every step and at the end.
+//! The guarantees that must hold after every event and at the end.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use crate::lsn::{Durability, Lsn};
 use crate::member::{InitialConfig, Role};
 use crate::proposal::Request;
 
-/// After healing, a leader must be there and entries be taken within so many rounds of 50 ms.
+/// After healing, there must be a leader that accepts entries within this many rounds of 50 ms.
 const HEAL_ROUNDS: u64 = 2000;
 
 impl World {
-    /// Takes in what nodes have told and applied since the last look.
-    pub(super) fn look(&mut self) -> Result<(), String> {
+    /// Handles the events and applied entries of all nodes since the last check.
+    pub(super) fn check(&mut self) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
-            let events = std::mem::take(&mut *hold(&self.nodes[nth].post.events));
+            let events = std::mem::take(&mut *hold(&self.nodes[nth].outbox.events));
             for event in events {
-                self.hear(nth, event)?;
+                self.handle_event(nth, event)?;
             }
             let applied = std::mem::take(&mut *hold(&self.nodes[nth].engine.news));
             for (lsn, payload) in applied {
@@ -25,10 +25,10 @@ impl World {
             }
         }
         for (nth, node) in self.nodes.iter().enumerate() {
-            let elected = node.life.as_ref().and_then(|life| life.runner.elected(GROUP));
+            let elected = node.process.as_ref().and_then(|process| process.runner.elected(GROUP));
             if let (Some(term), Some(peer)) = (elected, node.peer) {
                 if self.status(nth).is_some_and(|status| status.needs_rows) {
-                    self.caretakers.insert(term);
+                    self.stand_in_terms.insert(term);
                     if self.leads(nth) {
                         return Err(format!("node {nth} leads in term {term} without rows"));
                     }
@@ -38,17 +38,17 @@ impl World {
                     return Err(format!("{first} and {peer} were elected in term {term}"));
                 }
             }
-            if let Some(cause) = node.life.as_ref().and_then(|life| life.runner.failure()) {
+            if let Some(cause) = node.process.as_ref().and_then(|process| process.runner.failure()) {
                 return Err(format!("the log of node {nth} has stopped: {cause}"));
             }
         }
         self.check_reads()
     }
 
-    fn hear(&mut self, nth: usize, event: Event) -> Result<(), String> {
+    fn handle_event(&mut self, nth: usize, event: Event) -> Result<(), String> {
         let node = &mut self.nodes[nth];
         match event {
-            Event::Role(role) => {
+            Event::RoleChanged(role) => {
                 node.role = Some(role);
                 if let (Role::Leader { term }, Some(peer)) = (role, node.peer) {
                     self.trace = self.trace.rotate_left(7) ^ term.0;
@@ -58,23 +58,23 @@ impl World {
                     }
                 }
             }
-            Event::NeedsRows => {
+            Event::RowsNeeded => {
                 node.needs_rows = true;
-                self.voided += u64::from(matches!(node.initial, InitialConfig::Bootstrap { .. }));
+                self.invalidated += u64::from(matches!(node.initial, InitialConfig::Bootstrap { .. }));
             }
             Event::Removed => return self.forget_replica(nth),
-            Event::WantsSnapshot(to) => {
+            Event::SnapshotNeeded(to) => {
                 if self.status(nth).is_some_and(|status| status.needs_rows) {
-                    return Err(format!("node {nth} offers {to} a copy of rows that are void"));
+                    return Err(format!("node {nth} offers {to} a copy of invalid rows"));
                 }
                 let node = &self.nodes[nth];
                 let rows = hold(&node.engine.memory).clone();
                 let at = rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn);
-                let copy = Copy { to, rows, base: Default::default(), asked: self.now() };
-                let told = copy.base.clone();
-                if let Some(life) = &mut self.nodes[nth].life {
-                    let done = Box::new(move |result| *hold(&told) = Some(result));
-                    life.runner.request(Request::LogBase(GROUP, at, done));
+                let copy = Copy { to, rows, base: Default::default(), requested: self.now() };
+                let slot = copy.base.clone();
+                if let Some(process) = &mut self.nodes[nth].process {
+                    let done = Box::new(move |result| *hold(&slot) = Some(result));
+                    process.runner.request(Request::LogBase(GROUP, at, done));
                     self.copies.push(copy);
                 }
             }
@@ -82,7 +82,7 @@ impl World {
         Ok(())
     }
 
-    /// Two replicas may differ at a position only if a power loss took what the first had applied.
+    /// Two replicas may differ at a position only if a power loss took an entry that the first had applied.
     fn note_applied(&mut self, nth: usize, lsn: Lsn, payload: &bytes::Bytes) -> Result<(), String> {
         self.trace = self.trace.rotate_left(3) ^ lsn.0 ^ nth as u64;
         let before = self.applied.insert(lsn, payload.clone());
@@ -114,30 +114,30 @@ impl World {
         Ok(())
     }
 
-    /// Everything runs and reaches everything; then all must agree.
+    /// Starts all nodes and heals the network; then all must agree.
     pub(super) fn heal(&mut self) -> Result<(), String> {
         self.healed_after = self.acknowledged();
         self.cut.clear();
         for nth in 0..self.nodes.len() {
-            if self.nodes[nth].life.is_none() {
+            if self.nodes[nth].process.is_none() {
                 self.start(nth)?;
             }
         }
-        let may_be_void = self.disks_lie && self.all_rows_are_void();
+        let may_be_invalid = self.disks_lose_data && self.all_rows_are_invalid();
         for round in 0..HEAL_ROUNDS {
             self.round(round)?;
             if round % 20 == 19 && self.agree() {
                 return self.compare();
             }
         }
-        match may_be_void && self.all_rows_are_void() {
-            // Every voter's engine had what its disk then took from the log, before anything was healed.
+        match may_be_invalid && self.all_rows_are_invalid() {
+            // Before healing, the disk of every voter had lost log entries that its engine had applied.
             true => Ok(()),
             false => Err(format!("no agreement after healing: {}", self.describe())),
         }
     }
 
-    /// Everybody does everything once; nothing is lost.
+    /// One round of all nodes, without losses; leaders sometimes propose.
     fn round(&mut self, round: u64) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
             if round.is_multiple_of(40) && self.leads(nth) {
@@ -147,27 +147,27 @@ impl World {
         self.exchange()
     }
 
-    /// Everybody does what is to be done, and all messages arrive.
+    /// Every node takes a step and fsyncs, and all messages arrive.
     pub(super) fn exchange(&mut self) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
-            self.turn(nth);
+            self.step_log(nth);
             self.begin_sync(nth);
             self.nodes[nth].end_sync();
         }
         self.deliver_all();
         self.pass_exactly(50);
-        self.look()?;
+        self.check()?;
         self.carry_copies()
     }
 
     pub(super) fn deliver_all(&mut self) {
         self.collect();
         for message in std::mem::take(&mut self.flying) {
-            self.hand_over(message);
+            self.deliver_message(message);
         }
     }
 
-    /// Whether there is a leader, nothing is on its way, and all members have what it has.
+    /// Whether there is a leader, nothing is on its way, and all members have the same position.
     fn agree(&self) -> bool {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return false };
         let Some(status) = self.status(leader) else { return false };
@@ -178,23 +178,23 @@ impl World {
         let members = status.members.voters.iter().chain(&status.members.learners);
         answered
             && members.clone().all(|peer| {
-                let status_of = self.place_of(*peer).and_then(|nth| self.status(nth));
+                let status_of = self.node_of(*peer).and_then(|nth| self.status(nth));
                 status_of.is_some_and(|its| {
                     !its.needs_rows && its.applied == status.applied && its.last == status.last
                 })
             })
     }
 
-    fn all_rows_are_void(&self) -> bool {
-        let void = |nth| self.status(nth).is_none_or(|status| status.needs_rows);
-        (0..self.nodes.len()).all(void)
+    fn all_rows_are_invalid(&self) -> bool {
+        let is_invalid = |nth| self.status(nth).is_none_or(|status| status.needs_rows);
+        (0..self.nodes.len()).all(is_invalid)
     }
 
     fn describe(&self) -> String {
         (0..self.nodes.len()).map(|nth| format!("\n  {nth}: {:?}", self.status(nth))).collect()
     }
 
-    /// All members hold the same rows, and those are what was acknowledged.
+    /// Checks that all members have the same rows, and that those include every acknowledged entry.
     fn compare(&self) -> Result<(), String> {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return Ok(()) };
         let rows = hold(&self.nodes[leader].engine.memory).clone();
@@ -209,7 +209,7 @@ impl World {
         }
         let mut seen = BTreeSet::new();
         if let Some(twice) = rows.values().find(|payload| !seen.insert((*payload).clone())) {
-            return Err(format!("{twice:?} is there twice"));
+            return Err(format!("{twice:?} is applied twice"));
         }
         for proposed in &self.proposed {
             let lost = |lsn: &Lsn| rows.get(lsn) != Some(&proposed.payload);
@@ -220,7 +220,7 @@ impl World {
                     return Err(format!("acknowledged {durability:?} {payload:?} at {lsn} is lost"));
                 }
                 Some(Err(cause)) if cause.is_definite() && seen.contains(&proposed.payload) => {
-                    return Err(format!("refused {:?} is there", proposed.payload));
+                    return Err(format!("refused {:?} is applied", proposed.payload));
                 }
                 _ => {}
             }

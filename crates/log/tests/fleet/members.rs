@@ -1,4 +1,4 @@
-//! Replicas come and go.
+//! Membership changes of the fleet.
 
 use super::node::Rows;
 use super::world::{GROUP, World};
@@ -8,7 +8,7 @@ use crate::mutant::{self, Mutant};
 use crate::proposal::Work;
 
 impl World {
-    /// A leader is asked to change its members, and may have those discarded whom it does not need any more.
+    /// Proposes a random membership change to a leader, and sometimes removes replicas that it no longer needs.
     pub(super) fn change_members(&mut self) -> Result<(), String> {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return Ok(()) };
         let Some(status) = self.status(leader) else { return Ok(()) };
@@ -20,7 +20,7 @@ impl World {
                 if self.nodes[nth].peer.is_none() {
                     self.join(nth);
                 }
-                // Whoever was asked to leave is never asked to come.
+                // A replica that was to be removed is never added.
                 let peer = self.nodes[nth].peer.filter(|peer| !self.expelled.contains(peer));
                 peer.map(MemberChange::AddLearner)
             }
@@ -42,20 +42,20 @@ impl World {
             {
                 self.expelled.insert(peer);
             }
-            self.ask(leader, Work::Change(change));
+            self.propose_work(leader, Work::Change(change));
         }
         Ok(())
     }
 
-    /// Whoever owns the replicas discards those that a leader does not need any more.
+    /// Removes replicas that a leader no longer needs, as their owner does.
     fn discard_removed(&mut self, status: &GroupStatus) -> Result<(), String> {
         for peer in status.members.removed.iter().filter(|_| status.members_durable) {
-            if let Some(nth) = self.place_of(*peer)
+            if let Some(nth) = self.node_of(*peer)
                 && self.random.one_in(2)
             {
                 self.nodes[nth].end_sync();
-                if let Some(life) = &mut self.nodes[nth].life {
-                    drop(life.runner.leave_group(GROUP));
+                if let Some(process) = &mut self.nodes[nth].process {
+                    drop(process.runner.leave_group(GROUP));
                     self.forget_replica(nth)?;
                 }
             }
@@ -63,7 +63,7 @@ impl World {
         Ok(())
     }
 
-    /// A new replica on a node that has none.
+    /// Creates a replica on a node that has none.
     fn join(&mut self, nth: usize) {
         let own = match (&self.nodes[nth].initial, mutant::is_active(Mutant::ReusePeer)) {
             (InitialConfig::Joining { own }, true) => *own,
@@ -73,8 +73,8 @@ impl World {
         node.end_sync();
         let initial = InitialConfig::Joining { own };
         node.engine.replace(&Rows::new(), Lsn(0));
-        let Some(life) = &mut node.life else { return };
-        if life.runner.open_group(GROUP, Lsn(0), &initial).is_ok() {
+        let Some(process) = &mut node.process else { return };
+        if process.runner.open_group(GROUP, Lsn(0), &initial).is_ok() {
             (node.peer, node.initial) = (Some(own), initial);
         }
     }

@@ -1,11 +1,12 @@
-//! Many replicas of one group in one thread: crashes, power losses, partitions, lost and repeated
-//! messages, changing members, copied rows; and what must hold through all of it.
+//! Many replicas of one group in one thread, with crashes, power losses, partitions, lost and repeated messages,
+//! membership changes and copies of rows. Compiled as a module of the library's unit tests, since it uses the runner. The
+//! guarantees:
 //!
 //! - an acknowledged hard entry is never lost, an acknowledged soft one only by a power loss;
 //! - a refused entry is never applied anywhere;
 //! - no two replicas lead in one term;
-//! - a linearizable read has applied everything acknowledged before it was asked;
-//! - when all is healed there is a leader, entries are taken, and all replicas hold the same rows.
+//! - a linearizable read has applied everything that was acknowledged before it began;
+//! - after healing there is a leader, entries are accepted, and all replicas have the same rows.
 
 mod check;
 mod members;
@@ -27,7 +28,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     start..start + number("LOG_FLEET_SEEDS").unwrap_or(count)
 }
 
-/// The first broken promise, if a seed finds one.
+/// The first violation that a seed finds, if any.
 fn found(mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<String> {
     mutant::set(mutant);
     let found = seeds.into_iter().find_map(|seed| World::new(seed).run().err());
@@ -37,7 +38,7 @@ fn found(mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<String> {
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn a_fleet_keeps_its_promises() {
+fn a_fleet_keeps_its_guarantees() {
     let mut acknowledged = 0;
     for seed in seeds(1000) {
         acknowledged += World::new(seed)
@@ -50,10 +51,10 @@ fn a_fleet_keeps_its_promises() {
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn stories_that_ended_badly_end_well() {
-    // A leader removed behind a tail that was torn; one that did not know of its removal; a lone voter's term that a
-    // power loss took back; rows ahead of what those can commit who vote since a change of members; a leader that led in the
-    // same term before and does not know any more what another has.
+fn seeds_that_once_failed_pass() {
+    // A leader removed after a torn tail; a leader that did not know of its removal; the term of a single voter that a power
+    // loss erased; rows ahead of the entries that the voters after a membership change can commit; a leader that led in the
+    // same term before and lost its knowledge of another replica.
     for seed in [562, 1894, 2891, 204_146, 303_712] {
         World::new(seed).run().unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     }
@@ -89,8 +90,8 @@ is_found! {
     a_copy_without_its_last_row_is_found: DropRow within 400;
 }
 
-/// Two of three apply a soft entry; the leader loses it with its power, and the one that never had it
-/// is elected while the other is out of reach. How many replicas then took a copy of the rows.
+/// Two of three replicas apply a soft entry; the leader loses it in a power loss, and the replica that never had it is
+/// elected while the other is unreachable. Returns how many replicas then took a copy of the rows.
 fn lose_a_soft_entry(seed: u64) -> Result<u64, String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -104,25 +105,25 @@ fn lose_a_soft_entry(seed: u64) -> Result<u64, String> {
     world.cut_off(kept);
     world.wait_for_leader(&[leader, without])?;
     world.heal()?;
-    Ok(world.voided)
+    Ok(world.invalidated)
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
 fn a_replica_whose_applied_entry_was_replaced_takes_a_copy_of_the_rows() {
-    // Now and then the power loss spares the entry.
+    // Sometimes the entry survives the power loss.
     let taken: Vec<u64> = (0..10).map(|seed| lose_a_soft_entry(seed).unwrap()).collect();
     assert!(taken.contains(&1), "{taken:?}");
 
     mutant::set(Mutant::KeepVoidRows);
     let kept = (0..10).find_map(|seed| lose_a_soft_entry(seed).err());
     mutant::set(Mutant::None);
-    assert!(kept.is_some(), "rows that should be void were kept, and nobody noticed");
+    assert!(kept.is_some(), "replicas kept invalid rows, and no check detected it");
 }
 
-/// Two of three have all that was acknowledged in their logs, and both lose their rows: their engines held what their
-/// disks then took from the logs. The third has its rows, and not what was acknowledged while it was out of reach. Then
-/// so many things happen to them, and all is healed.
+/// Two of three replicas have every acknowledged entry in their logs, and both lose their rows: their disks lose log entries
+/// that the engines had applied. The third has its rows, but not the entries acknowledged while it was unreachable.
+/// Then `steps` random events follow, and everything is healed.
 fn lose_the_rows_of_a_majority(seed: u64, steps: u64) -> Result<World, String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -133,39 +134,39 @@ fn lose_the_rows_of_a_majority(seed: u64, steps: u64) -> Result<World, String> {
     }
     world.soft_entry_without_fsync(leader)?;
     for nth in [leader, kept] {
-        world.turn(nth);
+        world.step_log(nth);
         world.flush_ahead(nth);
     }
     for nth in [leader, kept] {
         world.lose_power(nth)?;
     }
-    world.storm(steps)?;
+    world.run_events(steps)?;
     world.heal()?;
     Ok(world)
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_has_the_log_and_no_rows_brings_the_one_with_rows_into_office() {
+fn a_replica_with_the_log_and_without_rows_hands_over_to_one_with_rows() {
     for steps in [0, 100, 2000] {
-        let mut caretakers = 0;
+        let mut stand_in_terms = 0;
         for seed in seeds(300) {
             let world = lose_the_rows_of_a_majority(seed, steps).unwrap_or_else(|why| {
                 panic!("{why}; again with LOG_FLEET_START={seed} LOG_FLEET_SEEDS=1, {steps} steps")
             });
-            caretakers += world.caretakers.len();
+            stand_in_terms += world.stand_in_terms.len();
         }
-        // Now and then the power loss spares the entry. All may lose their rows in a storm.
+        // Sometimes the entry survives the power loss. Random events may cost all replicas their rows.
         let count = seeds(300).count();
         assert!(
-            3 * caretakers > count,
-            "{caretakers} were elected without rows in {count} seeds, {steps} steps"
+            3 * stand_in_terms > count,
+            "{stand_in_terms} were elected without rows in {count} seeds, {steps} steps"
         );
     }
 }
 
-/// Two of three lose their rows and the last soft entry, and start. The third has both on its disk, and starts so many
-/// rounds later. Whether two were without rows, and whether all are in the end.
+/// Two of three replicas lose their rows and the last soft entry, and start. The third has both on its disk, and starts
+/// `late` rounds later. Returns whether two were without rows, and whether all are in the end.
 fn start_late_with_the_only_rows(seed: u64, late: u64) -> Result<(bool, bool), String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -178,7 +179,7 @@ fn start_late_with_the_only_rows(seed: u64, late: u64) -> Result<(bool, bool), S
     }
     world.soft_entry_without_fsync(leader)?;
     for nth in others {
-        world.turn(nth);
+        world.step_log(nth);
         world.flush_ahead(nth);
     }
     world.begin_sync(leader);
@@ -201,21 +202,21 @@ fn start_late_with_the_only_rows(seed: u64, late: u64) -> Result<(bool, bool), S
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_is_away_with_the_only_rows_does_not_lose_them_to_those_without() {
+fn an_absent_replica_with_the_only_rows_does_not_lose_them() {
     for late in [0, 60, 200] {
         let mut without = 0;
         for seed in 0..40 {
             let (are_two, are_all) = start_late_with_the_only_rows(seed, late).unwrap();
-            assert!(!are_all, "seed {seed}: nobody has rows, when one comes {late} rounds late");
+            assert!(!are_all, "seed {seed}: no replica has rows after one starts {late} rounds late");
             without += u32::from(are_two);
         }
         assert!(without > 10, "{without} times of 40 two were without rows");
     }
 }
 
-/// One of three has applied a soft entry that a power loss took from another, and is out of reach while the others elect,
-/// go on, and lose their rows. Then it is back, and asks for votes. Whether the others had no rows by then, and whether it
-/// has any in the end.
+/// One of three replicas has applied a soft entry that a power loss took from another. It is unreachable while the others
+/// elect a leader, continue, and lose their rows. Then it is reachable again, and requests votes. Returns whether the
+/// others had no rows by then, and whether it has rows in the end.
 fn come_back_with_other_entries(seed: u64) -> Result<(bool, bool), String> {
     let mut world = World::of_three(seed)?;
     let first = world.wait_for_leader(&[0, 1, 2])?;
@@ -232,7 +233,7 @@ fn come_back_with_other_entries(seed: u64) -> Result<(bool, bool), String> {
     world.hard_entry(leader)?;
     world.soft_entry_without_fsync(leader)?;
     for nth in others {
-        world.turn(nth);
+        world.step_log(nth);
         world.flush_ahead(nth);
         world.lose_power(nth)?;
     }
@@ -245,18 +246,18 @@ fn come_back_with_other_entries(seed: u64) -> Result<(bool, bool), String> {
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_has_the_only_rows_does_not_lose_them_to_other_entries() {
+fn a_replica_with_the_only_rows_does_not_lose_them_to_other_entries() {
     let mut without = 0;
     for seed in 0..60 {
         let (are_two, has_rows) = come_back_with_other_entries(seed).unwrap();
-        assert!(has_rows || !are_two, "seed {seed}: nobody has rows");
+        assert!(has_rows || !are_two, "seed {seed}: no replica has rows");
         without += u32::from(are_two);
     }
     assert!(without > 5, "{without} times of 60 two were without rows");
 }
 
-/// Hard entries are applied everywhere, and the last of them made durable with the rows, when a node loses its power. How
-/// far its log knows that they are committed when it starts again, and up to where its rows are.
+/// Hard entries are applied on all nodes, and one node flushes its rows and loses power. Returns the commit position that
+/// its log has when it starts again, and the position of its rows.
 fn start_with_rows(seed: u64) -> Result<(Lsn, Lsn), String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -265,7 +266,7 @@ fn start_with_rows(seed: u64) -> Result<(Lsn, Lsn), String> {
     }
     (0..4).try_for_each(|_| world.exchange())?;
     let nth = (leader + seed as usize) % 3;
-    world.turn(nth);
+    world.step_log(nth);
     world.nodes[nth].engine.flush().map_err(|cause| cause.to_string())?;
     world.lose_power(nth)?;
     let status = world.status(nth).ok_or("it does not start")?;
@@ -274,7 +275,7 @@ fn start_with_rows(seed: u64) -> Result<(Lsn, Lsn), String> {
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_starts_knows_that_its_rows_are_committed() {
+fn a_replica_that_starts_knows_that_its_rows_are_committed() {
     for seed in 0..30 {
         let (committed, applied) = start_with_rows(seed).unwrap();
         assert!(applied > Lsn(4), "seed {seed}: {applied}");
@@ -282,8 +283,8 @@ fn who_starts_knows_that_its_rows_are_committed() {
     }
 }
 
-/// A follower whose files are replaced by what they were before the last entries, while nothing is written.
-fn put_an_older_copy_back(seed: u64) -> Result<(), String> {
+/// The files of a follower are replaced by an older copy, without the last entries, while nothing is written.
+fn restore_an_older_copy(seed: u64) -> Result<(), String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
     let follower = (leader + 1) % 3;
@@ -304,17 +305,17 @@ fn put_an_older_copy_back(seed: u64) -> Result<(), String> {
             return world.heal();
         }
     }
-    Err(format!("{:?} is all that the follower has of {:?}", last(&world, follower), last(&world, leader)))
+    Err(format!("the follower is at {:?}, its leader at {:?}", last(&world, follower), last(&world, leader)))
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_gets_an_older_copy_of_its_files_back_gets_what_it_lacks_from_its_leader() {
-    (0..20).for_each(|seed| put_an_older_copy_back(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}")));
+fn a_replica_with_an_older_copy_of_its_files_gets_the_missing_entries_from_its_leader() {
+    (0..20).for_each(|seed| restore_an_older_copy(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}")));
 }
 
-/// The one of three that had the last entry beside the leader loses it, and hears that from the leader, which goes before
-/// it could send it again. The third never had it.
+/// Of three replicas, the leader and one follower have the last entry. The follower loses it and learns so from the leader,
+/// which becomes unreachable before it can send the entry again. The third replica never had it.
 fn lose_an_entry_and_the_leader(seed: u64) -> Result<(), String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -325,27 +326,27 @@ fn lose_an_entry_and_the_leader(seed: u64) -> Result<(), String> {
     world.cut_off(without);
     world.hard_entry(leader)?;
     (0..4).try_for_each(|_| world.exchange())?;
-    // It hears the leader, which does not hear it.
+    // It receives messages of the leader, which receives none from it.
     world.cut.insert((forgetful, leader));
     world.put_back(forgetful, backup)?;
     (0..4).try_for_each(|_| world.exchange())?;
     world.cut_off(leader);
     if let Ok(elected) = world.wait_for_leader(&[forgetful, without]) {
-        return Err(format!("{elected} is elected without what was acknowledged"));
+        return Err(format!("{elected} is elected without an acknowledged entry"));
     }
     world.heal()
 }
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn who_knows_that_it_lost_an_entry_elects_nobody_who_never_had_it() {
+fn a_replica_that_lost_an_entry_does_not_elect_one_without_it() {
     (0..10).for_each(|seed| {
         lose_an_entry_and_the_leader(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"))
     });
 }
 
-/// Two of three have written a soft entry when the leader goes. The third, which the other needs for a majority, is so far
-/// behind that it needs a copy of the rows first, in which that entry is.
+/// Two of three replicas have written a soft entry when the leader fails. The other one needs the third for a majority,
+/// which is so far behind that it needs a copy of the rows first, and that copy includes the entry.
 fn need_the_copy_for_a_majority(seed: u64) -> Result<(), String> {
     let mut world = World::of_three(seed)?;
     let leader = world.wait_for_leader(&[0, 1, 2])?;
@@ -372,7 +373,7 @@ fn need_the_copy_for_a_majority(seed: u64) -> Result<(), String> {
 
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
-fn rows_that_are_ahead_are_copied_to_who_is_needed_to_commit_them() {
+fn uncommitted_rows_are_copied_to_the_replica_that_is_needed_to_commit_them() {
     (0..20).for_each(|seed| {
         need_the_copy_for_a_majority(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     });

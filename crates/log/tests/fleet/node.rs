@@ -1,4 +1,4 @@
-//! One node of the simulated fleet: a disk, an engine, and, while its process lives, a log.
+//! One node of the simulated fleet: a disk, an engine, and a log while its process runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,16 +19,16 @@ use crate::store::Store;
 
 pub(super) type Rows = BTreeMap<Lsn, Bytes>;
 
-/// What a node's engine holds; what was not flushed is lost with the process.
+/// The engine of a node; unflushed rows are lost with the process.
 #[derive(Default)]
 pub(super) struct Engine {
     pub memory: Mutex<Rows>,
     pub durable: Mutex<Rows>,
-    // Up to where the rows were those of a copy when they came: its last entries may be none of rows.
+    /// The position of the last copy of the rows; entries up to there may have changed no rows.
     pub copied: Mutex<Lsn>,
-    // Everything applied since the last look.
+    /// Entries applied since the last check.
     pub news: Mutex<Vec<(Lsn, Bytes)>>,
-    // The log, which is to be durable before the rows.
+    /// Makes the log durable before the rows.
     log: OnceLock<LogSync>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Up to where the rows would survive a power loss.
+    /// The position of the rows that would survive a power loss.
     pub fn applied_durably(&self) -> Lsn {
         self.up_to(&hold(&self.durable))
     }
@@ -46,7 +46,7 @@ impl Engine {
         rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn).max(*hold(&self.copied))
     }
 
-    /// The rows become a copy of others, which is as they are at a position.
+    /// Replaces the rows by a copy as of a position.
     pub fn replace(&self, rows: &Rows, at: Lsn) {
         *hold(&self.copied) = at;
         *hold(&self.memory) = rows.clone();
@@ -73,56 +73,56 @@ impl Applier for Engine {
     }
 
     fn set_log_sync(&self, log: LogSync) {
-        assert!(self.log.set(log).is_ok(), "told once");
+        assert!(self.log.set(log).is_ok(), "called once");
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
-        let hardened = self.log.get().map_or(Ok(()), LogSync::sync);
-        hardened.map_err(|cause| ApplyError(cause.to_string()))?;
+        let synced = self.log.get().map_or(Ok(()), LogSync::sync);
+        synced.map_err(|cause| ApplyError(cause.to_string()))?;
         *hold(&self.durable) = hold(&self.memory).clone();
         Ok(())
     }
 }
 
-/// What a log tells the world.
+/// An event that a log reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    Role(Role),
-    WantsSnapshot(PeerId),
-    NeedsRows,
+    RoleChanged(Role),
+    SnapshotNeeded(PeerId),
+    RowsNeeded,
     Removed,
 }
 
-/// Messages that leave a node, and what it tells.
+/// The messages and events of a node that were not handled yet.
 #[derive(Default)]
-pub(super) struct Post {
+pub(super) struct Outbox {
     pub messages: Mutex<Vec<Message>>,
     pub events: Mutex<Vec<Event>>,
 }
 
-impl Transport for Post {
+impl Transport for Outbox {
     fn send(&self, messages: Vec<Message>) {
         hold(&self.messages).extend(messages);
     }
 }
 
-impl GroupObserver for Post {
+impl GroupObserver for Outbox {
     fn role_changed(&self, _id: GroupId, role: Role) {
-        hold(&self.events).push(Event::Role(role));
+        hold(&self.events).push(Event::RoleChanged(role));
     }
     fn snapshot_needed(&self, _id: GroupId, to: PeerId) {
-        hold(&self.events).push(Event::WantsSnapshot(to));
+        hold(&self.events).push(Event::SnapshotNeeded(to));
     }
     fn rows_needed(&self, _id: GroupId) {
-        hold(&self.events).push(Event::NeedsRows);
+        hold(&self.events).push(Event::RowsNeeded);
     }
     fn removed(&self, _id: GroupId) {
         hold(&self.events).push(Event::Removed);
     }
 }
 
-/// What is true while a process lives.
-pub(super) struct Life {
+/// A running process.
+pub(super) struct Process {
     pub runner: Runner<FileStore>,
     pub syncing: Option<(SyncJob, Option<std::io::Result<()>>)>,
     pub flushing: Option<FlushJob>,
@@ -133,39 +133,39 @@ pub(super) struct Life {
 pub(super) struct Node {
     pub files: SimFiles,
     pub engine: Arc<Engine>,
-    pub post: Arc<Post>,
+    pub outbox: Arc<Outbox>,
     /// Its replica of the group, if it has one.
     pub peer: Option<PeerId>,
     pub initial: InitialConfig,
-    pub life: Option<Life>,
+    pub process: Option<Process>,
     pub role: Option<Role>,
     pub needs_rows: bool,
-    /// Its rows went further than its log when it started last.
+    /// Its rows were ahead of its log when it started last.
     pub rows_are_ahead: bool,
 }
 
 impl Node {
-    /// A node that was never started, with a disk of its own.
+    /// A node that was never started, with an empty disk.
     pub fn new(seed: u64) -> Node {
         Node {
             files: SimFiles::new(seed),
             engine: Arc::default(),
-            post: Arc::default(),
+            outbox: Arc::default(),
             peer: None,
             initial: InitialConfig::Single,
-            life: None,
+            process: None,
             role: None,
             needs_rows: false,
             rows_are_ahead: false,
         }
     }
 
-    /// The process starts; its group opens, if it has one.
+    /// Starts the process, and opens its replica if it has one.
     pub fn start(&mut self, group: GroupId, clock: &SimClock, random: &SimRandom) -> Result<(), LogError> {
         let (durable, at) = (hold(&self.engine.durable).clone(), *hold(&self.engine.copied));
         self.engine = Arc::default();
         self.engine.replace(&durable, at);
-        self.post = Arc::default();
+        self.outbox = Arc::default();
         let random: Arc<dyn io::Random> = Arc::new(random.clone());
         let options = StoreOptions { segment_bytes: 4096 };
         let store =
@@ -177,8 +177,8 @@ impl Node {
             applier: Arc::clone(&self.engine) as Arc<dyn Applier>,
             clock: Arc::new(clock.clone()),
             random,
-            transport: Arc::clone(&self.post) as Arc<dyn Transport>,
-            observer: Arc::clone(&self.post) as Arc<dyn GroupObserver>,
+            transport: Arc::clone(&self.outbox) as Arc<dyn Transport>,
+            observer: Arc::clone(&self.outbox) as Arc<dyn GroupObserver>,
         };
         let policy = FlushPolicy { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
         let mut runner = Runner::new(store, environment, policy);
@@ -186,16 +186,16 @@ impl Node {
         if self.peer.is_some() {
             runner.open_group(group, self.engine.applied_durably(), &self.initial)?;
         }
-        self.life = Some(Life { runner, syncing: None, flushing: None, inbox: Vec::new() });
+        self.process = Some(Process { runner, syncing: None, flushing: None, inbox: Vec::new() });
         Ok(())
     }
 
-    /// No fsync is under way any more.
+    /// Ends the running fsync, if there is one.
     pub fn end_sync(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        if let Some((syncing, ran)) = life.syncing.take() {
-            let result = ran.unwrap_or_else(|| syncing.run());
-            life.runner.end_sync(syncing, result);
+        let Some(process) = &mut self.process else { return };
+        if let Some((job, ran)) = process.syncing.take() {
+            let result = ran.unwrap_or_else(|| job.run());
+            process.runner.end_sync(job, result);
         }
     }
 }

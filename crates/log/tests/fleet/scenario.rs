@@ -1,4 +1,4 @@
-//! Histories that chance hardly finds, step by step.
+//! Steps of scenarios that random events hardly produce.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::node::{Engine, Rows, hold};
 use super::world::World;
 use crate::lsn::{Durability, Lsn};
 
-/// What was on a node's disk once.
+/// An earlier copy of a node's disk.
 pub(super) struct Backup {
     files: SimFiles,
     rows: Rows,
@@ -16,7 +16,7 @@ pub(super) struct Backup {
 }
 
 impl World {
-    /// A world of the three founders only.
+    /// A fleet of the three first members only.
     pub(super) fn of_three(seed: u64) -> Result<World, String> {
         let mut world = World::new(seed);
         world.nodes.truncate(3);
@@ -26,7 +26,7 @@ impl World {
         Ok(world)
     }
 
-    /// Lets everything reach everybody who can be reached, until one of `candidates` leads.
+    /// Runs rounds until one of `candidates` leads.
     pub(super) fn wait_for_leader(&mut self, candidates: &[usize]) -> Result<usize, String> {
         for _ in 0..400 {
             self.exchange()?;
@@ -42,29 +42,29 @@ impl World {
         self.cut = others.flat_map(|other| [(nth, other), (other, nth)]).collect();
     }
 
-    /// A soft entry is acknowledged by `leader`; nothing is fsynced. Its followers hear of it.
+    /// A soft entry is acknowledged by `leader` without an fsync. Its followers learn that.
     pub(super) fn soft_entry_without_fsync(&mut self, leader: usize) -> Result<(), String> {
         self.propose_on(leader, Durability::Soft);
-        self.turn(leader);
+        self.step_log(leader);
         for _ in 0..4 {
             self.deliver_all();
             self.pass_exactly(100);
         }
-        self.look()?;
+        self.check()?;
         match self.proposed.last().map(|proposed| hold(&proposed.answer).clone()) {
             Some(Some(Ok(_))) => Ok(()),
             other => Err(format!("the soft entry is answered with {other:?}")),
         }
     }
 
-    /// What a node has applied becomes durable, although its log is not: its disk says that it is, and lies.
+    /// The rows of a node become durable although its log is not: the disk reports a success that did not happen.
     pub(super) fn flush_ahead(&mut self, nth: usize) {
-        self.disks_lie = true;
+        self.disks_lose_data = true;
         let rows = hold(&self.nodes[nth].engine.memory).clone();
         *hold(&self.nodes[nth].engine.durable) = rows;
     }
 
-    /// The engine is flushed, if the log has grown enough for that, and entries leave the log.
+    /// Flushes the engine, if the log has grown enough for that, and deletes entries from the log.
     pub(super) fn shorten_log(&mut self, nth: usize) {
         self.flush(nth);
         self.flush(nth);
@@ -78,14 +78,14 @@ impl World {
     pub(super) fn stop_without_power(&mut self, nth: usize) {
         self.power_losses += 1;
         let node = &mut self.nodes[nth];
-        (node.life, node.role) = (None, None);
+        (node.process, node.role) = (None, None);
         node.files.crash();
     }
 
-    /// A copy of what a node has, taken while it does not run; it is started again.
+    /// Stops a node, copies its disk, and starts it again.
     pub(super) fn back_up(&mut self, nth: usize) -> Result<Backup, String> {
         let node = &mut self.nodes[nth];
-        (node.life, node.role) = (None, None);
+        (node.process, node.role) = (None, None);
         node.files.end_process();
         let (rows, copied) = (hold(&node.engine.durable).clone(), *hold(&node.engine.copied));
         let backup = Backup { files: node.files.copy(), rows, copied };
@@ -93,10 +93,10 @@ impl World {
         Ok(backup)
     }
 
-    /// The node stops, gets what it had once, and starts.
+    /// Stops a node, restores an earlier copy of its disk, and starts it.
     pub(super) fn put_back(&mut self, nth: usize, backup: Backup) -> Result<(), String> {
         let node = &mut self.nodes[nth];
-        (node.life, node.role) = (None, None);
+        (node.process, node.role) = (None, None);
         node.files = backup.files;
         let engine = Engine::default();
         engine.replace(&backup.rows, backup.copied);

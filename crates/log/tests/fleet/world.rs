@@ -1,4 +1,4 @@
-//! Everything around the nodes: who writes what, what the network does, what may happen next.
+//! The simulated fleet: its nodes, proposers and network, and the random events of a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -30,57 +30,57 @@ pub(super) struct Proposed {
 }
 
 pub(super) struct Read {
-    // What had been acknowledged when it was asked.
+    /// The last position that was acknowledged when the read began.
     pub floor: Lsn,
     pub node: usize,
     pub answer: Answer,
 }
 
-/// Before that nothing goes with a copy that is not committed: ten ticks, of which the first is under way.
-const COMMITTED_WITHIN: Duration = Duration::from_millis(900);
+/// A copy includes uncommitted entries only after this time: ten ticks, of which the first has begun.
+const COMMIT_WAIT: Duration = Duration::from_millis(900);
 
 /// Rows on their way from a leader to another node.
 pub(super) struct Copy {
     pub to: PeerId,
     pub rows: Rows,
     pub base: Slot<Result<LogBase, ProposeError>>,
-    pub asked: Nanos,
+    pub requested: Nanos,
 }
 
-/// One seed.
+/// The state of one seed.
 pub(super) struct World {
     seed: u64,
     pub(super) nodes: Vec<Node>,
     clock: SimClock,
     pub(super) random: SimRandom,
     pub(super) flying: Vec<Message>,
-    // Pairs of nodes that cannot reach each other, in this direction.
+    /// Pairs of nodes whose connection is cut, in this direction.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) proposed: Vec<Proposed>,
     pub(super) reads: Vec<Read>,
     pub(super) copies: Vec<Copy>,
     pub(super) leaders: BTreeMap<Term, PeerId>,
-    // The newest payload applied at each position, anywhere.
+    /// The newest payload applied at each position on any node.
     pub(super) applied: BTreeMap<Lsn, Bytes>,
     loses_power: bool,
     pub(super) power_losses: u64,
     next_payload: u64,
-    // Time passes by up to so much between two messages.
-    tempo_ms: u64,
+    /// The clock advances by at most this much at once.
+    tick_ms_max: u64,
     pub(super) expelled: BTreeSet<PeerId>,
-    // What was acknowledged last before everything was healed.
+    /// The last position that was acknowledged before healing.
     pub(super) healed_after: Lsn,
-    // Founders whose rows were void.
-    pub(super) voided: u64,
-    // Logs lose what was to be durable before the rows.
-    pub(super) disks_lie: bool,
-    // Terms in which a replica without rows was elected.
-    pub(super) caretakers: BTreeSet<Term>,
+    /// How often the rows of a first member became invalid.
+    pub(super) invalidated: u64,
+    /// Disks lose log entries whose rows are durable.
+    pub(super) disks_lose_data: bool,
+    /// Terms in which a replica without rows was elected.
+    pub(super) stand_in_terms: BTreeSet<Term>,
     pub(super) trace: u64,
 }
 
 impl World {
-    /// Three to five nodes and a network, all chance drawn from `seed`.
+    /// Three to five nodes and a network, with all randomness drawn from `seed`.
     pub fn new(seed: u64) -> World {
         let random = SimRandom::new(seed ^ 0x5eed);
         let nodes = 3 + random.below(3) as usize;
@@ -98,12 +98,12 @@ impl World {
             loses_power: random.one_in(2),
             power_losses: 0,
             next_payload: 0,
-            tempo_ms: [30, 100, 400][random.below(3) as usize],
+            tick_ms_max: [30, 100, 400][random.below(3) as usize],
             expelled: BTreeSet::new(),
             healed_after: Lsn(0),
-            voided: 0,
-            disks_lie: false,
-            caretakers: BTreeSet::new(),
+            invalidated: 0,
+            disks_lose_data: false,
+            stand_in_terms: BTreeSet::new(),
             trace: 0,
             random,
         };
@@ -119,7 +119,7 @@ impl World {
         PeerId(self.random.next_u64() >> 2 | 1)
     }
 
-    /// Lives through the seed, heals everything, and looks; how many entries were acknowledged.
+    /// Runs the seed, heals everything, and checks; returns how many entries were acknowledged.
     pub fn run(mut self) -> Result<u64, String> {
         let broken = |seed: u64, what: String| format!("seed {seed}: {what}");
         let seed = self.seed;
@@ -128,24 +128,24 @@ impl World {
         Ok(self.proposed.iter().filter(acknowledged).count() as u64)
     }
 
-    /// A number that differs if anything happened otherwise.
+    /// A hash of all events.
     pub fn trace(&self) -> u64 {
         self.trace
     }
 
-    /// Starts every node and lets the storm go on to its end; fails with what went wrong first.
+    /// Starts every node and runs all random events; fails with the first violation.
     pub fn run_steps(&mut self) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
             self.start(nth)?;
         }
-        self.storm(STEPS)
+        self.run_events(STEPS)
     }
 
-    /// So many things happen.
-    pub(super) fn storm(&mut self, steps: u64) -> Result<(), String> {
+    /// Runs this many random events.
+    pub(super) fn run_events(&mut self, steps: u64) -> Result<(), String> {
         for _ in 0..steps {
             self.step()?;
-            self.look()?;
+            self.check()?;
         }
         Ok(())
     }
@@ -153,9 +153,9 @@ impl World {
     pub(super) fn start(&mut self, nth: usize) -> Result<(), String> {
         let started = self.nodes[nth].start(GROUP, &self.clock, &self.random);
         match started {
-            // It had left, and its process ended before its owner heard of it.
+            // It was removed, and its process ended before its owner was notified.
             Err(LogError::Removed { .. }) => self.forget_replica(nth),
-            Ok(()) if self.nodes[nth].rows_are_ahead && !self.disks_lie => {
+            Ok(()) if self.nodes[nth].rows_are_ahead && !self.disks_lose_data => {
                 Err(format!("the rows of node {nth} are ahead of its log"))
             }
             other => other.map_err(|cause| format!("node {nth} does not start: {cause}")),
@@ -166,7 +166,7 @@ impl World {
         let node = &mut self.nodes[nth];
         node.engine.replace(&Rows::new(), Lsn(0));
         let old = node.peer.take();
-        node.life = None;
+        node.process = None;
         if mutant::is_active(Mutant::ReusePeer) {
             node.initial = InitialConfig::Joining { own: old.unwrap_or(PeerId(1)) };
         }
@@ -178,16 +178,16 @@ impl World {
         match self.random.below(100) {
             0..=19 => self.propose(nth),
             20..=54 => self.deliver(),
-            55..=64 => self.turn(nth),
+            55..=64 => self.step_log(nth),
             65..=74 => self.begin_sync(nth),
             75..=82 => self.nodes[nth].end_sync(),
-            83..=88 => self.pass_time(self.tempo_ms),
+            83..=88 => self.pass_time(self.tick_ms_max),
             89 | 90 => self.read(nth),
             99 => self.flush(nth),
             91 => self.cut_or_heal(),
             92 => return self.change_members(),
             93 | 94 => return self.carry_copies(),
-            95 => self.ask_leader(nth),
+            95 => self.transfer(nth),
             96 | 97 => return self.stop_or_start(nth),
             98 => self.campaign(nth),
             _ => {}
@@ -196,7 +196,7 @@ impl World {
     }
 
     fn propose(&mut self, nth: usize) {
-        // An old leader may not know that there is a new one.
+        // A deposed leader may not know of the new one.
         let leaders: Vec<usize> = (0..self.nodes.len()).filter(|nth| self.leads(*nth)).collect();
         let leader = leaders.get(self.random.below(leaders.len() as u64) as usize).copied();
         let nth = leader.filter(|_| !self.random.one_in(8)).unwrap_or(nth);
@@ -208,20 +208,20 @@ impl World {
         self.next_payload += 1;
         let filling = "x".repeat(self.random.below(200) as usize);
         let payload = Bytes::from(format!("{}/{filling}", self.next_payload));
-        let answer = self.ask(nth, Work::Entry(payload.clone(), durability));
+        let answer = self.propose_work(nth, Work::Entry(payload.clone(), durability));
         if let Some(answer) = answer {
             self.proposed.push(Proposed { payload, durability, answer });
         }
     }
 
-    pub(super) fn ask(&mut self, nth: usize, work: Work) -> Option<Answer> {
-        let life = self.nodes[nth].life.as_mut()?;
+    pub(super) fn propose_work(&mut self, nth: usize, work: Work) -> Option<Answer> {
+        let process = self.nodes[nth].process.as_mut()?;
         let answer: Answer = Arc::default();
-        let told = Arc::clone(&answer);
+        let slot = Arc::clone(&answer);
         let done = Box::new(move |result| {
-            assert!(hold(&told).replace(result).is_none(), "a proposal is answered once");
+            assert!(hold(&slot).replace(result).is_none(), "a proposal is answered once");
         });
-        life.inbox.push(Proposal { group: GROUP, term: None, work, done });
+        process.inbox.push(Proposal { group: GROUP, term: None, work, done });
         Some(answer)
     }
 
@@ -231,7 +231,7 @@ impl World {
 
     fn read(&mut self, nth: usize) {
         let floor = self.acknowledged();
-        if let Some(answer) = self.ask(nth, Work::Read) {
+        if let Some(answer) = self.propose_work(nth, Work::Read) {
             self.reads.push(Read { floor, node: nth, answer });
         }
     }
@@ -246,23 +246,23 @@ impl World {
     }
 
     pub(super) fn status(&self, nth: usize) -> Option<GroupStatus> {
-        self.nodes[nth].life.as_ref()?.runner.group_status(GROUP).ok()
+        self.nodes[nth].process.as_ref()?.runner.group_status(GROUP).ok()
     }
 
-    pub(super) fn turn(&mut self, nth: usize) {
-        if let Some(life) = &mut self.nodes[nth].life {
-            life.runner.step(&mut life.inbox);
+    pub(super) fn step_log(&mut self, nth: usize) {
+        if let Some(process) = &mut self.nodes[nth].process {
+            process.runner.step(&mut process.inbox);
         }
     }
 
     pub(super) fn begin_sync(&mut self, nth: usize) {
         let now = self.random.one_in(2);
-        let Some(life) = &mut self.nodes[nth].life else { return };
-        if life.syncing.is_none()
-            && let Some(syncing) = life.runner.begin_sync()
+        let Some(process) = &mut self.nodes[nth].process else { return };
+        if process.syncing.is_none()
+            && let Some(job) = process.runner.begin_sync()
         {
-            let ran = now.then(|| syncing.run());
-            life.syncing = Some((syncing, ran));
+            let ran = now.then(|| job.run());
+            process.syncing = Some((job, ran));
         }
     }
 
@@ -277,19 +277,19 @@ impl World {
     pub(super) fn pass_exactly(&mut self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
         for node in &mut self.nodes {
-            if let Some(life) = &mut node.life {
-                life.runner.tick();
+            if let Some(process) = &mut node.process {
+                process.runner.tick();
             }
         }
     }
 
-    /// A message arrives, or is lost, or arrives and comes again.
+    /// Delivers, loses or repeats a message.
     fn deliver(&mut self) {
         self.collect();
         if self.flying.is_empty() {
             return;
         }
-        // Mostly the oldest: total disorder is a network of its own.
+        // Usually the oldest one, as in a network with little reordering.
         let count = self.flying.len() as u64;
         let nth = if self.random.one_in(4) { self.random.below(count) } else { 0 } as usize;
         let message = match self.random.one_in(20) {
@@ -297,41 +297,41 @@ impl World {
             false => self.flying.remove(nth),
         };
         if !self.random.one_in(25) {
-            self.hand_over(message);
+            self.deliver_message(message);
         }
     }
 
     pub(super) fn collect(&mut self) {
         for node in &self.nodes {
-            self.flying.append(&mut hold(&node.post.messages));
+            self.flying.append(&mut hold(&node.outbox.messages));
         }
     }
 
-    pub(super) fn place_of(&self, peer: PeerId) -> Option<usize> {
+    pub(super) fn node_of(&self, peer: PeerId) -> Option<usize> {
         self.nodes.iter().position(|node| node.peer == Some(peer))
     }
 
-    pub(super) fn hand_over(&mut self, message: Message) {
-        let (from, to) = (self.place_of(message.from), self.place_of(message.to));
+    pub(super) fn deliver_message(&mut self, message: Message) {
+        let (from, to) = (self.node_of(message.from), self.node_of(message.to));
         let Some(to) = to else { return };
         if from.is_some_and(|from| self.cut.contains(&(from, to))) {
             return;
         }
         self.trace = self.trace.rotate_left(5) ^ message.to.0 ^ message.body.len() as u64;
-        if let Some(life) = &mut self.nodes[to].life {
-            life.runner.receive(&mut vec![message]);
+        if let Some(process) = &mut self.nodes[to].process {
+            process.runner.receive(&mut vec![message]);
         }
     }
 
     pub(super) fn flush(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
-        let Some(life) = &mut node.life else { return };
-        match life.flushing.take() {
-            Some(flushing) => {
+        let Some(process) = &mut node.process else { return };
+        match process.flushing.take() {
+            Some(job) => {
                 let result = node.engine.flush();
-                life.runner.end_flush(&flushing, result);
+                process.runner.end_flush(&job, result);
             }
-            None => life.flushing = life.runner.begin_flush(),
+            None => process.flushing = process.runner.begin_flush(),
         }
     }
 
@@ -351,23 +351,23 @@ impl World {
         }
     }
 
-    /// Rows go from leaders to those who need them.
+    /// Carries copies of rows from leaders to the replicas that need them.
     pub(super) fn carry_copies(&mut self) -> Result<(), String> {
-        for Copy { to, mut rows, base, asked } in std::mem::take(&mut self.copies) {
-            let told = hold(&base).clone();
-            let Some(told) = told else {
-                self.copies.push(Copy { to, rows, base, asked });
+        for Copy { to, mut rows, base, requested } in std::mem::take(&mut self.copies) {
+            let answer = hold(&base).clone();
+            let Some(answer) = answer else {
+                self.copies.push(Copy { to, rows, base, requested });
                 continue;
             };
-            let waited = self.clock.now().since(asked);
-            if told.as_ref().is_ok_and(|base| !base.ahead.is_empty()) && waited < COMMITTED_WITHIN {
-                return Err(format!("after {waited:?} a copy goes with entries that may yet be committed"));
+            let waited = self.clock.now().since(requested);
+            if answer.as_ref().is_ok_and(|base| !base.ahead.is_empty()) && waited < COMMIT_WAIT {
+                return Err(format!("after {waited:?} a copy includes entries that may still be committed"));
             }
-            let (Ok(base), Some(nth)) = (told, self.place_of(to)) else { continue };
+            let (Ok(base), Some(nth)) = (answer, self.node_of(to)) else { continue };
             let node = &mut self.nodes[nth];
             node.end_sync();
-            let Some(life) = &mut node.life else { continue };
-            if life.runner.begin_restore(GROUP).is_err() {
+            let Some(process) = &mut node.process else { continue };
+            if process.runner.begin_restore(GROUP).is_err() {
                 continue;
             }
             if mutant::is_active(Mutant::DropRow) && rows.len() > 1 {
@@ -378,9 +378,9 @@ impl World {
             if self.random.one_in(5) {
                 continue;
             }
-            match life.runner.finish_restore(GROUP, &base) {
+            match process.runner.finish_restore(GROUP, &base) {
                 Ok(()) => node.needs_rows = false,
-                // Older than what the replica has by itself, or of another leader.
+                // The copy is older than the replica's own rows, or from another leader.
                 Err(LogError::Gap { .. } | LogError::OtherEntries(_) | LogError::Stopped) => {}
                 Err(other) => return Err(format!("node {nth} is not restored: {other}")),
             }
@@ -388,26 +388,26 @@ impl World {
         Ok(())
     }
 
-    fn ask_leader(&mut self, nth: usize) {
+    fn transfer(&mut self, nth: usize) {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
         let to = self.nodes[nth].peer;
-        if let (Some(to), Some(life)) = (to, &mut self.nodes[leader].life) {
-            life.runner.request(Request::Transfer(GROUP, to));
+        if let (Some(to), Some(process)) = (to, &mut self.nodes[leader].process) {
+            process.runner.request(Request::Transfer(GROUP, to));
         }
     }
 
-    /// Two at once, so that votes are split.
+    /// Two nodes stand for election at once, which splits the votes.
     fn campaign(&mut self, nth: usize) {
         let other = self.random.below(self.nodes.len() as u64) as usize;
         for nth in [nth, other] {
-            if let Some(life) = &mut self.nodes[nth].life {
-                life.runner.request(Request::Campaign(GROUP));
+            if let Some(process) = &mut self.nodes[nth].process {
+                process.runner.request(Request::Campaign(GROUP));
             }
         }
         if self.random.one_in(2) {
             return;
         }
-        // While they do, somebody starts anew between two messages, and has it all on the disk.
+        // A third node may restart between their messages, with everything on its disk.
         for _ in 0..self.random.below(20) {
             self.deliver();
         }
@@ -416,17 +416,17 @@ impl World {
             self.nodes[node].end_sync();
         }
         let third = self.random.below(self.nodes.len() as u64) as usize;
-        if third != nth && third != other && self.nodes[third].life.is_some() {
-            self.nodes[third].life = None;
+        if third != nth && third != other && self.nodes[third].process.is_some() {
+            self.nodes[third].process = None;
             self.nodes[third].files.end_process();
-            // Its disk is fine, so it starts; if not, the next look finds it stopped.
+            // Its disk is intact, so it starts. If it does not, the next check finds it stopped.
             drop(self.start(third));
         }
     }
 
     fn stop_or_start(&mut self, nth: usize) -> Result<(), String> {
-        let down = self.nodes.iter().filter(|node| node.life.is_none()).count();
-        if self.nodes[nth].life.is_none() {
+        let down = self.nodes.iter().filter(|node| node.process.is_none()).count();
+        if self.nodes[nth].process.is_none() {
             return self.start(nth);
         }
         if down * 2 + 1 < self.nodes.len() {
@@ -441,7 +441,7 @@ impl World {
     fn stop(&mut self, nth: usize) {
         let loses_power = self.loses_power && self.random.one_in(2);
         let node = &mut self.nodes[nth];
-        node.life = None;
+        node.process = None;
         node.role = None;
         self.power_losses += u64::from(loses_power);
         match loses_power {

@@ -1,4 +1,4 @@
-//! Copies with entries that are in the rows and not known to be committed.
+//! Copies whose rows include entries that are not known to be committed.
 
 use super::*;
 use crate::store::StoredEntry;
@@ -13,7 +13,7 @@ fn restoring(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
     runner
 }
 
-/// Rows of which everything up to 5 is committed, with entries after that of these terms.
+/// The log base of rows that are committed up to 5, with later entries of these terms.
 fn base(terms: &[u64]) -> LogBase {
     let kind = EntryKind::Proposed(Durability::Soft);
     let ahead = terms.iter().zip(6..).map(|(term, index)| StoredEntry {
@@ -64,7 +64,7 @@ fn a_copy_is_not_taken_where_the_log_has_other_entries() {
 }
 
 #[test]
-fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
+fn entries_of_a_copy_on_a_full_disk_are_acknowledged_when_they_are_durable() {
     let (files, clock, transport) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
     let mut runner =
         runner_of(&files, &clock, &InitialConfig::Joining { own: OWN }, Arc::clone(&transport) as _);
@@ -77,7 +77,7 @@ fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
     runner.core.retry_full();
     assert!(runner.full_since().is_none(), "they are written, and not fsynced");
     transport.take();
-    // Their leader finds them here.
+    // The leader of their term probes for them here.
     let heartbeat = |commit| {
         let mut message = RaftMessage { term: 2, commit, ..RaftMessage::default() };
         message.set_msg_type(MessageType::MsgHeartbeat);
@@ -108,7 +108,7 @@ fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
             })
             .max()
     };
-    assert_eq!(confirmed(&mut runner), None, "a power loss could take them");
+    assert_eq!(confirmed(&mut runner), None, "a power loss could erase them");
     pass(&mut runner, &clock, 3);
     transport.take();
     assert_eq!(confirmed(&mut runner), Some(7));

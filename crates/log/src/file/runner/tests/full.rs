@@ -1,11 +1,11 @@
-//! A disk that is full.
+//! A runner whose disk is full.
 
 use super::*;
 use crate::record::Record;
 use crate::{LogBase, LogError, Members, Term};
 
 #[test]
-fn a_disk_is_full_until_what_waits_for_space_is_written() {
+fn a_disk_is_full_until_the_waiting_records_are_written() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = runner(&files, &clock);
     files.fill(true);
@@ -41,7 +41,7 @@ fn a_log_that_fails_while_the_disk_is_full_is_not_full_any_more_and_stays_failed
     propose(&mut runner, 1);
     assert!(runner.full_since().is_some());
     runner.end_sync(syncing, Err(std::io::Error::other("as asked")));
-    assert_eq!(runner.full_since(), None, "it is not the space that is missing");
+    assert_eq!(runner.full_since(), None, "space is not the problem");
     files.fill(false);
     pass(&mut runner, &clock, 20);
     assert!(runner.failure().is_some() && runner.due().is_none());
@@ -58,11 +58,11 @@ fn a_majority_read_needs_no_space() {
     runner.step(&mut vec![asked(2, Work::Read, &answers), asked(3, entry(), &answers)]);
     let answers = answers.lock().unwrap();
     let told: Vec<_> = answers.iter().map(|(number, answer)| (*number, answer.is_ok())).collect();
-    assert_eq!(told, [(3, false), (2, true)], "who writes is refused or waits, who reads is told");
+    assert_eq!(told, [(3, false), (2, true)], "writes are refused or wait, reads are answered");
 }
 
 #[test]
-fn who_leads_with_a_full_disk_is_confirmed_by_others() {
+fn a_leader_with_a_full_disk_is_confirmed_by_its_followers() {
     let (own, other) = (PeerId(1), PeerId(2));
     let (files, clock, transport) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
     let mut runner = runner_of(&files, &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
@@ -101,13 +101,13 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let heartbeats: Vec<RaftMessage> = heartbeats.collect();
     assert!(
         matches!(&heartbeats[..], [one] if one.get_msg_type() == MessageType::MsgHeartbeat),
-        "nothing of what is not written leaves: {heartbeats:?}"
+        "no unwritten entry is sent: {heartbeats:?}"
     );
-    assert!(answers.lock().unwrap().is_empty(), "nobody has confirmed it yet");
+    assert!(answers.lock().unwrap().is_empty(), "no follower has confirmed it yet");
     let context = heartbeats[0].context.clone();
     runner.receive(&mut vec![said(MessageType::MsgHeartbeatResponse, 0, context)]);
     assert!(matches!(&answers.lock().unwrap()[..], [(2, Ok(_))]));
-    // What it would have to write down is not heard.
+    // A message that requires a write is ignored.
     let mut vote = RaftMessage { term: term.0 + 1, ..RaftMessage::default() };
     vote.set_msg_type(MessageType::MsgRequestVote);
     let body = Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 }.encode();
@@ -115,7 +115,7 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
 }
 
-/// A replica that waits for its rows, beside one that has them.
+/// The log base for a replica that waits for its rows.
 fn joiner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
     let mut runner =
         runner_of(files, clock, &InitialConfig::Joining { own: PeerId(1) }, Arc::new(Unsent::default()));
@@ -133,7 +133,7 @@ fn base() -> LogBase {
 }
 
 #[test]
-fn a_copy_that_is_complete_on_a_full_disk_is_gone_on_from() {
+fn a_replica_continues_from_a_copy_that_is_complete_on_a_full_disk() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = joiner(&files, &clock);
     files.fill(true);
@@ -148,7 +148,7 @@ fn a_copy_that_is_complete_on_a_full_disk_is_gone_on_from() {
 }
 
 #[test]
-fn what_is_closed_on_a_full_disk_is_not_said_to_be_before_it_is_written() {
+fn a_group_closed_on_a_full_disk_is_reported_only_once_that_is_written() {
     let close: fn(&mut Runner<FileStore>) -> _ = |runner| runner.close_group(GROUP);
     let leave: fn(&mut Runner<FileStore>) -> _ = |runner| runner.leave_group(GROUP);
     for end in [close, leave] {
@@ -184,7 +184,7 @@ fn members_are_not_reset_on_a_full_disk_and_can_be_when_there_is_space() {
 }
 
 #[test]
-fn what_waits_for_space_is_not_read_with_what_is_written() {
+fn unwritten_records_are_not_read_with_written_ones() {
     let (files, random) = (Arc::new(SimFiles::new(1)), Arc::new(SimRandom::new(1)));
     let mut store =
         FileStore::open(files.clone(), random, Path::new("/log"), StoreOptions::default()).unwrap();

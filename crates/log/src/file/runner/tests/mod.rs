@@ -1,4 +1,4 @@
-//! What a runner asks of the thread that runs it.
+//! The runner with a simulated disk, clock and transport.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
 const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 1 << 20 };
 
-/// An engine that keeps nothing.
+/// An engine without rows.
 struct Nothing;
 
 impl Applier for Nothing {
@@ -45,7 +45,7 @@ impl Applier for Nothing {
     }
 }
 
-/// Messages that nobody takes to where they should go.
+/// A transport that keeps all messages.
 #[derive(Default)]
 struct Unsent(Mutex<Vec<Message>>);
 
@@ -118,7 +118,7 @@ fn propose(runner: &mut Runner<FileStore>, count: usize) {
     runner.step(&mut (0..count).map(proposal).collect());
 }
 
-/// Three writers shared an fsync, so that company is expected when the first comes back.
+/// Three writers shared an fsync, so the next one waits for three.
 fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
     let clock = SimClock::new();
     let mut runner = runner(files, &clock);
@@ -133,14 +133,14 @@ fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
 }
 
 #[test]
-fn company_is_waited_for_with_an_end() {
+fn the_wait_for_more_entries_is_limited() {
     let runner = runner_that_expects_company(&SimFiles::new(1));
     assert_eq!(runner.hard_proposals_per_step(), 2);
-    assert!(runner.due().is_some(), "who waits for company knows until when");
+    assert!(runner.due().is_some(), "the wait has an end");
 }
 
 #[test]
-fn a_log_that_has_failed_waits_for_nobody() {
+fn a_failed_log_does_not_wait() {
     let files = SimFiles::new(1);
     let mut runner = runner_that_expects_company(&files);
     files.inject(Fault::Append);
@@ -154,7 +154,7 @@ fn a_log_that_has_failed_waits_for_nobody() {
     );
 }
 
-/// Time passes as for a log with nothing to do, and every fsync that is wanted ends.
+/// Advances the clock of an idle log, and ends every fsync that is due.
 fn pass(runner: &mut Runner<FileStore>, clock: &SimClock, ticks: u32) {
     for _ in 0..ticks {
         clock.advance(TICK);
@@ -166,7 +166,7 @@ fn pass(runner: &mut Runner<FileStore>, clock: &SimClock, ticks: u32) {
     }
 }
 
-/// A message from `from` to `to`, of term 5.
+/// A message of term 5 from `from` to `to`.
 fn message(from: PeerId, to: PeerId, kind: MessageType, commit: u64, payloads: Vec<Payload>) -> Message {
     let mut message = RaftMessage { term: 5, commit, ..RaftMessage::default() };
     message.set_msg_type(kind);
@@ -177,12 +177,12 @@ fn message(from: PeerId, to: PeerId, kind: MessageType, commit: u64, payloads: V
 }
 
 #[test]
-fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
+fn the_last_voter_elects_itself_after_its_leader_was_removed() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let clock = SimClock::new();
     let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
     let mut runner = runner_of(&SimFiles::new(1), &clock, &initial, Arc::new(Noop));
-    // The leader's last words are that it was removed itself.
+    // The last message of the leader commits its own removal.
     let change = (EntryKind::Members, MemberChange::Remove(leader).encode());
     runner.receive(&mut vec![message(leader, own, MessageType::MsgAppend, 0, vec![change])]);
     pass(&mut runner, &clock, 1);
@@ -194,7 +194,7 @@ fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
 }
 
 #[test]
-fn an_heir_votes_and_does_not_stand_without_rows() {
+fn a_first_member_without_rows_votes_and_does_not_stand() {
     let (own, other) = (PeerId(1), PeerId(2));
     let (clock, transport) = (SimClock::new(), Arc::new(Unsent::default()));
     let initial = InitialConfig::BootstrapEmpty { own, voters: vec![own, other] };
@@ -205,30 +205,30 @@ fn an_heir_votes_and_does_not_stand_without_rows() {
     assert!(matches!(status.role, Role::Follower { leader: None, .. }), "{:?}", status.role);
     let ballots =
         |transport: &Unsent| transport.take().into_iter().filter(|message| message.to == other).count();
-    assert_eq!(ballots(&transport), 0, "it asks nobody for a vote");
+    assert_eq!(ballots(&transport), 0, "it requests no vote");
     runner.receive(&mut vec![message(other, own, MessageType::MsgRequestVote, 0, Vec::new())]);
     pass(&mut runner, &clock, 1);
-    assert_eq!(ballots(&transport), 1, "it answers who asks");
+    assert_eq!(ballots(&transport), 1, "it responds to a request");
 }
 
 #[test]
-fn a_founder_whose_engine_lost_its_rows_is_an_heir_without_them() {
+fn a_first_member_whose_engine_lost_its_rows_is_opened_without_them() {
     let (own, other) = (PeerId(1), PeerId(2));
     let (files, clock) = (SimFiles::new(1), SimClock::new());
-    let founder = InitialConfig::Bootstrap { own, voters: vec![own, other] };
-    let runner = runner_of(&files, &clock, &founder, Arc::new(Noop));
+    let with_rows = InitialConfig::Bootstrap { own, voters: vec![own, other] };
+    let runner = runner_of(&files, &clock, &with_rows, Arc::new(Noop));
     assert!(!runner.group_status(GROUP).unwrap().needs_rows);
     drop(runner);
-    // A power loss took the group's record from the engine, and not what the log had synced.
-    let heir = InitialConfig::BootstrapEmpty { own, voters: vec![own, other] };
-    for initial in [heir, founder] {
+    // A power loss took the group's rows from the engine, but not the synced records of the log.
+    let without_rows = InitialConfig::BootstrapEmpty { own, voters: vec![own, other] };
+    for initial in [without_rows, with_rows] {
         let runner = runner_of(&files, &clock, &initial, Arc::new(Noop));
         assert!(runner.group_status(GROUP).unwrap().needs_rows, "{initial:?}");
     }
 }
 
 #[test]
-fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
+fn a_replica_that_learns_of_its_removal_has_a_durable_tombstone_when_it_is_closed() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
@@ -246,7 +246,7 @@ fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
 }
 
 #[test]
-fn who_follows_one_that_goes_on_alone_believes_nothing_of_its_own_log() {
+fn a_follower_of_a_forced_single_voter_invalidates_its_rows() {
     let (survivor, own) = (PeerId(1), PeerId(2));
     let initial = InitialConfig::Bootstrap { own, voters: vec![survivor, own, PeerId(3)] };
     let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &initial, Arc::new(Noop));
@@ -260,7 +260,7 @@ fn who_follows_one_that_goes_on_alone_believes_nothing_of_its_own_log() {
 }
 
 #[test]
-fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
+fn a_single_voter_sends_again_to_a_learner_that_did_not_respond() {
     let (clock, transport, learner) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(9));
     let mut runner =
         runner_of(&SimFiles::new(1), &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
@@ -274,7 +274,7 @@ fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
 }
 
 #[test]
-fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
+fn a_single_voter_sends_nothing_in_a_term_that_is_not_durable() {
     let (files, clock, learner) = (SimFiles::new(1), SimClock::new(), PeerId(9));
     let mut runner = runner(&files, &clock);
     let work = Work::Change(MemberChange::AddLearner(learner));
@@ -298,7 +298,7 @@ fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
 }
 
 #[test]
-fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
+fn a_learner_that_lacks_compacted_entries_needs_a_copy() {
     let (clock, learner) = (SimClock::new(), PeerId(9));
     let store = store_of(&SimFiles::new(1), StoreOptions { segment_bytes: 4096 });
     let policy = FlushPolicy { log_bytes_max: 4096, ..POLICY };
@@ -325,7 +325,7 @@ fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
     }
 }
 
-/// What was answered, by number.
+/// The answers, by the number of the proposal.
 type Answers = Arc<Mutex<Vec<(u32, Result<Lsn, ProposeError>)>>>;
 
 fn asked(number: u32, work: Work, answers: &Answers) -> Proposal {
@@ -339,7 +339,7 @@ fn entry() -> Work {
 }
 
 #[test]
-fn a_sync_does_not_wait_for_what_was_refused() {
+fn a_sync_does_not_wait_for_refused_proposals() {
     let (clock, answers, other) = (SimClock::new(), Answers::default(), PeerId(9));
     let mut runner = runner(&SimFiles::new(1), &clock);
     for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
@@ -347,7 +347,7 @@ fn a_sync_does_not_wait_for_what_was_refused() {
         pass(&mut runner, &clock, 1);
     }
     assert_eq!(runner.group_status(GROUP).unwrap().members.voters.len(), 2);
-    // Whoever hands over takes nothing.
+    // A leader that hands over refuses proposals.
     runner.request(Request::Transfer(GROUP, other));
     answers.lock().unwrap().clear();
     runner.step(&mut vec![asked(1, entry(), &answers), asked(2, Work::Sync, &answers)]);
@@ -357,7 +357,7 @@ fn a_sync_does_not_wait_for_what_was_refused() {
 }
 
 #[test]
-fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
+fn a_sync_waits_for_proposals_that_a_membership_change_has_overtaken() {
     let (clock, answers) = (SimClock::new(), Answers::default());
     let mut runner = runner(&SimFiles::new(1), &clock);
     let change = Work::Change(MemberChange::AddLearner(PeerId(9)));
@@ -376,7 +376,7 @@ fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
     assert_eq!(position(2), position(1));
 }
 
-/// What kinds of messages were written to `to`.
+/// The types of the messages sent to `to`.
 fn kinds(transport: &Unsent, to: PeerId) -> Vec<MessageType> {
     let messages = transport.take();
     let kind = |message: &Message| match Content::decode(&message.body) {
@@ -387,14 +387,14 @@ fn kinds(transport: &Unsent, to: PeerId) -> Vec<MessageType> {
 }
 
 #[test]
-fn who_hears_its_leader_says_so_whatever_else_the_disk_is_to_keep() {
+fn a_heartbeat_response_does_not_wait_for_the_disk() {
     let (clock, transport, leader, own) =
         (SimClock::new(), Arc::new(Unsent::default()), PeerId(1), PeerId(2));
     let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
     let mut runner = runner_of(&SimFiles::new(1), &clock, &initial, Arc::clone(&transport) as _);
     let heartbeat = || message(leader, own, MessageType::MsgHeartbeat, 0, Vec::new());
     runner.receive(&mut vec![heartbeat()]);
-    assert_eq!(kinds(&transport, leader), [], "a term that could be forgotten is not answered");
+    assert_eq!(kinds(&transport, leader), [], "no response in a term that is not durable");
     pass(&mut runner, &clock, 1);
     assert_eq!(kinds(&transport, leader), [MessageType::MsgHeartbeatResponse]);
 

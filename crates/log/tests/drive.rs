@@ -1,4 +1,4 @@
-//! Proposers who take the log's turn themselves.
+//! Proposers that drive the log themselves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,16 +19,16 @@ use rekindle_log::{
 };
 
 const GROUP: GroupId = GroupId(3);
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Remembers on which thread each entry was applied; some entries do more.
+/// Records on which thread each entry was applied; some entries do more.
 struct Engine {
     clock: SimClock,
     applied: Mutex<Vec<(Bytes, Option<String>)>>,
 }
 
 impl Engine {
-    /// The names of the threads that applied, in order; tests run on threads with names of their own.
+    /// The names of the threads that applied, in order; each test runs on a thread with another name.
     fn threads(&self) -> Vec<String> {
         let applied = self.applied.lock().unwrap();
         applied.iter().map(|(_, thread)| thread.clone().unwrap_or_default()).collect()
@@ -58,14 +58,14 @@ impl Applier for Engine {
     }
 }
 
-/// A log on simulated files. The engine's slow entries move `clock`, which need not be the log's.
+/// A log on simulated files. The engine's slow entries advance `clock`, which need not be the log's.
 fn log_with(clock: &SimClock, of_log: Arc<dyn Clock>) -> (Arc<Engine>, FileLog) {
     let engine = Arc::new(Engine { clock: clock.clone(), applied: Mutex::default() });
     let applier = Arc::clone(&engine) as Arc<dyn Applier>;
     let files = Arc::new(SimFiles::new(1));
     let log = FileLog::open(files, of_log, Path::new("/log"), applier, FileLogOptions::default()).unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
-    // The entry of the election is durable, so that nothing is under way.
+    // The entry of the election is durable, so no fsync is running.
     answer(&told(|done| log.sync(GROUP, done))).unwrap();
     (engine, log)
 }
@@ -78,37 +78,37 @@ fn told(ask: impl FnOnce(rekindle_log::Done)) -> Receiver<Answer> {
     told
 }
 
-fn aside(log: &FileLog, payload: &'static str, durability: Durability) -> Receiver<Answer> {
+fn propose_deferred(log: &FileLog, payload: &'static str, durability: Durability) -> Receiver<Answer> {
     told(|done| log.propose_deferred(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done))
 }
 
 #[track_caller]
 fn answer(told: &Receiver<Answer>) -> Answer {
-    told.recv_timeout(PATIENCE).expect("every proposal is answered")
+    told.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
 }
 
 #[track_caller]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what} did not come about");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// The clock of a log in which nothing falls due by itself.
+/// The clock of a log in which no work falls due.
 fn still() -> (SimClock, Arc<dyn Clock>) {
     let clock = SimClock::new();
     (clock.clone(), Arc::new(clock))
 }
 
-/// Proposes until the entry was applied on this thread. The log thread may have the turn at first, and
-/// when `clock` was moved in a turn of its, that turn was a slow one: proposers keep away until later.
+/// Proposes until an entry is applied on this thread. The log thread may hold the lock at first. If `clock` advanced during
+/// a step of that thread, the step was slow, and proposers do not drive the log for a while.
 #[track_caller]
 fn take_own_turn(engine: &Engine, log: &FileLog, clock: &SimClock, payload: &'static str) {
     let own = std::thread::current().name().unwrap().to_owned();
-    wait_until("a turn of a proposer's own", || {
-        let told = aside(log, payload, Durability::Soft);
+    wait_until("a step of a proposer", || {
+        let told = propose_deferred(log, payload, Durability::Soft);
         log.drive();
         answer(&told).unwrap();
         let is_own = engine.threads().last() == Some(&own);
@@ -120,12 +120,13 @@ fn take_own_turn(engine: &Engine, log: &FileLog, clock: &SimClock, payload: &'st
 }
 
 #[test]
-fn a_soft_entry_is_carried_out_by_who_takes_the_turn() {
+fn a_soft_entry_is_carried_out_by_the_proposer_that_drives_the_log() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
     take_own_turn(&engine, &log, &clock, "entry");
     wait_until("one turn for two entries", || {
-        let (first, second) = (aside(&log, "1", Durability::Soft), aside(&log, "2", Durability::Soft));
+        let (first, second) =
+            (propose_deferred(&log, "1", Durability::Soft), propose_deferred(&log, "2", Durability::Soft));
         let both_lay_there = first.try_recv().is_err() && second.try_recv().is_err();
         log.drive();
         let at_once = first.try_recv().is_ok() && second.try_recv().is_ok();
@@ -134,23 +135,23 @@ fn a_soft_entry_is_carried_out_by_who_takes_the_turn() {
 }
 
 #[test]
-fn a_hard_entry_is_left_to_the_log_thread_with_all_that_lies_there() {
+fn a_hard_entry_is_left_to_the_log_thread_with_the_whole_inbox() {
     let (clock, of_log) = (SimClock::new(), Arc::new(RealClock::new()));
     let (engine, log) = log_with(&clock, of_log);
-    let soft = aside(&log, "soft", Durability::Soft);
-    let hard = aside(&log, "hard", Durability::Hard);
+    let soft = propose_deferred(&log, "soft", Durability::Soft);
+    let hard = propose_deferred(&log, "hard", Durability::Hard);
     log.drive();
     assert!(answer(&soft).unwrap() < answer(&hard).unwrap());
     assert_eq!(engine.threads().last().unwrap(), "log");
 }
 
 #[test]
-fn what_a_proposer_appended_becomes_durable_in_time() {
+fn entries_that_a_proposer_appended_become_durable_in_time() {
     let clock = SimClock::new();
     let (_engine, log) = log_with(&clock, Arc::new(RealClock::new()));
-    // More than one round: also after the log thread has gone back to rest. Nothing here wakes it.
+    // More than one round, so also after the log thread has gone back to sleep. Nothing here wakes it.
     for round in 1..=3 {
-        let told = aside(&log, "soft", Durability::Soft);
+        let told = propose_deferred(&log, "soft", Durability::Soft);
         log.drive();
         answer(&told).unwrap();
         wait_until("the fsync", || log.stats().group_commit_entries >= round);
@@ -158,12 +159,12 @@ fn what_a_proposer_appended_becomes_durable_in_time() {
 }
 
 #[test]
-fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
+fn after_a_slow_step_only_the_log_thread_drives_the_log() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
     take_own_turn(&engine, &log, &clock, "slow");
     for _ in 0..20 {
-        let told = aside(&log, "next", Durability::Soft);
+        let told = propose_deferred(&log, "next", Durability::Soft);
         log.drive();
         answer(&told).unwrap();
         assert_eq!(engine.threads().last().unwrap(), "log");
@@ -173,26 +174,26 @@ fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
 }
 
 #[test]
-fn nobody_waits_for_a_turn_that_a_panic_has_ended() {
+fn no_caller_waits_for_a_step_that_has_panicked() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
     take_own_turn(&engine, &log, &clock, "entry");
     answer(&told(|done| log.sync(GROUP, done))).unwrap();
-    let told = aside(&log, "panic", Durability::Soft);
-    // On whichever thread: it is the same to everybody else.
+    let told = propose_deferred(&log, "panic", Durability::Soft);
+    // The panic may be on either thread; the result is the same for all other callers.
     drop(catch_unwind(AssertUnwindSafe(|| log.drive())));
-    // What became of it is not known: it is dropped without an answer.
-    let dropped = told.recv_timeout(PATIENCE);
+    // Its outcome is unknown: the callback is dropped without an answer.
+    let dropped = told.recv_timeout(WAIT_TIMEOUT);
     assert!(matches!(dropped, Err(mpsc::RecvTimeoutError::Disconnected)), "{dropped:?}");
     for durability in [Durability::Soft, Durability::Hard] {
-        let refused = answer(&aside(&log, "after", durability));
+        let refused = answer(&propose_deferred(&log, "after", durability));
         assert!(matches!(refused, Err(ProposeError::Definite(Refusal::Stopped))), "{refused:?}");
     }
     log.drive();
 }
 
 #[test]
-fn proposers_on_many_threads_lose_no_turn() {
+fn proposers_on_many_threads_are_all_answered() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 400;
     let clock = SimClock::new();
@@ -206,7 +207,7 @@ fn proposers_on_many_threads_lose_no_turn() {
                         true => Durability::Hard,
                         false => Durability::Soft,
                     };
-                    let told = [0, 1, 2].map(|nth| aside(log, "entry", durability(nth)));
+                    let told = [0, 1, 2].map(|nth| propose_deferred(log, "entry", durability(nth)));
                     log.drive();
                     let positions = told.map(|told| answer(&told).unwrap());
                     assert!(positions.is_sorted(), "{positions:?}");
@@ -218,7 +219,7 @@ fn proposers_on_many_threads_lose_no_turn() {
 }
 
 #[test]
-fn a_log_that_has_stopped_says_so_and_why() {
+fn a_stopped_log_reports_the_cause() {
     let files = SimFiles::new(1);
     let engine = Arc::new(Engine { clock: SimClock::new(), applied: Mutex::default() });
     let options = FileLogOptions::default();
@@ -231,7 +232,7 @@ fn a_log_that_has_stopped_says_so_and_why() {
     )
     .unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
-    // The turn in which it was opened may not have ended yet.
+    // The step that opened the group may not have ended yet.
     wait_until("it gets on", || log.stall().is_none());
     files.inject(Fault::Append);
     let told = told(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
