@@ -18,7 +18,7 @@ pub enum Class {
     /// `r.error()` without a message, which is QUERY_LOGIC for the client.
     Empty,
     /// The rules do not say what the answer is, or the reference does not know them.
-    Unsaid,
+    Unspecified,
 }
 
 /// An error.
@@ -55,8 +55,8 @@ impl Fault {
     }
 
     /// No verdict.
-    pub fn unsaid(why: impl Into<String>) -> Fault {
-        Fault::new(Class::Unsaid, why)
+    pub fn unspecified(why: impl Into<String>) -> Fault {
+        Fault::new(Class::Unspecified, why)
     }
 
     /// A value of the wrong type: NON_EXISTENCE when it is null, otherwise QUERY_LOGIC.
@@ -70,7 +70,7 @@ impl Fault {
     pub fn both<A, B>(first: Out<A>, second: Out<B>) -> Out<(A, B)> {
         match (first, second) {
             (Err(first), Err(second)) if first.class != second.class => {
-                Err(Fault::unsaid("more than one mistake"))
+                Err(Fault::unspecified("more than one mistake"))
             }
             (first, second) => Ok((first?, second?)),
         }
@@ -81,7 +81,7 @@ impl Fault {
         let first = parts.iter().find_map(|part| part.as_ref().err()).map(|fault| fault.class);
         let differs = |part: &Out<T>| part.as_ref().is_err_and(|fault| Some(fault.class) != first);
         if parts.iter().any(differs) {
-            return Err(Fault::unsaid("more than one mistake"));
+            return Err(Fault::unspecified("more than one mistake"));
         }
         parts.into_iter().collect()
     }

@@ -3,10 +3,10 @@
 //! memory ([`Party`]), every fourth time behind questions to another one, or a program on its disk, which is asked
 //! by the protocol of drivers. One query in eight has a limit on arrays of its own.
 //!
-//! - [`Generator`]: queries; [`Stage`]: the tables they are about
+//! - [`Generator`]: queries; [`TestTables`]: the tables they are about
 //! - [`verdict::verdict`]: what every correct server answers, if the rules say so
 //! - [`run()`]: compares, and makes the first difference small
-//! - [`tally`]: which terms were asked for; a test fails when one never is
+//! - [`coverage`]: which terms were asked for; a test fails when one never is
 //!
 //! # What is left open
 //!
@@ -31,26 +31,23 @@
 // The node in memory is shared with the tests of `query`, which know the crates by these names.
 extern crate query as rekindle_query;
 
-pub mod args;
+pub mod database;
+pub mod evaluator;
 pub mod fault;
 pub mod generate;
 #[path = "../../crates/query/tests/support/mod.rs"]
 #[allow(missing_docs, reason = "it belongs to the tests of `query`")]
 mod house;
-pub mod machine;
 pub mod node;
 mod run;
 mod shrink;
-pub mod stage;
-pub mod tally;
-mod terms;
-pub mod thing;
+pub mod term_coverage;
+pub mod test_tables;
 pub mod value;
 pub mod verdict;
 pub mod wire;
-pub mod world;
 
 pub use generate::{Generator, Query};
 pub use node::Party;
 pub use run::{Bench, Compared, Found, Options, query_of, run};
-pub use stage::Stage;
+pub use test_tables::TestTables;

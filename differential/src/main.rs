@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use rekindle_differential::{Bench, Compared, Found, Options, Party, Stage, run, verdict};
+use rekindle_differential::{Bench, Compared, Found, Options, Party, TestTables, run, verdict};
 
 /// The reference copies everything, which is mostly allocation.
 #[global_allocator]
@@ -72,7 +72,7 @@ fn ran() -> anyhow::Result<ExitCode> {
     if let Some(query) = query {
         return one(&query, &options);
     }
-    let Found { compared, open, values, next_seed, reasons, tally, differences } = run(&options)?;
+    let Found { compared, open, values, next_seed, reasons, coverage, differences } = run(&options)?;
     for difference in &differences {
         println!("\n{difference}");
     }
@@ -81,7 +81,7 @@ fn ran() -> anyhow::Result<ExitCode> {
             println!("left open {count}: {why}");
         }
     }
-    println!("{tally}");
+    println!("{coverage}");
     println!("seeds {} to {}", options.seed, next_seed.saturating_sub(1));
     println!("{compared} queries compared ({values} with a value), {open} more that the rules leave open");
     println!("{} passed, {} failed", u64::from(differences.is_empty()), differences.len());
@@ -92,7 +92,7 @@ fn ran() -> anyhow::Result<ExitCode> {
 fn one(query: &str, options: &Options) -> anyhow::Result<ExitCode> {
     let query = query.parse()?;
     let party = options.programs.first().map_or(Party::Near, |address| Party::At(address));
-    match Bench::new(Stage::of(options.seed), party)?.compare(&query)? {
+    match Bench::new(TestTables::of(options.seed), party)?.compare(&query)? {
         Compared::Open(why) => println!("open: {why}"),
         Compared::Same(answer) => println!("both: {}", verdict::text(&answer)),
         Compared::Refused(why) => println!("refused: {why}"),

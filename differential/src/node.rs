@@ -7,12 +7,12 @@ use serde_json::{Value as Json, json};
 use crate::fault::Class;
 use crate::generate::{Query, term};
 use crate::house::{House, Outcome};
-use crate::stage::Stage;
+use crate::test_tables::TestTables;
 use crate::value::Val;
 use crate::verdict::Answer;
 use crate::wire::Wire;
 
-/// A node with the tables of a stage.
+/// A node with the tables of a tables.
 pub enum Node {
     /// In this process, in memory.
     House(Box<House>),
@@ -39,15 +39,15 @@ fn clearing() -> Json {
 }
 
 impl Node {
-    /// That node, with the tables of `stage` and no others.
-    pub fn of(stage: &Stage, party: Party<'_>) -> anyhow::Result<Node> {
+    /// That node, with the tables of `tables` and no others.
+    pub fn of(tables: &TestTables, party: Party<'_>) -> anyhow::Result<Node> {
         let mut node = match party {
             Party::Near => Node::House(Box::new(House::new())),
             Party::Far => Node::House(Box::new(House::far(None))),
             Party::At(address) => Node::Program(Wire::connect(address)?),
         };
         let clearing = matches!(party, Party::At(_)).then(clearing);
-        for term in clearing.iter().chain(&stage.setup) {
+        for term in clearing.iter().chain(&tables.setup) {
             if let Answer::Fault(class) = node.run(&term.clone().into())?.0 {
                 anyhow::bail!("{term} failed: {class:?}");
             }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
+use crate::database::Database;
 use crate::generate::{Generator, Query, term};
 use crate::node::{Node, Party};
 use crate::shrink::shrink;
-use crate::stage::{self, Stage};
-use crate::tally::Tally;
+use crate::term_coverage::TermCoverage;
+use crate::test_tables::{self, TestTables};
 use crate::verdict::{self, Answer, Verdict};
-use crate::world::World;
 
 /// Queries on one set of tables.
 const QUERIES_PER_STAGE: u64 = 2_000;
@@ -48,7 +48,7 @@ pub struct Found {
     /// Why queries were left open, with how often.
     pub reasons: BTreeMap<String, u64>,
     /// Which terms were in the queries.
-    pub tally: Tally,
+    pub coverage: TermCoverage,
     /// Differences, made small.
     pub differences: Vec<String>,
 }
@@ -58,7 +58,7 @@ impl Found {
         self.compared += more.compared;
         self.open += more.open;
         self.values += more.values;
-        self.tally.merge(&more.tally);
+        self.coverage.merge(&more.coverage);
         self.differences.extend(more.differences);
         more.reasons.into_iter().for_each(|(why, count)| *self.reasons.entry(why).or_default() += count);
     }
@@ -107,14 +107,14 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 /// The queries of a seed, on the tables of that seed.
 fn of_seed(seed: u64, party: Party<'_>, ends: Option<Instant>, differences: usize) -> anyhow::Result<Found> {
     let mut found = Found::default();
-    let mut bench = Bench::new(Stage::of(seed), party)?;
+    let mut bench = Bench::new(TestTables::of(seed), party)?;
     for n in 0..QUERIES_PER_STAGE {
         if ends.is_some_and(|ends| Instant::now() >= ends) || found.differences.len() >= differences {
             break;
         }
         let query = query_of(seed, n);
         let compared = bench.compare(&query)?;
-        found.tally.add(&query.term, !matches!(compared, Compared::Open(_)));
+        found.coverage.add(&query.term, !matches!(compared, Compared::Open(_)));
         match compared {
             Compared::Open(why) => {
                 found.open += 1;
@@ -167,7 +167,7 @@ fn printed(query: &Json) -> String {
 /// A node and the reference, on the same tables.
 pub struct Bench {
     node: Node,
-    world: World,
+    database: Database,
 }
 
 /// How two answers compare.
@@ -183,14 +183,14 @@ pub enum Compared {
 }
 
 impl Bench {
-    /// Both with the tables of `stage`.
-    pub fn new(stage: Stage, party: Party<'_>) -> anyhow::Result<Bench> {
-        Ok(Bench { node: Node::of(&stage, party)?, world: stage.world })
+    /// Both with the tables of `tables`.
+    pub fn new(tables: TestTables, party: Party<'_>) -> anyhow::Result<Bench> {
+        Ok(Bench { node: Node::of(&tables, party)?, database: tables.database })
     }
 
     /// Runs a query on both. What it writes is put back.
     pub fn compare(&mut self, query: &Query) -> anyhow::Result<Compared> {
-        let mut verdict = match verdict::verdict(query, &self.world) {
+        let mut verdict = match verdict::verdict(query, &self.database) {
             Ok(verdict) => verdict,
             Err(why) => return Ok(Compared::Open(why)),
         };
@@ -207,7 +207,7 @@ impl Bench {
         let rows = self.compare_rows(&verdict, same)?;
         if !same {
             // Few orders may have missed the one in which the node found the rows.
-            verdict = match verdict::verdict_of(query, &self.world, verdict::ORDERS_OF_DOUBT) {
+            verdict = match verdict::verdict_of(query, &self.database, verdict::ORDERS_OF_DOUBT) {
                 Ok(verdict) => verdict,
                 Err(why) => return Ok(Compared::Open(why)),
             };
@@ -223,11 +223,12 @@ impl Bench {
     /// Compares the rows of the table that writes go to and puts them back as they were; after another answer
     /// than was expected also where nothing should have been written.
     fn compare_rows(&mut self, verdict: &Verdict, same: bool) -> anyhow::Result<Option<String>> {
-        let (before, after) = (&self.world.tables[stage::WRITTEN], &verdict.world.tables[stage::WRITTEN]);
+        let (before, after) =
+            (&self.database.tables[test_tables::WRITTEN], &verdict.database.tables[test_tables::WRITTEN]);
         if same && before.rows == after.rows {
             return Ok(None);
         }
-        let ordered = json!([41, [[15, [stage::WRITTEN]]], {"index": "id"}]);
+        let ordered = json!([41, [[15, [test_tables::WRITTEN]]], {"index": "id"}]);
         let (rows, _) = self.node.run(&ordered.into())?;
         let expected = after.rows.values().map(|row| crate::value::Val::Object(row.clone())).collect();
         let expected = Answer::Stream(expected);
@@ -238,8 +239,8 @@ impl Bench {
                 verdict::text(&rows)
             )
         });
-        self.node.run(&term(54, [term(15, [json!(stage::WRITTEN)])]).into())?;
-        if let Some(refill) = stage::fill(stage::WRITTEN, before) {
+        self.node.run(&term(54, [term(15, [json!(test_tables::WRITTEN)])]).into())?;
+        if let Some(refill) = test_tables::fill(test_tables::WRITTEN, before) {
             self.node.run(&refill.into())?;
         }
         Ok(difference)

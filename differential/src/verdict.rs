@@ -2,14 +2,14 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::args;
+use crate::database::Database;
+use crate::evaluator::args;
+use crate::evaluator::term_value::{Seq, TermValue};
+use crate::evaluator::terms;
+use crate::evaluator::{ARRAY_LIMIT_DEFAULT, Evaluator, Scope, into_datum};
 use crate::fault::{Class, Fault, Out};
 use crate::generate::Query;
-use crate::machine::{ARRAY_LIMIT_DEFAULT, Machine, Scope, into_datum};
-use crate::terms;
-use crate::thing::{Seq, Thing};
 use crate::value::{MORE, Val};
-use crate::world::World;
 
 /// The orders every query is evaluated in, unless nothing depends on one.
 const ORDERS: u64 = 6;
@@ -37,47 +37,47 @@ pub struct Verdict {
     /// Whether only the kind of answer is known, because chance or the clock decides on the value.
     pub kind_only: bool,
     /// The tables afterwards.
-    pub world: World,
+    pub database: Database,
 }
 
 /// The verdict on `query`, or why there is none: every order of what has no order must lead to the
 /// same answer.
-pub fn verdict(query: &Query, world: &World) -> Result<Verdict, String> {
-    verdict_of(query, world, ORDERS)
+pub fn verdict(query: &Query, database: &Database) -> Result<Verdict, String> {
+    verdict_of(query, database, ORDERS)
 }
 
 /// The verdict after as many orders as that.
-pub fn verdict_of(query: &Query, world: &World, orders: u64) -> Result<Verdict, String> {
+pub fn verdict_of(query: &Query, database: &Database, orders: u64) -> Result<Verdict, String> {
     let array_limit = match array_limit(query.array_limit.as_ref()) {
         Ok(limit) => limit,
         Err(Fault { class, .. }) => {
-            let (answer, world) = (Answer::Fault(class), world.clone());
-            return Ok(Verdict { answer, any_order: false, kind_only: false, world });
+            let (answer, database) = (Answer::Fault(class), database.clone());
+            return Ok(Verdict { answer, any_order: false, kind_only: false, database });
         }
     };
     let (mut first, by_chance) = (None::<Verdict>, names_chance(&query.term));
     for order in 0..orders {
-        let machine = Machine::new(world.clone(), order, array_limit);
-        let answer = match machine
+        let evaluator = Evaluator::new(database.clone(), order, array_limit);
+        let answer = match evaluator
             .eval(&query.term, &Scope::default(), false)
-            .and_then(|thing| shown(&machine, thing))
+            .and_then(|value| shown(&evaluator, value))
         {
             Ok(answer) => answer,
-            Err(Fault { class: Class::Unsaid, why }) => return Err(why),
+            Err(Fault { class: Class::Unspecified, why }) => return Err(why),
             Err(Fault { class: Class::Empty, .. }) => Answer::Fault(Class::Logic),
             Err(fault) => Answer::Fault(fault.class),
         };
-        let asked = machine.depends_on_order();
-        let world = machine.world.into_inner();
+        let asked = evaluator.depends_on_order();
+        let database = evaluator.database.into_inner();
         let Some(known) = &mut first else {
-            let verdict = Verdict { answer, any_order: false, kind_only: false, world };
+            let verdict = Verdict { answer, any_order: false, kind_only: false, database };
             if !asked {
                 return Ok(verdict);
             }
             first = Some(verdict);
             continue;
         };
-        if known.world.tables.iter().any(|(name, table)| world.tables[name].rows != table.rows) {
+        if known.database.tables.iter().any(|(name, table)| database.tables[name].rows != table.rows) {
             return Err("rows depend on an order".to_owned());
         }
         if !same(&known.answer, &answer, false) {
@@ -132,27 +132,29 @@ fn names(query: &Json, terms: &[u64]) -> bool {
 }
 
 /// A value as a client sees it.
-fn shown(machine: &Machine, thing: Thing) -> Out<Answer> {
-    let answer = match thing {
-        table @ Thing::Table(_) => Answer::Stream(terms::collected(terms::of_thing(machine, table)?.items)?),
-        Thing::Seq(Seq { infinite: true, .. }) => return Err(Fault::unsaid("endless")),
-        Thing::Seq(Seq { eager, items, .. }) => {
+fn shown(evaluator: &Evaluator, value: TermValue) -> Out<Answer> {
+    let answer = match value {
+        table @ TermValue::Table(_) => {
+            Answer::Stream(terms::collected(terms::of_value(evaluator, table)?.items)?)
+        }
+        TermValue::Seq(Seq { infinite: true, .. }) => return Err(Fault::unspecified("endless")),
+        TermValue::Seq(Seq { eager, items, .. }) => {
             // A bound that is on its way to the client when a later item fails is a mistake too.
             let failed = items.iter().position(Result::is_err);
             let bound = items.iter().take(failed.unwrap_or(0)).flatten().any(Val::has_bound);
             let logic = |item: &Out<Val>| item.as_ref().is_err_and(|fault| fault.class == Class::Logic);
             if bound && !items.iter().any(logic) {
-                return Err(Fault::unsaid("which of two mistakes is met first"));
+                return Err(Fault::unspecified("which of two mistakes is met first"));
             }
             let items = terms::collected(items)?;
             if eager { Answer::Atom(Val::Array(items)) } else { Answer::Stream(items) }
         }
-        Thing::Groups(groups) => {
+        TermValue::Groups(groups) => {
             let pairs =
-                terms::ready(machine, groups)?.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
+                terms::ready(evaluator, groups)?.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
             Answer::Atom(grouped(pairs.collect()))
         }
-        Thing::Func(_) | Thing::Db => Answer::Fault(Class::Logic),
+        TermValue::Func(_) | TermValue::Db => Answer::Fault(Class::Logic),
         other => Answer::Atom(into_datum(other)?),
     };
     let bounded = match &answer {

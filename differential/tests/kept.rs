@@ -1,6 +1,6 @@
 //! Queries that once differed still have the same answer on both sides.
 
-use rekindle_differential::{Bench, Compared, Party, Stage};
+use rekindle_differential::{Bench, Compared, Party, TestTables};
 
 #[test]
 fn what_once_differed_is_the_same() -> anyhow::Result<()> {
@@ -9,7 +9,7 @@ fn what_once_differed_is_the_same() -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for case in cases {
         let (seed, query) = case.split_once(' ').unwrap_or(("1", case));
-        let mut bench = Bench::new(Stage::of(seed.parse()?), Party::Near)?;
+        let mut bench = Bench::new(TestTables::of(seed.parse()?), Party::Near)?;
         match bench.compare(&query.parse()?)? {
             Compared::Same(_) | Compared::Open(_) => {}
             Compared::Refused(why) | Compared::Different(why) => wrong.push(format!("{query}\n{why}")),

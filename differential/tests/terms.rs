@@ -1,7 +1,7 @@
 //! Every term of the language is asked for, and mostly the rules say what it answers.
 
-use rekindle_differential::tally::{LEFT_OUT, Tally};
-use rekindle_differential::{Stage, query_of, verdict};
+use rekindle_differential::term_coverage::{LEFT_OUT, TermCoverage};
+use rekindle_differential::{TestTables, query_of, verdict};
 
 /// Seeds that are looked at.
 const SEEDS: std::ops::Range<u64> = 1..9;
@@ -10,16 +10,16 @@ const QUERIES: u64 = 1_500;
 
 #[test]
 fn every_term_is_in_a_query_that_is_compared() {
-    let mut tally = Tally::default();
+    let mut coverage = TermCoverage::default();
     for seed in SEEDS {
-        let stage = Stage::of(seed);
+        let tables = TestTables::of(seed);
         for n in 0..QUERIES {
             let query = query_of(seed, n);
-            let compared = verdict::verdict(&query, &stage.world).is_ok();
-            tally.add(&query.term, compared);
+            let compared = verdict::verdict(&query, &tables.database).is_ok();
+            coverage.add(&query.term, compared);
         }
     }
-    assert_eq!(tally.missing(), Vec::<&str>::new(), "seeds {SEEDS:?}\n{tally}");
+    assert_eq!(coverage.missing(), Vec::<&str>::new(), "seeds {SEEDS:?}\n{coverage}");
 }
 
 #[test]

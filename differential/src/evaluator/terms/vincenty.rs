@@ -33,7 +33,7 @@ pub(super) fn between(from: Place, to: Place, (axis, flattening): (f64, f64)) ->
         }
         lambda = next;
     }
-    Err(Fault::unsaid("nearly antipodal places"))
+    Err(Fault::unspecified("nearly antipodal places"))
 }
 
 /// Vincenty's A and B.

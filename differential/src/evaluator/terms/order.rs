@@ -5,52 +5,52 @@ use std::cmp::Ordering;
 use serde_json::Value as Json;
 
 use super::{datum, index, sequence};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::into_datum;
+use crate::evaluator::term_value::{Func, Seq, Slice, TermValue};
 use crate::fault::{Class, Fault, Out};
-use crate::machine::into_datum;
-use crate::thing::{Func, Seq, Slice, Thing};
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     if args.id == 42 { distinct(args) } else { order_by(args) }
 }
 
 /// A selector and whether its order goes down.
 pub(super) type Order = (Func, bool);
 
-fn order_by(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+fn order_by(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     let orders: Out<Vec<Order>> = (1..args.len()).map(|i| order(args, i)).collect();
     let nothing = matches!(&orders, Ok(orders) if orders.is_empty());
     let orders = match nothing {
         true => Vec::new(),
-        false => Fault::both(sequence::of_thing(args.machine, first.clone()), orders)?.1,
+        false => Fault::both(sequence::of_value(args.evaluator, first.clone()), orders)?.1,
     };
-    if let Thing::Seq(seq) = &first
+    if let TermValue::Seq(seq) = &first
         && seq.items.is_empty()
         && !seq.eager
     {
-        return Err(Fault::unsaid("whether it can be seen that a stream holds nothing"));
+        return Err(Fault::unspecified("whether it can be seen that a stream holds nothing"));
     }
     if let Some(term) = args.option_term("index") {
-        if matches!(&first, Thing::Datum(Val::Array(items)) if items.is_empty()) {
-            args.machine.datum(directed(term).0, args.scope)?;
+        if matches!(&first, TermValue::Datum(Val::Array(items)) if items.is_empty()) {
+            args.evaluator.datum(directed(term).0, args.scope)?;
             return Ok(first);
         }
-        if !matches!(first, Thing::Table(_)) {
-            sequence::of_thing(args.machine, first.clone())?;
+        if !matches!(first, TermValue::Table(_)) {
+            sequence::of_value(args.evaluator, first.clone())?;
         }
         return by_index(args, first, term, &orders);
     }
     let nothing = if orders.is_empty() { Err(Fault::logic("ordered by nothing")) } else { Ok(()) };
-    let (seq, ()) = Fault::both(sequence::of_thing(args.machine, first), nothing)?;
+    let (seq, ()) = Fault::both(sequence::of_value(args.evaluator, first), nothing)?;
     let table = seq.table.clone();
-    let items = sorted(args, sequence::array(args.machine, seq)?, &orders)?;
+    let items = sorted(args, sequence::array(args.evaluator, seq)?, &orders)?;
     match table {
         None => datum(Val::Array(items)),
         Some(_) => {
             let items = items.into_iter().map(Ok).collect();
-            Ok(Thing::Seq(Seq { table, eager: true, ..Seq::stream(items) }))
+            Ok(TermValue::Seq(Seq { table, eager: true, ..Seq::stream(items) }))
         }
     }
 }
@@ -66,7 +66,7 @@ fn directed(term: &Json) -> (&Json, bool) {
 }
 
 fn order(args: &Args<'_>, i: usize) -> Out<Order> {
-    let Some(term) = args.term(i) else { return Err(Fault::unsaid("an order out of r.args")) };
+    let Some(term) = args.term(i) else { return Err(Fault::unspecified("an order out of r.args")) };
     of_term(args, term)
 }
 
@@ -76,8 +76,8 @@ pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     if term[0] == 69 && !super::is_deterministic(term) {
         return Err(Fault::logic("an order that is not deterministic"));
     }
-    match args.machine.eval(term, args.scope, false)? {
-        Thing::Func(func) => Ok((func, descends)),
+    match args.evaluator.eval(term, args.scope, false)? {
+        TermValue::Func(func) => Ok((func, descends)),
         other => Ok((Func::Field(into_datum(other)?), descends)),
     }
 }
@@ -100,7 +100,7 @@ fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
 
 /// What an item is sorted by; nothing where something is missing.
 pub(super) fn keys(args: &Args<'_>, orders: &[Order], item: &Val) -> Out<Vec<Option<Val>>> {
-    let key = |(func, _): &Order| match args.machine.call_datum(func, std::slice::from_ref(item)) {
+    let key = |(func, _): &Order| match args.evaluator.call_datum(func, std::slice::from_ref(item)) {
         Err(fault) if fault.is_missing() => Ok(None),
         key => key.map(Some),
     };
@@ -117,10 +117,10 @@ pub(super) fn compare(orders: &[Order], a: &[Option<Val>], b: &[Option<Val>]) ->
     compared.find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
 }
 
-fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out<Thing> {
+fn by_index(args: &Args<'_>, first: TermValue, term: &Json, orders: &[Order]) -> Out<TermValue> {
     let (term, descends) = directed(term);
-    let name = crate::args::text(args.machine.datum(term, args.scope)?)?;
-    let Thing::Table(mut slice) = first else { return Err(Fault::logic("not a table")) };
+    let name = crate::evaluator::args::text(args.evaluator.datum(term, args.scope)?)?;
+    let TermValue::Table(mut slice) = first else { return Err(Fault::logic("not a table")) };
     if slice.descends.is_some() {
         return Err(Fault::logic("two orders"));
     }
@@ -130,10 +130,10 @@ fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out
     slice.index = Some(name.clone());
     slice.descends = Some(descends);
     if orders.is_empty() {
-        return Ok(Thing::Table(slice));
+        return Ok(TermValue::Table(slice));
     }
     // The index first, then the other orders among equal values of it.
-    let entries = index::entries_of(args.machine, &slice, &name)?;
+    let entries = index::entries_of(args.evaluator, &slice, &name)?;
     let mut items: Vec<Out<Val>> = Vec::new();
     let mut at = 0;
     while at < entries.len() {
@@ -143,52 +143,52 @@ fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out
             .map(|(_, row)| row.clone())
             .collect::<Out<_>>()?;
         at += same.len();
-        if args.machine.exceeds(same.len()) {
+        if args.evaluator.exceeds(same.len()) {
             items.push(Err(Fault::resource("too many rows with the same value")));
             continue;
         }
         items.extend(sorted(args, same, orders)?.into_iter().map(Ok));
     }
-    Ok(Thing::Seq(Seq { table: Some(slice.table), ..Seq::stream(items) }))
+    Ok(TermValue::Seq(Seq { table: Some(slice.table), ..Seq::stream(items) }))
 }
 
-fn distinct(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+fn distinct(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     let index = args.option("index")?;
     // Source: terms/sort.cc of RethinkDB 2.4: an index, or the primary key of a table, is read in order, and
     // anything else as a whole.
-    let key = |table: &str| args.machine.world.borrow().tables.get(table).map(|table| table.key.clone());
+    let key = |table: &str| args.evaluator.database.borrow().tables.get(table).map(|table| table.key.clone());
     let first = match first {
-        Thing::Table(slice)
+        TermValue::Table(slice)
             if index.is_none() && (slice.index.is_none() || slice.index == key(&slice.table)) =>
         {
             let descends = slice.descends.or(Some(false));
-            let seq = sequence::of_thing(args.machine, Thing::Table(Slice { descends, ..slice }))?;
-            return Ok(Thing::Seq(Seq::stream(seq.items)));
+            let seq = sequence::of_value(args.evaluator, TermValue::Table(Slice { descends, ..slice }))?;
+            return Ok(TermValue::Seq(Seq::stream(seq.items)));
         }
         other => other,
     };
     let is_table = index.is_some();
     let mut items = match (index, first) {
-        (Some(name), Thing::Table(slice)) => {
-            let name = crate::args::text(name)?;
+        (Some(name), TermValue::Table(slice)) => {
+            let name = crate::evaluator::args::text(name)?;
             match &slice.index {
                 Some(present) if *present != name && key(&slice.table).as_ref() == Some(&name) => {
-                    return Err(Fault::unsaid("primary keys in the order of another index"));
+                    return Err(Fault::unspecified("primary keys in the order of another index"));
                 }
                 Some(present) if *present != name => return Err(Fault::logic("not a table")),
                 _ => {}
             }
-            let entries = index::entries_of(args.machine, &slice, &name)?;
+            let entries = index::entries_of(args.evaluator, &slice, &name)?;
             entries.into_iter().map(|(value, _)| value).collect()
         }
         (Some(_), _) => return Err(Fault::logic("not a table")),
         (None, first) => {
-            let seq = sequence::of_thing(args.machine, first)?;
-            let crowded = !is_table && args.machine.exceeds(seq.items.len());
+            let seq = sequence::of_value(args.evaluator, first)?;
+            let crowded = !is_table && args.evaluator.exceeds(seq.items.len());
             match sequence::all(seq) {
                 Err(fault) if crowded && fault.class != Class::Resource => {
-                    return Err(Fault::unsaid("which of two mistakes is met first"));
+                    return Err(Fault::unspecified("which of two mistakes is met first"));
                 }
                 items => items?,
             }
@@ -197,7 +197,7 @@ fn distinct(args: &Args<'_>) -> Out<Thing> {
     items.sort();
     items.dedup();
     if !is_table {
-        return args.machine.array(items).and_then(datum);
+        return args.evaluator.array(items).and_then(datum);
     }
-    Ok(Thing::Seq(Seq::stream(items.into_iter().map(Ok).collect())))
+    Ok(TermValue::Seq(Seq::stream(items.into_iter().map(Ok).collect())))
 }

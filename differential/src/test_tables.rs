@@ -6,16 +6,16 @@ use std::rc::Rc;
 use io::sim::Chance;
 use serde_json::{Value as Json, json};
 
+use crate::database::{Database, Index, Table};
 use crate::generate::{Generator, SHAPES, term, term_with};
 use crate::value::Val;
-use crate::world::{Index, Table, World};
 
 /// Terms that make the tables on a node, and the same tables for the reference.
-pub struct Stage {
+pub struct TestTables {
     /// What the node is asked, in order.
     pub setup: Vec<Json>,
     /// What the reference begins with.
-    pub world: World,
+    pub database: Database,
 }
 
 /// The table that writes go to.
@@ -33,10 +33,10 @@ fn of_row(body: Json) -> Json {
     term(69, [term(2, [json!(1)]), body])
 }
 
-impl Stage {
+impl TestTables {
     /// The tables that belong to `seed`.
     #[must_use]
-    pub fn of(seed: u64) -> Stage {
+    pub fn of(seed: u64) -> TestTables {
         let mut chance = Chance::new(seed ^ 0x5747_4145);
         let mut maker = Generator::new(chance.draw());
         let indexes = BTreeMap::from([
@@ -46,7 +46,7 @@ impl Stage {
             index("l", of_row(field("l")), true),
             index("e", of_row(term(24, [field("a"), field("n")])), false),
         ]);
-        let mut world = World::default();
+        let mut database = Database::default();
         let mut setup = Vec::new();
         for (name, rows, shards) in
             [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2), (SHAPES, 11, 2)]
@@ -68,9 +68,9 @@ impl Stage {
                 setup.push(term_with(176, [term(15, [json!(name)])], options));
             }
             setup.push(term(140, [term(15, [json!(name)])]));
-            world.tables.insert(name.to_owned(), Rc::new(table));
+            database.tables.insert(name.to_owned(), Rc::new(table));
         }
-        Stage { setup, world }
+        TestTables { setup, database }
     }
 }
 

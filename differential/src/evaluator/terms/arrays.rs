@@ -1,12 +1,12 @@
 //! Arrays in memory: ends, places, sets.
 
 use super::datum;
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Fault, Out};
-use crate::thing::Thing;
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     let mut items = match args.id {
         // Both have values before the first is found to be no array. Source: terms/arr.cc.
         29 | 80 | 88 => args.datum(0).and_then(|_| args.datum(1)).and_then(|_| args.array(0))?,
@@ -36,7 +36,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             items = different(items.into_iter().filter(|item| !other.contains(item)).collect());
         }
     }
-    args.machine.array(items).and_then(datum)
+    args.evaluator.array(items).and_then(datum)
 }
 
 fn different(items: Vec<Val>) -> Vec<Val> {
@@ -52,7 +52,7 @@ fn different(items: Vec<Val>) -> Vec<Val> {
 /// `insert_at`, `delete_at`, `change_at`, `splice_at`.
 fn at(args: &Args<'_>, items: &mut Vec<Val>) -> Out<()> {
     // Before anything is put in or taken out, too. Source: terms/arr.cc.
-    args.machine.fits(items.len())?;
+    args.evaluator.fits(items.len())?;
     // A place may be behind the last item only where something is put between items.
     let places = if matches!(args.id, 82 | 85) { items.len() + 1 } else { items.len() };
     let start = place(args.whole(1)?, places)?;

@@ -1,21 +1,21 @@
 //! Tables and parts of them.
 
 use super::index;
-use crate::args::{self, Args};
+use crate::database::is_key;
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::term_value::{Seq, Slice, TermValue};
 use crate::fault::{Fault, Out};
-use crate::thing::{Seq, Slice, Thing};
 use crate::value::Val;
-use crate::world::is_key;
 
 /// The only database there is.
 const DB: &str = "test";
 /// No primary key is longer; nothing near it is generated.
 const KEY_MAX: usize = 60;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         14 => match args.text(0)?.as_str() {
-            DB => Ok(Thing::Db),
+            DB => Ok(TermValue::Db),
             _ => Err(Fault::new(crate::fault::Class::OpFailed, "no such database")),
         },
         15 => table(args),
@@ -25,37 +25,37 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
 }
 
-fn table(args: &Args<'_>) -> Out<Thing> {
+fn table(args: &Args<'_>) -> Out<TermValue> {
     let name = match args.len() {
         1 => args.text(0)?,
-        _ => match args.thing(0)? {
-            Thing::Db => args.text(1)?,
+        _ => match args.value(0)? {
+            TermValue::Db => args.text(1)?,
             other => return Err(Fault::logic(format!("expected DATABASE but found {}", other.type_of()))),
         },
     };
-    if !args.machine.world.borrow().tables.contains_key(&name) {
+    if !args.evaluator.database.borrow().tables.contains_key(&name) {
         return Err(index::no_table());
     }
-    Ok(Thing::Table(Slice { table: name, index: None, bounds: None, descends: None }))
+    Ok(TermValue::Table(Slice { table: name, index: None, bounds: None, descends: None }))
 }
 
 /// The whole table an argument is.
 pub(super) fn whole(args: &Args<'_>, i: usize) -> Out<String> {
-    match args.thing(i)? {
-        Thing::Table(Slice { table, index: None, .. }) => Ok(table),
-        Thing::Datum(Val::Null) => Err(Fault::missing("null for a table")),
-        Thing::Row(_, Val::Null) => Err(Fault::unsaid("a missing row for a table")),
+    match args.value(i)? {
+        TermValue::Table(Slice { table, index: None, .. }) => Ok(table),
+        TermValue::Datum(Val::Null) => Err(Fault::missing("null for a table")),
+        TermValue::Row(_, Val::Null) => Err(Fault::unspecified("a missing row for a table")),
         other => Err(Fault::logic(format!("expected TABLE but found {}", other.type_of()))),
     }
 }
 
-fn get(args: &Args<'_>) -> Out<Thing> {
+fn get(args: &Args<'_>) -> Out<TermValue> {
     let table = whole(args, 0)?;
     let key = args.datum(1)?;
     check_key(&key)?;
-    let world = args.machine.world.borrow();
-    let row = world.tables.get(&table).and_then(|table| table.rows.get(&key));
-    Ok(Thing::Row(table.clone(), row.map_or(Val::Null, |row| Val::Object(row.clone()))))
+    let database = args.evaluator.database.borrow();
+    let row = database.tables.get(&table).and_then(|table| table.rows.get(&key));
+    Ok(TermValue::Row(table.clone(), row.map_or(Val::Null, |row| Val::Object(row.clone()))))
 }
 
 /// Fails for what cannot be a key.
@@ -63,38 +63,40 @@ pub(super) fn check_key(key: &Val) -> Out<()> {
     match key {
         Val::Array(items) => items.iter().try_for_each(check_key),
         key if !is_key(key) => Err(Fault::expected("a key", key)),
-        Val::Text(text) if text.contains('\0') || text.len() > KEY_MAX => Err(Fault::unsaid("a strange key")),
+        Val::Text(text) if text.contains('\0') || text.len() > KEY_MAX => {
+            Err(Fault::unspecified("a strange key"))
+        }
         _ => Ok(()),
     }
 }
 
-fn get_all(args: &Args<'_>) -> Out<Thing> {
+fn get_all(args: &Args<'_>) -> Out<TermValue> {
     let table = whole(args, 0)?;
     let index = args.option("index")?.map(args::text).transpose()?;
     let mut keys = Vec::new();
     for i in 1..args.len() {
         let key = args.datum(i)?;
         if key.has_bound() {
-            return Err(Fault::unsaid("a bound as a key"));
+            return Err(Fault::unspecified("a bound as a key"));
         }
         check_key(&key)?;
         keys.push(key);
     }
     let name = match index {
         Some(name) => name,
-        None => args.machine.world.borrow().tables[&table].key.clone(),
+        None => args.evaluator.database.borrow().tables[&table].key.clone(),
     };
-    let rows = args.machine.shuffled(index::wanted(args.machine, &table, &name, &keys)?);
+    let rows = args.evaluator.shuffled(index::wanted(args.evaluator, &table, &name, &keys)?);
     let items = rows.into_iter().map(Ok).collect();
-    Ok(Thing::Seq(Seq { table: Some(table), dealt: true, ..Seq::stream(items) }))
+    Ok(TermValue::Seq(Seq { table: Some(table), dealt: true, ..Seq::stream(items) }))
 }
 
 /// `between`, and its predecessor that took null for no bound.
-fn between(args: &Args<'_>) -> Out<Thing> {
-    let mut slice = match args.thing(0)? {
-        Thing::Table(slice) => slice,
-        Thing::Datum(Val::Null) => return Err(Fault::missing("null for a table")),
-        Thing::Row(_, Val::Null) => return Err(Fault::unsaid("a missing row for a table")),
+fn between(args: &Args<'_>) -> Out<TermValue> {
+    let mut slice = match args.value(0)? {
+        TermValue::Table(slice) => slice,
+        TermValue::Datum(Val::Null) => return Err(Fault::missing("null for a table")),
+        TermValue::Row(_, Val::Null) => return Err(Fault::unspecified("a missing row for a table")),
         other => return Err(Fault::logic(format!("expected TABLE_SLICE but found {}", other.type_of()))),
     };
     let bound = |i: usize, none: Val| match (args.datum(i)?, args.id) {
@@ -112,7 +114,7 @@ fn between(args: &Args<'_>) -> Out<Thing> {
     };
     let (left_closed, right_closed) = (side("left_bound", true)?, side("right_bound", false)?);
     let named = args.option("index")?.map(args::text).transpose()?;
-    let key = args.machine.world.borrow().tables[&slice.table].key.clone();
+    let key = args.evaluator.database.borrow().tables[&slice.table].key.clone();
     let name = named.or_else(|| slice.index.clone()).unwrap_or(key);
     if !slice.is_all() {
         return Err(Fault::logic("two ranges"));
@@ -122,5 +124,5 @@ fn between(args: &Args<'_>) -> Out<Thing> {
     }
     slice.index = Some(name);
     slice.bounds = Some([(left, left_closed), (right, right_closed)]);
-    Ok(Thing::Table(slice))
+    Ok(TermValue::Table(slice))
 }

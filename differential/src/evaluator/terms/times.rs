@@ -1,14 +1,14 @@
 //! Times: moments with a zone, their parts, and ISO 8601.
 
 use super::{datum, number};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Fault, Out};
-use crate::thing::Thing;
 use crate::value::{Val, zone_of, zone_text};
 
 const DAY: f64 = 86_400.0;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         99 => iso8601(args),
         100 => {
@@ -20,7 +20,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             moved(0.0, 0, seconds).and_then(datum)
         }
         102 => number(time(args, 0)?.0),
-        103 => Err(Fault::unsaid("the present")),
+        103 => Err(Fault::unspecified("the present")),
         104 => {
             let (seconds, _) = time(args, 0)?;
             let zone = zone_of(&args.text(1)?).ok_or_else(|| Fault::logic("no zone"))?;
@@ -47,14 +47,14 @@ pub(super) fn moved(seconds: f64, zone: i32, by: f64) -> Out<Val> {
     // Years 1400 to 9999; near their ends the reference has no opinion.
     match moved {
         m if m == 0.0 && (seconds.is_sign_negative() || by.is_sign_negative()) => {
-            Err(Fault::unsaid("the sign of no seconds"))
+            Err(Fault::unspecified("the sign of no seconds"))
         }
-        m if !(-17_900_000_000.0..253_300_000_000.0).contains(&m) => Err(Fault::unsaid("a far time")),
+        m if !(-17_900_000_000.0..253_300_000_000.0).contains(&m) => Err(Fault::unspecified("a far time")),
         m => Ok(Val::Time(m, zone)),
     }
 }
 
-fn during(args: &Args<'_>) -> Out<Thing> {
+fn during(args: &Args<'_>) -> Out<TermValue> {
     let (at, _) = time(args, 0)?;
     let (left, right) = (time(args, 1)?.0, time(args, 2)?.0);
     let open = |name: &str, otherwise: bool| match args.option(name)? {
@@ -135,7 +135,7 @@ impl Clock {
     }
 }
 
-fn part(args: &Args<'_>) -> Out<Thing> {
+fn part(args: &Args<'_>) -> Out<TermValue> {
     let (seconds, zone) = time(args, 0)?;
     let clock = Clock::of(seconds, zone);
     match args.id {
@@ -170,7 +170,7 @@ fn to_iso8601(seconds: f64, zone: i32) -> Out<String> {
     ))
 }
 
-fn moment(date: (i64, i64, i64), of_day: f64, zone: i32) -> Out<Thing> {
+fn moment(date: (i64, i64, i64), of_day: f64, zone: i32) -> Out<TermValue> {
     let (year, month, day) = date;
     if !(1400..10_000).contains(&year)
         || !(1..=12).contains(&month)
@@ -184,7 +184,7 @@ fn moment(date: (i64, i64, i64), of_day: f64, zone: i32) -> Out<Thing> {
 }
 
 /// `time`: year, month, day, perhaps hours, minutes, seconds, and a zone.
-fn build(args: &Args<'_>) -> Out<Thing> {
+fn build(args: &Args<'_>) -> Out<TermValue> {
     let (year, month, day) = (args.whole(0)?, args.whole(1)?, args.whole(2)?);
     let last = args.len() - 1;
     let of_day = match args.len() {
@@ -192,7 +192,7 @@ fn build(args: &Args<'_>) -> Out<Thing> {
         7 => {
             let (hours, minutes, seconds) = (args.whole(3)?, args.whole(4)?, args.number(5)?);
             if !(0..24).contains(&hours) || !(0..60).contains(&minutes) || !(0.0..60.0).contains(&seconds) {
-                return Err(Fault::unsaid("an hour that no day has"));
+                return Err(Fault::unspecified("an hour that no day has"));
             }
             hours as f64 * 3600.0 + minutes as f64 * 60.0 + seconds
         }
@@ -203,9 +203,9 @@ fn build(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// `iso8601`: a date of a calendar or a year, perhaps a time, perhaps a zone.
-fn iso8601(args: &Args<'_>) -> Out<Thing> {
+fn iso8601(args: &Args<'_>) -> Out<TermValue> {
     let text = args.text(0)?;
-    let otherwise = args.option("default_timezone")?.map(crate::args::text).transpose()?;
+    let otherwise = args.option("default_timezone")?.map(crate::evaluator::args::text).transpose()?;
     let found = |pattern: &str, text: &str| -> Out<Option<Vec<Option<String>>>> {
         let pattern = super::strings::regex_of(pattern)?;
         let parts = pattern.captures(text);
@@ -246,7 +246,7 @@ fn iso8601(args: &Args<'_>) -> Out<Thing> {
             let Some(parts) = found(of_day, rest)? else { return Err(Fault::logic("no time")) };
             let part = |i: usize| number(&parts[i]).or_else(|| number(&parts[i + 4])).unwrap_or(0.0);
             if part(1) > 23.0 || part(2) > 59.0 || part(3) >= 60.0 {
-                return Err(Fault::unsaid("an hour that no day has"));
+                return Err(Fault::unspecified("an hour that no day has"));
             }
             (part(1) * 3600.0 + part(2) * 60.0 + part(3), parts[4].clone().or_else(|| parts[8].clone()))
         }

@@ -1,14 +1,14 @@
 //! Rows of tables: by primary key, by secondary indexes, in order.
 
-use crate::args::{self, Args};
+use crate::database::{Table, is_key};
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::term_value::{Seq, Slice, TermValue};
+use crate::evaluator::{Evaluator, Scope};
 use crate::fault::{Fault, Out};
-use crate::machine::{Machine, Scope};
-use crate::thing::{Seq, Slice, Thing};
 use crate::value::Val;
-use crate::world::{Table, is_key};
 
 /// Every value that an index has for a row, with the row, in the order of the index.
-fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, Val)>> {
+fn entries(evaluator: &Evaluator, table: &Table, name: &str) -> Out<Vec<(Val, Val, Val)>> {
     let mut out = Vec::new();
     let Some(index) = table.indexes.get(name).filter(|_| name != table.key) else {
         if name != table.key {
@@ -21,13 +21,13 @@ fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, V
     if index.geo {
         return Err(Fault::logic("an index of shapes"));
     }
-    let func = match machine.eval(&index.function, &Scope::default(), false)? {
-        Thing::Func(func) => func,
-        _ => return Err(Fault::unsaid("an index without a function")),
+    let func = match evaluator.eval(&index.function, &Scope::default(), false)? {
+        TermValue::Func(func) => func,
+        _ => return Err(Fault::unspecified("an index without a function")),
     };
     for (key, row) in &table.rows {
         let row = Val::Object(row.clone());
-        let value = machine.with_default_limit(|| machine.call_datum(&func, std::slice::from_ref(&row)));
+        let value = evaluator.with_default_limit(|| evaluator.call_datum(&func, std::slice::from_ref(&row)));
         let Ok(value) = value else { continue };
         let values = match value {
             Val::Array(items) if index.multi => items,
@@ -42,14 +42,16 @@ fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, V
 
 /// The index values and rows of a part of a table, found by the index of that name; in order,
 /// unless the part has none, when they come in any.
-pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Vec<(Val, Out<Val>)>> {
-    let world = machine.world.borrow().clone();
-    let table = world.tables.get(&slice.table).ok_or_else(no_table)?;
+pub(super) fn entries_of(evaluator: &Evaluator, slice: &Slice, name: &str) -> Out<Vec<(Val, Out<Val>)>> {
+    let database = evaluator.database.borrow().clone();
+    let table = database.tables.get(&slice.table).ok_or_else(no_table)?;
     if slice.index.as_ref().is_some_and(|index| index != name) && slice.bounds.is_some() {
-        return Err(Fault::unsaid("bounds on another index"));
+        return Err(Fault::unspecified("bounds on another index"));
     }
-    let mut found = match entries(machine, table, name) {
-        Err(_) if slice.is_empty() => return Err(Fault::unsaid("no index and nothing to look for in it")),
+    let mut found = match entries(evaluator, table, name) {
+        Err(_) if slice.is_empty() => {
+            return Err(Fault::unspecified("no index and nothing to look for in it"));
+        }
         found => found?,
     };
     if let Some([(left, closed), (right, right_closed)]) = &slice.bounds {
@@ -62,7 +64,7 @@ pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Ve
         });
     }
     match slice.descends {
-        None => found = machine.shuffled(found),
+        None => found = evaluator.shuffled(found),
         Some(false) => {}
         Some(true) => found.reverse(),
     }
@@ -70,51 +72,53 @@ pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Ve
 }
 
 /// The rows of a part of a table.
-pub(super) fn rows(machine: &Machine, slice: &Slice) -> Out<Seq> {
+pub(super) fn rows(evaluator: &Evaluator, slice: &Slice) -> Out<Seq> {
     if slice.is_empty() {
         return Ok(Seq { table: Some(slice.table.clone()), ..Seq::stream(Vec::new()) });
     }
     let name = match &slice.index {
         Some(name) => name.clone(),
-        None => machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
+        None => evaluator.database.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
     };
-    let items = entries_of(machine, slice, &name)?.into_iter().map(|(_, row)| row).collect();
+    let items = entries_of(evaluator, slice, &name)?.into_iter().map(|(_, row)| row).collect();
     let dealt = slice.descends.is_none();
     Ok(Seq { table: Some(slice.table.clone()), dealt, ..Seq::stream(items) })
 }
 
 /// `min` and `max` by an index: a row.
-pub(super) fn extreme(args: &Args<'_>, first: Thing, index: Option<Val>) -> Out<Thing> {
+pub(super) fn extreme(args: &Args<'_>, first: TermValue, index: Option<Val>) -> Out<TermValue> {
     if args.len() > 1 {
         return Err(Fault::logic("both a function and an index"));
     }
-    let Thing::Table(slice) = first else { return Err(Fault::logic("not a table")) };
+    let TermValue::Table(slice) = first else { return Err(Fault::logic("not a table")) };
     let name = match index {
         Some(name) => args::text(name)?,
         None => match &slice.index {
             Some(name) => name.clone(),
-            None => args.machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
+            None => {
+                args.evaluator.database.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone()
+            }
         },
     };
     let ordered = Slice { descends: Some(args.id == 148), index: slice.index.clone(), ..slice.clone() };
-    let mut found = entries_of(args.machine, &ordered, &name)?;
+    let mut found = entries_of(args.evaluator, &ordered, &name)?;
     if found.is_empty() {
         return Err(Fault::logic("no entries"));
     }
-    found.swap_remove(0).1.map(|row| Thing::Row(slice.table, row))
+    found.swap_remove(0).1.map(|row| TermValue::Row(slice.table, row))
 }
 
 /// The rows whose index value is one of `wanted`, each as often as it is wanted.
-pub(super) fn wanted(machine: &Machine, table: &str, name: &str, wanted: &[Val]) -> Out<Vec<Val>> {
-    let world = machine.world.borrow().clone();
-    let table = world.tables.get(table).ok_or_else(no_table)?;
-    let entries = entries(machine, table, name)?;
+pub(super) fn wanted(evaluator: &Evaluator, table: &str, name: &str, wanted: &[Val]) -> Out<Vec<Val>> {
+    let database = evaluator.database.borrow().clone();
+    let table = database.tables.get(table).ok_or_else(no_table)?;
+    let entries = entries(evaluator, table, name)?;
     let rows = wanted.iter().flat_map(|value| entries.iter().filter(move |(known, ..)| known == value));
     Ok(rows.map(|(.., row)| row.clone()).collect())
 }
 
 /// The shapes that a geospatial index holds, with their rows.
-pub(super) fn shapes(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val)>> {
+pub(super) fn shapes(evaluator: &Evaluator, table: &Table, name: &str) -> Out<Vec<(Val, Val)>> {
     if name == table.key {
         return Err(Fault::logic("the primary index"));
     }
@@ -124,14 +128,14 @@ pub(super) fn shapes(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(V
     if !index.geo {
         return Err(Fault::logic("not an index of shapes"));
     }
-    let func = match machine.eval(&index.function, &Scope::default(), false)? {
-        Thing::Func(func) => func,
-        _ => return Err(Fault::unsaid("an index without a function")),
+    let func = match evaluator.eval(&index.function, &Scope::default(), false)? {
+        TermValue::Func(func) => func,
+        _ => return Err(Fault::unspecified("an index without a function")),
     };
     let mut out = Vec::new();
     for row in table.rows.values() {
         let row = Val::Object(row.clone());
-        let shape = machine.with_default_limit(|| machine.call_datum(&func, std::slice::from_ref(&row)));
+        let shape = evaluator.with_default_limit(|| evaluator.call_datum(&func, std::slice::from_ref(&row)));
         if let Ok(shape @ Val::Shape(..)) = shape {
             out.push((shape, row));
         }

@@ -1,15 +1,15 @@
 //! Parts of sequences: `slice`, `skip`, `limit`, `nth`.
 
 use super::{datum, sequence};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::{Seq, TermValue};
 use crate::fault::{Fault, Out};
-use crate::thing::{Seq, Thing};
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         30 => {
-            let first = args.thing(0)?;
+            let first = args.value(0)?;
             let open = |name: &str, otherwise: bool| match args.option(name)? {
                 None => Ok(otherwise),
                 Some(Val::Text(side)) if side == "open" => Ok(true),
@@ -30,7 +30,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         }
         45 => nth(args),
         70 => {
-            let first = args.thing(0)?;
+            let first = args.value(0)?;
             let left = args.whole(1)?;
             part(args, first, Part { left, left_open: false, right: -1, right_open: false })
         }
@@ -61,29 +61,29 @@ impl Part {
     }
 }
 
-fn part(args: &Args<'_>, first: Thing, part: Part) -> Out<Thing> {
+fn part(args: &Args<'_>, first: TermValue, part: Part) -> Out<TermValue> {
     let seq = match first {
-        Thing::Datum(Val::Array(items)) => {
+        TermValue::Datum(Val::Array(items)) => {
             let (from, to) = part.within(items.len());
-            return args.machine.array(items[from..to].to_vec()).and_then(datum);
+            return args.evaluator.array(items[from..to].to_vec()).and_then(datum);
         }
-        Thing::Datum(Val::Text(text)) => {
+        TermValue::Datum(Val::Text(text)) => {
             let (from, to) = part.within(text.chars().count());
             return datum(Val::Text(text.chars().skip(from).take(to - from).collect()));
         }
-        Thing::Datum(Val::Binary(bytes)) => {
+        TermValue::Datum(Val::Binary(bytes)) => {
             let (from, to) = part.within(bytes.len());
             return datum(Val::Binary(bytes[from..to].to_vec()));
         }
         // Also null is a mistake of the query here. Source: terms/arr.cc.
-        Thing::Datum(_) | Thing::Row(..) => return Err(Fault::logic("no sequence")),
-        other => sequence::of_thing(args.machine, other)?,
+        TermValue::Datum(_) | TermValue::Row(..) => return Err(Fault::logic("no sequence")),
+        other => sequence::of_value(args.evaluator, other)?,
     };
     if seq.eager {
         let items = sequence::collected(seq.items)?;
         let (from, to) = part.within(items.len());
         let items = items[from..to].iter().cloned().map(Ok).collect();
-        return sequence::settled(args.machine, Seq { items, ..seq }, true);
+        return sequence::settled(args.evaluator, Seq { items, ..seq }, true);
     }
     if part.left < 0 || part.right < -1 || (part.right == -1 && part.right_open) {
         return Err(Fault::logic("a place that a stream does not have"));
@@ -93,7 +93,7 @@ fn part(args: &Args<'_>, first: Thing, part: Part) -> Out<Thing> {
         -1 => usize::MAX,
         right => usize::try_from(right).unwrap_or(0) + usize::from(!part.right_open),
     };
-    Ok(Thing::Seq(cut(seq, from, to)))
+    Ok(TermValue::Seq(cut(seq, from, to)))
 }
 
 /// The items from one place to another; what fails before the first fails still.
@@ -110,37 +110,37 @@ fn cut(seq: Seq, from: usize, to: usize) -> Seq {
     Seq { items, infinite: seq.infinite && !bounded, ..seq }
 }
 
-fn limit(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+fn limit(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     let count = args.whole(1)?;
     let count = usize::try_from(count).map_err(|_| Fault::logic("a negative limit"))?;
     match first {
-        Thing::Datum(Val::Array(mut items)) => {
+        TermValue::Datum(Val::Array(mut items)) => {
             items.truncate(count);
-            args.machine.array(items).and_then(datum)
+            args.evaluator.array(items).and_then(datum)
         }
         other => {
-            let seq = sequence::of_thing(args.machine, other)?;
+            let seq = sequence::of_value(args.evaluator, other)?;
             let eager = seq.eager;
-            sequence::settled(args.machine, cut(seq, 0, count), eager)
+            sequence::settled(args.evaluator, cut(seq, 0, count), eager)
         }
     }
 }
 
 /// `nth`, and `bracket` with a number.
-pub(super) fn nth(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+pub(super) fn nth(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     let at = args.whole(1)?;
     let seq = match first {
-        Thing::Datum(Val::Array(items)) => return element(&items, at).and_then(datum),
-        Thing::Datum(other) | Thing::Row(_, other) => return Err(Fault::expected("ARRAY", &other)),
-        other => sequence::of_thing(args.machine, other)?,
+        TermValue::Datum(Val::Array(items)) => return element(&items, at).and_then(datum),
+        TermValue::Datum(other) | TermValue::Row(_, other) => return Err(Fault::expected("ARRAY", &other)),
+        other => sequence::of_value(args.evaluator, other)?,
     };
     let found = if seq.eager {
         element(&sequence::collected(seq.items)?, at)?
     } else {
         match at {
-            -1 if seq.infinite => return Err(Fault::unsaid("the last of an infinite stream")),
+            -1 if seq.infinite => return Err(Fault::unspecified("the last of an infinite stream")),
             -1 => seq
                 .items
                 .into_iter()
@@ -155,7 +155,7 @@ pub(super) fn nth(args: &Args<'_>) -> Out<Thing> {
         }
     };
     match seq.table {
-        Some(table) => Ok(Thing::Row(table, found)),
+        Some(table) => Ok(TermValue::Row(table, found)),
         None => datum(found),
     }
 }

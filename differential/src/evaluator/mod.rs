@@ -1,16 +1,20 @@
 //! The walk over a query. Slow on purpose: everything is copied, every sequence is a list.
 
+pub mod args;
+mod scope;
+pub mod term_value;
+pub mod terms;
+
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::args::Args;
+use crate::database::Database;
 use crate::fault::{Fault, Out};
-use crate::terms;
-use crate::thing::{Func, Groups, Thing};
 use crate::value::Val;
-use crate::world::World;
+use args::Args;
+pub use scope::Scope;
+use term_value::{Func, Groups, TermValue};
 
 /// The variable that `r.row` is.
 pub const ROW: i64 = i64::MIN;
@@ -20,34 +24,10 @@ const STEPS_MAX: u64 = 60_000;
 /// The most items an array may have unless a query says otherwise.
 pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
 
-/// The variables a term sees.
-#[derive(Clone, Debug, Default)]
-pub struct Scope(Option<Rc<Binding>>);
-
-#[derive(Debug)]
-struct Binding {
-    name: i64,
-    value: Val,
-    outer: Scope,
-}
-
-impl Scope {
-    /// This scope and one variable more.
-    #[must_use]
-    pub fn with(&self, name: i64, value: Val) -> Scope {
-        Scope(Some(Rc::new(Binding { name, value, outer: self.clone() })))
-    }
-
-    fn get(&self, name: i64) -> Option<Val> {
-        let binding = self.0.as_ref()?;
-        if binding.name == name { Some(binding.value.clone()) } else { binding.outer.get(name) }
-    }
-}
-
 /// Evaluates one query in one possible order of everything that has none.
-pub struct Machine {
+pub struct Evaluator {
     /// The tables; a write changes them.
-    pub world: RefCell<World>,
+    pub database: RefCell<Database>,
     /// Which of the possible orders: 0 is as things stand, 1 backwards, others are shuffled.
     pub order: u64,
     shuffles: Cell<u64>,
@@ -56,13 +36,13 @@ pub struct Machine {
     array_limit: Cell<usize>,
 }
 
-impl Machine {
-    /// A machine over `world` that puts things without an order into the order of that number and makes no
+impl Evaluator {
+    /// A evaluator over `database` that puts things without an order into the order of that number and makes no
     /// array of more than `array_limit` items.
     #[must_use]
-    pub fn new(world: World, order: u64, array_limit: usize) -> Machine {
-        Machine {
-            world: RefCell::new(world),
+    pub fn new(database: Database, order: u64, array_limit: usize) -> Evaluator {
+        Evaluator {
+            database: RefCell::new(database),
             order,
             shuffles: Cell::new(0),
             asked: Cell::new(false),
@@ -87,7 +67,7 @@ impl Machine {
         items
     }
 
-    /// A number below `limit` that belongs to this machine's order; 0 for the first.
+    /// A number below `limit` that belongs to this evaluator's order; 0 for the first.
     pub fn draw(&self, limit: usize) -> usize {
         self.asked.set(true);
         if self.order == 0 || limit == 0 {
@@ -158,15 +138,15 @@ impl Machine {
     }
 
     /// The value of a term.
-    pub fn eval(&self, term: &Json, scope: &Scope, literals: bool) -> Out<Thing> {
+    pub fn eval(&self, term: &Json, scope: &Scope, literals: bool) -> Out<TermValue> {
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > STEPS_MAX {
-            return Err(Fault::unsaid("too long"));
+            return Err(Fault::unspecified("too long"));
         }
         match term {
             Json::Array(parts) => self.call(parts, scope, literals),
             Json::Object(members) => self.make_object(members, scope, literals),
-            scalar => Ok(Thing::Datum(Val::of_json(scalar))),
+            scalar => Ok(TermValue::Datum(Val::of_json(scalar))),
         }
     }
 
@@ -175,48 +155,48 @@ impl Machine {
         into_datum(self.eval(term, scope, false)?)
     }
 
-    fn make_object(&self, members: &Map<String, Json>, scope: &Scope, literals: bool) -> Out<Thing> {
+    fn make_object(&self, members: &Map<String, Json>, scope: &Scope, literals: bool) -> Out<TermValue> {
         let mut out = std::collections::BTreeMap::new();
         for (name, term) in members {
             out.insert(name.clone(), into_datum(self.eval(term, scope, literals)?)?);
         }
         match out.get("$reql_type$") {
-            None => Ok(Thing::Datum(Val::Object(out))),
+            None => Ok(TermValue::Datum(Val::Object(out))),
             Some(Val::Text(kind)) if is_whole(kind, &out) => {
-                Ok(Thing::Datum(Val::of_json(&Val::Object(out).to_json())))
+                Ok(TermValue::Datum(Val::of_json(&Val::Object(out).to_json())))
             }
-            Some(_) => Err(Fault::unsaid("a strange pseudotype")),
+            Some(_) => Err(Fault::unspecified("a strange pseudotype")),
         }
     }
 
-    fn call(&self, parts: &[Json], scope: &Scope, literals: bool) -> Out<Thing> {
+    fn call(&self, parts: &[Json], scope: &Scope, literals: bool) -> Out<TermValue> {
         let none = (Vec::new(), Map::new());
         let id = parts.first().and_then(Json::as_u64).unwrap_or(0);
         let args = parts.iter().find_map(Json::as_array).unwrap_or(&none.0);
         let options = parts.iter().find_map(Json::as_object).unwrap_or(&none.1);
         match (id, args.as_slice()) {
             (10, [name]) => self.variable(name.as_i64().unwrap_or(0), scope),
-            (1, [constant]) => Ok(Thing::Datum(Val::of_json(constant))),
+            (1, [constant]) => Ok(TermValue::Datum(Val::of_json(constant))),
             (3, []) => self.make_object(options, scope, literals),
             (13, _) => self.variable(ROW, scope),
             (69, [params, body]) => {
                 let params =
                     params[1].as_array().map(|names| names.iter().filter_map(Json::as_i64).collect());
-                Ok(Thing::Func(Func::Code(params.unwrap_or_default(), body.clone(), scope.clone())))
+                Ok(TermValue::Func(Func::Code(params.unwrap_or_default(), body.clone(), scope.clone())))
             }
             _ => terms::call(Args::new(self, id, args, options, scope, literals)?),
         }
     }
 
-    fn variable(&self, name: i64, scope: &Scope) -> Out<Thing> {
-        scope.get(name).map(Thing::Datum).ok_or_else(|| Fault::unsaid("unbound variable"))
+    fn variable(&self, name: i64, scope: &Scope) -> Out<TermValue> {
+        scope.get(name).map(TermValue::Datum).ok_or_else(|| Fault::unspecified("unbound variable"))
     }
 
     /// What a function answers.
-    pub fn call_func(&self, func: &Func, values: &[Val], literals: bool) -> Out<Thing> {
+    pub fn call_func(&self, func: &Func, values: &[Val], literals: bool) -> Out<TermValue> {
         match func {
-            Func::Constant(value) => Ok(Thing::Datum(value.clone())),
-            Func::Field(name) => terms::get_field(self, &values[0], name).map(Thing::Datum),
+            Func::Constant(value) => Ok(TermValue::Datum(value.clone())),
+            Func::Field(name) => terms::get_field(self, &values[0], name).map(TermValue::Datum),
             Func::Code(params, body, scope) => {
                 if !params.is_empty() && params.len() != values.len() {
                     return Err(Fault::logic("wrong number of arguments for a function"));
@@ -255,10 +235,10 @@ fn is_whole(kind: &str, members: &std::collections::BTreeMap<String, Val>) -> bo
 }
 
 /// The datum that a value is; sequences are none unless somebody makes an array of them.
-pub fn into_datum(thing: Thing) -> Out<Val> {
-    match thing {
-        Thing::Datum(datum) | Thing::Row(_, datum) => Ok(datum),
-        Thing::Groups(Groups::Ready(_) | Groups::Lazy(_)) => {
+pub fn into_datum(value: TermValue) -> Out<Val> {
+    match value {
+        TermValue::Datum(datum) | TermValue::Row(_, datum) => Ok(datum),
+        TermValue::Groups(Groups::Ready(_) | Groups::Lazy(_)) => {
             Err(Fault::logic("expected DATUM but found GROUPED_DATA"))
         }
         other => Err(Fault::logic(format!("expected DATUM but found {}", other.type_of()))),

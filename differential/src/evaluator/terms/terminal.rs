@@ -1,23 +1,23 @@
 //! One value of all items: `reduce`, `count`, `sum`, `avg`, `min`, `max`.
 
-use super::{datum, object, sequence};
-use crate::args::{self, Args};
+use super::{datum, members, sequence};
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::into_datum;
+use crate::evaluator::term_value::{Func, TermValue};
 use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
-use crate::thing::{Func, Thing};
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     if args.id == 43 && args.len() == 1 {
         let single = match &first {
-            Thing::Datum(single) | Thing::Row(_, single) => Some(single),
+            TermValue::Datum(single) | TermValue::Row(_, single) => Some(single),
             _ => None,
         };
         let count = match single {
             Some(Val::Text(text)) => Some(text.chars().count()),
             Some(Val::Binary(bytes)) => Some(bytes.len()),
-            Some(single) => object::members(single).map(|members| members.len()),
+            Some(single) => members::members(single).map(|members| members.len()),
             None => None,
         };
         if let Some(count) = count {
@@ -26,7 +26,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
     if matches!(args.id, 147 | 148) {
         let index = args.option("index")?;
-        let is_whole = matches!(&first, Thing::Table(slice) if slice.is_whole());
+        let is_whole = matches!(&first, TermValue::Table(slice) if slice.is_whole());
         if index.is_some() && args.len() == 1 && !is_whole {
             return Err(Fault::logic("not a table"));
         }
@@ -34,8 +34,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             return super::index::extreme(args, first, index);
         }
     }
-    let is_stream = matches!(first, Thing::Seq(_) | Thing::Table(_));
-    let seq = sequence::of_thing(args.machine, first)?;
+    let is_stream = matches!(first, TermValue::Seq(_) | TermValue::Table(_));
+    let seq = sequence::of_value(args.evaluator, first)?;
     if seq.infinite {
         return Err(Fault::logic("an infinite stream"));
     }
@@ -46,7 +46,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
 /// The term with its arguments.
 pub(super) enum Work {
     Reduce(Func),
-    Count(Option<Thing>),
+    Count(Option<TermValue>),
     Sum { selector: Option<Func>, mean: bool },
     Best { selector: Option<Func>, greatest: bool },
 }
@@ -56,7 +56,7 @@ impl Work {
         let selector = |args: &Args<'_>| (args.len() > 1).then(|| args.selector(1)).transpose();
         Ok(match args.id {
             37 => Work::Reduce(args.func(1)?),
-            43 => Work::Count((args.len() > 1).then(|| args.thing(1)).transpose()?),
+            43 => Work::Count((args.len() > 1).then(|| args.value(1)).transpose()?),
             145 | 146 => Work::Sum { selector: selector(args)?, mean: args.id == 146 },
             _ => Work::Best { selector: selector(args)?, greatest: args.id == 148 },
         })
@@ -70,26 +70,7 @@ impl Work {
         is_stream: bool,
     ) -> Out<(bool, Out<Val>)> {
         match self {
-            Work::Reduce(func) => {
-                let good: Vec<Val> = items.iter().flatten().cloned().collect();
-                let items: Vec<Val> = match sequence::collected(items) {
-                    Err(fault) if good.len() > 1 => {
-                        let reduced = reduce(args, func, good);
-                        return match reduced {
-                            Err(other) if other.class != fault.class => {
-                                Err(Fault::unsaid("which of two mistakes is met first"))
-                            }
-                            _ => Err(fault),
-                        };
-                    }
-                    items => items?,
-                };
-                let any = !items.is_empty();
-                Ok((
-                    any,
-                    if is_stream { reduce_in_pieces(args, func, items) } else { reduce(args, func, items) },
-                ))
-            }
+            Work::Reduce(func) => run_reduce(args, func, items, is_stream),
             Work::Count(what) => {
                 let mut count = 0.0;
                 sequence::for_each_item(items, |item| {
@@ -139,21 +120,40 @@ impl Work {
     }
 }
 
+/// A reduction: whether there were any items, and the value.
+fn run_reduce(args: &Args<'_>, func: &Func, items: Vec<Out<Val>>, is_stream: bool) -> Out<(bool, Out<Val>)> {
+    let good: Vec<Val> = items.iter().flatten().cloned().collect();
+    let items: Vec<Val> = match sequence::collected(items) {
+        Err(fault) if good.len() > 1 => {
+            let reduced = reduce(args, func, good);
+            return match reduced {
+                Err(other) if other.class != fault.class => {
+                    Err(Fault::unspecified("which of two mistakes is met first"))
+                }
+                _ => Err(fault),
+            };
+        }
+        items => items?,
+    };
+    let any = !items.is_empty();
+    Ok((any, if is_stream { reduce_in_pieces(args, func, items) } else { reduce(args, func, items) }))
+}
+
 /// What a selector finds in an item, if it is there.
 fn looked_at(args: &Args<'_>, selector: Option<&Func>, item: &Val) -> Out<Option<Val>> {
     match selector {
         None => Ok(Some(item.clone())),
-        Some(func) => match args.machine.call_datum(func, std::slice::from_ref(item)) {
+        Some(func) => match args.evaluator.call_datum(func, std::slice::from_ref(item)) {
             Err(fault) if fault.is_missing() => Ok(None),
             value => value.map(Some),
         },
     }
 }
 
-fn counts(args: &Args<'_>, what: Option<&Thing>, item: Val) -> Out<bool> {
+fn counts(args: &Args<'_>, what: Option<&TermValue>, item: Val) -> Out<bool> {
     match what {
         None => Ok(true),
-        Some(func @ Thing::Func(_)) => match sequence::Test::of(func.clone())?.holds(args, &item) {
+        Some(func @ TermValue::Func(_)) => match sequence::Test::of(func.clone())?.holds(args, &item) {
             Err(fault) if fault.is_missing() => Ok(false),
             decided => decided,
         },
@@ -164,7 +164,7 @@ fn counts(args: &Args<'_>, what: Option<&Thing>, item: Val) -> Out<bool> {
 fn reduce(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
     let mut items = items.into_iter();
     let first = items.next().ok_or_else(|| Fault::missing("nothing to reduce"))?;
-    items.try_fold(first, |sum, item| args.machine.call_datum(func, &[sum, item]))
+    items.try_fold(first, |sum, item| args.evaluator.call_datum(func, &[sum, item]))
 }
 
 /// Streams may be reduced in pieces whose values are reduced again.
@@ -179,13 +179,13 @@ fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
         reduce(args, func, values?)
     };
     // Asked for in every order, so that all of them are looked at.
-    let cut = 1 + args.machine.draw(items.len() - 1);
-    let reduced = if args.machine.order < 2 { reduce(args, func, items.clone()) } else { at(cut) };
+    let cut = 1 + args.evaluator.draw(items.len() - 1);
+    let reduced = if args.evaluator.order < 2 { reduce(args, func, items.clone()) } else { at(cut) };
     let Err(fault) = reduced else { return reduced };
     // Which of two mistakes is met first may depend on where the pieces begin.
     let other = |cut| at(cut).err().is_none_or(|other| other.class != fault.class);
     if (1..items.len()).any(other) {
-        return Err(Fault::unsaid("what a function fails at depends on the pieces"));
+        return Err(Fault::unspecified("what a function fails at depends on the pieces"));
     }
     Err(fault)
 }

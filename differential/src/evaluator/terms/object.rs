@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::members::{members, of_members};
 use super::paths::Paths;
 use super::{datum, sequence, slice};
-use crate::args::{self, Args};
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::term_value::{Func, Seq, TermValue};
+use crate::evaluator::{Evaluator, into_datum};
 use crate::fault::{Fault, Out};
-use crate::machine::{Machine, into_datum};
-use crate::thing::{Func, Seq, Thing};
-use crate::value::{Val, zone_of, zone_text};
+use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         94 | 186 => {
             let value = args.datum(0)?;
@@ -19,7 +20,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
                 94 => members.into_keys().map(Val::Text).collect(),
                 _ => members.into_values().collect(),
             };
-            args.machine.array(items).and_then(datum)
+            args.evaluator.array(items).and_then(datum)
         }
         143 => object(args),
         170 => match args.datum(1)? {
@@ -28,14 +29,14 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             other => Err(Fault::expected("NUMBER or STRING", &other)),
         },
         96 => {
-            let having = over_with(args, args.thing(0)?, 32)?;
+            let having = over_with(args, args.value(0)?, 32)?;
             over_with(args, having, 33)
         }
         _ => over_items(args),
     }
 }
 
-fn object(args: &Args<'_>) -> Out<Thing> {
+fn object(args: &Args<'_>) -> Out<TermValue> {
     if !args.len().is_multiple_of(2) {
         return Err(Fault::logic("an odd number of arguments"));
     }
@@ -49,25 +50,25 @@ fn object(args: &Args<'_>) -> Out<Thing> {
     datum(Val::Object(out))
 }
 
-fn over_items(args: &Args<'_>) -> Out<Thing> {
-    over_with(args, args.thing(0)?, args.id)
+fn over_items(args: &Args<'_>) -> Out<TermValue> {
+    over_with(args, args.value(0)?, args.id)
 }
 
 /// The term `id` of an object, or of each item of a sequence.
-fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
+fn over_with(args: &Args<'_>, first: TermValue, id: u64) -> Out<TermValue> {
     let single = match first {
-        Thing::Datum(Val::Array(items)) => {
+        TermValue::Datum(Val::Array(items)) => {
             let out: Out<Vec<Vec<Val>>> = items.iter().map(|item| of_item(args, id, item)).collect();
-            return args.machine.array(out?.concat()).and_then(datum);
+            return args.evaluator.array(out?.concat()).and_then(datum);
         }
-        Thing::Table(_) | Thing::Seq(_) => {
-            let seq = sequence::of_thing(args.machine, first)?;
+        TermValue::Table(_) | TermValue::Seq(_) => {
+            let seq = sequence::of_value(args.evaluator, first)?;
             let items = sequence::spread(seq.items, |item| of_item(args, id, &item));
             // Only what leaves rows as they are keeps them rows of their table.
             let table = seq.table.filter(|_| id == 32);
             let eager = seq.eager && table.is_some();
             return sequence::settled(
-                args.machine,
+                args.evaluator,
                 Seq { table, items, eager, infinite: seq.infinite, dealt: seq.dealt },
                 seq.eager,
             );
@@ -84,14 +85,14 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
                 35 => Ok(()),
                 _ => paths(args).map(|_| ()),
             };
-            Fault::both(Err::<Thing, _>(Fault::expected("OBJECT", other)), rest).map(|(thing, ())| thing)
+            Fault::both(Err::<TermValue, _>(Fault::expected("OBJECT", other)), rest).map(|(value, ())| value)
         }
     }
 }
 
 fn paths(args: &Args<'_>) -> Out<Paths> {
     let specs: Out<Vec<Val>> = (1..args.len()).map(|i| args.datum(i)).collect();
-    Paths::of(&args.machine.array(specs?)?)
+    Paths::of(&args.evaluator.array(specs?)?)
 }
 
 /// What one item of a sequence becomes.
@@ -121,9 +122,9 @@ fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
         35 => merge_all(args, object),
         _ => {
             let paths = paths(args)?;
-            if paths.looks_inside() && args.machine.exceeds(longest(object)) {
+            if paths.looks_inside() && args.evaluator.exceeds(longest(object)) {
                 // RethinkDB forgets such an array in silence.
-                return Err(Fault::unsaid("a long array that is looked into"));
+                return Err(Fault::unspecified("a long array that is looked into"));
             }
             Ok(match id {
                 32 => Val::Bool(paths.has(object)),
@@ -146,8 +147,8 @@ fn longest(value: &Val) -> usize {
 fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
     let mut merged = object.clone();
     for i in 1..args.len() {
-        let layer = match args.thing_with(i, true)? {
-            Thing::Func(func) => into_datum(args.machine.call_func(&func, &[merged.clone()], true)?)?,
+        let layer = match args.value_with(i, true)? {
+            TermValue::Func(func) => into_datum(args.evaluator.call_func(&func, &[merged.clone()], true)?)?,
             other => into_datum(other)?,
         };
         // Bytes are no object, and take the place of one. Source: terms/obj_or_seq.cc.
@@ -183,59 +184,6 @@ pub(super) fn merge(left: &Val, right: &Val) -> Out<Val> {
     of_members(out)
 }
 
-/// The members of what counts as an object.
-pub(super) fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
-    let named = |kind: &str, more: [(&str, Val); 2]| {
-        let all = [("$reql_type$", Val::Text(kind.to_owned()))].into_iter().chain(more);
-        Some(all.map(|(name, value)| (name.to_owned(), value)).collect())
-    };
-    match value {
-        Val::Object(members) => Some(members.clone()),
-        Val::Time(seconds, zone) => {
-            named("TIME", [("epoch_time", Val::Number(*seconds)), ("timezone", Val::Text(zone_text(*zone)))])
-        }
-        Val::Shape(kind, coordinates) => {
-            named("GEOMETRY", [("type", Val::Text(kind.clone())), ("coordinates", (**coordinates).clone())])
-        }
-        _ => None,
-    }
-}
-
-/// What members are: an object, unless one of them says something else.
-pub(super) fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
-    match members.get("$reql_type$").cloned() {
-        None => Ok(Val::Object(members)),
-        Some(Val::Text(kind)) if kind == "TIME" => {
-            members.remove("$reql_type$");
-            let (Some(Val::Number(seconds)), Some(Val::Text(zone)), 2) =
-                (members.get("epoch_time"), members.get("timezone"), members.len())
-            else {
-                return Err(Fault::logic("no time"));
-            };
-            let zone = zone_of(zone).ok_or_else(|| Fault::logic("no zone"))?;
-            Ok(Val::Time((seconds * 1000.0).round() / 1000.0, zone))
-        }
-        Some(Val::Text(kind)) if kind == "GEOMETRY" => {
-            members.remove("$reql_type$");
-            // In the order of their names, of which the first that is wrong is told.
-            for (name, value) in &members {
-                match (name.as_str(), value) {
-                    ("coordinates", Val::Array(_)) | ("type", Val::Text(_)) => {}
-                    ("coordinates", other) => return Err(Fault::expected("ARRAY", other)),
-                    ("type", other) => return Err(Fault::expected("STRING", other)),
-                    ("crs", _) => return Err(Fault::unsaid("a reference system")),
-                    _ => return Err(Fault::logic("no member of a shape")),
-                }
-            }
-            match (members.remove("type"), members.remove("coordinates")) {
-                (Some(Val::Text(kind)), Some(coordinates)) => Ok(Val::Shape(kind, Box::new(coordinates))),
-                _ => Err(Fault::missing("a shape without type or coordinates")),
-            }
-        }
-        Some(_) => Err(Fault::unsaid("another pseudotype made by merging")),
-    }
-}
-
 /// A value without the literals in it.
 fn unwrapped(value: &Val) -> Val {
     match value {
@@ -249,9 +197,9 @@ fn unwrapped(value: &Val) -> Val {
 }
 
 /// The field of an item, as `sum('field')` and its like look for it.
-pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
+pub fn get_field(evaluator: &Evaluator, item: &Val, field: &Val) -> Out<Val> {
     if !matches!((item, field), (Val::Object(_), _) | (_, Val::Text(_))) {
-        return Err(Fault::unsaid("a field of no object by what is no name"));
+        return Err(Fault::unspecified("a field of no object by what is no name"));
     }
     match item {
         Val::Object(members) => {
@@ -262,12 +210,12 @@ pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
             let func = Func::Field(field.clone());
             let found = items.iter().map(|item| match item {
                 Val::Array(_) => Err(Fault::logic("a sequence of sequences")),
-                item => match machine.call_datum(&func, std::slice::from_ref(item)) {
+                item => match evaluator.call_datum(&func, std::slice::from_ref(item)) {
                     Err(fault) if fault.is_missing() => Ok(Vec::new()),
                     found => Ok(vec![found?]),
                 },
             });
-            found.collect::<Out<Vec<Vec<Val>>>>().and_then(|found| machine.array(found.concat()))
+            found.collect::<Out<Vec<Vec<Val>>>>().and_then(|found| evaluator.array(found.concat()))
         }
         other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
         other => Err(Fault::expected("OBJECT", other)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::object::{members, of_members};
+use super::members::{members, of_members};
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use super::{coerce, datum};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Fault, Out};
-use crate::thing::Thing;
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         97 => matched(args, &args.text(0)?, &args.text(1)?),
         149 => split(args),
@@ -37,13 +37,13 @@ pub(super) fn regex_of(pattern: &str) -> Out<regex::Regex> {
     })
 }
 
-fn matched(args: &Args<'_>, text: &str, pattern: &str) -> Out<Thing> {
+fn matched(args: &Args<'_>, text: &str, pattern: &str) -> Out<TermValue> {
     let regex = regex_of(pattern)?;
     let Some(found) = regex.captures(text) else { return datum(Val::Null) };
     let shown =
         |part: regex::Match<'_>| json!({"str": part.as_str(), "start": part.start(), "end": part.end()});
     let groups: Vec<_> = found.iter().skip(1).map(|part| part.map(shown)).collect();
-    args.machine.fits(groups.len())?;
+    args.evaluator.fits(groups.len())?;
     let whole = found.get(0).map(shown).unwrap_or_default();
     let all = json!({"str": whole["str"], "start": whole["start"], "end": whole["end"], "groups": groups});
     datum(Val::of_json(&all))
@@ -51,7 +51,7 @@ fn matched(args: &Args<'_>, text: &str, pattern: &str) -> Out<Thing> {
 
 /// `split`: at white space, between characters, or at a separator; what is beyond `most` parts
 /// stays together.
-fn split(args: &Args<'_>) -> Out<Thing> {
+fn split(args: &Args<'_>) -> Out<TermValue> {
     let text = args.text(0)?;
     let separator = match args.len() {
         1 => None,
@@ -62,7 +62,7 @@ fn split(args: &Args<'_>) -> Out<Thing> {
         },
     };
     let most = if args.len() > 2 { args.whole(2)? } else { -1 };
-    let limit = i64::try_from(args.machine.array_limit()).unwrap_or(i64::MAX);
+    let limit = i64::try_from(args.evaluator.array_limit()).unwrap_or(i64::MAX);
     if !(-1..limit).contains(&most) {
         return Err(Fault::logic("size out of range"));
     }
@@ -72,7 +72,7 @@ fn split(args: &Args<'_>) -> Out<Thing> {
         Some("") => characters(&text, most),
         Some(separator) => text.splitn(most.saturating_add(1), separator).map(str::to_owned).collect(),
     };
-    args.machine.array(parts.into_iter().map(Val::Text).collect()).and_then(datum)
+    args.evaluator.array(parts.into_iter().map(Val::Text).collect()).and_then(datum)
 }
 
 fn at_space(text: &str, most: usize) -> Vec<String> {
@@ -97,7 +97,7 @@ fn characters(text: &str, most: usize) -> Vec<String> {
     parts
 }
 
-fn format(template: &str, values: &Val) -> Out<Thing> {
+fn format(template: &str, values: &Val) -> Out<TermValue> {
     let mut out = String::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
+use crate::evaluator::term_value::{Func, TermValue};
+use crate::evaluator::{Evaluator, Scope, into_datum};
 use crate::fault::{Fault, Out};
-use crate::machine::{Machine, Scope, into_datum};
-use crate::thing::{Func, Thing};
 use crate::value::Val;
 
 /// A term and its arguments.
 pub struct Args<'a> {
     /// Who evaluates.
-    pub machine: &'a Machine,
+    pub evaluator: &'a Evaluator,
     /// The number of the term.
     pub id: u64,
     /// The variables around it.
@@ -27,13 +27,13 @@ pub struct Args<'a> {
 #[derive(Clone)]
 enum Given<'a> {
     Term(&'a Json),
-    Known(Thing),
+    Known(TermValue),
 }
 
 impl<'a> Args<'a> {
     /// The arguments; those of `r.args` take their places.
     pub fn new(
-        machine: &'a Machine,
+        evaluator: &'a Evaluator,
         id: u64,
         terms: &'a [Json],
         options: &'a Map<String, Json>,
@@ -44,15 +44,15 @@ impl<'a> Args<'a> {
         for term in terms {
             match args_term(term) {
                 None => given.push(Given::Term(term)),
-                Some(inner) => match machine.datum(inner, scope)? {
+                Some(inner) => match evaluator.datum(inner, scope)? {
                     Val::Array(items) => {
-                        given.extend(items.into_iter().map(|item| Given::Known(Thing::Datum(item))));
+                        given.extend(items.into_iter().map(|item| Given::Known(TermValue::Datum(item))));
                     }
                     other => return Err(Fault::expected("ARRAY", &other)),
                 },
             }
         }
-        Ok(Args { machine, id, scope, literals, given, options })
+        Ok(Args { evaluator, id, scope, literals, given, options })
     }
 
     /// How many there are.
@@ -69,7 +69,7 @@ impl<'a> Args<'a> {
 
     /// The same term with a first argument that is known.
     #[must_use]
-    pub fn with_first(&self, first: Thing) -> Args<'a> {
+    pub fn with_first(&self, first: TermValue) -> Args<'a> {
         let mut given = self.given.clone();
         if let Some(place) = given.first_mut() {
             *place = Given::Known(first);
@@ -78,23 +78,23 @@ impl<'a> Args<'a> {
     }
 
     /// The value of one.
-    pub fn thing(&self, i: usize) -> Out<Thing> {
+    pub fn value(&self, i: usize) -> Out<TermValue> {
         let literals = self.literals && matches!(self.id, 2 | 3 | 65 | 92);
-        self.thing_with(i, literals)
+        self.value_with(i, literals)
     }
 
     /// The value of one in which `literal` may be used.
-    pub fn thing_with(&self, i: usize, literals: bool) -> Out<Thing> {
+    pub fn value_with(&self, i: usize, literals: bool) -> Out<TermValue> {
         match self.given.get(i) {
-            None => Err(Fault::unsaid("too few arguments")),
-            Some(Given::Known(thing)) => Ok(thing.clone()),
-            Some(Given::Term(term)) => self.machine.eval(term, self.scope, literals),
+            None => Err(Fault::unspecified("too few arguments")),
+            Some(Given::Known(value)) => Ok(value.clone()),
+            Some(Given::Term(term)) => self.evaluator.eval(term, self.scope, literals),
         }
     }
 
     /// One as a datum.
     pub fn datum(&self, i: usize) -> Out<Val> {
-        into_datum(self.thing(i)?)
+        into_datum(self.value(i)?)
     }
 
     /// One as a number.
@@ -130,28 +130,30 @@ impl<'a> Args<'a> {
 
     /// One as a function.
     pub fn func(&self, i: usize) -> Out<Func> {
-        match self.thing(i)? {
-            Thing::Func(func) => Ok(func),
-            Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => Err(Fault::missing("null for a function")),
+        match self.value(i)? {
+            TermValue::Func(func) => Ok(func),
+            TermValue::Datum(Val::Null) | TermValue::Row(_, Val::Null) => {
+                Err(Fault::missing("null for a function"))
+            }
             other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
         }
     }
 
     /// One as a function; a datum stands for one that answers it.
     pub fn constant(&self, i: usize) -> Out<Func> {
-        match self.thing(i)? {
-            Thing::Func(func) => Ok(func),
-            Thing::Datum(value) | Thing::Row(_, value) => Ok(Func::Constant(value)),
+        match self.value(i)? {
+            TermValue::Func(func) => Ok(func),
+            TermValue::Datum(value) | TermValue::Row(_, value) => Ok(Func::Constant(value)),
             other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
         }
     }
 
     /// One as a function; a datum names a field.
     pub fn selector(&self, i: usize) -> Out<Func> {
-        match self.thing(i)? {
-            Thing::Func(func) => Ok(func),
+        match self.value(i)? {
+            TermValue::Func(func) => Ok(func),
             other => match other {
-                Thing::Datum(field) | Thing::Row(_, field) => Ok(Func::Field(field)),
+                TermValue::Datum(field) | TermValue::Row(_, field) => Ok(Func::Field(field)),
                 other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
             },
         }
@@ -159,12 +161,12 @@ impl<'a> Args<'a> {
 
     /// An optional argument.
     pub fn option(&self, name: &str) -> Out<Option<Val>> {
-        self.options.get(name).map(|term| self.machine.datum(term, self.scope)).transpose()
+        self.options.get(name).map(|term| self.evaluator.datum(term, self.scope)).transpose()
     }
 
     /// An optional argument of any kind.
-    pub fn option_thing(&self, name: &str) -> Out<Option<Thing>> {
-        self.options.get(name).map(|term| self.machine.eval(term, self.scope, false)).transpose()
+    pub fn option_value(&self, name: &str) -> Out<Option<TermValue>> {
+        self.options.get(name).map(|term| self.evaluator.eval(term, self.scope, false)).transpose()
     }
 
     /// An optional argument as it was written.

@@ -3,28 +3,28 @@
 use serde_json::Value as Json;
 
 use super::{datum, group};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::into_datum;
+use crate::evaluator::term_value::{Func, Groups, TermValue};
 use crate::fault::{Class, Fault, Out};
-use crate::machine::into_datum;
-use crate::thing::{Func, Groups, Thing};
 use crate::value::Val;
 
 /// The namespace of `uuid` of a string.
 const NAMESPACE: uuid::Uuid = uuid::uuid!("91461c99-f89d-49d2-af96-d8e2e14e9b58");
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         2 => {
             // Item by item: what is wrong in one is told unless there were too many before it.
             let mut items = Vec::new();
             for i in 0..args.len() {
-                items.push(into_datum(args.thing_with(i, args.literals)?)?);
-                args.machine.fits(items.len())?;
+                items.push(into_datum(args.value_with(i, args.literals)?)?);
+                args.evaluator.fits(items.len())?;
             }
             datum(Val::Array(items))
         }
         1 => datum(args.datum(0)?),
-        3 => Err(Fault::unsaid("an object with arguments")),
+        3 => Err(Fault::unspecified("an object with arguments")),
         12 if args.is_empty() => Err(Fault::new(Class::Empty, "empty error")),
         12 => Err(Fault::new(Class::User, args.text(0)?)),
         23 => datum(Val::Bool(!args.datum(0)?.truth())),
@@ -41,7 +41,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             other => Err(Fault::expected("STRING", &other)),
         },
         169 if args.is_empty() => {
-            let drawn = u128::from(args.machine.chance()) << 64 | u128::from(args.machine.chance());
+            let drawn = u128::from(args.evaluator.chance()) << 64 | u128::from(args.evaluator.chance());
             datum(Val::Text(uuid::Builder::from_random_bytes(drawn.to_be_bytes()).into_uuid().to_string()))
         }
         169 => {
@@ -55,52 +55,52 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// `do`: the function is the first argument; what is no function is the answer.
-fn funcall(args: &Args<'_>) -> Out<Thing> {
-    let func = match args.thing(0)? {
-        Thing::Func(func) => func,
+fn funcall(args: &Args<'_>) -> Out<TermValue> {
+    let func = match args.value(0)? {
+        TermValue::Func(func) => func,
         other => Func::Constant(into_datum(other)?),
     };
     if args.len() < 2 {
-        return args.machine.call_func(&func, &[], false);
+        return args.evaluator.call_func(&func, &[], false);
     }
     let rest: Out<Vec<Val>> = (2..args.len()).map(|i| args.datum(i)).collect();
-    match args.thing(1)? {
-        Thing::Groups(groups) => {
+    match args.value(1)? {
+        TermValue::Groups(groups) => {
             let rest = rest?;
             let call = |value: Val| {
                 let values: Vec<Val> = std::iter::once(value).chain(rest.iter().cloned()).collect();
-                into_datum(args.machine.call_func(&func, &values, false)?)
+                into_datum(args.evaluator.call_func(&func, &values, false)?)
             };
             let each =
-                group::ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));
-            each.collect::<Out<Vec<_>>>().map(|groups| Thing::Groups(Groups::Ready(groups)))
+                group::ready(args.evaluator, groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));
+            each.collect::<Out<Vec<_>>>().map(|groups| TermValue::Groups(Groups::Ready(groups)))
         }
         first => {
             let first = into_datum(first)?;
             let values: Vec<Val> = std::iter::once(first).chain(rest?).collect();
-            args.machine.call_func(&func, &values, false)
+            args.evaluator.call_func(&func, &values, false)
         }
     }
 }
 
 /// The value behind the first test that holds; the last argument when none does.
-fn branch(args: &Args<'_>) -> Out<Thing> {
+fn branch(args: &Args<'_>) -> Out<TermValue> {
     if args.len().is_multiple_of(2) {
         return Err(Fault::logic("an even number of arguments"));
     }
     for i in (0..args.len() - 1).step_by(2) {
         if args.datum(i)?.truth() {
-            return args.thing(i + 1);
+            return args.value(i + 1);
         }
     }
-    args.thing(args.len() - 1)
+    args.value(args.len() - 1)
 }
 
 /// The value that decides: the first true one for `or`, the first false one for `and`.
-fn and_or(args: &Args<'_>) -> Out<Thing> {
-    let mut last = Thing::Datum(Val::Bool(args.id == 67));
+fn and_or(args: &Args<'_>) -> Out<TermValue> {
+    let mut last = TermValue::Datum(Val::Bool(args.id == 67));
     for i in 0..args.len() {
-        last = args.thing(i)?;
+        last = args.value(i)?;
         if into_datum(last.clone())?.truth() == (args.id == 66) {
             break;
         }
@@ -109,16 +109,16 @@ fn and_or(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// The value; the other one when it is null or something was missing.
-fn default(args: &Args<'_>) -> Out<Thing> {
-    let caught = match args.thing(0) {
-        Ok(Thing::Datum(Val::Null) | Thing::Row(_, Val::Null)) => None,
+fn default(args: &Args<'_>) -> Out<TermValue> {
+    let caught = match args.value(0) {
+        Ok(TermValue::Datum(Val::Null) | TermValue::Row(_, Val::Null)) => None,
         Err(fault) if fault.is_missing() => Some(fault),
         decided => return decided,
     };
-    let otherwise = match args.thing(1) {
-        Ok(Thing::Func(func)) => {
+    let otherwise = match args.value(1) {
+        Ok(TermValue::Func(func)) => {
             let message = caught.as_ref().map_or(Val::Null, |fault| Val::Text(fault.why.clone()));
-            args.machine.call_func(&func, &[message], false)
+            args.evaluator.call_func(&func, &[message], false)
         }
         decided => decided,
     };
@@ -129,11 +129,11 @@ fn default(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// `json`: a value written as text.
-fn json(args: &Args<'_>) -> Out<Thing> {
+fn json(args: &Args<'_>) -> Out<TermValue> {
     let text = args.text(0)?;
     match serde_json::from_str::<Json>(&text) {
         Ok(value) => {
-            args.machine.fits(longest(&value))?;
+            args.evaluator.fits(longest(&value))?;
             datum(Val::of_json(&value))
         }
         Err(_) => Err(Fault::logic("not JSON")),
@@ -149,7 +149,7 @@ fn longest(json: &Json) -> usize {
     }
 }
 
-fn literal(args: &Args<'_>) -> Out<Thing> {
+fn literal(args: &Args<'_>) -> Out<TermValue> {
     if !args.literals {
         return Err(Fault::logic("stray literal"));
     }
@@ -160,10 +160,10 @@ fn literal(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// The first argument, of which only the type is asked: nobody need have read the row that it is.
-pub(super) fn unread(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn unread(args: &Args<'_>) -> Out<TermValue> {
     let is_row = args.term(0).is_some_and(names_a_row);
-    match args.thing(0) {
-        Err(_) if is_row => Err(Fault::unsaid("the type of a row under what is no key")),
+    match args.value(0) {
+        Err(_) if is_row => Err(Fault::unspecified("the type of a row under what is no key")),
         other => other,
     }
 }

@@ -9,6 +9,7 @@ mod geo;
 mod group;
 mod index;
 mod join;
+mod members;
 mod object;
 mod order;
 mod outline;
@@ -20,19 +21,20 @@ mod strings;
 mod tables;
 mod terminal;
 mod times;
+mod union;
 mod vincenty;
 mod write;
 
 use serde_json::Value as Json;
 
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Class, Fault, Out};
-use crate::thing::Thing;
 use crate::value::Val;
 
 pub use group::ready;
 pub use object::get_field;
-pub use sequence::{collected, of_thing};
+pub use sequence::{collected, of_value};
 
 /// Terms that take grouped data as it is.
 const NOT_PER_GROUP: [u64; 7] = [52, 64, 69, 79, 92, 137, 150];
@@ -45,14 +47,14 @@ const HASTY: [u64; 15] = [17, 18, 19, 20, 21, 22, 31, 32, 33, 34, 35, 96, 163, 1
 /// The value of a term. Applied to groups, most terms mean each of them.
 ///
 /// Which of several mistakes in one term is told, no rule says.
-pub fn call(args: Args<'_>) -> Out<Thing> {
+pub fn call(args: Args<'_>) -> Out<TermValue> {
     let answer = answer(&args);
     // Only as many rows as are asked for are kept, so that there is no array. See docs/reference/differences.md.
     if let (71, Some(Json::Array(ordered)), Err(Fault { class: Class::Resource, .. })) =
         (args.id, args.term(0), &answer)
         && ordered[0] == 41
     {
-        return Err(Fault::unsaid("few of many that are ordered"));
+        return Err(Fault::unspecified("few of many that are ordered"));
     }
     if LAZY.contains(&args.id) || (answer.is_ok() && !HASTY.contains(&args.id)) {
         return answer;
@@ -61,23 +63,23 @@ pub fn call(args: Args<'_>) -> Out<Thing> {
     for i in 0..args.len() {
         let known = match args.id {
             17..=22 => args.datum(i).map(|_| ()),
-            _ => args.thing_with(i, true).map(|_| ()),
+            _ => args.value_with(i, true).map(|_| ()),
         };
         if let Err(other) = known
             && Some(other.class) != class
         {
-            return Err(Fault::unsaid("more than one mistake"));
+            return Err(Fault::unspecified("more than one mistake"));
         }
     }
     answer
 }
 
-fn answer(args: &Args<'_>) -> Out<Thing> {
+fn answer(args: &Args<'_>) -> Out<TermValue> {
     if args.is_empty() || NOT_PER_GROUP.contains(&args.id) {
         return family(args);
     }
-    match args.thing(0)? {
-        Thing::Groups(groups) => group::each(args, groups),
+    match args.value(0)? {
+        TermValue::Groups(groups) => group::each(args, groups),
         first => family(&args.with_first(first)),
     }
 }
@@ -101,7 +103,7 @@ pub(crate) fn is_deterministic(term: &Json) -> bool {
 }
 
 /// The value of a term of something that is not grouped.
-fn family(args: &Args<'_>) -> Out<Thing> {
+fn family(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         1..=3 | 12 | 23 | 52 | 64..=67 | 92 | 98 | 137 | 155 | 169 | 172 | 180 | 181 => control::eval(args),
         51 => coerce::eval(args),
@@ -109,7 +111,8 @@ fn family(args: &Args<'_>) -> Out<Thing> {
         97 | 141 | 142 | 149 | 197 => strings::eval(args),
         29 | 80 | 82..=85 | 88..=91 => arrays::eval(args),
         31..=35 | 94 | 96 | 143 | 170 | 186 => object::eval(args),
-        38..=40 | 44 | 86 | 87 | 93 | 95 | 173 | 187 | 81 => sequence::eval(args),
+        38..=40 | 86 | 87 | 93 | 95 | 173 | 187 | 81 => sequence::eval(args),
+        44 => union::eval(args),
         37 | 43 | 145..=148 => terminal::eval(args),
         30 | 45 | 70 | 71 => slice::eval(args),
         41 | 42 => order::eval(args),
@@ -120,16 +123,16 @@ fn family(args: &Args<'_>) -> Out<Thing> {
         99..=102 | 104..=136 => times::eval(args),
         157..=168 | 171 => geo::eval(args),
         11 | 59 | 62 | 77 | 79 | 103 | 138 | 151 | 153 | 177 => chance::eval(args),
-        other => Err(Fault::unsaid(format!("term {other}"))),
+        other => Err(Fault::unspecified(format!("term {other}"))),
     }
 }
 
-/// A datum as a thing.
-fn datum(value: Val) -> Out<Thing> {
-    Ok(Thing::Datum(value))
+/// A datum as a value.
+fn datum(value: Val) -> Out<TermValue> {
+    Ok(TermValue::Datum(value))
 }
 
-/// A number as a thing, unless it is none.
-fn number(n: f64) -> Out<Thing> {
+/// A number as a value, unless it is none.
+fn number(n: f64) -> Out<TermValue> {
     if n.is_finite() { datum(Val::Number(n)) } else { Err(Fault::logic("non-finite number")) }
 }

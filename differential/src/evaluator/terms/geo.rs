@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use super::outline::{check_ring, contains, far, meet, place, places, shape};
 use super::vincenty::{Place, away};
 use super::{datum, number, sequence, tables};
-use crate::args::{self, Args};
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::term_value::{Seq, TermValue};
 use crate::fault::{Fault, Out};
-use crate::thing::{Seq, Thing};
 use crate::value::Val;
 
 /// The larger half axis of the earth in metres, and its flattening (WGS84).
 const EARTH: (f64, f64) = (6_378_137.0, 1.0 / 298.257_223_563);
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         157 => geojson(args),
         158 => {
             if let Val::Time(..) = args.datum(0)? {
-                return Err(Fault::unsaid("the fields of a time"));
+                return Err(Fault::unspecified("the fields of a time"));
             }
             let (kind, coordinates) = shape(&args.datum(0)?)?;
             let members = [("type".to_owned(), Val::Text(kind)), ("coordinates".to_owned(), coordinates)];
@@ -74,10 +74,10 @@ fn place_of(value: &Val) -> Out<Place> {
 /// Fails for too many places, before it is asked how they lie, and for places that there are not.
 fn check_places(args: &Args<'_>, places: &[Place]) -> Out<()> {
     let known = places.iter().try_for_each(|place| checked_place(*place));
-    Fault::both(known, args.machine.fits(places.len())).map(|_| ())
+    Fault::both(known, args.evaluator.fits(places.len())).map(|_| ())
 }
 
-fn line(args: &Args<'_>, places: Vec<Place>) -> Out<Thing> {
+fn line(args: &Args<'_>, places: Vec<Place>) -> Out<TermValue> {
     check_places(args, &places)?;
     if places.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Fault::logic("equal neighbours"));
@@ -86,7 +86,7 @@ fn line(args: &Args<'_>, places: Vec<Place>) -> Out<Thing> {
 }
 
 /// The polygon around these places; the last one is put where the first is.
-fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<Thing> {
+fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<TermValue> {
     if places.first() != places.last() {
         places.extend(places.first().copied());
     }
@@ -97,7 +97,7 @@ fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<Thing> {
 }
 
 /// `intersects` and `includes`: of a shape, or the items of a sequence that do.
-fn relation(args: &Args<'_>) -> Out<Thing> {
+fn relation(args: &Args<'_>) -> Out<TermValue> {
     let holds = |first: &Val| -> Out<bool> {
         match first {
             Val::Shape(..) => {}
@@ -116,9 +116,9 @@ fn relation(args: &Args<'_>) -> Out<Thing> {
         }
         contains(first, &other)
     };
-    match args.thing(0)? {
-        first @ (Thing::Table(_) | Thing::Seq(_) | Thing::Datum(Val::Array(_))) => {
-            let seq = sequence::of_thing(args.machine, first)?;
+    match args.value(0)? {
+        first @ (TermValue::Table(_) | TermValue::Seq(_) | TermValue::Datum(Val::Array(_))) => {
+            let seq = sequence::of_value(args.evaluator, first)?;
             let items = sequence::spread(seq.items, |item| {
                 Ok(match holds(&item) {
                     Err(fault) if fault.is_missing() => Vec::new(),
@@ -132,9 +132,9 @@ fn relation(args: &Args<'_>) -> Out<Thing> {
                 })
             });
             let eager = seq.eager;
-            sequence::settled(args.machine, Seq { items, ..seq }, eager)
+            sequence::settled(args.evaluator, Seq { items, ..seq }, eager)
         }
-        first => datum(Val::Bool(holds(&crate::machine::into_datum(first)?)?)),
+        first => datum(Val::Bool(holds(&crate::evaluator::into_datum(first)?)?)),
     }
 }
 
@@ -168,13 +168,17 @@ fn ellipsoid(args: &Args<'_>) -> Out<(f64, f64)> {
                 return Err(Fault::logic("an impossible ellipsoid"));
             }
             // The series are good for ellipsoids like the earth.
-            if flattening > 0.01 { Err(Fault::unsaid("a flat ellipsoid")) } else { Ok((axis, flattening)) }
+            if flattening > 0.01 {
+                Err(Fault::unspecified("a flat ellipsoid"))
+            } else {
+                Ok((axis, flattening))
+            }
         }
         Some(other) => Err(Fault::expected("STRING", &other)),
     }
 }
 
-fn distance(args: &Args<'_>) -> Out<Thing> {
+fn distance(args: &Args<'_>) -> Out<TermValue> {
     let (first, second) = (args.datum(0)?, args.datum(1)?);
     let (earth, unit) = (ellipsoid(args)?, unit(args)?);
     let (a, b) = (shape(&first)?, shape(&second)?);
@@ -185,7 +189,7 @@ fn distance(args: &Args<'_>) -> Out<Thing> {
     number(far(place(&point)?, &other, earth)? / unit)
 }
 
-fn circle(args: &Args<'_>) -> Out<Thing> {
+fn circle(args: &Args<'_>) -> Out<TermValue> {
     let (center, radius) = (args.datum(0)?, args.datum(1)?);
     let fills = args.option("fill")?.is_none_or(|value| value.truth());
     let count = args.option("num_vertices")?.map(|value| args::whole(args::number(&value)?)).transpose()?;
@@ -196,7 +200,7 @@ fn circle(args: &Args<'_>) -> Out<Thing> {
     let (earth, unit) = (ellipsoid(args)?, unit(args)?);
     let center = place_of(&center)?;
     if checked_place(center).is_err() {
-        return Err(Fault::unsaid("a circle around no place"));
+        return Err(Fault::unspecified("a circle around no place"));
     }
     let radius = args::number(&radius)? * unit;
     let quarter = std::f64::consts::FRAC_PI_2 * earth.0 * (1.0 - earth.1);
@@ -204,12 +208,12 @@ fn circle(args: &Args<'_>) -> Out<Thing> {
         return Err(Fault::logic("an impossible radius"));
     }
     if count < 4 || radius / earth.0 > 0.2 || radius / earth.0 < 1e-6 {
-        return Err(Fault::unsaid("a strange circle"));
+        return Err(Fault::unspecified("a strange circle"));
     }
     let mut corners: Vec<Place> =
         (0..count).map(|i| away(center, radius, -180.0 + 360.0 / count as f64 * i as f64, earth)).collect();
     corners.push(corners[0]);
-    let ring = args.machine.array(corners.into_iter().map(pair).collect())?;
+    let ring = args.evaluator.array(corners.into_iter().map(pair).collect())?;
     datum(if fills { made("Polygon", Val::Array(vec![ring])) } else { made("LineString", ring) })
 }
 
@@ -218,12 +222,12 @@ fn indexed(args: &Args<'_>) -> Out<(String, Vec<(Val, Val)>)> {
     let table = tables::whole(args, 0)?;
     let name = args.option("index")?.ok_or_else(|| Fault::logic("no index"))?;
     let name = args::text(name)?;
-    let world = args.machine.world.borrow().clone();
-    let rows = super::index::shapes(args.machine, &world.tables[&table], &name)?;
+    let database = args.evaluator.database.borrow().clone();
+    let rows = super::index::shapes(args.evaluator, &database.tables[&table], &name)?;
     Ok((table, rows))
 }
 
-fn intersecting(args: &Args<'_>) -> Out<Thing> {
+fn intersecting(args: &Args<'_>) -> Out<TermValue> {
     let wanted = args.datum(1)?;
     let (_, (table, rows)) = Fault::both(shape(&wanted), indexed(args))?;
     unsaid_over(args, rows.len())?;
@@ -233,11 +237,11 @@ fn intersecting(args: &Args<'_>) -> Out<Thing> {
             found.push(row);
         }
     }
-    let items = args.machine.shuffled(found).into_iter().map(Ok).collect();
-    Ok(Thing::Seq(Seq { table: Some(table), ..Seq::stream(items) }))
+    let items = args.evaluator.shuffled(found).into_iter().map(Ok).collect();
+    Ok(TermValue::Seq(Seq { table: Some(table), ..Seq::stream(items) }))
 }
 
-fn nearest(args: &Args<'_>) -> Out<Thing> {
+fn nearest(args: &Args<'_>) -> Out<TermValue> {
     let center = args.datum(1)?;
     let ((_, rows), center) = Fault::both(indexed(args), place_of(&center))?;
     checked_place(center)?;
@@ -249,14 +253,14 @@ fn nearest(args: &Args<'_>) -> Out<Thing> {
         return Err(Fault::logic("nothing is wanted"));
     }
     if earth.0 == 1.0 || reach > 1_500_000.0 {
-        return Err(Fault::unsaid("a far search"));
+        return Err(Fault::unspecified("a far search"));
     }
     unsaid_over(args, rows.len())?;
     let mut found: Vec<(f64, Val)> = Vec::new();
     for (shape, row) in rows {
         let metres = far(center, &shape, earth)?;
         if (metres - reach).abs() < 1000.0 {
-            return Err(Fault::unsaid("at the end of the reach"));
+            return Err(Fault::unspecified("at the end of the reach"));
         }
         if metres < reach {
             found.push((metres, row));
@@ -264,18 +268,18 @@ fn nearest(args: &Args<'_>) -> Out<Thing> {
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     if found.windows(2).any(|pair| pair[1].0 - pair[0].0 < 1.0) {
-        return Err(Fault::unsaid("rows at the same distance"));
+        return Err(Fault::unspecified("rows at the same distance"));
     }
     found.truncate(count as usize);
     let one = |(metres, row)| {
         let members = [("dist".to_owned(), Val::Number(metres / unit)), ("doc".to_owned(), row)];
         Val::Object(BTreeMap::from(members))
     };
-    args.machine.array(found.into_iter().map(one).collect()).and_then(datum)
+    args.evaluator.array(found.into_iter().map(one).collect()).and_then(datum)
 }
 
 /// `polygon_sub`.
-fn without(args: &Args<'_>) -> Out<Thing> {
+fn without(args: &Args<'_>) -> Out<TermValue> {
     let simple = |i: usize| -> Out<Val> {
         let value = args.datum(i)?;
         match shape(&value)? {
@@ -290,26 +294,26 @@ fn without(args: &Args<'_>) -> Out<Thing> {
     match (shape(&outer)?.1, shape(&hole)?.1) {
         (Val::Array(mut rings), Val::Array(holes)) => {
             rings.extend(holes);
-            datum(made("Polygon", args.machine.array(rings)?))
+            datum(made("Polygon", args.evaluator.array(rings)?))
         }
-        _ => Err(Fault::unsaid("strange rings")),
+        _ => Err(Fault::unspecified("strange rings")),
     }
 }
 
 /// `geojson`: a shape out of an object.
-fn geojson(args: &Args<'_>) -> Out<Thing> {
+fn geojson(args: &Args<'_>) -> Out<TermValue> {
     let members = match args.datum(0)? {
         Val::Object(members) => members,
-        Val::Shape(..) => return Err(Fault::unsaid("geojson of a shape")),
+        Val::Shape(..) => return Err(Fault::unspecified("geojson of a shape")),
         other => return Err(Fault::expected("OBJECT", &other)),
     };
     let field = |name: &str| members.get(name).ok_or_else(|| Fault::missing("no such field"));
     let kind = args::text(field("type")?.clone())?;
     let coordinates = field("coordinates")?;
     if members.keys().any(|name| !matches!(name.as_str(), "type" | "coordinates" | "bbox")) {
-        return Err(Fault::unsaid("other members"));
+        return Err(Fault::unspecified("other members"));
     }
-    let Val::Array(_) = coordinates else { return Err(Fault::unsaid("strange coordinates")) };
+    let Val::Array(_) = coordinates else { return Err(Fault::unspecified("strange coordinates")) };
     match kind.as_str() {
         "Point" => {
             let place = place(coordinates)?;
@@ -322,8 +326,8 @@ fn geojson(args: &Args<'_>) -> Out<Thing> {
             line(args, places)
         }
         "Polygon" => {
-            let Val::Array(rings) = coordinates else { return Err(Fault::unsaid("strange rings")) };
-            let [ring] = rings.as_slice() else { return Err(Fault::unsaid("rings in rings")) };
+            let Val::Array(rings) = coordinates else { return Err(Fault::unspecified("strange rings")) };
+            let [ring] = rings.as_slice() else { return Err(Fault::unspecified("rings in rings")) };
             let places = places(ring)?;
             if places.len() < 4 || places.first() != places.last() {
                 return Err(Fault::logic("an open ring"));
@@ -338,8 +342,8 @@ fn geojson(args: &Args<'_>) -> Out<Thing> {
 /// What `geojson` does with longer arrays than the query may make is not said, nor how many rows an index of
 /// shapes is asked for.
 fn unsaid_over(args: &Args<'_>, count: usize) -> Out<()> {
-    if args.machine.exceeds(count) {
-        Err(Fault::unsaid("more shapes or places than an array may hold"))
+    if args.evaluator.exceeds(count) {
+        Err(Fault::unspecified("more shapes or places than an array may hold"))
     } else {
         Ok(())
     }

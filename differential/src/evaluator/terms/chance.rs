@@ -3,31 +3,31 @@
 use std::collections::BTreeMap;
 
 use super::{datum, number, tables};
-use crate::args::{self, Args};
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::into_datum;
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
-use crate::thing::Thing;
 use crate::value::{MORE, Val};
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         11 => script(&args.text(0)?),
         59 => names(args, ["rethinkdb", "test"]),
         62 => {
-            if !args.is_empty() && !matches!(args.thing(0)?, Thing::Db) {
+            if !args.is_empty() && !matches!(args.value(0)?, TermValue::Db) {
                 return Err(Fault::logic("no database"));
             }
-            names(args, args.machine.world.borrow().tables.keys().map(String::as_str))
+            names(args, args.evaluator.database.borrow().tables.keys().map(String::as_str))
         }
         77 => {
             let table = tables::whole(args, 0)?;
-            let world = args.machine.world.borrow();
+            let database = args.evaluator.database.borrow();
             // The only list of names that has no limit. Source: terms/sindex.cc.
-            let names = world.tables[&table].indexes.keys().map(|name| Val::Text(name.clone()));
+            let names = database.tables[&table].indexes.keys().map(|name| Val::Text(name.clone()));
             datum(Val::Array(names.collect()))
         }
         79 => info(super::control::unread(args)?),
-        103 => datum(Val::Time(args.machine.now(), 0)),
+        103 => datum(Val::Time(args.evaluator.now(), 0)),
         138 => {
             tables::whole(args, 0)?;
             one("synced")
@@ -41,25 +41,25 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
 }
 
-fn names<'a>(args: &Args<'_>, names: impl IntoIterator<Item = &'a str>) -> Out<Thing> {
+fn names<'a>(args: &Args<'_>, names: impl IntoIterator<Item = &'a str>) -> Out<TermValue> {
     let names = names.into_iter().map(|name| Val::Text(name.to_owned()));
-    args.machine.array(names.collect()).and_then(datum)
+    args.evaluator.array(names.collect()).and_then(datum)
 }
 
-fn one(what: &str) -> Out<Thing> {
+fn one(what: &str) -> Out<TermValue> {
     datum(Val::Object(BTreeMap::from([(what.to_owned(), Val::Number(1.0))])))
 }
 
 /// `info`: the type, and plain values as text.
-fn info(thing: Thing) -> Out<Thing> {
-    let kind = ("type".to_owned(), Val::Text(thing.type_of().to_owned()));
+fn info(value: TermValue) -> Out<TermValue> {
+    let kind = ("type".to_owned(), Val::Text(value.type_of().to_owned()));
     let mut members = BTreeMap::from([kind]);
-    match &thing {
-        Thing::Datum(value @ (Val::Bool(_) | Val::Number(_) | Val::Text(_))) => {
+    match &value {
+        TermValue::Datum(value @ (Val::Bool(_) | Val::Number(_) | Val::Text(_))) => {
             members.insert("value".to_owned(), Val::Text(super::coerce::json_text(value)?));
         }
-        Thing::Datum(Val::Null | Val::MinVal | Val::MaxVal) | Thing::Groups(_) => {}
-        Thing::Seq(seq) if seq.table.is_none() => {}
+        TermValue::Datum(Val::Null | Val::MinVal | Val::MaxVal) | TermValue::Groups(_) => {}
+        TermValue::Seq(seq) if seq.table.is_none() => {}
         // Ids of tables, and how values are laid out, the rules do not say: only the type is known.
         _ => {
             members.insert(MORE.to_owned(), Val::Null);
@@ -69,8 +69,8 @@ fn info(thing: Thing) -> Out<Thing> {
 }
 
 /// `random`: in [0, 1), below a bound, or between two.
-fn random(args: &Args<'_>) -> Out<Thing> {
-    let part = (args.machine.chance() >> 11) as f64 / (1u64 << 53) as f64;
+fn random(args: &Args<'_>) -> Out<TermValue> {
+    let part = (args.evaluator.chance() >> 11) as f64 / (1u64 << 53) as f64;
     let float = args.option("float")?.map(into_bool).transpose()?;
     let is_float = float.unwrap_or(args.is_empty());
     // A bound that is not a whole number is found before the next is evaluated. Source: terms/random.cc.
@@ -81,7 +81,7 @@ fn random(args: &Args<'_>) -> Out<Thing> {
         [] => (0.0, 1.0),
         [to] => (0.0, *to),
         [from, to] => (*from, *to),
-        _ => return Err(Fault::unsaid("three bounds")),
+        _ => return Err(Fault::unspecified("three bounds")),
     };
     if is_float {
         return number(from + (to - from) * part);
@@ -101,22 +101,22 @@ fn into_bool(value: Val) -> Out<bool> {
 }
 
 /// The pages that the node in memory finds.
-fn page(args: &Args<'_>, url: &str) -> Out<Thing> {
+fn page(args: &Args<'_>, url: &str) -> Out<TermValue> {
     match url {
         // The page is an array already; what reads a page of text has the limit.
-        "a/array" if args.machine.exceeds(3) => Err(Fault::unsaid("a page over the limit")),
+        "a/array" if args.evaluator.exceeds(3) => Err(Fault::unspecified("a page over the limit")),
         "a/array" => datum(Val::Array([1.0, 2.0, 3.0].map(Val::Number).to_vec())),
         "a/missing" | "a/dead" => Err(Fault::missing("no page")),
-        "page" => into_datum(Thing::Datum(Val::Text(url.to_owned()))).and_then(datum),
-        _ => Err(Fault::unsaid("another page")),
+        "page" => into_datum(TermValue::Datum(Val::Text(url.to_owned()))).and_then(datum),
+        _ => Err(Fault::unspecified("another page")),
     }
 }
 
 /// The scripts that the node in memory runs.
-fn script(source: &str) -> Out<Thing> {
+fn script(source: &str) -> Out<TermValue> {
     match (source, source.parse::<f64>()) {
         (_, Ok(n)) => number(n),
         ("undefined" | "hang", _) => Err(Fault::logic("a script that fails")),
-        _ => Err(Fault::unsaid("another script")),
+        _ => Err(Fault::unspecified("another script")),
     }
 }

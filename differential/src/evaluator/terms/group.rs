@@ -2,47 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use super::{datum, family, sequence, terminal};
-use crate::args::Args;
+use super::{datum, family, object, sequence, terminal};
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::{Func, Groups, Seq, TermValue};
+use crate::evaluator::{Evaluator, into_datum};
 use crate::fault::{Class, Fault, Out};
-use crate::machine::{Machine, into_datum};
-use crate::thing::{Func, Groups, Seq, Thing};
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         144 => group(args),
-        _ => match args.thing(0)? {
-            Thing::Groups(groups) => {
+        _ => match args.value(0)? {
+            TermValue::Groups(groups) => {
                 let pair = |(key, value)| {
                     let members = [("group".to_owned(), key), ("reduction".to_owned(), value)];
                     Val::Object(members.into())
                 };
-                let groups = ready(args.machine, groups)?.into_iter().map(pair).collect();
-                args.machine.array(groups).and_then(datum)
+                let groups = ready(args.evaluator, groups)?.into_iter().map(pair).collect();
+                args.evaluator.array(groups).and_then(datum)
             }
             _ => Err(Fault::logic("not grouped")),
         },
     }
 }
 
-fn group(args: &Args<'_>) -> Out<Thing> {
+fn group(args: &Args<'_>) -> Out<TermValue> {
     let selectors: Out<Vec<Func>> = (1..args.len()).map(|i| args.selector(i)).collect();
     let selectors = selectors?;
     let multi = args.option("multi")?.is_some_and(|value| value.truth());
-    let no_sequence = || Ok(sequence::of_thing(args.machine, args.thing(0)?).is_err());
+    let no_sequence = || Ok(sequence::of_value(args.evaluator, args.value(0)?).is_err());
     if selectors.is_empty() && args.option("index")?.is_none() && no_sequence()? {
-        return Err(Fault::unsaid("more than one mistake"));
+        return Err(Fault::unspecified("more than one mistake"));
     }
     let (seq, index_values) = match args.option("index")? {
-        None => (sequence::of_thing(args.machine, args.thing(0)?)?, None),
+        None => (sequence::of_value(args.evaluator, args.value(0)?)?, None),
         Some(name) => {
-            let name = crate::args::text(name)?;
-            let slice = match args.thing(0)? {
-                Thing::Table(slice) if slice.is_whole() => slice,
+            let name = crate::evaluator::args::text(name)?;
+            let slice = match args.value(0)? {
+                TermValue::Table(slice) if slice.is_whole() => slice,
                 _ => return Err(Fault::logic("not a table")),
             };
-            let (values, rows) = super::index::entries_of(args.machine, &slice, &name)?.into_iter().unzip();
+            let (values, rows) = super::index::entries_of(args.evaluator, &slice, &name)?.into_iter().unzip();
             (Seq::stream(rows), Some::<Vec<Val>>(values))
         }
     };
@@ -50,7 +50,7 @@ fn group(args: &Args<'_>) -> Out<Thing> {
         return Err(Fault::logic("group by nothing"));
     }
     if seq.infinite {
-        return Err(Fault::unsaid("groups of an infinite stream"));
+        return Err(Fault::unspecified("groups of an infinite stream"));
     }
     let mut groups: BTreeMap<Val, Vec<Out<Val>>> = BTreeMap::new();
     for (at, item) in seq.items.into_iter().enumerate() {
@@ -61,7 +61,7 @@ fn group(args: &Args<'_>) -> Out<Thing> {
                 for key in keys {
                     let text = key.to_json();
                     if groups.get_key_value(&key).is_some_and(|(known, _)| known.to_json() != text) {
-                        return Err(Fault::unsaid("equal groups that look different"));
+                        return Err(Fault::unspecified("equal groups that look different"));
                     }
                     groups.entry(key).or_default().push(Ok(item.clone()));
                 }
@@ -73,20 +73,20 @@ fn group(args: &Args<'_>) -> Out<Thing> {
                         .iter()
                         .any(|known| known.as_ref().is_err_and(|known| known.class != fault.class)) =>
                 {
-                    return Err(Fault::unsaid("which item fails first"));
+                    return Err(Fault::unspecified("which item fails first"));
                 }
                 known => known.push(Err(fault)),
             },
         }
     }
-    Ok(Thing::Groups(Groups::Lazy(Ok(groups.into_iter().collect()))))
+    Ok(TermValue::Groups(Groups::Lazy(Ok(groups.into_iter().collect()))))
 }
 
 /// The groups an item belongs to.
 fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, item: &Val) -> Out<Vec<Val>> {
     let mut parts = Vec::new();
     for selector in selectors {
-        parts.push(match args.machine.call_datum(selector, std::slice::from_ref(item)) {
+        parts.push(match args.evaluator.call_datum(selector, std::slice::from_ref(item)) {
             Err(fault) if fault.is_missing() => Val::Null,
             value => value?,
         });
@@ -109,7 +109,7 @@ fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, it
 }
 
 /// Groups whose items are all read.
-pub fn ready(machine: &Machine, groups: Groups) -> Out<Vec<(Val, Val)>> {
+pub fn ready(evaluator: &Evaluator, groups: Groups) -> Out<Vec<(Val, Val)>> {
     match groups {
         Groups::Ready(groups) => Ok(groups),
         Groups::Lazy(groups) => {
@@ -120,30 +120,30 @@ pub fn ready(machine: &Machine, groups: Groups) -> Out<Vec<(Val, Val)>> {
             let read = of_groups(read).map(|groups| {
                 groups.into_iter().filter(|(_, value)| *value != Val::Array(Vec::new())).collect()
             });
-            Fault::both(fewer(machine, before, read), machine.fits(items)).map(|(groups, ())| groups)
+            Fault::both(fewer(evaluator, before, read), evaluator.fits(items)).map(|(groups, ())| groups)
         }
     }
 }
 
 /// Groups, if there may be as many. Whether those count that have lost their items since, no rule says.
-fn fewer<T>(machine: &Machine, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>> {
-    let known = groups.as_ref().is_ok_and(|groups| machine.exceeds(groups.len()));
-    let fits = if known { machine.fits(before) } else { Ok(()) };
-    if machine.exceeds(before)
+fn fewer<T>(evaluator: &Evaluator, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>> {
+    let known = groups.as_ref().is_ok_and(|groups| evaluator.exceeds(groups.len()));
+    let fits = if known { evaluator.fits(before) } else { Ok(()) };
+    if evaluator.exceeds(before)
         && !known
         && !groups.as_ref().is_err_and(|fault| fault.class == Class::Resource)
     {
-        return Err(Fault::unsaid("groups that came and went"));
+        return Err(Fault::unspecified("groups that came and went"));
     }
     Fault::both(groups, fits).map(|(groups, ())| groups)
 }
 
 /// A term applied to each group.
-pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
+pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<TermValue> {
     let is_text = |i: usize| matches!(args.datum(i), Ok(Val::Text(_)));
     match (args.id, groups) {
         (144, Groups::Lazy(_)) => Err(Fault::logic("group of groups")),
-        (48..=50 | 187 | 72, _) => Err(Fault::unsaid("rare over groups")),
+        (48..=50 | 187 | 72, _) => Err(Fault::unspecified("rare over groups")),
         // Several sequences are read, and groups are none.
         (38, Groups::Lazy(_)) if args.len() > 2 => Err(Fault::logic("groups are no stream")),
         (31..=35 | 38..=40 | 96, Groups::Lazy(groups)) => step(args, groups),
@@ -157,12 +157,13 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
                 if counted { value.map(|value| Some((key, value))) } else { Ok(None) }
             });
             let ended = of_groups(ended).map(|ended| ended.into_iter().flatten().collect());
-            Ok(Thing::Groups(Groups::Ready(fewer(args.machine, before, ended)?)))
+            Ok(TermValue::Groups(Groups::Ready(fewer(args.evaluator, before, ended)?)))
         }
         (_, groups) => {
-            let one = |value: Val| family(&args.with_first(Thing::Datum(value))).and_then(into_datum);
-            let groups = ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
-            of_groups(groups).map(|groups| Thing::Groups(Groups::Ready(groups)))
+            let one = |value: Val| family(&args.with_first(TermValue::Datum(value))).and_then(into_datum);
+            let groups =
+                ready(args.evaluator, groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
+            of_groups(groups).map(|groups| TermValue::Groups(Groups::Ready(groups)))
         }
     }
 }
@@ -174,7 +175,7 @@ fn of_groups<T>(groups: impl Iterator<Item = Out<T>>) -> Out<Vec<T>> {
         match (group, &failed) {
             (Ok(value), _) => done.push(value),
             (Err(fault), Some(known)) if known.class != fault.class => {
-                return Err(Fault::unsaid("which group fails first"));
+                return Err(Fault::unspecified("which group fails first"));
             }
             (Err(fault), _) => failed = Some(fault),
         }
@@ -185,20 +186,33 @@ fn of_groups<T>(groups: impl Iterator<Item = Out<T>>) -> Out<Vec<T>> {
 /// The items of one group.
 type Items = Vec<Out<Val>>;
 
-fn step(args: &Args<'_>, groups: Out<Vec<(Val, Items)>>) -> Out<Thing> {
+fn step(args: &Args<'_>, groups: Out<Vec<(Val, Items)>>) -> Out<TermValue> {
     let groups = match groups {
         Ok(groups) => groups,
-        Err(fault) => return Ok(Thing::Groups(Groups::Lazy(Err(fault)))),
+        Err(fault) => return Ok(TermValue::Groups(Groups::Lazy(Err(fault)))),
     };
     let (before, mut out) = (groups.len(), Vec::new());
     for (key, items) in groups {
-        let items = sequence::step_of_groups(args, items)?;
+        let items = step_of_groups(args, items)?;
         if !items.is_empty() {
             out.push((key, items));
         }
     }
-    if args.machine.exceeds(before) && !args.machine.exceeds(out.len()) {
-        return Ok(Thing::Groups(Groups::Lazy(Err(Fault::unsaid("groups that came and went")))));
+    if args.evaluator.exceeds(before) && !args.evaluator.exceeds(out.len()) {
+        return Ok(TermValue::Groups(Groups::Lazy(Err(Fault::unspecified("groups that came and went")))));
     }
-    Ok(Thing::Groups(Groups::Lazy(Ok(out))))
+    Ok(TermValue::Groups(Groups::Lazy(Ok(out))))
+}
+
+/// Steps over the items of groups.
+fn step_of_groups(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Vec<Out<Val>>> {
+    let one = args.with_first(TermValue::Seq(Seq::stream(items)));
+    let answer = match args.id {
+        38..=40 => sequence::eval(&one)?,
+        _ => object::eval(&one)?,
+    };
+    match answer {
+        TermValue::Seq(seq) => Ok(seq.items),
+        _ => Err(Fault::unspecified("a step of groups")),
+    }
 }

@@ -9,7 +9,7 @@ use crate::value::Val;
 
 /// All tables.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub struct Database {
     /// By name; a write copies the table it changes.
     pub tables: BTreeMap<String, Rc<Table>>,
 }

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use super::{index, object, sequence, tables};
-use crate::args::Args;
+use crate::database::is_key;
+use crate::evaluator::args::Args;
+use crate::evaluator::into_datum;
+use crate::evaluator::term_value::{Seq, TermValue};
 use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
-use crate::thing::{Seq, Thing};
 use crate::value::Val;
-use crate::world::is_key;
 
 /// A value that is no longer than this, as it is counted here, is no longer than a key may be.
 const SURE_KEY_BYTES: usize = 90;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         50 => eq_join(args),
         72 => {
-            let seq = sequence::of_thing(args.machine, args.thing(0)?)?;
+            let seq = sequence::of_value(args.evaluator, args.value(0)?)?;
             let items = sequence::spread(seq.items, |item| Ok(vec![zip(&item)?]));
-            sequence::settled(args.machine, Seq { table: None, items, eager: false, ..seq }, seq.eager)
+            sequence::settled(args.evaluator, Seq { table: None, items, eager: false, ..seq }, seq.eager)
         }
         _ => join(args),
     }
@@ -33,27 +33,27 @@ fn pair(left: &Val, right: Option<Val>) -> Val {
 }
 
 fn zip(item: &Val) -> Out<Val> {
-    let Val::Object(members) = item else { return Err(Fault::unsaid("zip of no object")) };
+    let Val::Object(members) = item else { return Err(Fault::unspecified("zip of no object")) };
     let left = members.get("left").ok_or_else(|| Fault::logic("not a join"))?;
     members.get("right").map_or_else(|| Ok(left.clone()), |right| object::merge(left, right))
 }
 
 /// `inner_join` and `outer_join`: every left item with every right one.
-fn join(args: &Args<'_>) -> Out<Thing> {
-    let seq = |i: usize| sequence::of_thing(args.machine, args.thing(i)?);
+fn join(args: &Args<'_>) -> Out<TermValue> {
+    let seq = |i: usize| sequence::of_value(args.evaluator, args.value(i)?);
     let (left, right) = (seq(0), seq(1));
     // RethinkDB reads the right sequence for each left item; a server may read it once, before it looks at
     // the left one, or when nobody asks for an item.
     if let Ok(right) = &right
         && right.items.iter().any(Result::is_err)
     {
-        return Err(Fault::unsaid("whether the right sequence of a join is read"));
+        return Err(Fault::unspecified("whether the right sequence of a join is read"));
     }
     // What is wrong with the right side is told for a left item. Source: terms/rewrites.cc of RethinkDB 2.4.
     if let (Ok(left), Err(fault)) = (&left, &right) {
         let items = left.items.iter().map(|item| item.clone().and_then(|_| Err(fault.clone()))).collect();
         return sequence::settled(
-            args.machine,
+            args.evaluator,
             Seq { infinite: left.infinite, ..Seq::stream(items) },
             left.eager,
         );
@@ -64,12 +64,12 @@ fn join(args: &Args<'_>) -> Out<Thing> {
     let items = sequence::spread_parts(left.items, |item| {
         let found = sequence::spread(right.items.clone(), |other| {
             let func = func.as_ref().map_err(Clone::clone)?;
-            let holds = args.machine.test(func, &[item.clone(), other.clone()])?;
+            let holds = args.evaluator.test(func, &[item.clone(), other.clone()])?;
             Ok(if holds { vec![pair(&item, Some(other))] } else { Vec::new() })
         });
         // RethinkDB writes a join as other terms, some of which make an array of what one item is joined with.
-        if args.machine.exceeds(found.len()) && !eager {
-            return Err(Fault::unsaid("an item is joined with more than an array may hold"));
+        if args.evaluator.exceeds(found.len()) && !eager {
+            return Err(Fault::unspecified("an item is joined with more than an array may hold"));
         }
         // What a server has handed on by the time it fails is its own affair.
         if args.id == 48 || found.iter().any(Result::is_err) {
@@ -79,7 +79,7 @@ fn join(args: &Args<'_>) -> Out<Thing> {
         let found = if found.is_empty() { vec![pair(&item, None)] } else { found };
         Ok(found.into_iter().map(Ok).collect())
     });
-    sequence::settled(args.machine, Seq { infinite: left.infinite, ..Seq::stream(items) }, eager)
+    sequence::settled(args.evaluator, Seq { infinite: left.infinite, ..Seq::stream(items) }, eager)
 }
 
 /// What a number takes in a key beside its text.
@@ -94,19 +94,19 @@ fn numbers(value: &Val) -> usize {
     }
 }
 
-fn eq_join(args: &Args<'_>) -> Out<Thing> {
-    let left = args.thing(0).and_then(|left| sequence::of_thing(args.machine, left));
+fn eq_join(args: &Args<'_>) -> Out<TermValue> {
+    let left = args.value(0).and_then(|left| sequence::of_value(args.evaluator, left));
     let ((left, table), selector) = Fault::both(Fault::both(left, tables::whole(args, 2)), args.selector(1))?;
     let ordered = args.option("ordered")?.is_some_and(|value| value.truth());
-    let key = args.machine.world.borrow().tables[&table].key.clone();
+    let key = args.evaluator.database.borrow().tables[&table].key.clone();
     let name = match args.option("index")? {
-        Some(name) => crate::args::text(name)?,
+        Some(name) => crate::evaluator::args::text(name)?,
         None => key,
     };
     // The index is looked for when there is a key. Source: datum_stream.cc of RethinkDB 2.4.
     let items = sequence::spread(left.items, |item| {
         let value = match args
-            .machine
+            .evaluator
             .call_func(&selector, std::slice::from_ref(&item), false)
             .and_then(into_datum)
         {
@@ -120,12 +120,12 @@ fn eq_join(args: &Args<'_>) -> Out<Thing> {
         // In a key a number has sixteen hexadecimal digits beside its decimal ones. Source: datum.cc.
         let bytes = text.len() + NUMBER_BYTES * numbers(&value);
         if !is_key(&value) || bytes > SURE_KEY_BYTES || text.contains("\\u0000") {
-            return Err(Fault::unsaid("a join by what is no key"));
+            return Err(Fault::unspecified("a join by what is no key"));
         }
         // `ordered` is about the left items. Source: as above.
-        let rows = args.machine.shuffled(index::wanted(args.machine, &table, &name, &[value])?);
+        let rows = args.evaluator.shuffled(index::wanted(args.evaluator, &table, &name, &[value])?);
         Ok(rows.into_iter().map(|row| pair(&item, Some(row))).collect())
     });
-    let items = if ordered { items } else { args.machine.shuffled(items) };
-    sequence::settled(args.machine, Seq { infinite: left.infinite, ..Seq::stream(items) }, left.eager)
+    let items = if ordered { items } else { args.evaluator.shuffled(items) };
+    sequence::settled(args.evaluator, Seq { infinite: left.infinite, ..Seq::stream(items) }, left.eager)
 }

@@ -2,7 +2,7 @@
 
 use super::sphere::{self, Arc, Vector, crosses, is_around, is_on};
 use super::vincenty::{Place, between};
-use crate::args;
+use crate::evaluator::args;
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 
@@ -12,7 +12,7 @@ pub(super) fn shape(value: &Val) -> Out<(String, Val)> {
         Val::Shape(kind, coordinates) => Ok((kind.clone(), coordinates.as_ref().clone())),
         // Any pseudotype passes at first, and then has no field `type`. Source: datum.cc.
         Val::Time(..) => Err(Fault::missing("no such field")),
-        Val::Binary(_) => Err(Fault::unsaid("bytes for a shape")),
+        Val::Binary(_) => Err(Fault::unspecified("bytes for a shape")),
         _ => Err(Fault::logic("not a GEOMETRY pseudotype")),
     }
 }
@@ -21,7 +21,7 @@ pub(super) fn shape(value: &Val) -> Out<(String, Val)> {
 pub(super) fn place(coordinates: &Val) -> Out<Place> {
     match coordinates {
         Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
-        _ => Err(Fault::unsaid("strange coordinates")),
+        _ => Err(Fault::unspecified("strange coordinates")),
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn place(coordinates: &Val) -> Out<Place> {
 pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
     match coordinates {
         Val::Array(items) => items.iter().map(place).collect(),
-        _ => Err(Fault::unsaid("strange coordinates")),
+        _ => Err(Fault::unspecified("strange coordinates")),
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
 pub(super) fn check_ring(ring: &[Place]) -> Out<()> {
     let corners = &ring[..ring.len().saturating_sub(1)];
     if corners.len() < 3 {
-        return Err(Fault::unsaid("a ring of two places"));
+        return Err(Fault::unspecified("a ring of two places"));
     }
     let mut seen: Vec<Place> = Vec::new();
     for corner in corners {
@@ -50,7 +50,7 @@ pub(super) fn check_ring(ring: &[Place]) -> Out<()> {
     for (i, edge) in edges.iter().enumerate() {
         let apart = |p: &Vector| *p != edge.0 && *p != edge.1;
         if points(corners).into_iter().filter(apart).any(|corner| is_on(corner, *edge)) {
-            return Err(Fault::unsaid("a flat corner"));
+            return Err(Fault::unspecified("a flat corner"));
         }
         if edges[..i]
             .iter()
@@ -92,7 +92,7 @@ impl Outline {
                 Outline { edges: arcs(&points), points, rings: Vec::new() }
             }
             _ => {
-                let Val::Array(rings) = &coordinates else { return Err(Fault::unsaid("strange rings")) };
+                let Val::Array(rings) = &coordinates else { return Err(Fault::unspecified("strange rings")) };
                 let rings: Vec<Vec<Vector>> =
                     rings.iter().map(|ring| Ok(points(&places(ring)?))).collect::<Out<_>>()?;
                 Outline {
@@ -113,7 +113,7 @@ impl Outline {
     fn check_clear(&self, other: &Outline) -> Out<()> {
         let near =
             |a: &Outline, b: &Outline| a.points.iter().any(|p| b.edges.iter().any(|edge| is_on(*p, *edge)));
-        if near(self, other) || near(other, self) { Err(Fault::unsaid("on an edge")) } else { Ok(()) }
+        if near(self, other) || near(other, self) { Err(Fault::unspecified("on an edge")) } else { Ok(()) }
     }
 
     /// Whether an edge of one crosses one of the other.
@@ -138,7 +138,7 @@ pub(super) fn contains(outer: &Val, inner: &Val) -> Out<bool> {
     let (outer, inner) = (Outline::of(outer)?, Outline::of(inner)?);
     outer.check_clear(&inner)?;
     if outer.rings.len() > 1 && !inner.rings.is_empty() {
-        return Err(Fault::unsaid("a hole inside of a shape"));
+        return Err(Fault::unspecified("a hole inside of a shape"));
     }
     Ok(!outer.crosses(&inner) && inner.points.iter().all(|p| outer.holds(*p)))
 }
@@ -153,7 +153,7 @@ pub(super) fn far(from: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
     }
     let (p, outline) = (sphere::point(from), Outline::of(other)?);
     if outline.edges.iter().any(|edge| is_on(p, *edge)) {
-        return Err(Fault::unsaid("on an edge"));
+        return Err(Fault::unspecified("on an edge"));
     }
     if outline.holds(p) {
         return Ok(0.0);
@@ -165,12 +165,12 @@ pub(super) fn far(from: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
         .map(|foot| (sphere::angle(p, foot), foot))
         .collect();
     let Some((least, nearest)) = feet.iter().copied().min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
-        return Err(Fault::unsaid("a shape without edges"));
+        return Err(Fault::unspecified("a shape without edges"));
     };
     let as_near =
         |(angle, foot): &(f64, Vector)| angle - least < 1e-12 && sphere::angle(*foot, nearest) > 1e-9;
     if feet.iter().any(as_near) {
-        return Err(Fault::unsaid("edges at the same distance"));
+        return Err(Fault::unspecified("edges at the same distance"));
     }
     between(from, sphere::place(nearest), earth)
 }

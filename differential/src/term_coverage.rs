@@ -27,18 +27,18 @@ pub const LEFT_OUT: [(u32, &str); 17] = [
 
 /// How often each term was in a query.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct TermCoverage {
     made: Vec<u64>,
     compared: Vec<u64>,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally { made: vec![0; 256], compared: vec![0; 256] }
+impl Default for TermCoverage {
+    fn default() -> TermCoverage {
+        TermCoverage { made: vec![0; 256], compared: vec![0; 256] }
     }
 }
 
-impl Tally {
+impl TermCoverage {
     /// Counts the terms of a query; each once.
     pub fn add(&mut self, query: &Json, compared: bool) {
         let mut terms = Vec::new();
@@ -56,7 +56,7 @@ impl Tally {
     }
 
     /// Adds what another one counted.
-    pub fn merge(&mut self, other: &Tally) {
+    pub fn merge(&mut self, other: &TermCoverage) {
         let pairs = self.made.iter_mut().zip(&other.made);
         pairs.chain(self.compared.iter_mut().zip(&other.compared)).for_each(|(sum, more)| *sum += more);
     }
@@ -73,7 +73,7 @@ impl Tally {
 }
 
 /// Every term: how often it was in a query, and in one that was compared.
-impl fmt::Display for Tally {
+impl fmt::Display for TermCoverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "terms, and the queries (made/compared) they were in:")?;
         let mut column = 0;

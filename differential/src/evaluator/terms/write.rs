@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{datum, object, sequence, tables};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::{Func, Slice, TermValue};
+use crate::evaluator::{Evaluator, into_datum};
 use crate::fault::{Class, Fault, Out};
-use crate::machine::{Machine, into_datum};
-use crate::thing::{Func, Slice, Thing};
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         56 => insert(args),
         68 => for_each(args),
@@ -40,7 +40,7 @@ impl Report {
         *self.counts.entry(what).or_default() += 1.0;
     }
 
-    fn finish(self, machine: &Machine, told: Told) -> Out<Thing> {
+    fn finish(self, evaluator: &Evaluator, told: Told) -> Out<TermValue> {
         let mut out = BTreeMap::new();
         for name in ["deleted", "errors", "inserted", "replaced", "skipped", "unchanged"] {
             let count = self.counts.get(name).copied().unwrap_or(0.0);
@@ -53,15 +53,15 @@ impl Report {
         if told != Told::None
             && let Some(mut changes) = self.changes
         {
-            let crowded = machine.exceeds(changes.len());
+            let crowded = evaluator.exceeds(changes.len());
             if crowded && self.first_error {
-                return Err(Fault::unsaid("which changes are told when some are errors"));
+                return Err(Fault::unspecified("which changes are told when some are errors"));
             }
             if crowded {
-                let text = format!("Too many changes, array truncated to {}.", machine.array_limit());
+                let text = format!("Too many changes, array truncated to {}.", evaluator.array_limit());
                 out.insert("warnings".to_owned(), Val::Array(vec![Val::Text(text)]));
             }
-            changes.truncate(machine.array_limit());
+            changes.truncate(evaluator.array_limit());
             out.insert("changes".to_owned(), Val::Array(changes));
         }
         datum(Val::Object(out))
@@ -87,7 +87,7 @@ fn settle(
     report: &mut Report,
 ) {
     report.changes.get_or_insert_default();
-    let key_field = args.machine.world.borrow().tables[table].key.clone();
+    let key_field = args.evaluator.database.borrow().tables[table].key.clone();
     let new = new.and_then(|new| check(&key_field, old.as_ref(), new));
     let changed = match (&old, &new) {
         (_, Err(_)) => {
@@ -104,9 +104,9 @@ fn settle(
             false
         }
         (old, Ok(new)) => {
-            let mut world = args.machine.world.borrow_mut();
+            let mut database = args.evaluator.database.borrow_mut();
             let rows =
-                &mut Rc::make_mut(world.tables.get_mut(table).expect("the table was found before")).rows;
+                &mut Rc::make_mut(database.tables.get_mut(table).expect("the table was found before")).rows;
             let key = |row: &Val| match row {
                 Val::Object(members) => members.get(&key_field).cloned().unwrap_or(Val::Null),
                 _ => Val::Null,
@@ -175,9 +175,9 @@ enum Conflict {
 
 impl Conflict {
     fn of(args: &Args<'_>) -> Out<Conflict> {
-        let name = match args.option_thing("conflict")? {
+        let name = match args.option_value("conflict")? {
             None => return Ok(Conflict::Error),
-            Some(Thing::Func(func)) => {
+            Some(TermValue::Func(func)) => {
                 if func.arity() != 3 {
                     return Err(Fault::logic("a conflict function of 3 arguments is wanted"));
                 }
@@ -186,7 +186,7 @@ impl Conflict {
                 }
                 return Ok(Conflict::Ask(func));
             }
-            Some(other) => crate::args::text(into_datum(other)?)?,
+            Some(other) => crate::evaluator::args::text(into_datum(other)?)?,
         };
         match name.as_str() {
             "error" => Ok(Conflict::Error),
@@ -197,15 +197,15 @@ impl Conflict {
     }
 }
 
-fn insert(args: &Args<'_>) -> Out<Thing> {
+fn insert(args: &Args<'_>) -> Out<TermValue> {
     let table = tables::whole(args, 0)?;
     let told = told(args)?;
     let conflict = Conflict::of(args)?;
-    let rows = match args.thing(1)? {
-        Thing::Datum(row @ Val::Object(_)) | Thing::Row(_, row @ Val::Object(_)) => vec![row],
-        other => sequence::all(sequence::of_thing(args.machine, other)?)?,
+    let rows = match args.value(1)? {
+        TermValue::Datum(row @ Val::Object(_)) | TermValue::Row(_, row @ Val::Object(_)) => vec![row],
+        other => sequence::all(sequence::of_value(args.evaluator, other)?)?,
     };
-    let key_field = args.machine.world.borrow().tables[&table].key.clone();
+    let key_field = args.evaluator.database.borrow().tables[&table].key.clone();
     let mut report = Report::default();
     // What could be no row anywhere is told of with the changes, too; if nothing else is there, one of them.
     let hopeless = |row: &Val| match row {
@@ -226,34 +226,34 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
             Val::Object(members) => members.get(&key_field).cloned(),
             _ => None,
         };
-        let Some(key) = key else { return Err(Fault::unsaid("a generated key")) };
-        let old = args.machine.world.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);
+        let Some(key) = key else { return Err(Fault::unspecified("a generated key")) };
+        let old = args.evaluator.database.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);
         let new = match (&old, &conflict) {
             (None, _) | (_, Conflict::Replace) => Ok(Some(row)),
             (Some(old), Conflict::Update) => object::merge(old, &row).map(Some),
             (Some(_), Conflict::Error) => Err(Fault::logic("duplicate primary key")),
             (Some(old), Conflict::Ask(func)) => {
-                let made = args.machine.call_datum(func, &[key, old.clone(), row]);
+                let made = args.evaluator.call_datum(func, &[key, old.clone(), row]);
                 made.map(|made| Some(made).filter(|made| !matches!(made, Val::Null)))
             }
         };
         let new = said(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
-    report.finish(args.machine, told)
+    report.finish(args.evaluator, told)
 }
 
 /// `update`, `replace`, `delete`.
-fn change(args: &Args<'_>) -> Out<Thing> {
-    let target = args.thing(0)?;
+fn change(args: &Args<'_>) -> Out<TermValue> {
+    let target = args.value(0)?;
     if args.id != 54 && !args.term(1).is_none_or(super::is_deterministic) {
         return Err(Fault::logic("a change that is not deterministic"));
     }
     let told = told(args)?;
     let func = match args.id {
         54 => Ok(Func::Constant(Val::Null)),
-        id => match args.thing_with(1, id == 53).and_then(|thing| match thing {
-            Thing::Func(func) => Ok(func),
+        id => match args.value_with(1, id == 53).and_then(|value| match value {
+            TermValue::Func(func) => Ok(func),
             other => into_datum(other).map(Func::Constant),
         }) {
             // What goes wrong in what is merged goes wrong for each row.
@@ -262,26 +262,26 @@ fn change(args: &Args<'_>) -> Out<Thing> {
         },
     };
     let (table, rows) = match target {
-        Thing::Row(table, row) => (table, vec![row]),
-        Thing::Table(Slice { ref table, .. }) => {
-            (table.clone(), sequence::all(sequence::of_thing(args.machine, target)?)?)
+        TermValue::Row(table, row) => (table, vec![row]),
+        TermValue::Table(Slice { ref table, .. }) => {
+            (table.clone(), sequence::all(sequence::of_value(args.evaluator, target)?)?)
         }
-        Thing::Seq(seq) => match seq.table.clone() {
+        TermValue::Seq(seq) => match seq.table.clone() {
             Some(table) => (table, sequence::all(seq)?),
             None => return Err(Fault::logic("expected SELECTION")),
         },
-        Thing::Datum(Val::Null) => return Err(Fault::missing("null for a selection")),
+        TermValue::Datum(Val::Null) => return Err(Fault::missing("null for a selection")),
         other => return Err(Fault::logic(format!("expected SELECTION but found {}", other.type_of()))),
     };
     let missing = rows.iter().any(|row| matches!(row, Val::Null));
     if missing && args.id == 55 {
-        return Err(Fault::unsaid("replace of a missing row"));
+        return Err(Fault::unspecified("replace of a missing row"));
     }
     let mut report = Report::default();
     let mut seen: Vec<Val> = Vec::new();
     for row in rows {
         if seen.contains(&row) {
-            return Err(Fault::unsaid("a row that is selected twice"));
+            return Err(Fault::unspecified("a row that is selected twice"));
         }
         seen.push(row.clone());
         let old = (!matches!(row, Val::Null)).then_some(row);
@@ -293,13 +293,13 @@ fn change(args: &Args<'_>) -> Out<Thing> {
         let new = said(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
-    report.finish(args.machine, told)
+    report.finish(args.evaluator, told)
 }
 
 /// A mistake is the row's own, but what no rule says of one row, none says of the write.
 fn said<T>(new: Out<T>) -> Out<Out<T>> {
     match new {
-        Err(fault) if fault.class == Class::Unsaid => Err(fault),
+        Err(fault) if fault.class == Class::Unspecified => Err(fault),
         new => Ok(new),
     }
 }
@@ -308,7 +308,7 @@ fn said<T>(new: Out<T>) -> Out<Out<T>> {
 fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
     let row = old.cloned().unwrap_or(Val::Null);
     let answer =
-        |literals: bool| into_datum(args.machine.call_func(func, std::slice::from_ref(&row), literals)?);
+        |literals: bool| into_datum(args.evaluator.call_func(func, std::slice::from_ref(&row), literals)?);
     match (args.id, old) {
         (53, Some(old)) => match answer(true)? {
             Val::Null => Ok(Some(old.clone())),
@@ -320,19 +320,19 @@ fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
 }
 
 /// `for_each`: the sum of what a function writes for each item.
-fn for_each(args: &Args<'_>) -> Out<Thing> {
-    let seq = sequence::of_thing(args.machine, args.thing(0)?)?;
+fn for_each(args: &Args<'_>) -> Out<TermValue> {
+    let seq = sequence::of_value(args.evaluator, args.value(0)?)?;
     let func = args.func(1)?;
     let mut sum: BTreeMap<String, f64> = BTreeMap::new();
     for item in sequence::all(seq)? {
-        match args.machine.call_datum(&func, &[item])? {
+        match args.evaluator.call_datum(&func, &[item])? {
             Val::Object(members) if members.contains_key("first_error") => {
-                return Err(Fault::unsaid("errors in for_each"));
+                return Err(Fault::unspecified("errors in for_each"));
             }
             Val::Object(members) => {
                 for (name, value) in members {
                     *sum.entry(name).or_default() +=
-                        crate::args::number(&value).map_err(|_| Fault::unsaid("no count"))?;
+                        crate::evaluator::args::number(&value).map_err(|_| Fault::unspecified("no count"))?;
                 }
             }
             _ => return Err(Fault::logic("no write")),

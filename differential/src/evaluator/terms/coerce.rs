@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{datum, sequence};
-use crate::args::Args;
+use crate::evaluator::args::Args;
+use crate::evaluator::term_value::{Seq, TermValue};
+use crate::evaluator::{Evaluator, into_datum};
 use crate::fault::{Fault, Out};
-use crate::machine::{Machine, into_datum};
-use crate::thing::{Seq, Thing};
 use crate::value::Val;
 
 const TYPES: [&str; 19] = [
@@ -31,39 +31,43 @@ const TYPES: [&str; 19] = [
     "MAXVAL",
 ];
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
-    let first = args.thing(0)?;
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
+    let first = args.value(0)?;
     let wanted = args.text(1)?.to_uppercase();
     if !TYPES.contains(&wanted.as_str()) {
         return Err(Fault::logic("unknown type"));
     }
     let source = match first {
-        Thing::Table(_) | Thing::Seq(_) => return of_sequence(args, first, &wanted),
-        Thing::Func(_) | Thing::Db | Thing::Groups(_) => return Err(Fault::unsaid("coercion of no datum")),
-        Thing::Row(table, row) if wanted == "SELECTION<OBJECT>" => return Ok(Thing::Row(table, row)),
-        Thing::Row(table, row @ Val::Object(_)) if wanted == "OBJECT" => return Ok(Thing::Row(table, row)),
+        TermValue::Table(_) | TermValue::Seq(_) => return of_sequence(args, first, &wanted),
+        TermValue::Func(_) | TermValue::Db | TermValue::Groups(_) => {
+            return Err(Fault::unspecified("coercion of no datum"));
+        }
+        TermValue::Row(table, row) if wanted == "SELECTION<OBJECT>" => return Ok(TermValue::Row(table, row)),
+        TermValue::Row(table, row @ Val::Object(_)) if wanted == "OBJECT" => {
+            return Ok(TermValue::Row(table, row));
+        }
         other => into_datum(other)?,
     };
     if !matches!(wanted.as_str(), "NULL" | "BINARY" | "BOOL" | "NUMBER" | "STRING" | "ARRAY" | "OBJECT") {
-        return Err(Fault::unsaid("a target that is rare"));
+        return Err(Fault::unspecified("a target that is rare"));
     }
-    of_datum(args.machine, source, &wanted).and_then(datum)
+    of_datum(args.evaluator, source, &wanted).and_then(datum)
 }
 
-fn of_sequence(args: &Args<'_>, first: Thing, wanted: &str) -> Out<Thing> {
+fn of_sequence(args: &Args<'_>, first: TermValue, wanted: &str) -> Out<TermValue> {
     match wanted {
         "ARRAY" | "OBJECT" => {
-            let seq: Seq = sequence::of_thing(args.machine, first)?;
+            let seq: Seq = sequence::of_value(args.evaluator, first)?;
             match wanted {
-                "ARRAY" => datum(Val::Array(sequence::array(args.machine, seq)?)),
+                "ARRAY" => datum(Val::Array(sequence::array(args.evaluator, seq)?)),
                 _ => pairs(sequence::all(seq)?).and_then(datum),
             }
         }
-        _ => Err(Fault::unsaid("coercion of a sequence")),
+        _ => Err(Fault::unspecified("coercion of a sequence")),
     }
 }
 
-fn of_datum(machine: &Machine, source: Val, wanted: &str) -> Out<Val> {
+fn of_datum(evaluator: &Evaluator, source: Val, wanted: &str) -> Out<Val> {
     match (source, wanted) {
         (source, "BOOL") => Ok(Val::Bool(source.truth())),
         (Val::Null, "NULL") => Ok(Val::Null),
@@ -81,11 +85,11 @@ fn of_datum(machine: &Machine, source: Val, wanted: &str) -> Out<Val> {
         (source @ (Val::Time(..) | Val::Shape(..)), "ARRAY") => {
             let members = source.to_json().as_object().cloned().unwrap_or_default();
             let pair = |(key, value)| Val::Array(vec![Val::Text(key), Val::of_json(&value)]);
-            machine.array(members.into_iter().map(pair).collect())
+            evaluator.array(members.into_iter().map(pair).collect())
         }
         (Val::Object(members), "ARRAY") => {
             let pair = |(key, value)| Val::Array(vec![Val::Text(key), value]);
-            machine.array(members.into_iter().map(pair).collect())
+            evaluator.array(members.into_iter().map(pair).collect())
         }
         (Val::Array(items), "OBJECT") => pairs(items),
         (source, _) => Err(Fault::expected("something else", &source)),
@@ -99,7 +103,7 @@ fn to_number(text: &str) -> Out<Val> {
         Err(_) if plain || text.bytes().all(|b| b.is_ascii_lowercase() && !matches!(b, b'i' | b'n')) => {
             Err(Fault::logic("not a number"))
         }
-        _ => Err(Fault::unsaid("what strtod does")),
+        _ => Err(Fault::unspecified("what strtod does")),
     }
 }
 
@@ -111,7 +115,7 @@ fn pairs(items: Vec<Val>) -> Out<Val> {
             other => return Err(Fault::expected("ARRAY", &other)),
         };
         let [key, value] = pair.as_slice() else { return Err(Fault::logic("not a pair")) };
-        let key = crate::args::text(key.clone())?;
+        let key = crate::evaluator::args::text(key.clone())?;
         if out.insert(key, value.clone()).is_some() {
             return Err(Fault::logic("duplicate key"));
         }
@@ -179,11 +183,11 @@ pub(super) fn json_text(value: &Val) -> Out<String> {
         return Err(Fault::logic("no JSON"));
     }
     if has_computed_shape(value) {
-        return Err(Fault::unsaid("the digits of a computed shape"));
+        return Err(Fault::unspecified("the digits of a computed shape"));
     }
     let text = with_its_digits(&value.to_json().to_string());
     // The text of a text is longer, so that a fold of them grows without end; where a node stops is its own affair.
-    if text.len() > LONG { Err(Fault::unsaid("a very long text")) } else { Ok(text) }
+    if text.len() > LONG { Err(Fault::unspecified("a very long text")) } else { Ok(text) }
 }
 
 /// Bytes of JSON that nobody compares any more.

@@ -2,13 +2,13 @@
 
 use serde_json::Value as Json;
 
+use super::scope::Scope;
 use crate::fault::Out;
-use crate::machine::Scope;
 use crate::value::Val;
 
 /// The value of a term.
 #[derive(Clone, Debug)]
-pub enum Thing {
+pub enum TermValue {
     /// A datum.
     Datum(Val),
     /// A row of a table, or null.
@@ -115,22 +115,22 @@ impl Func {
     }
 }
 
-impl Thing {
+impl TermValue {
     /// What `type_of` answers.
     #[must_use]
     pub fn type_of(&self) -> &'static str {
         match self {
-            Thing::Datum(datum) => datum.type_name(),
-            Thing::Row(..) => "SELECTION<OBJECT>",
-            Thing::Table(slice) if slice.index.is_none() => "TABLE",
-            Thing::Table(_) => "TABLE_SLICE",
-            Thing::Seq(Seq { table: Some(_), eager: true, .. }) => "SELECTION<ARRAY>",
-            Thing::Seq(Seq { table: Some(_), .. }) => "SELECTION<STREAM>",
-            Thing::Seq(_) => "STREAM",
-            Thing::Groups(Groups::Lazy(_)) => "GROUPED_STREAM",
-            Thing::Groups(Groups::Ready(_)) => "GROUPED_DATA",
-            Thing::Func(_) => "FUNCTION",
-            Thing::Db => "DB",
+            TermValue::Datum(datum) => datum.type_name(),
+            TermValue::Row(..) => "SELECTION<OBJECT>",
+            TermValue::Table(slice) if slice.index.is_none() => "TABLE",
+            TermValue::Table(_) => "TABLE_SLICE",
+            TermValue::Seq(Seq { table: Some(_), eager: true, .. }) => "SELECTION<ARRAY>",
+            TermValue::Seq(Seq { table: Some(_), .. }) => "SELECTION<STREAM>",
+            TermValue::Seq(_) => "STREAM",
+            TermValue::Groups(Groups::Lazy(_)) => "GROUPED_STREAM",
+            TermValue::Groups(Groups::Ready(_)) => "GROUPED_DATA",
+            TermValue::Func(_) => "FUNCTION",
+            TermValue::Db => "DB",
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Comparison, arithmetic, bits.
 
 use super::{datum, number};
-use crate::args::{self, Args};
+use crate::evaluator::Evaluator;
+use crate::evaluator::args::{self, Args};
+use crate::evaluator::term_value::TermValue;
 use crate::fault::{Fault, Out};
-use crate::machine::Machine;
-use crate::thing::Thing;
 use crate::value::Val;
 
-pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         17..=22 => compare(args),
         24..=27 => arithmetic(args),
@@ -28,7 +28,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// Each with its neighbour; what comes after the first that does not hold is not looked at.
-fn compare(args: &Args<'_>) -> Out<Thing> {
+fn compare(args: &Args<'_>) -> Out<TermValue> {
     let mut left = args.datum(0)?;
     for i in 1..args.len() {
         let right = args.datum(i)?;
@@ -47,14 +47,14 @@ fn compare(args: &Args<'_>) -> Out<Thing> {
     datum(Val::Bool(args.id != 18))
 }
 
-fn arithmetic(args: &Args<'_>) -> Out<Thing> {
+fn arithmetic(args: &Args<'_>) -> Out<TermValue> {
     let mut all = args.datum(0)?;
     for i in 1..args.len() {
         let next = args.datum(i)?;
         all = match args.id {
-            24 => add(args.machine, all, next)?,
+            24 => add(args.evaluator, all, next)?,
             25 => subtract(all, next)?,
-            26 => multiply(args.machine, all, next)?,
+            26 => multiply(args.evaluator, all, next)?,
             _ => {
                 let (a, b) = (args::number(&all)?, args::number(&next)?);
                 if b == 0.0 {
@@ -72,7 +72,7 @@ fn finite(n: f64) -> Out<Val> {
 }
 
 /// The first argument decides what is added; a time may be either of them.
-pub(super) fn add(machine: &Machine, a: Val, b: Val) -> Out<Val> {
+pub(super) fn add(evaluator: &Evaluator, a: Val, b: Val) -> Out<Val> {
     match (a, b) {
         (Val::Time(seconds, zone), other) | (other, Val::Time(seconds, zone)) => {
             super::times::moved(seconds, zone, args::number(&other)?)
@@ -81,7 +81,7 @@ pub(super) fn add(machine: &Machine, a: Val, b: Val) -> Out<Val> {
         (Val::Text(a), b) => Ok(Val::Text(a + &args::text(b)?)),
         (Val::Array(mut a), Val::Array(b)) => {
             a.extend(b);
-            machine.array(a)
+            evaluator.array(a)
         }
         (Val::Array(_), other) => Err(Fault::expected("ARRAY", &other)),
         (other, _) => Err(Fault::expected("NUMBER", &other)),
@@ -97,16 +97,16 @@ fn subtract(a: Val, b: Val) -> Out<Val> {
     }
 }
 
-fn multiply(machine: &Machine, a: Val, b: Val) -> Out<Val> {
+fn multiply(evaluator: &Evaluator, a: Val, b: Val) -> Out<Val> {
     match (a, b) {
         (Val::Array(items), times) | (times, Val::Array(items)) => {
             let times = args::whole(args::number(&times)?)?;
             if times < 0 {
                 return Err(Fault::logic("an array times a negative number"));
             }
-            machine.fits((times as usize).saturating_mul(items.len()))?;
+            evaluator.fits((times as usize).saturating_mul(items.len()))?;
             if times as usize * items.len() > 20_000 {
-                return Err(Fault::unsaid("a large array"));
+                return Err(Fault::unspecified("a large array"));
             }
             // Nothing is nothing, however often.
             let times = if items.is_empty() { 0 } else { times };
@@ -121,7 +121,7 @@ fn ranged(args: &Args<'_>, i: usize) -> Out<i64> {
     if n >= 1 << 53 { Err(Fault::logic("integer too large")) } else { Ok(n) }
 }
 
-fn bits(args: &Args<'_>) -> Out<Thing> {
+fn bits(args: &Args<'_>) -> Out<TermValue> {
     let mut all = ranged(args, 0)?;
     for i in 1..args.len() {
         let next = ranged(args, i)?;
@@ -135,7 +135,7 @@ fn bits(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// To the left by multiplication, to the right by division, rounded down.
-fn shift(args: &Args<'_>) -> Out<Thing> {
+fn shift(args: &Args<'_>) -> Out<TermValue> {
     let (n, by) = (ranged(args, 0)?, ranged(args, 1)?);
     if by < 0 {
         return Err(Fault::logic("shift by a negative value"));
