@@ -7,9 +7,9 @@ use io::Nanos;
 use io::sim::{Process, SimRandom, Tasks};
 use parking_lot::Mutex;
 
+use crate::executor;
 use crate::history::{Document, History, Kind, Mode, Op, Outcome};
 use crate::machine::Machine;
-use crate::site;
 use crate::trace::say;
 
 /// A client gives an answer up after this.
@@ -107,7 +107,7 @@ impl Client {
         tasks.within(life.process, || {
             let work = move || {
                 let Some(node) = node.upgrade() else { return };
-                let outcome = site::perform(&node, &asked);
+                let outcome = executor::perform(&node, &asked);
                 *told.lock() = Some(outcome);
             };
             drop(io::task::spawn("client", work));

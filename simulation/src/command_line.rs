@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rekindle_simulation::world::{Plot, Scope};
+use rekindle_simulation::{Plot, Scope};
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\

@@ -9,22 +9,26 @@
 //! healed. [`promise`] names what was broken, and `planted` which fault must break what.
 #![forbid(unsafe_code)]
 
-pub mod boot;
+mod checks;
 pub mod client;
 pub mod disk;
+mod driver;
+pub mod elections;
+pub mod executor;
+pub mod fault_plan;
+mod faults;
 pub mod history;
+pub mod invariant;
+pub mod linearizability;
 pub mod machine;
-pub mod peace;
 #[cfg(feature = "mutants")]
-pub mod planted;
-pub mod promise;
-pub mod register;
-pub mod scheme;
+pub mod mutants;
+mod run;
+mod scenarios;
 pub mod seeds;
-pub mod site;
-pub mod storm;
+pub mod startup;
 pub mod trace;
-pub mod witness;
 pub mod world;
 
-pub use world::{Failure, Ran, World, run};
+pub use run::{Failure, Ran, run};
+pub use world::{Plot, Scope};

@@ -11,8 +11,8 @@ use io::sim::{Host, Process, SimNetwork, SimRandom, Tasks};
 use io::{Nanos, NetworkEvent, NetworkHandler};
 use parking_lot::Mutex;
 
-use crate::boot::{self, Plan, Started};
 use crate::disk::Disk;
+use crate::startup::{self, Plan, Started};
 use crate::trace;
 
 /// A machine.
@@ -87,7 +87,7 @@ impl Machine {
         let (plan, slot) = (self.plan.clone(), started.clone());
         tasks.within(process, || {
             // Tasks are never refused.
-            drop(io::task::spawn("start", move || boot::start(&plan, &slot)));
+            drop(io::task::spawn("start", move || startup::start(&plan, &slot)));
         });
         self.life = Some(Life {
             process,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use command_line::MUTANT_SEEDS;
 use command_line::{Asked, HELP, Wanted, read};
 use rekindle_simulation::trace;
-use rekindle_simulation::world::{Plot, Ran, run};
+use rekindle_simulation::{Plot, Ran, run};
 
 fn main() -> ExitCode {
     let wanted = match read(std::env::args().skip(1)) {
@@ -105,7 +105,7 @@ fn again(plot: &Plot) -> String {
 /// Plants each fault; it must be found, by the promise that it breaks.
 #[cfg(feature = "mutants")]
 fn find_mutants(wanted: &Wanted) -> bool {
-    use rekindle_simulation::planted::{PLANTED, find};
+    use rekindle_simulation::mutants::{PLANTED, find};
     let is_known = |asked: &&String| *asked == "all" || PLANTED.iter().any(|(name, ..)| name == *asked);
     if let Some(unknown) = wanted.mutants.iter().find(|asked| !is_known(asked)) {
         let names: Vec<&str> = PLANTED.iter().map(|(name, ..)| *name).collect();

@@ -1,26 +1,24 @@
-//! The world: time, the machines, and whose turn it is.
+//! The state of one seed: time, the network, the machines and the clients.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::LinkTimings;
-use cluster::{CopyChunking, CopyRangeSizes, Core, TableOptions};
+use cluster::{CopyChunking, CopyRangeSizes, Core, ServerId, ShardsWanted, Wanted};
+use datum::Text;
 use engine::memory::MemoryEngine;
-use io::sim::{Process, SimClock, SimNetwork, SimRandom, Tasks};
+use io::sim::{Host, NetworkConditions, Process, SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
-use log::Durability;
 use parking_lot::Mutex;
 
-use crate::boot::Plan;
 use crate::client::{Client, Workload};
 use crate::disk::Disk;
+use crate::elections::Elections;
+use crate::fault_plan::FaultPlan;
 use crate::history::History;
-use crate::machine::{End, Machine};
-use crate::promise::{Broken, Promise};
-use crate::scheme::Scheme;
-use crate::storm::{Climate, wanted};
-use crate::trace::{self, Trace, say};
-use crate::witness::Elections;
+use crate::machine::{End, Machine, PACES};
+use crate::startup::Plan;
+use crate::trace::say;
 
 /// What one seed is made of besides its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,36 +46,12 @@ impl Default for Plot {
     }
 }
 
-/// A broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The seed that shows it.
-    pub seed: u64,
-    /// What was broken.
-    pub broken: Broken,
-}
-
-/// What a seed that kept its promises was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
-    /// A digest of everything that happened.
-    pub trace: Trace,
-    /// Operations that were done.
-    pub done: u64,
-    /// Copies of rows that were interrupted on purpose.
-    pub copies_halted: u64,
-    /// Simulated time.
-    pub time: Duration,
-}
-
-/// So many turns at one moment mean that something goes round in circles.
-const TURNS_MAX: u64 = 200_000;
 const CLIENTS: u64 = 4;
 /// The table whose writes are acknowledged before they are synced.
 pub(crate) const SOFT: &str = "soft";
 
-/// Everything there is.
-pub struct World {
+/// The cluster, its surroundings and its clients.
+pub(crate) struct World {
     pub(crate) clock: SimClock,
     pub(crate) random: SimRandom,
     pub(crate) tasks: Tasks,
@@ -86,42 +60,22 @@ pub struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) workload: Workload,
     pub(crate) history: History,
-    pub(crate) climate: Climate,
+    pub(crate) fault_plan: FaultPlan,
     pub(crate) power_losses: u64,
     pub(crate) copies_halted: u64,
     pub(crate) elections: Elections,
-    pub(crate) scheme: Option<Scheme>,
     /// Tables that are being reconfigured, and by which process.
     pub(crate) reconfiguring: Vec<(Process, Arc<Mutex<Option<()>>>)>,
-    /// The client that schemes ask.
-    pub(crate) hand: Option<usize>,
-    // The power goes everywhere when the next write is acknowledged.
-    pub(crate) strikes: bool,
-    // So many machines make the cluster; the others join it while it storms.
-    founding: usize,
-    storms: Option<Nanos>,
-    asks: bool,
-    trace: Trace,
-}
-
-/// Lives through `seed`.
-pub fn run(seed: u64, plot: Plot) -> Result<Ran, Failure> {
-    trace::clear();
-    let (clock, random) = (SimClock::new(), SimRandom::new(seed));
-    let tasks = Tasks::new(clock.clone(), random.clone());
-    let entered = tasks.enter();
-    let mut world = World::new(clock, random, tasks, plot);
-    let outcome = world.live(plot);
-    for machine in &mut world.machines {
-        machine.end(End::Killed, &world.tasks, &mut world.net);
-    }
-    drop(world);
-    drop(entered);
-    outcome.map_err(|broken| Failure { seed, broken })
+    /// The client that sends the requests of scenarios.
+    pub(crate) scenario_client: Option<usize>,
+    /// Whether all machines lose power when the next write is acknowledged.
+    pub(crate) power_fails_on_ack: bool,
+    /// The number of machines that form the cluster; the others join it while faults happen.
+    pub(crate) founders: usize,
 }
 
 impl World {
-    fn new(clock: SimClock, random: SimRandom, tasks: Tasks, plot: Plot) -> World {
+    pub(crate) fn new(clock: SimClock, random: SimRandom, tasks: Tasks, plot: Plot) -> World {
         let count = match plot.nodes {
             0 => [3, 3, 3, 4, 5][random.below(5) as usize],
             count => count,
@@ -157,10 +111,10 @@ impl World {
             pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
             asks_leaders: false,
         };
-        let climate = Climate::draw(&random);
+        let fault_plan = FaultPlan::draw(&random);
         let mut world = World {
-            climate,
-            founding: count,
+            fault_plan,
+            founders: count,
             clients: (0..CLIENTS).map(|_| Client::new(Nanos::default())).collect(),
             clock,
             random,
@@ -172,13 +126,9 @@ impl World {
             power_losses: 0,
             copies_halted: 0,
             elections,
-            scheme: None,
             reconfiguring: Vec::new(),
-            hand: None,
-            strikes: false,
-            storms: None,
-            asks: false,
-            trace: Trace::default(),
+            scenario_client: None,
+            power_fails_on_ack: false,
         };
         if plot.scope == Scope::Full {
             world.widen();
@@ -188,10 +138,10 @@ impl World {
 
     /// Draws what only a full seed has.
     fn widen(&mut self) {
-        self.climate.widen(&self.random);
+        self.fault_plan.widen(&self.random);
         let count = self.machines.len();
         if count > 3 && self.random.one_in(2) {
-            self.founding = 3 + self.random.below(count as u64 - 3) as usize;
+            self.founders = 3 + self.random.below(count as u64 - 3) as usize;
         }
         if self.random.one_in(2) {
             let is_soft = self.random.one_in(2);
@@ -209,10 +159,10 @@ impl World {
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
         let copy_sizes = CopyChunking { piece_bytes, copy_ranges: CopyRangeSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
-        let minds_log = self.climate.fills;
+        let minds_log = self.fault_plan.disks_fail;
         self.workload.asks_leaders = minds_log;
         self.machines.iter_mut().for_each(|machine| machine.plan.minds_log = minds_log);
-        self.hand = Some(self.clients.len());
+        self.scenario_client = Some(self.clients.len());
         self.clients.push(Client::new(Nanos(u64::MAX)));
     }
 
@@ -221,64 +171,11 @@ impl World {
         self.machines.iter().map(|machine| machine.plan.address.clone()).collect()
     }
 
-    fn live(&mut self, plot: Plot) -> Result<Ran, Broken> {
-        say!("{} machines, {:?}", self.machines.len(), self.climate);
-        self.found()?;
-        self.asks = true;
-        self.storms = Some(self.now());
-        // What a leader says is old only after a while.
-        let storm = if self.climate.fills { plot.storm * 4 } else { plot.storm };
-        let end = self.now().after(storm);
-        self.run_until(end, |_| false)?;
-        if let Err(broken) = self.make_peace() {
-            // What it has come from may be seen in what clients were told.
-            self.read_what_can_be_read()?;
-            self.judge_answers()?;
-            return Err(broken);
-        }
-        self.judge()?;
-        let time = self.now().since(Nanos::default());
-        let copies_halted = self.copies_halted;
-        Ok(Ran { trace: self.trace, done: self.history.done(), copies_halted, time })
+    pub(crate) fn founders(&self) -> impl Iterator<Item = &Machine> {
+        self.machines[..self.founders].iter()
     }
 
-    /// The machines become a cluster with its tables.
-    fn found(&mut self) -> Result<(), Broken> {
-        for machine in &mut self.machines[..self.founding] {
-            machine.start(&self.tasks, &mut self.net);
-        }
-        let serve = |world: &World| world.founders().all(|machine| machine.node().is_some());
-        self.run_until_or(Duration::from_secs(60), serve, "all nodes serve")?;
-        let replicas = self.founding.min(3);
-        let tables = self.workload.tables.clone();
-        let made = self.ask_node(0, "create", move |node| {
-            for table in tables {
-                let durability = if table == SOFT { Durability::Soft } else { Durability::Hard };
-                let options =
-                    TableOptions { shards: wanted(1, replicas), durability, ..TableOptions::default() };
-                if let Err(error) = node.create_table("test", &table, options) {
-                    return Some(error.to_string());
-                }
-            }
-            None
-        });
-        self.run_until_or(Duration::from_secs(60), |_| made.lock().is_some(), "tables are made")?;
-        let made = made.lock().take();
-        match made.flatten() {
-            Some(error) => Err(Promise::Settles.broken(format!("a table cannot be made: {error}"))),
-            None => self.run_until_or(
-                Duration::from_secs(60),
-                |world| world.founders().all(|machine| world.has_tables(machine)),
-                "tables are everywhere",
-            ),
-        }
-    }
-
-    fn founders(&self) -> impl Iterator<Item = &Machine> {
-        self.machines[..self.founding].iter()
-    }
-
-    fn has_tables(&self, machine: &Machine) -> bool {
+    pub(crate) fn has_tables(&self, machine: &Machine) -> bool {
         let Some(node) = machine.node() else { return false };
         let catalog = node.catalog();
         self.workload.tables.iter().all(|table| catalog.table("test", table).is_some())
@@ -287,12 +184,6 @@ impl World {
     /// Time, for everybody.
     pub(crate) fn now(&self) -> Nanos {
         self.clock.now()
-    }
-
-    /// No more questions from clients, nothing more goes wrong.
-    pub(crate) fn calm(&mut self) {
-        (self.asks, self.storms, self.strikes) = (false, None, false);
-        self.scheme = None;
     }
 
     /// Does something on a node, as a thread of it; the answer comes later, if the node lives.
@@ -319,133 +210,72 @@ impl World {
         answer
     }
 
-    /// Lets time pass until `done`; fails when that takes longer than `patience`.
-    pub(crate) fn run_until_or(
-        &mut self,
-        patience: Duration,
-        done: impl Fn(&World) -> bool,
-        what: &str,
-    ) -> Result<(), Broken> {
-        let end = self.now().after(patience);
-        match self.run_until(end, done)? {
-            true => Ok(()),
-            false => Err(Promise::Settles.broken(format!("not within {patience:?}: {what}"))),
+    /// Heals the network, and the disks of some machines.
+    pub(crate) fn repair(&mut self, machines: &[usize]) {
+        self.net.heal_cuts();
+        self.net.set_conditions(NetworkConditions {
+            unreachable_after: Duration::from_secs(5),
+            ..NetworkConditions::default()
+        });
+        for nth in machines {
+            self.machines[*nth].plan.disk.set_pace(PACES[0]);
         }
     }
 
-    /// Lets time pass until `end`, or until `done`; says whether it was that.
-    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, Broken> {
-        loop {
-            self.take_turns()?;
-            if let Some(what) = self.elections.broken() {
-                return Err(Promise::Leads.broken(what));
-            }
-            self.go_on_with_scheme();
-            if done(self) {
-                return Ok(true);
-            }
-            let next = self.next_at();
-            if next > end {
-                self.advance(end);
-                return Ok(false);
-            }
-            self.advance(next);
-            for (host, happening) in self.net.deliver() {
-                if let Some(life) = &mut self.machines[host.0].life {
-                    life.hear(happening);
-                }
-            }
-            if self.storms.is_some_and(|at| at <= self.now()) {
-                self.storms = Some(self.blow());
-            }
+    /// Nothing passes between one machine and the others but `except`.
+    pub(crate) fn isolate(&mut self, nth: usize, except: Option<usize>) {
+        for other in (0..self.machines.len()).filter(|other| *other != nth && Some(*other) != except) {
+            self.net.cut(Host(nth), Host(other));
+            self.net.cut(Host(other), Host(nth));
         }
     }
 
-    fn advance(&mut self, to: Nanos) {
-        self.clock.advance(to.since(self.now()));
-        self.history.now = self.now();
-        trace::set_now(to.0);
+    /// Ends a process and starts the next one at once.
+    pub(crate) fn restart(&mut self, nth: usize, how: End) {
+        say!("node {nth} is started again at once: {how:?}");
+        self.power_losses += u64::from(how == End::Power);
+        self.machines[nth].end(how, &self.tasks, &mut self.net);
+        self.machines[nth].start(&self.tasks, &mut self.net);
     }
 
-    fn next_at(&self) -> Nanos {
-        let links = self.machines.iter().filter_map(|machine| machine.life.as_ref()?.wake_at());
-        let clients = self.clients.iter().map(|client| client.next_at).filter(|_| self.asks);
-        let own = [self.tasks.next_at(), self.net.next_at(), self.storms, self.scheme_at()];
-        let next = own.into_iter().flatten().chain(links).chain(clients).min();
-        next.unwrap_or(Nanos(u64::MAX)).max(self.now())
+    /// The servers that some node knows to be removed for good.
+    pub(crate) fn removed(&self) -> Vec<ServerId> {
+        let nodes = self.machines.iter().filter_map(|machine| machine.node());
+        nodes.flat_map(|node| node.catalog().removed().collect::<Vec<_>>()).collect()
     }
 
-    /// Everybody who has something to do now does it, in an order that the seed chooses.
-    fn take_turns(&mut self) -> Result<(), Broken> {
-        for _ in 0..TURNS_MAX {
-            self.look()?;
-            let now = self.now();
-            let due: Vec<usize> = (0..self.machines.len())
-                .filter(|nth| self.machines[*nth].life.as_ref().is_some_and(|life| life.is_due(now)))
-                .collect();
-            let ready = self.tasks.ready();
-            if due.is_empty() && ready == 0 {
-                return Ok(());
-            }
-            let drawn = self.random.below((due.len() + ready) as u64) as usize;
-            match due.get(drawn) {
-                Some(nth) => {
-                    let Machine { host, life, .. } = &mut self.machines[*nth];
-                    if let Some(life) = life {
-                        life.step(*host, now, &self.tasks, &mut self.net);
-                    }
-                    self.trace.note(&[now.0, 1, *nth as u64]);
-                }
-                None => {
-                    let task = self.tasks.run_one()?;
-                    self.trace.note(&[now.0, 2, task.unwrap_or(0)]);
-                }
-            }
-        }
-        let what = format!("nobody comes to rest at {:?}:\n{}", self.now(), self.tasks.describe());
-        Err(Promise::Runs.broken(what))
+    /// The machines whose servers are in the cluster.
+    pub(crate) fn present(&self) -> Vec<usize> {
+        let removed = self.removed();
+        (0..self.machines.len()).filter(|nth| !self.machines[*nth].is_one_of(&removed)).collect()
     }
 
-    /// Takes note of nodes that have started, of answers, and lets clients ask.
-    fn look(&mut self) -> Result<(), Broken> {
+    /// The power goes everywhere at once.
+    pub(crate) fn black_out(&mut self) {
+        say!("the power goes everywhere");
         for machine in &mut self.machines {
-            match machine.look() {
-                Ok(false) => {}
-                Ok(true) => {
-                    say!("node {} is told that it was removed, and ends", machine.plan.number);
-                    machine.end(End::Killed, &self.tasks, &mut self.net);
-                }
-                Err(why) => {
-                    let what = format!("node {} does not start: {why}", machine.plan.number);
-                    return Err(Promise::Runs.broken(what));
-                }
-            }
+            machine.end(End::Power, &self.tasks, &mut self.net);
         }
-        if let Some(machine) = self.machines.iter().find(|machine| machine.rows_are_ahead()) {
-            let what = format!("node {} has rows that its log does not have", machine.plan.number);
-            return Err(Promise::Follows.broken(what));
-        }
-        let now = self.now();
-        let mut struck = false;
-        for client in &mut self.clients {
-            if let Some((number, outcome)) = client.look(now, &self.machines, &mut self.history) {
-                struck |= self.strikes && self.history.is_write_done(number);
-                let value = match outcome {
-                    crate::history::Outcome::Done(value) => value.unwrap_or(1),
-                    crate::history::Outcome::Refused(_) => 2,
-                    crate::history::Outcome::Unknown(_) => 3,
-                };
-                self.trace.note(&[now.0, 3, number, value]);
-            }
-            if self.asks && client.next_at <= now {
-                let (machines, tasks) = (&self.machines, &self.tasks);
-                client.ask(now, &self.workload, &self.random, machines, tasks, &mut self.history);
-            }
-        }
-        if struck {
-            self.strikes = false;
-            self.black_out();
-        }
-        Ok(())
+        self.power_losses += 1;
     }
+
+    /// Whether somebody reconfigures a table now.
+    pub(crate) fn is_reconfiguring(&mut self) -> bool {
+        let lives = |process: Process| {
+            self.machines.iter().any(|machine| machine.life.as_ref().is_some_and(|l| l.process == process))
+        };
+        self.reconfiguring.retain(|(process, done)| done.lock().is_none() && lives(*process));
+        !self.reconfiguring.is_empty()
+    }
+}
+
+/// So many shards and replicas, on any servers.
+pub(crate) fn shards_wanted(shards: usize, replicas: usize) -> ShardsWanted {
+    let tag = Text::from_static("default");
+    ShardsWanted::Placed(Wanted {
+        shards,
+        replicas: [(tag.clone(), replicas)].into(),
+        primary_tag: tag,
+        nonvoting_tags: Vec::new(),
+    })
 }

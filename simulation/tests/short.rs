@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rekindle_simulation::seeds::KEPT;
-use rekindle_simulation::world::{Plot, run};
+use rekindle_simulation::{Plot, run};
 
 #[test]
 fn a_seed_repeats_itself() {

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Answers the operations that other nodes send on.
-pub struct Site(Weak<Node>);
+pub struct Executor(Weak<Node>);
 
 /// One attempt.
 enum Tried {
@@ -28,15 +28,15 @@ enum Tried {
     Elsewhere(Option<ServerId>),
 }
 
-impl Site {
+impl Executor {
     /// The site of a node.
     #[must_use]
-    pub fn new(node: &Arc<Node>) -> Site {
-        Site(Arc::downgrade(node))
+    pub fn new(node: &Arc<Node>) -> Executor {
+        Executor(Arc::downgrade(node))
     }
 }
 
-impl RpcHandler for Site {
+impl RpcHandler for Executor {
     fn serve(&self, _from: ServerId, question: Bytes, reply: Responder) {
         let Some(node) = self.0.upgrade() else { return };
         let work = move || {

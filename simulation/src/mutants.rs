@@ -3,8 +3,9 @@
 
 use log::mutant::{self, Mutant};
 
-use crate::promise::Promise;
-use crate::world::{Failure, Plot, run};
+use crate::invariant::Promise;
+use crate::run::{Failure, run};
+use crate::world::Plot;
 
 /// What each fault breaks.
 pub const PLANTED: [(&str, Mutant, &[Promise]); 11] = [

@@ -21,8 +21,8 @@ use shard::Replicas;
 use uuid::Uuid;
 
 use crate::disk::Disk;
-use crate::site::Site;
-use crate::witness::{Elections, Witness};
+use crate::elections::{Elections, Witness};
+use crate::executor::Executor;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So often a node looks whether its log gets on.
@@ -179,7 +179,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     })
     .map_err(text)?;
     node.set_copy_sizes(plan.copy_sizes);
-    node.answer_queries(Arc::new(Site::new(&node)));
+    node.answer_queries(Arc::new(Executor::new(&node)));
     reception.open(&node);
     while !node.await_catalog(PATIENCE) {}
     if plan.minds_log {

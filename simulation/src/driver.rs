@@ -1,0 +1,194 @@
+//! The event loop: lets time pass and runs what is due, in an order that the seed draws.
+
+use std::time::Duration;
+
+use io::Nanos;
+
+use crate::faults;
+use crate::history::Outcome;
+use crate::invariant::{Broken, Promise};
+use crate::machine::{End, Machine};
+use crate::scenarios::{self, Scenario};
+use crate::trace::{self, Trace, say};
+use crate::world::World;
+
+/// More steps than this at one moment mean that the program loops without progress.
+const STEPS_MAX: u64 = 200_000;
+
+/// A world, and what happens in it.
+pub(crate) struct Driver {
+    pub(crate) world: World,
+    scenario: Option<Scenario>,
+    next_fault: Option<Nanos>,
+    clients_send: bool,
+    trace: Trace,
+}
+
+impl Driver {
+    /// No faults happen and no client sends requests.
+    pub(crate) fn new(world: World) -> Driver {
+        Driver { world, scenario: None, next_fault: None, clients_send: false, trace: Trace::default() }
+    }
+
+    /// Clients send requests and faults happen from now on.
+    pub(crate) fn begin(&mut self) {
+        self.clients_send = true;
+        self.next_fault = Some(self.world.now());
+    }
+
+    /// No more questions from clients, nothing more goes wrong.
+    pub(crate) fn end_faults(&mut self) {
+        (self.clients_send, self.next_fault, self.world.power_fails_on_ack) = (false, None, false);
+        self.scenario = None;
+    }
+
+    /// A digest of everything that happened.
+    pub(crate) fn trace(&self) -> Trace {
+        self.trace
+    }
+
+    /// Lets time pass until `done`; fails when that takes longer than `patience`.
+    pub(crate) fn run_until_or(
+        &mut self,
+        patience: Duration,
+        done: impl Fn(&World) -> bool,
+        what: &str,
+    ) -> Result<(), Broken> {
+        let end = self.world.now().after(patience);
+        match self.run_until(end, done)? {
+            true => Ok(()),
+            false => Err(Promise::Settles.broken(format!("not within {patience:?}: {what}"))),
+        }
+    }
+
+    /// Lets time pass until `end`, or until `done`; says whether it was that.
+    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, Broken> {
+        loop {
+            self.run_due()?;
+            if let Some(what) = self.world.elections.broken() {
+                return Err(Promise::Leads.broken(what));
+            }
+            if let Some(scenario) = self.scenario.take() {
+                self.scenario = scenarios::step(&mut self.world, scenario);
+            }
+            if done(&self.world) {
+                return Ok(true);
+            }
+            let next = self.next_at();
+            if next > end {
+                self.advance(end);
+                return Ok(false);
+            }
+            self.advance(next);
+            for (host, happening) in self.world.net.deliver() {
+                if let Some(life) = &mut self.world.machines[host.0].life {
+                    life.hear(happening);
+                }
+            }
+            if self.next_fault.is_some_and(|at| at <= self.world.now()) {
+                self.next_fault = Some(faults::step(&mut self.world, &mut self.scenario));
+            }
+        }
+    }
+
+    fn advance(&mut self, to: Nanos) {
+        self.world.clock.advance(to.since(self.world.now()));
+        self.world.history.now = self.world.now();
+        trace::set_now(to.0);
+    }
+
+    fn next_at(&self) -> Nanos {
+        let links = self.world.machines.iter().filter_map(|machine| machine.life.as_ref()?.wake_at());
+        let clients = self.world.clients.iter().map(|client| client.next_at).filter(|_| self.clients_send);
+        let own = [
+            self.world.tasks.next_at(),
+            self.world.net.next_at(),
+            self.next_fault,
+            self.scenario.as_ref().map(Scenario::until),
+        ];
+        let next = own.into_iter().flatten().chain(links).chain(clients).min();
+        next.unwrap_or(Nanos(u64::MAX)).max(self.world.now())
+    }
+
+    /// Everybody who has something to do now does it, in an order that the seed chooses.
+    fn run_due(&mut self) -> Result<(), Broken> {
+        for _ in 0..STEPS_MAX {
+            self.look()?;
+            let now = self.world.now();
+            let due: Vec<usize> = (0..self.world.machines.len())
+                .filter(|nth| self.world.machines[*nth].life.as_ref().is_some_and(|life| life.is_due(now)))
+                .collect();
+            let ready = self.world.tasks.ready();
+            if due.is_empty() && ready == 0 {
+                return Ok(());
+            }
+            let drawn = self.world.random.below((due.len() + ready) as u64) as usize;
+            match due.get(drawn) {
+                Some(nth) => {
+                    let Machine { host, life, .. } = &mut self.world.machines[*nth];
+                    if let Some(life) = life {
+                        life.step(*host, now, &self.world.tasks, &mut self.world.net);
+                    }
+                    self.trace.note(&[now.0, 1, *nth as u64]);
+                }
+                None => {
+                    let task = self.world.tasks.run_one()?;
+                    self.trace.note(&[now.0, 2, task.unwrap_or(0)]);
+                }
+            }
+        }
+        let what =
+            format!("nobody comes to rest at {:?}:\n{}", self.world.now(), self.world.tasks.describe());
+        Err(Promise::Runs.broken(what))
+    }
+
+    /// Takes note of nodes that have started, of answers, and lets clients ask.
+    fn look(&mut self) -> Result<(), Broken> {
+        for machine in &mut self.world.machines {
+            match machine.look() {
+                Ok(false) => {}
+                Ok(true) => {
+                    say!("node {} is told that it was removed, and ends", machine.plan.number);
+                    machine.end(End::Killed, &self.world.tasks, &mut self.world.net);
+                }
+                Err(why) => {
+                    let what = format!("node {} does not start: {why}", machine.plan.number);
+                    return Err(Promise::Runs.broken(what));
+                }
+            }
+        }
+        if let Some(machine) = self.world.machines.iter().find(|machine| machine.rows_are_ahead()) {
+            let what = format!("node {} has rows that its log does not have", machine.plan.number);
+            return Err(Promise::Follows.broken(what));
+        }
+        let now = self.world.now();
+        let mut struck = false;
+        for client in &mut self.world.clients {
+            if let Some((number, outcome)) = client.look(now, &self.world.machines, &mut self.world.history) {
+                struck |= self.world.power_fails_on_ack && self.world.history.is_write_done(number);
+                let value = match outcome {
+                    Outcome::Done(value) => value.unwrap_or(1),
+                    Outcome::Refused(_) => 2,
+                    Outcome::Unknown(_) => 3,
+                };
+                self.trace.note(&[now.0, 3, number, value]);
+            }
+            if self.clients_send && client.next_at <= now {
+                let (machines, tasks) = (&self.world.machines, &self.world.tasks);
+                client.ask(
+                    now,
+                    &self.world.workload,
+                    &self.world.random,
+                    machines,
+                    tasks,
+                    &mut self.world.history,
+                );
+            }
+        }
+        if struck {
+            self.world.power_fails_on_ack = false;
+            self.world.black_out();
+        }
+        Ok(())
+    }
+}
