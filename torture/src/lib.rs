@@ -1,6 +1,5 @@
-//! Long tests that fail the nodes of real clusters on purpose and compare what clients saw with what they were promised.
-//! Each command has a folder; what they share is in [`harness`] (nodes) and `workload` (writers). `cargo xtask` has the
-//! same commands under the same names.
+//! Long tests that inject faults into real clusters and check the results that clients received. Each command has a
+//! folder; [`harness`] (nodes) and `workload` (writers) are shared. `cargo xtask` has the same commands.
 #![forbid(unsafe_code)]
 
 pub mod crash;

@@ -1,5 +1,5 @@
-//! `conformance`: a suite of ReQL cases, kept in a folder beside the checkout or named by
-//! `REKINDLE_CONFORMANCE`, against a node of its own; no area may pass fewer cases than it did.
+//! `conformance`: runs a suite of ReQL cases, in a folder beside the checkout or named by `REKINDLE_CONFORMANCE`, against
+//! a new cluster; no area may pass fewer cases than before.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,8 +16,8 @@ use torture::harness::node::default_program;
 use crate::outside::{self, Outside};
 
 const FLOOR: &str = "tests/conformance/floor.txt";
-/// The area, and how many of its cases ask a server out on the internet and get no answer.
-const ASKS_OUTSIDE: (&str, u64) = ("timeout", 1);
+/// The area with cases that need a server on the internet that does not respond, and the number of these cases.
+const NEEDS_INTERNET: (&str, u64) = ("timeout", 1);
 
 #[derive(Default)]
 struct Area {
@@ -38,13 +38,13 @@ pub(crate) fn folder() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join("run.py").is_file())
 }
 
-/// What is asked for.
+/// Options of a run.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Raise the floor to what passes now
     #[arg(long)]
     update: bool,
-    /// Nodes of the cluster, of which the first is asked
+    /// Nodes of the cluster; queries go to the first
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nodes: u16,
     /// Shards of each table
@@ -72,7 +72,7 @@ fn check(options: &Options, outside: Outside) -> Result<u64> {
     let (mut below, mut passed, mut lost) = (0, 0, 0);
     println!("{:<24}{:>8}{:>8}{:>8}{:>8}{:>8}", "area", "passed", "failed", "lost", "skipped", "floor");
     for (name, area) in &areas {
-        let asks = if outside == Outside::Missing && name == ASKS_OUTSIDE.0 { ASKS_OUTSIDE.1 } else { 0 };
+        let asks = if outside == Outside::Missing && name == NEEDS_INTERNET.0 { NEEDS_INTERNET.1 } else { 0 };
         let least = floor.get(name).copied().unwrap_or(0).saturating_sub(asks);
         println!(
             "{name:<24}{:>8}{:>8}{:>8}{:>8}{least:>8}",
@@ -83,7 +83,7 @@ fn check(options: &Options, outside: Outside) -> Result<u64> {
         lost += area.lost;
     }
     if options.update && outside == Outside::Missing {
-        println!("the floor stays as it is: it is that of a run with a stand-in");
+        println!("the floor is not updated: it belongs to runs with the stand-in server");
     } else if options.update {
         let text: String = areas.iter().map(|(name, area)| format!("{name} {}\n", area.passed)).collect();
         fs::write(&floor_path, text).with_context(|| format!("writing {}", floor_path.display()))?;
@@ -106,7 +106,7 @@ fn measure(suite: &Path, options: &Options) -> Result<BTreeMap<String, Area>> {
         .args(["--no-known-failures", "--clean", "--port", &port])
         .args(["--shards", &options.shards.to_string(), "--json"])
         .arg(&report)
-        .stdout(fs::File::create(folder.path().join("said"))?)
+        .stdout(fs::File::create(folder.path().join("stdout"))?)
         .status()
         .with_context(|| format!("running run.py with {}", python.display()))?;
     let text = fs::read(&report).with_context(|| format!("run.py left {status} and no outcomes"))?;
@@ -136,7 +136,7 @@ fn areas(report: &Value) -> Result<BTreeMap<String, Area>> {
     Ok(areas)
 }
 
-/// Whether what was got speaks of a crash, a dropped connection or a timeout; what was expected may.
+/// Whether the actual result names a crash, a dropped connection or a timeout. The expected result may name one.
 fn is_lost(detail: &str) -> bool {
     let got = detail.rsplit_once(", got ").map_or(detail, |(_, got)| got);
     ["Connection", "connection lost", "timed out", "timeout", "Broken pipe"]
@@ -158,7 +158,7 @@ mod tests {
     use super::is_lost;
 
     #[test]
-    fn only_what_was_got_tells_of_a_loss() {
+    fn only_the_actual_result_counts_as_lost() {
         assert!(is_lost("expected 1, got the query timed out"));
         assert!(is_lost("Connection is closed."));
         assert!(!is_lost("expected 'timed out after 1.000 seconds', got 'no such host'"));

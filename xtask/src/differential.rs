@@ -1,14 +1,14 @@
-//! `differential`: builds the differential test and hands its arguments on; with `--program` it starts the
-//! program, to be asked instead of a node in the test's own process.
+//! `differential`: builds the differential test and runs it with the other arguments. With `--program` it compares with
+//! the program instead of with a node in the process of the test.
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use torture::harness::node::{Node, default_program};
 
-/// How many queries are compared when nobody says.
+/// The default number of queries.
 const QUERIES: [&str; 2] = ["--queries", "20000"];
-/// Asks the program that lies beside this one, on an empty folder of its own.
+/// Compares with the program that lies beside this one, on an empty folder.
 const PROGRAM: &str = "--program";
 
 /// Runs it.

@@ -25,47 +25,47 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Check what a program can check of STYLE: layers, module circles, lengths, docstrings
+    /// Check the rules of STYLE.md that a program can check: layers, circles, lengths, names, docstrings, prose
     Tidy,
-    /// Every test there is; the last line says how many passed and failed
+    /// Run every test; the last line says how many passed and failed
     Test {
         /// Steps to run instead of all
         steps: Vec<String>,
     },
-    /// A suite of ReQL cases against a node; no area may pass fewer than it did
+    /// Run a suite of ReQL cases against a node; no area may pass fewer than before
     Conformance(conformance::Options),
-    /// Random queries against a node and a plain evaluator of its own; the first difference is made small and
-    /// shown (--help after it says more)
+    /// Compare random queries on a node and on a plain evaluator; print the first difference, reduced (more with --help
+    /// after it)
     #[command(disable_help_flag = true)]
-    Differential(Words),
+    Differential(Arguments),
     /// kill -9 under writers; nothing acknowledged may be lost
     Crash(crash::Options),
-    /// kill -9, or stop, the node that leads under writers, three replicas; how long writes rest, and nothing
-    /// acknowledged may be lost
+    /// kill -9, or stop, the leader of three replicas under writers; how long writes pause, and nothing acknowledged may be
+    /// lost
     Failover(failover::Options),
-    /// A table is split, merged, moved, given other replicas and rebalanced under writers and readers; no
-    /// client may see an error, and writes may not rest for long
+    /// Split, merge, move and rebalance a table and change its replicas under writers and readers; no client may see an
+    /// error, and writes may not pause for long
     Reshard(reshard::Options),
-    /// Reads and changes of documents on nodes that are killed, stopped, cut off or given other shards; porcupine
-    /// (needs go) says whether they can have happened
+    /// Read and change documents on nodes that are killed, stopped, cut off or resharded; porcupine (needs go) checks the
+    /// histories
     Histories(histories::Options),
-    /// Indexes built under writes and kill -9 equal their functions over the rows; the slowest writes beside
-    /// a build and without
+    /// Build indexes under writes and kill -9 and compare them with their functions over the rows; the slowest writes
+    /// with a build and without
     IndexBuild(index_build::Options),
-    /// What runs often in the program, recorded for tools/build (needs rustup's component llvm-tools)
+    /// Record the hot code of the program for tools/build (needs rustup's component llvm-tools)
     Pgo(pgo::Options),
-    /// A node of its own, the published workloads for a few seconds each, and a page
+    /// Run the published workloads for a few seconds each on a new node, and write a page
     Report(report::Options),
-    /// Whole clusters in one thread, by seed: docs/simulation.md (--help after it says more)
+    /// Simulate whole clusters in one thread, by seed: docs/simulation.md (more with --help after it)
     #[command(disable_help_flag = true)]
-    Sim(Words),
+    Sim(Arguments),
 }
 
-/// Words for another program.
+/// Arguments for another program.
 #[derive(Args)]
-struct Words {
+struct Arguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Test { steps } => test::run(&steps),
         Task::Conformance(options) => conformance::run(&options),
-        Task::Differential(Words { words }) => differential::run(&words),
+        Task::Differential(Arguments { arguments }) => differential::run(&arguments),
         Task::Crash(options) => crash::run(&options),
         Task::Failover(options) => failover::run(&options),
         Task::Reshard(options) => reshard::run(&options),
@@ -81,6 +81,6 @@ fn main() -> ExitCode {
         Task::IndexBuild(options) => index_build::run(&options),
         Task::Pgo(options) => pgo::run(&options),
         Task::Report(options) => report::run(&options),
-        Task::Sim(Words { words }) => sim::run(&words),
+        Task::Sim(Arguments { arguments }) => sim::run(&arguments),
     }
 }

@@ -1,5 +1,5 @@
-//! A stand-in for the one server out on the internet that the conformance suite asks, in a network of its own: only that
-//! network, and the processes started in it, know the address. Needs `unshare` and `ip`, and the rights of root.
+//! A stand-in for the one internet server that the conformance suite uses, in a separate network namespace: only
+//! processes in that namespace reach it. Needs `unshare` and `ip`, and the rights of root.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -12,34 +12,34 @@ use std::thread;
 use anyhow::{Context, Result};
 use torture::harness::process::run;
 
-/// Set for the process that runs inside: the network from which it was started.
+/// Set for the process inside: the network namespace of its parent.
 const INSIDE: &str = "REKINDLE_OUTSIDE_OF";
-/// Whom the suite asks, for an answer that takes ten seconds, and does not wait for as long.
+/// The server that the suite asks for a response after ten seconds; the suite stops waiting earlier.
 const NAME: &str = "httpbin.org";
-/// An address that is neither private nor reserved: the server asks no other.
+/// An address that is neither private nor reserved: the server connects to no others.
 const ADDRESS: &str = "9.0.0.9";
 
-/// What the suite finds where it asks a server out on the internet.
+/// The internet server that the suite finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     /// The stand-in.
     StandIn,
-    /// Nobody.
+    /// None.
     Missing,
 }
 
-/// Goes on in a network of its own where `httpbin.org` takes connections and does not answer. Where that is not allowed
-/// it goes on as it was, and says so.
+/// Restarts this program in a network namespace where `httpbin.org` accepts connections and does not respond. Where that
+/// is not allowed, prints a message and continues without.
 pub(crate) fn enter() -> Result<Outside> {
     let network = fs::read_link("/proc/self/ns/net").context("the network of this process")?;
-    // Never in the network of the machine, whatever the variable says.
+    // Never in the machine's network, whatever the variable says.
     if env::var_os(INSIDE).is_some_and(|outer| outer != *network.as_os_str()) {
         return stand_in();
     }
     let separate = ["--net", "--mount", "--propagation", "private", "--"];
     let may = Command::new("unshare").args(separate).args(["ip", "link", "set", "lo", "up"]).output();
     if !may.is_ok_and(|output| output.status.success()) {
-        println!("no network of its own (unshare, ip): cases that ask {NAME} fail");
+        println!("no separate network namespace (unshare, ip): cases that need {NAME} fail");
         return Ok(Outside::Missing);
     }
     let mut again = Command::new("unshare");
@@ -58,7 +58,7 @@ fn stand_in() -> Result<Outside> {
     let path = hosts.path().to_str().context("the name of a temporary file")?;
     run("mount", &["--bind", path, "/etc/hosts"])?;
     let listener = TcpListener::bind((ADDRESS, 80)).with_context(|| format!("listening on {ADDRESS}"))?;
-    // Kept open, and never answered, until the process ends.
+    // Connections stay open without a response until the process ends.
     thread::spawn(move || listener.incoming().collect::<Vec<_>>());
     Ok(Outside::StandIn)
 }

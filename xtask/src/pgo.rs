@@ -1,6 +1,6 @@
-//! `pgo`: records what runs often in the program, for `tools/build`, which has the compiler lay the program out by it
-//! (profile-guided optimization). An instrumented program counts while it serves the published workloads, queries of
-//! the shapes that applications send, and random ones of every term.
+//! `pgo`: records the profile with which `tools/build` optimizes the program (profile-guided optimization). An
+//! instrumented program counts while it serves the published workloads, queries of the shapes that applications send,
+//! and random queries of every term.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use torture::harness::cluster::Cluster;
 use torture::harness::node::{Node, Ports};
 use torture::harness::options::verdict;
 
-/// What is asked while the program counts.
+/// The load while the program counts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Length of each workload
@@ -23,12 +23,12 @@ pub(crate) struct Options {
     records: u64,
 }
 
-/// Nodes of the cluster that is asked: most rows are on another node than the one that is asked.
+/// Nodes of the cluster: for most queries the rows are on another node.
 const NODES: usize = 4;
-/// The record, from the repository's root.
-const RECORD: &str = "tools/pgo/rekindle.profdata";
+/// The profile, relative to the repository.
+const PROFILE: &str = "tools/pgo/rekindle.profdata";
 
-/// Builds the instrumented program, has it count, and writes the record.
+/// Builds the instrumented program, runs the load, and writes the profile.
 pub(crate) fn run(options: &Options) -> ExitCode {
     verdict("pgo", record(options).map(|()| true))
 }
@@ -41,19 +41,19 @@ fn record(options: &Options) -> Result<()> {
     one_node(&program, options)?;
     random_queries(&program, options)?;
     several_nodes(&program, options)?;
-    let record = root().join(RECORD);
+    let record = root().join(PROFILE);
     succeed(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&record).arg(&counts))?;
     succeed(Command::new(root().join("tools/build")).arg("--recorded"))?;
     println!("pgo: {} of {} bytes", record.display(), fs::metadata(&record)?.len());
     Ok(())
 }
 
-/// The program that counts, in `folder`; each of its processes writes into `counts` when it ends.
+/// Builds the instrumented program in `folder`; each of its processes writes into `counts` when it ends.
 fn instrumented(folder: &Path, counts: &Path) -> Result<PathBuf> {
     println!("pgo: building a program that counts, about ten minutes on two cores");
     let mut build = Command::new(root().join("tools/build"));
     succeed(build.arg("--counting").arg(counts).env("CARGO_TARGET_DIR", folder))?;
-    // Build scripts and macros count too, and so did the last recording.
+    // Build scripts, macros and the last recording have counted there, too.
     if counts.exists() {
         fs::remove_dir_all(counts).with_context(|| format!("emptying {}", counts.display()))?;
     }
@@ -82,7 +82,7 @@ fn one_node(program: &Path, options: &Options) -> Result<()> {
     node.stop()
 }
 
-/// Every term, so that none is taken for what never runs. The node is one of their own, which has nothing else.
+/// Every term, so that the compiler takes none for code that never runs; on a new node.
 fn random_queries(program: &Path, options: &Options) -> Result<()> {
     println!("pgo: random queries");
     let folder = tempfile::tempdir().context("a folder for the node's data")?;
@@ -123,8 +123,8 @@ fn bench(program: &Path, workload: &str, at: &[String]) -> Result<()> {
     succeed(Command::new(program).args(["bench"]).args(workload.split(' ')).args(hosts).arg("--quiet"))
 }
 
-/// Queries of the shapes that applications send. A program that counts is slower than the bars allow, which the
-/// laboratory calls a failure; it has asked all of them when it has written its result.
+/// Queries of the shapes that applications send. An instrumented program misses the bars, which the laboratory reports
+/// as a failure; the result file shows that all queries ran.
 fn shapes(program: &Path, rows: u64, ports: Ports, result: &Path) -> Result<()> {
     println!("pgo: reql");
     let metrics = format!("http://127.0.0.1:{}/metrics", ports.http.context("a metrics page")?);
@@ -132,28 +132,29 @@ fn shapes(program: &Path, rows: u64, ports: Ports, result: &Path) -> Result<()> 
     command.args(["bench", "reql", "--quiet", "--rows", &rows.to_string(), "--http", &metrics, "--port"]);
     command.arg(ports.driver.to_string()).arg("--json").arg(result);
     let status = command.status().with_context(|| format!("running {command:?}"))?;
-    ensure!(result.is_file(), "{command:?} ended with {status} before it had asked everything");
+    ensure!(result.is_file(), "{command:?} ended with {status} before all queries had run");
     Ok(())
 }
 
-/// The program that reads what was counted, of the compiler that had it counted: that of another may not know the form.
+/// The `llvm-profdata` of the same compiler: the format of the counts depends on its version.
 fn llvm_profdata() -> Result<PathBuf> {
-    let host = rustc_says(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let host =
+        rustc_output(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let host = host.context("rustc -vV does not name its host")?;
-    let folder = Path::new(&rustc_says(&["--print", "sysroot"])?).join("lib/rustlib").join(host);
+    let folder = Path::new(&rustc_output(&["--print", "sysroot"])?).join("lib/rustlib").join(host);
     let found = folder.join("bin/llvm-profdata");
     ensure!(found.is_file(), "{} is missing: rustup component add llvm-tools", found.display());
     Ok(found)
 }
 
-fn rustc_says(words: &[&str]) -> Result<String> {
+fn rustc_output(words: &[&str]) -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).args(words).output().context("running rustc")?;
     ensure!(output.status.success(), "rustc {words:?} failed with {}", output.status);
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Where cargo builds: it has put this tool into a folder of its own there.
+/// Cargo's target folder, which contains the folder of this tool.
 fn target_folder() -> Result<PathBuf> {
     let own = std::env::current_exe().context("where this tool is")?;
     let folder = own.ancestors().nth(2).context("the folder that cargo builds in")?;

@@ -1,5 +1,5 @@
-//! `report`: a node of its own, the published workloads for a few seconds each, a small sweep over
-//! cluster sizes, and one page.
+//! `report`: runs the published workloads for a few seconds each on a new node, and a small sweep over cluster sizes, and
+//! writes one page.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -7,10 +7,10 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use torture::harness::node::{Node, Ports, default_program};
 
-/// How much is measured.
+/// Options of a report.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The program that is measured [default: the one beside this]
+    /// The measured program [default: the one beside this]
     #[arg(long, default_value_os_t = default_program(), hide_default_value = true)]
     program: PathBuf,
     /// Length of each run
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     output: PathBuf,
 }
 
-/// Measures and writes the report; says where it is.
+/// Measures and writes the report.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match measure(options) {
         Ok(()) => ExitCode::SUCCESS,

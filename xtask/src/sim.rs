@@ -1,9 +1,8 @@
-//! `sim`: builds the simulation of whole clusters, such that faults can be planted, and hands the rest of
-//! the words to it.
+//! `sim`: builds the simulation of whole clusters with its mutants and runs it with the other arguments.
 
 use std::process::ExitCode;
 
 /// Runs it.
-pub(crate) fn run(words: &[String]) -> ExitCode {
-    crate::built::run("rekindle-simulation", &["--features", "rekindle-simulation/mutants"], words)
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    crate::built::run("rekindle-simulation", &["--features", "rekindle-simulation/mutants"], arguments)
 }

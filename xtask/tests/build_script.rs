@@ -1,4 +1,4 @@
-//! `tools/build` with a compiler and a cargo that only say what they are asked: which flags the program is built with.
+//! The compiler flags of `tools/build`, with a stand-in compiler and a cargo that prints its arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use executable::write_executable;
 
 const COMPILER: &str = "rustc 1.0.0\nhost: here";
 
-/// A checkout with no more than the script and what it reads, in a folder whose name has a space.
+/// A checkout with only the script and the files that it reads, in a folder with a space in its name.
 struct Checkout {
     folder: TempDir,
 }
 
 impl Checkout {
-    /// One with a record that was made by `COMPILER`.
+    /// A checkout with a profile that was recorded by `COMPILER`.
     fn new() -> Checkout {
         let checkout =
             Checkout { folder: tempfile::Builder::new().prefix("a checkout").tempdir().expect("a folder") };
@@ -62,16 +62,16 @@ impl Checkout {
             .expect("the script runs")
     }
 
-    /// The flags that cargo is called with, and what the script says.
+    /// The compiler flags in the environment of cargo, and the messages of the script.
     #[track_caller]
     fn flags(&self, environment: &[(&str, &str)]) -> (Vec<String>, String) {
         let output = self.build(&[], environment);
-        let said = String::from_utf8(output.stderr).expect("text");
-        assert!(output.status.success(), "{said}");
-        (String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect(), said)
+        let messages = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success(), "{messages}");
+        (String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect(), messages)
     }
 
-    /// The flag that names the record, whose copy is there.
+    /// The flag names an existing copy of the profile.
     #[track_caller]
     fn assert_uses_the_record(&self, flag: &str) {
         let copy = flag.strip_prefix("-Cprofile-use=").expect(flag);
@@ -83,8 +83,8 @@ impl Checkout {
 #[test]
 fn the_compiler_that_recorded_uses_the_record() {
     let checkout = Checkout::new();
-    let (flags, said) = checkout.flags(&[]);
-    assert_eq!(said, "");
+    let (flags, messages) = checkout.flags(&[]);
+    assert_eq!(messages, "");
     checkout.assert_uses_the_record(&flags[0]);
     let how = ["-no-pgo-warn-mismatch", "-profile-summary-cutoff-hot=999000"];
     assert_eq!(flags[1..], how.map(|flag| format!("-Cllvm-args={flag}")));
@@ -103,11 +103,14 @@ fn flags_of_the_caller_come_first() {
 #[test]
 fn another_compiler_or_target_does_without() {
     let checkout = Checkout::new();
-    let (flags, said) = checkout.flags(&[("CARGO_BUILD_TARGET", "there")]);
-    assert!(flags.is_empty() && said.contains("this is rustc 1.0.0 for there"), "{flags:?} {said}");
+    let (flags, messages) = checkout.flags(&[("CARGO_BUILD_TARGET", "there")]);
+    assert!(flags.is_empty() && messages.contains("this is rustc 1.0.0 for there"), "{flags:?} {messages}");
     checkout.program("rustc", "echo 'rustc 1.0.0'; echo 'host: there'");
-    let (flags, said) = checkout.flags(&[]);
-    assert!(flags.is_empty() && said.contains("this is rustc 1.0.0 for its host"), "{flags:?} {said}");
+    let (flags, messages) = checkout.flags(&[]);
+    assert!(
+        flags.is_empty() && messages.contains("this is rustc 1.0.0 for its host"),
+        "{flags:?} {messages}"
+    );
 }
 
 #[test]
@@ -121,25 +124,25 @@ fn a_checkout_without_a_record_is_built() {
 fn other_packages_are_named_and_the_record_is_used() {
     let checkout = Checkout::new();
     fs::write(checkout.at("Cargo.lock"), "another").expect("a file");
-    let (flags, said) = checkout.flags(&[]);
-    assert!(said.contains("packages or profiles have changed"), "{said}");
+    let (flags, messages) = checkout.flags(&[]);
+    assert!(messages.contains("packages or profiles have changed"), "{messages}");
     checkout.assert_uses_the_record(&flags[0]);
 }
 
 #[test]
-fn a_program_that_counts_is_told_where() {
+fn an_instrumented_program_gets_its_folder() {
     let checkout = Checkout::new();
     let output = checkout.build(&["--counting", "/a folder"], &[]);
     assert_eq!(String::from_utf8(output.stdout).expect("text"), "-Cprofile-generate=/a folder");
 }
 
 #[test]
-fn what_cargo_tells_a_program_that_it_runs_is_not_told_on() {
+fn variables_of_the_calling_cargo_are_not_passed_on() {
     let checkout = Checkout::new();
     checkout.program("cargo", "env");
-    let told = [("CARGO_PKG_NAME", "xtask"), ("CARGO_MANIFEST_DIR", "/xtask"), ("CARGO_TARGET_DIR", "/kept")];
-    let (environment, _) = checkout.flags(&told);
+    let set = [("CARGO_PKG_NAME", "xtask"), ("CARGO_MANIFEST_DIR", "/xtask"), ("CARGO_TARGET_DIR", "/kept")];
+    let (environment, _) = checkout.flags(&set);
     assert!(environment.contains(&"CARGO_TARGET_DIR=/kept".to_owned()), "{environment:?}");
-    let told_on = |line: &String| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
-    assert!(!environment.iter().any(told_on), "{environment:?}");
+    let is_passed_on = |line: &String| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
+    assert!(!environment.iter().any(is_passed_on), "{environment:?}");
 }

@@ -1,8 +1,7 @@
-//! `crash`: `kill -9` at random moments under writers, and every acknowledged write found again.
+//! `crash`: `kill -9` at random moments under writers; every acknowledged write must be stored.
 //!
-//! Each cycle starts the node on the same folder, checks every document against the ledger
-//! of what was acknowledged, lets the writers run, and kills the process. One cycle in five
-//! also kills it while it is still starting.
+//! Each cycle starts the node on the same folder, checks every document against the ledger of acknowledged writes, lets
+//! the writers run, and kills the process. One cycle in five also kills it during its start.
 
 mod options;
 
@@ -16,15 +15,15 @@ use rand::{Rng, SeedableRng};
 
 use crate::harness::client::Client;
 use crate::harness::node::{Node, SERVER_FLAGS};
-use crate::harness::options::Trial;
+use crate::harness::options::RunOptions;
 use crate::workload::ledger::{Ledger, Verdict};
 use crate::workload::writers;
 pub use options::Options;
 use options::{Durability, Phase};
 
-/// Runs the phases that are asked for; says how each ended.
+/// Runs the phases of the options and prints the result of each.
 pub fn run(options: &Options) -> ExitCode {
-    let Trial { program, seed } = &options.trial;
+    let RunOptions { program, seed } = &options.trial;
     println!("crash: seed {seed}, {} writers, {}", options.writers, program.display());
     let phases = options.phases();
     let mut failed = 0;

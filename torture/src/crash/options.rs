@@ -1,8 +1,8 @@
-//! What a crash run is asked to do.
+//! Options of a crash run.
 
-use crate::harness::options::Trial;
+use crate::harness::options::RunOptions;
 
-/// What the writes of a phase wait for.
+/// The durability of the writes of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     Hard,
@@ -18,7 +18,7 @@ impl Durability {
     }
 }
 
-/// Some cycles at one durability, on a folder of their own.
+/// Some cycles at one durability, on a separate folder.
 pub(super) struct Phase {
     pub(super) durability: Durability,
     pub(super) cycles: u32,
@@ -40,14 +40,14 @@ pub struct Options {
     #[arg(long)]
     pub(super) expect_loss: bool,
     #[command(flatten)]
-    pub(super) trial: Trial,
+    pub(super) trial: RunOptions,
 }
 
 impl Options {
-    /// The phases that are asked for.
+    /// The phases with at least one cycle.
     pub(super) fn phases(&self) -> Vec<Phase> {
-        let phases = [(Durability::Hard, self.cycles), (Durability::Soft, self.soft_cycles)];
-        let asked_for = phases.into_iter().filter(|(_, cycles)| *cycles > 0);
-        asked_for.map(|(durability, cycles)| Phase { durability, cycles }).collect()
+        let all = [(Durability::Hard, self.cycles), (Durability::Soft, self.soft_cycles)];
+        let phases = all.into_iter().filter(|(_, cycles)| *cycles > 0);
+        phases.map(|(durability, cycles)| Phase { durability, cycles }).collect()
     }
 }

@@ -1,6 +1,6 @@
-//! `failover`: the node that leads a table of three replicas is killed, or stopped like one that
-//! hangs, again and again under writers that go on with the others. How long writes rest, and
-//! whether everything acknowledged is there in the end, whichever node is asked.
+//! `failover`: the leader of a table of three replicas is killed, or stopped like a process that hangs, again and again
+//! under writers that continue with the other nodes. Measures how long writes pause, and checks on every node that all
+//! acknowledged writes are stored.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -16,27 +16,27 @@ use rand::{Rng, SeedableRng};
 use crate::harness::client::Client;
 use crate::harness::cluster::Cluster;
 use crate::harness::node::SERVER_FLAGS;
-use crate::harness::options::{Trial, verdict};
+use crate::harness::options::{RunOptions, verdict};
 use crate::harness::process::signal;
-use crate::workload::ledger::{Ledger, Page};
+use crate::workload::ledger::{Ledger, WriterDocuments};
 use crate::workload::quantile;
-use crate::workload::writers::{Answered, write_one};
+use crate::workload::writers::{WriteResponse, write_one};
 
-/// A client gives up on a node that says nothing for so long, and tries another.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Writers that have not gone on by then never will.
-const RESUME_MAX: Duration = Duration::from_secs(60);
-/// Kills between two comparisons of the whole table with what was acknowledged.
+/// Without a response for this long, a client tries another node.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long writers may take to continue after a failover.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(60);
+/// Failovers between two comparisons of the whole table with the acknowledged writes.
 const KILLS_PER_ROUND: u32 = 10;
-/// Every so many times the process is stopped instead of killed.
+/// In one failover of this many the process is stopped instead of killed.
 const HANG_EVERY: u32 = 5;
 const BAR_P50: Duration = Duration::from_secs(3);
 const BAR_P99: Duration = Duration::from_secs(10);
 
-/// How often, and under what.
+/// Options of a failover run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// How often the node that leads is killed or stopped
+    /// How often the leader is killed or stopped
     #[arg(long, default_value_t = 100)]
     kills: u32,
     /// Nodes, three of which have replicas
@@ -46,17 +46,17 @@ pub struct Options {
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     writers: u16,
     #[command(flatten)]
-    trial: Trial,
+    trial: RunOptions,
 }
 
-/// Runs it; fails when anything acknowledged is lost or writes rest for too long.
+/// Runs the failovers; fails if an acknowledged write is lost or writes pause for too long.
 pub fn run(options: &Options) -> ExitCode {
     println!("failover: seed {}, {} writers, {} nodes", options.trial.seed, options.writers, options.nodes);
-    verdict("failover", storm(options))
+    verdict("failover", check_failovers(options))
 }
 
-/// Whether nothing was lost and writes went on soon enough.
-fn storm(options: &Options) -> Result<bool> {
+/// Whether no acknowledged write was lost and writes continued soon enough.
+fn check_failovers(options: &Options) -> Result<bool> {
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
     let mut random = StdRng::seed_from_u64(options.trial.seed);
     let mut cluster =
@@ -71,9 +71,9 @@ fn storm(options: &Options) -> Result<bool> {
         left -= kills;
         let round = Round::new(cluster.drivers(), options.writers.into());
         thread::scope(|scope| {
-            for (writer, page) in ledger.pages.iter_mut().enumerate() {
+            for (writer, documents) in ledger.writers.iter_mut().enumerate() {
                 let (round, seed) = (&round, random.random());
-                scope.spawn(move || write_on(writer, page, round, StdRng::seed_from_u64(seed)));
+                scope.spawn(move || run_writer(writer, documents, round, StdRng::seed_from_u64(seed)));
             }
             let result: Result<()> = (0..kills).try_for_each(|_| {
                 let hangs = (pauses.len() as u32 + 1).is_multiple_of(HANG_EVERY);
@@ -86,7 +86,7 @@ fn storm(options: &Options) -> Result<bool> {
         if !everything_is_there(&cluster, &ledger)? {
             return Ok(false);
         }
-        say_pauses(&mut pauses.clone(), &ledger);
+        print_pauses(&mut pauses.clone(), &ledger);
     }
     pauses.sort_unstable();
     let bars = [("p50", quantile(&pauses, 0.5), BAR_P50), ("p99", quantile(&pauses, 0.99), BAR_P99)];
@@ -97,12 +97,12 @@ fn storm(options: &Options) -> Result<bool> {
         == 0)
 }
 
-/// What writers and the killer share between two comparisons.
+/// State that the writers and the fault injection share between two comparisons.
 struct Round {
     drivers: Vec<SocketAddr>,
     writers: usize,
     over: AtomicBool,
-    // Counts failovers; a writer tells once per failover that it was acknowledged again.
+    // Counts failovers. Each writer reports once per failover that a write was acknowledged again.
     failover: AtomicU64,
     resumed: Mutex<(u64, usize)>,
     all_resumed: Condvar,
@@ -124,7 +124,7 @@ impl Round {
         *self.resumed.lock() = (self.failover.fetch_add(1, Ordering::AcqRel) + 1, 0);
     }
 
-    /// A write that was begun in `failover` was acknowledged.
+    /// Reports that a write that began in `failover` was acknowledged.
     fn resume(&self, failover: u64) {
         let mut resumed = self.resumed.lock();
         if resumed.0 == failover {
@@ -137,41 +137,41 @@ impl Round {
 
     /// Waits until every writer had a write acknowledged that it began after [`Round::begin`].
     fn wait_until_resumed(&self) -> Result<()> {
-        let deadline = Instant::now() + RESUME_MAX;
+        let deadline = Instant::now() + RESUME_TIMEOUT;
         let mut resumed = self.resumed.lock();
         while resumed.1 < self.writers {
             if self.all_resumed.wait_until(&mut resumed, deadline).timed_out() {
-                bail!("after {RESUME_MAX:?} only {} of {} writers go on", resumed.1, self.writers);
+                bail!("after {RESUME_TIMEOUT:?} only {} of {} writers continue", resumed.1, self.writers);
             }
         }
         Ok(())
     }
 }
 
-/// One writer: goes on with another node when one is gone, until the round is over.
-fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
-    let mut told = 0;
+/// One writer: continues with another node after a failure, until the round is over.
+fn run_writer(writer: usize, documents: &mut WriterDocuments, round: &Round, mut random: StdRng) {
+    let mut reported = 0;
     let mut nth = random.random_range(0..round.drivers.len());
     while !round.over.load(Ordering::Acquire) {
-        // Any other than the one that did not answer.
+        // Any node but the last one.
         nth = (nth + random.random_range(1..round.drivers.len())) % round.drivers.len();
-        let Ok(mut client) = Client::connect_for(round.drivers[nth], PATIENCE) else {
+        let Ok(mut client) = Client::connect_for(round.drivers[nth], RESPONSE_TIMEOUT) else {
             thread::yield_now();
             continue;
         };
         while !round.over.load(Ordering::Acquire) {
             let failover = round.failover.load(Ordering::Acquire);
-            let (number, answered) = write_one(writer, page, &mut client, &mut random);
-            match answered {
-                Ok(Answered::Acknowledged) if told < failover => {
-                    told = failover;
+            let (number, response) = write_one(writer, documents, &mut client, &mut random);
+            match response {
+                Ok(WriteResponse::Acknowledged) if reported < failover => {
+                    reported = failover;
                     round.resume(failover);
                 }
-                Ok(Answered::Acknowledged) => {}
-                // It may still come to pass, even after later ones: nothing later may depend on it.
-                Ok(Answered::Otherwise(_)) => page.documents[number].retired = true,
+                Ok(WriteResponse::Acknowledged) => {}
+                // The write may still take effect, even after later ones: no later write may depend on it.
+                Ok(WriteResponse::Otherwise(_)) => documents.documents[number].retired = true,
                 Err(_) => {
-                    page.documents[number].retired = true;
+                    documents.documents[number].retired = true;
                     break;
                 }
             }
@@ -179,7 +179,7 @@ fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
     }
 }
 
-/// Kills or stops the node that leads, waits until every writer goes on, and brings it back: how long
+/// Kills or stops the leader, waits until every writer continues, and starts it again or continues it. Returns how long
 /// the last writer waited.
 fn one_failover(cluster: &mut Cluster, round: &Round, hangs: bool) -> Result<Duration> {
     let mut admin = connect(cluster.drivers()[0])?;
@@ -200,20 +200,20 @@ fn one_failover(cluster: &mut Cluster, round: &Round, hangs: bool) -> Result<Dur
     Ok(pause)
 }
 
-/// The node that leads the table, once all replicas are ready.
+/// Waits until all replicas are ready; returns the leader of the table.
 fn leader(admin: &mut Client) -> Result<usize> {
     let table = "[15,[[14,[\"test\"]],\"crash\"]]";
-    let deadline = Instant::now() + RESUME_MAX;
+    let deadline = Instant::now() + RESUME_TIMEOUT;
     loop {
         let wait = format!("[1,[177,[{table}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":60}}]]");
         succeed(admin, &wait)?;
         let status = admin.ask(&format!("[1,[175,[{table}]]]"))?;
         let name = status["r"][0]["shards"][0]["primary_replicas"][0].as_str();
-        // Between the two questions it may have changed hands, on a busy machine.
+        // On a busy machine the leader may change between the two requests.
         match name.and_then(|name| name.strip_prefix('n')?.parse().ok()) {
             Some(number) => return Ok(number),
             None if Instant::now() < deadline => {}
-            None => bail!("nobody leads the table: {status}"),
+            None => bail!("the table has no leader: {status}"),
         }
     }
 }
@@ -230,10 +230,10 @@ fn everything_is_there(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {
     Ok(true)
 }
 
-fn say_pauses(pauses: &mut [Duration], ledger: &Ledger) {
+fn print_pauses(pauses: &mut [Duration], ledger: &Ledger) {
     pauses.sort_unstable();
     println!(
-        "failover: {} times; every writer goes on after p50 {:.2?}, p99 {:.2?}, max {:.2?}; \
+        "failover: {} times; every writer continues after p50 {:.2?}, p99 {:.2?}, max {:.2?}; \
          {} acknowledged writes over {} documents, 0 lost",
         pauses.len(),
         quantile(pauses, 0.5),
@@ -245,7 +245,7 @@ fn say_pauses(pauses: &mut [Duration], ledger: &Ledger) {
 }
 
 fn connect(driver: SocketAddr) -> Result<Client> {
-    Client::connect_for(driver, RESUME_MAX)
+    Client::connect_for(driver, RESUME_TIMEOUT)
 }
 
 fn succeed(client: &mut Client, query: &str) -> Result<()> {

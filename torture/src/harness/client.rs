@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const MAGIC_V0_4: u32 = 0x400c_2d20;
 const WIRE_JSON: u32 = 0x7e69_70c7;
-const ANSWER_SECONDS_MAX: u64 = 60;
+const RESPONSE_SECONDS_MAX: u64 = 60;
 
 /// One connection.
 pub(crate) struct Client {
@@ -20,50 +20,50 @@ pub(crate) struct Client {
 impl Client {
     /// Connects as `admin` without a password to a node on the loopback.
     pub(crate) fn connect(port: u16) -> Result<Client> {
-        Client::connect_for((Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(ANSWER_SECONDS_MAX))
+        Client::connect_for((Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(RESPONSE_SECONDS_MAX))
     }
 
-    /// The same; what takes longer than `patience` to be answered is an error.
-    pub(crate) fn connect_for(address: SocketAddr, patience: Duration) -> Result<Client> {
-        let mut stream = TcpStream::connect_timeout(&address, patience).context("connecting to the node")?;
+    /// Connects to any node; a response that takes longer than `timeout` is an error.
+    pub(crate) fn connect_for(address: SocketAddr, timeout: Duration) -> Result<Client> {
+        let mut stream = TcpStream::connect_timeout(&address, timeout).context("connecting to the node")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
         let mut hello = Vec::new();
         for word in [MAGIC_V0_4, 0, WIRE_JSON] {
             hello.extend(word.to_le_bytes());
         }
         stream.write_all(&hello)?;
-        let mut answer = [0; 8];
-        stream.read_exact(&mut answer)?;
-        if &answer != b"SUCCESS\0" {
-            bail!("the node refused the connection: {}", String::from_utf8_lossy(&answer));
+        let mut response = [0; 8];
+        stream.read_exact(&mut response)?;
+        if &response != b"SUCCESS\0" {
+            bail!("the node refused the connection: {}", String::from_utf8_lossy(&response));
         }
         Ok(Client { stream, token: 0 })
     }
 
-    /// Sends one START and returns its answer.
+    /// Sends one START and returns its response.
     pub(crate) fn ask(&mut self, query: &str) -> Result<Value> {
         self.token += 1;
         self.exchange(query)
     }
 
-    /// All rows of a query that answers with a stream.
+    /// All rows of a query whose result is a stream.
     pub(crate) fn ask_all(&mut self, query: &str) -> Result<Vec<Value>> {
         let mut rows = Vec::new();
-        let mut answer = self.ask(query)?;
+        let mut response = self.ask(query)?;
         loop {
-            let more = match answer["t"].as_u64() {
+            let more = match response["t"].as_u64() {
                 Some(2) => false,
                 Some(3) => true,
-                _ => bail!("the query failed: {answer}"),
+                _ => bail!("the query failed: {response}"),
             };
-            if let Value::Array(batch) = answer["r"].take() {
+            if let Value::Array(batch) = response["r"].take() {
                 rows.extend(batch);
             }
             if !more {
                 return Ok(rows);
             }
-            answer = self.exchange("[2]")?;
+            response = self.exchange("[2]")?;
         }
     }
 
@@ -76,8 +76,8 @@ impl Client {
         let mut head = [0; 12];
         self.stream.read_exact(&mut head)?;
         let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        let mut answer = vec![0; length as usize];
-        self.stream.read_exact(&mut answer)?;
-        Ok(serde_json::from_slice(&answer)?)
+        let mut response = vec![0; length as usize];
+        self.stream.read_exact(&mut response)?;
+        Ok(serde_json::from_slice(&response)?)
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::message_delay::LateWays;
+use super::message_delay::DelayProxies;
 use super::namespaces::Namespaces;
 use super::node::Node;
 
@@ -14,47 +14,46 @@ use super::node::Node;
 pub struct Cluster {
     program: PathBuf,
     folder: PathBuf,
-    places: Vec<Place>,
+    addresses: Vec<Addresses>,
     nodes: Vec<Option<Node>>,
     flags: Vec<String>,
-    /// Where the nodes reach each other through proxies.
-    late: Option<LateWays>,
-    /// Where the nodes have addresses of their own; without, all are on the loopback.
+    /// Proxies between the nodes, if messages can be delayed.
+    delays: Option<DelayProxies>,
+    /// One network namespace per node; without, all nodes are on the loopback.
     network: Option<Namespaces>,
 }
 
-/// Where a node listens whenever it runs.
+/// The addresses that a node always listens on.
 #[derive(Clone, Copy)]
-struct Place {
+struct Addresses {
     driver: SocketAddr,
     cluster: SocketAddr,
 }
 
-/// RethinkDB's, which every node can have that has an address of its own.
+/// RethinkDB's ports, for nodes in separate network namespaces.
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 
 impl Cluster {
-    /// Starts `count` nodes, each on a folder of its own in `folder`, and waits until they are ready.
-    /// Server `n` is called `n0`, `n1` and so on.
+    /// Starts `count` nodes, called `n0`, `n1` and so on, each on its folder in `folder`, and waits until they are ready.
     pub fn start(program: &Path, folder: &Path, count: usize, flags: &[&str]) -> Result<Cluster> {
-        Cluster::start_on(None, None, program, folder, places(count)?, flags)
+        Cluster::start_on(None, None, program, folder, addresses(count)?, flags)
     }
 
-    /// The same on addresses of their own, between which ways can be cut ([`Cluster::network`]).
-    pub(crate) fn start_apart(
+    /// The same with one address per node, so that traffic between nodes can be cut ([`Cluster::network`]).
+    pub(crate) fn start_in_namespaces(
         program: &Path,
         folder: &Path,
         count: usize,
         flags: &[&str],
     ) -> Result<Cluster> {
         let network = Namespaces::create(count)?;
-        let places = places_apart(&network, count);
-        Cluster::start_on(Some(network), None, program, folder, places, flags)
+        let addresses = addresses_in_namespaces(&network, count);
+        Cluster::start_on(Some(network), None, program, folder, addresses, flags)
     }
 
-    /// The same with ways between them on which bytes can be held ([`Cluster::late`]), for whiles by `seed`.
-    pub(crate) fn start_late(
+    /// The same with proxies that can delay messages between nodes ([`Cluster::delays`]) for times drawn by `seed`.
+    pub(crate) fn start_with_delays(
         program: &Path,
         folder: &Path,
         count: usize,
@@ -62,28 +61,28 @@ impl Cluster {
         seed: u64,
     ) -> Result<Cluster> {
         let network = Namespaces::create(count)?;
-        let places = places_apart(&network, count);
-        let nodes = places.iter().map(|place| place.cluster).collect();
-        let late = LateWays::open(network.host(), nodes, seed)?;
-        Cluster::start_on(Some(network), Some(late), program, folder, places, flags)
+        let addresses = addresses_in_namespaces(&network, count);
+        let nodes = addresses.iter().map(|node| node.cluster).collect();
+        let delays = DelayProxies::open(network.host(), nodes, seed)?;
+        Cluster::start_on(Some(network), Some(delays), program, folder, addresses, flags)
     }
 
     fn start_on(
         network: Option<Namespaces>,
-        late: Option<LateWays>,
+        delays: Option<DelayProxies>,
         program: &Path,
         folder: &Path,
-        places: Vec<Place>,
+        addresses: Vec<Addresses>,
         flags: &[&str],
     ) -> Result<Cluster> {
-        let count = places.len();
+        let count = addresses.len();
         let mut cluster = Cluster {
             program: program.to_owned(),
             folder: folder.to_owned(),
-            places,
+            addresses,
             nodes: (0..count).map(|_| None).collect(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            late,
+            delays,
             network,
         };
         for nth in 0..count {
@@ -92,14 +91,14 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts node `nth`, which does not run, and waits until it is ready.
+    /// Starts the stopped node `nth` and waits until it is ready.
     pub(crate) fn start_node(&mut self, nth: usize) -> Result<()> {
-        let Place { driver, cluster } = self.places[nth];
+        let Addresses { driver, cluster } = self.addresses[nth];
         let (driver_port, cluster_port) = (driver.port().to_string(), cluster.port().to_string());
         let (name, address) = (format!("n{nth}"), cluster.ip().to_string());
         let mut flags = vec!["--driver-port", &driver_port, "--cluster-port", &cluster_port];
         flags.extend(["--server-name", &name]);
-        let found_at = self.late.as_ref().map_or(address.clone(), |late| late.proxy(nth).to_string());
+        let advertised = self.delays.as_ref().map_or(address.clone(), |delays| delays.proxy(nth).to_string());
         let mut program = Command::new(&self.program);
         if let Some(network) = &self.network {
             flags.extend([
@@ -107,7 +106,7 @@ impl Cluster {
                 "--bind",
                 &address,
                 "--canonical-address",
-                &found_at,
+                &advertised,
                 "--insecure",
             ]);
             program = Command::new("ip");
@@ -125,11 +124,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// The first node founds the cluster, the others join it; later each finds those it knows.
+    /// The first node bootstraps the cluster and the others join it; after a restart a node also knows its peers.
     fn peers_of(&self, nth: usize) -> impl Iterator<Item = String> {
-        let founder = self.places.first().filter(|_| nth > 0);
-        let reached = |place: &Place| self.late.as_ref().map_or(place.cluster, |late| late.proxy(0));
-        founder.map(|place| reached(place).to_string()).into_iter()
+        let first = self.addresses.first().filter(|_| nth > 0);
+        let reached = |node: &Addresses| self.delays.as_ref().map_or(node.cluster, |delays| delays.proxy(0));
+        first.map(|node| reached(node).to_string()).into_iter()
     }
 
     /// `kill -9` of node `nth`.
@@ -140,55 +139,55 @@ impl Cluster {
         }
     }
 
-    /// Asks all nodes to end, one after the other, and waits for each.
+    /// Terminates the nodes one after another and waits for each.
     pub fn stop(self) -> Result<()> {
         self.nodes.into_iter().flatten().try_for_each(Node::stop)
     }
 
-    /// The process of node `nth`, if it runs.
+    /// The process of node `nth` if it runs.
     pub(crate) fn pid(&self, nth: usize) -> Option<u32> {
         self.nodes[nth].as_ref().map(Node::pid)
     }
 
-    /// Where the nodes listen for drivers, in their order.
+    /// The driver addresses of the nodes, in their order.
     pub fn drivers(&self) -> Vec<SocketAddr> {
-        self.places.iter().map(|place| place.driver).collect()
+        self.addresses.iter().map(|node| node.driver).collect()
     }
 
-    /// Nodes reach each other again, and nothing is held any more.
+    /// Heals every cut and ends every delay.
     pub(crate) fn heal(&self) -> Result<()> {
-        self.late.iter().for_each(LateWays::hurry);
+        self.delays.iter().for_each(DelayProxies::stop_delaying);
         self.network.as_ref().map_or(Ok(()), Namespaces::heal)
     }
 
-    /// What holds bytes between the nodes, if they reach each other through proxies.
-    pub(crate) fn late(&self) -> Option<&LateWays> {
-        self.late.as_ref()
+    /// The proxies between the nodes, if there are any.
+    pub(crate) fn delays(&self) -> Option<&DelayProxies> {
+        self.delays.as_ref()
     }
 
-    /// What joins the nodes, if they have addresses of their own.
+    /// The network namespaces of the nodes, if there are any.
     pub(crate) fn network(&self) -> Option<&Namespaces> {
         self.network.as_ref()
     }
 }
 
-/// A server with one core drives its links with the thread that serves drivers, others with a thread of their own:
-/// every cluster of several has both.
+/// A server with one core drives its links on the thread that serves drivers, any other on a separate thread. Every
+/// cluster of several nodes has both kinds.
 fn drives_links(nth: usize) -> bool {
     nth % 2 == 1
 }
 
-/// Every node has an address of its own, and all have the same ports.
-fn places_apart(network: &Namespaces, count: usize) -> Vec<Place> {
+/// One address per node; all have the same ports.
+fn addresses_in_namespaces(network: &Namespaces, count: usize) -> Vec<Addresses> {
     let at = |nth, port| SocketAddr::from((network.address(nth), port));
-    (0..count).map(|nth| Place { driver: at(nth, DRIVER_PORT), cluster: at(nth, CLUSTER_PORT) }).collect()
+    (0..count).map(|nth| Addresses { driver: at(nth, DRIVER_PORT), cluster: at(nth, CLUSTER_PORT) }).collect()
 }
 
-/// Ports that nobody uses now, two for each of `count` nodes.
-fn places(count: usize) -> Result<Vec<Place>> {
+/// Two unused ports for each of `count` nodes.
+fn addresses(count: usize) -> Result<Vec<Addresses>> {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port");
-    // All are held until all are chosen, so that no two are the same.
+    // All ports stay bound until all are chosen, so that no two are the same.
     let held = (0..2 * count).map(|_| free()).collect::<Result<Vec<_>>>()?;
     let ports = held.iter().map(|one| Ok(one.local_addr()?)).collect::<Result<Vec<_>>>()?;
-    Ok(ports.chunks(2).map(|pair| Place { driver: pair[0], cluster: pair[1] }).collect())
+    Ok(ports.chunks(2).map(|pair| Addresses { driver: pair[0], cluster: pair[1] }).collect())
 }

@@ -1,6 +1,5 @@
-//! Ways between nodes on which bytes come late, but in their order, as over a network that is slow at times. Each node
-//! is reached by the others through a proxy here, which holds what it forwards; drivers reach the nodes directly. The
-//! kernel's own means for that (netem) is not in every kernel.
+//! Proxies that delay the bytes between nodes and keep their order, like a network that is slow at times. The other
+//! nodes reach a node through its proxy; drivers reach it directly. The kernel's netem is not in every kernel.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,72 +14,72 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What is read at once, and how many of these are held before the sender has to wait.
-const PIECE_BYTES: usize = 16 << 10;
-const PIECES_MAX: usize = 256;
-/// How often a proxy looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(20);
-/// A node that does not answer the proxy for so long does not run.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of one read, and the reads that are delay before the sender has to wait.
+const CHUNK_BYTES: usize = 16 << 10;
+const CHUNKS_MAX: usize = 256;
+/// How often a proxy checks whether it has to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// A node that does not accept a connection within this time is not running.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A proxy for each node. They end with this, and all connections through them.
-pub(crate) struct LateWays {
+/// One proxy per node. Dropping this ends them and all connections through them.
+pub(crate) struct DelayProxies {
     shared: Arc<Shared>,
     proxies: Vec<SocketAddr>,
 }
 
 struct Shared {
-    /// Where the nodes listen. Who connects to a proxy is known by its address.
+    /// The addresses of the nodes; a proxy recognises the caller by its address.
     nodes: Vec<SocketAddr>,
-    /// How many milliseconds bytes are held at most, by node they come from and node they go to.
+    /// The longest delay in milliseconds, by source node and target node.
     most_ms: Vec<Vec<AtomicU64>>,
-    chances: Mutex<StdRng>,
+    random: Mutex<StdRng>,
     open: Mutex<Vec<TcpStream>>,
     is_over: AtomicBool,
 }
 
-impl LateWays {
-    /// Proxies on `host` for the nodes that listen there; at first nothing is held. `seed` decides how long a piece is
-    /// held, up to what it is to be at most.
-    pub(crate) fn open(host: Ipv4Addr, nodes: Vec<SocketAddr>, seed: u64) -> Result<LateWays> {
-        let (count, chances) = (nodes.len(), StdRng::seed_from_u64(seed));
+impl DelayProxies {
+    /// Proxies on `host` for the nodes at these addresses, at first without delay. `seed` decides the delay of each chunk,
+    /// up to the longest allowed.
+    pub(crate) fn open(host: Ipv4Addr, nodes: Vec<SocketAddr>, seed: u64) -> Result<DelayProxies> {
+        let (count, random) = (nodes.len(), StdRng::seed_from_u64(seed));
         let most_ms = (0..count).map(|_| (0..count).map(|_| AtomicU64::new(0)).collect()).collect();
         let shared = Shared {
             nodes,
             most_ms,
-            chances: Mutex::new(chances),
+            random: Mutex::new(random),
             open: Mutex::new(Vec::new()),
             is_over: AtomicBool::new(false),
         };
-        let mut ways = LateWays { shared: Arc::new(shared), proxies: Vec::new() };
+        let mut all = DelayProxies { shared: Arc::new(shared), proxies: Vec::new() };
         for to in 0..count {
             let listener = TcpListener::bind((host, 0)).context("a port for a proxy")?;
             listener.set_nonblocking(true)?;
-            ways.proxies.push(listener.local_addr()?);
-            let shared = Arc::clone(&ways.shared);
+            all.proxies.push(listener.local_addr()?);
+            let shared = Arc::clone(&all.shared);
             thread::spawn(move || accept(&listener, to, &shared));
         }
-        Ok(ways)
+        Ok(all)
     }
 
-    /// Where the other nodes find node `nth`.
+    /// The address at which the other nodes reach node `nth`.
     pub(crate) fn proxy(&self, nth: usize) -> SocketAddr {
         self.proxies[nth]
     }
 
-    /// Holds what goes from one node to another from now on, each piece for another while and at most this long.
-    pub(crate) fn hold(&self, from: usize, to: usize, most: Duration) {
+    /// Delays each chunk from one node to another by a random time of at most `most`.
+    pub(crate) fn delay(&self, from: usize, to: usize, most: Duration) {
         let most_ms = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
         self.shared.most_ms[from][to].store(most_ms, Ordering::Relaxed);
     }
 
-    /// Holds nothing any more. What is held already comes when it was to come.
-    pub(crate) fn hurry(&self) {
+    /// Ends the delays. Chunks that are already delayed arrive as scheduled.
+    pub(crate) fn stop_delaying(&self) {
         self.shared.most_ms.iter().flatten().for_each(|most| most.store(0, Ordering::Relaxed));
     }
 }
 
-impl Drop for LateWays {
+impl Drop for DelayProxies {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         for stream in self.shared.open.lock().drain(..) {
@@ -96,18 +95,18 @@ fn accept(listener: &TcpListener, to: usize, shared: &Arc<Shared>) {
             Ok((stream, peer)) => {
                 let shared = Arc::clone(shared);
                 thread::spawn(move || {
-                    // Where the node cannot be reached the connection ends, as if it had been refused.
-                    if let Ok(node) = TcpStream::connect_timeout(&shared.nodes[to], PATIENCE) {
+                    // If the node cannot be reached, the connection ends as if it had been refused.
+                    if let Ok(node) = TcpStream::connect_timeout(&shared.nodes[to], CONNECT_TIMEOUT) {
                         let _ = join(stream, node, shared.node_at(peer.ip()), to, &shared);
                     }
                 });
             }
-            Err(_) => thread::sleep(LOOK),
+            Err(_) => thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-/// Forwards both ways between who connected and the node.
+/// Forwards both directions between the caller and the node.
 fn join(
     caller: TcpStream,
     node: TcpStream,
@@ -127,57 +126,57 @@ fn join(
     Ok(())
 }
 
-/// One direction, with a thread that reads and one that writes what is due. Without a `way` nothing is held.
-fn forward(source: TcpStream, target: TcpStream, way: Option<(usize, usize)>, shared: &Arc<Shared>) {
-    let (sender, pieces) = sync_channel(PIECES_MAX);
-    let (shared, chances) = (Arc::clone(shared), StdRng::from_rng(&mut *shared.chances.lock()));
+/// One direction: one thread reads chunks and one writes them when they are due. Without `nodes` there is no delay.
+fn forward(source: TcpStream, target: TcpStream, nodes: Option<(usize, usize)>, shared: &Arc<Shared>) {
+    let (sender, chunks) = sync_channel(CHUNKS_MAX);
+    let (shared, random) = (Arc::clone(shared), StdRng::from_rng(&mut *shared.random.lock()));
     thread::spawn(move || {
-        let most_ms = || way.map_or(0, |(from, to)| shared.most_ms[from][to].load(Ordering::Relaxed));
-        read(source, most_ms, Clock { chances, last: Instant::now() }, &sender);
+        let most_ms = || nodes.map_or(0, |(from, to)| shared.most_ms[from][to].load(Ordering::Relaxed));
+        read(source, most_ms, Clock { random, last: Instant::now() }, &sender);
     });
-    thread::spawn(move || write(target, &pieces));
+    thread::spawn(move || write(target, &chunks));
 }
 
-/// The end of the stream is a piece without bytes.
-fn read(mut source: TcpStream, most_ms: impl Fn() -> u64, mut clock: Clock, pieces: &SyncSender<Piece>) {
+/// An empty chunk is the end of the stream.
+fn read(mut source: TcpStream, most_ms: impl Fn() -> u64, mut clock: Clock, chunks: &SyncSender<Chunk>) {
     loop {
-        let mut bytes = vec![0; PIECE_BYTES];
+        let mut bytes = vec![0; CHUNK_BYTES];
         let length = source.read(&mut bytes).unwrap_or(0);
         bytes.truncate(length);
         let due = clock.due(Instant::now(), most_ms());
-        if pieces.send(Piece { due, bytes }).is_err() || length == 0 {
+        if chunks.send(Chunk { due, bytes }).is_err() || length == 0 {
             return;
         }
     }
 }
 
-fn write(mut target: TcpStream, pieces: &Receiver<Piece>) {
-    for Piece { due, bytes } in pieces {
+fn write(mut target: TcpStream, chunks: &Receiver<Chunk>) {
+    for Chunk { due, bytes } in chunks {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         if bytes.is_empty() || target.write_all(&bytes).is_err() {
             break;
         }
     }
-    // Both ends hear of it: the node closes the connection, and so the other direction ends.
+    // The other end then closes the connection, which ends the other direction.
     let _ = target.shutdown(Shutdown::Both);
 }
 
-struct Piece {
+struct Chunk {
     due: Instant,
     bytes: Vec<u8>,
 }
 
-/// When pieces of one direction are due.
+/// The due times of the chunks of one direction.
 struct Clock {
-    chances: StdRng,
+    random: StdRng,
     last: Instant,
 }
 
 impl Clock {
-    /// Never before the piece that came before.
+    /// Never before the previous chunk.
     fn due(&mut self, now: Instant, most_ms: u64) -> Instant {
-        let held = Duration::from_millis(self.chances.random_range(0..=most_ms));
-        self.last = self.last.max(now + held);
+        let delay = Duration::from_millis(self.random.random_range(0..=most_ms));
+        self.last = self.last.max(now + delay);
         self.last
     }
 }
@@ -193,58 +192,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_due_within_their_time_and_never_before_earlier_ones() {
+    fn chunks_are_due_within_their_delay_and_never_before_earlier_ones() {
         let begun = Instant::now();
-        let mut clock = Clock { chances: StdRng::seed_from_u64(1), last: begun };
+        let mut clock = Clock { random: StdRng::seed_from_u64(1), last: begun };
         let moment = |number: u64| begun + Duration::from_millis(number);
         let dues: Vec<Instant> = (0..100).map(|number| clock.due(moment(number), 1000)).collect();
         assert!(dues.is_sorted());
-        assert!(dues[0] > moment(0) && dues[99] > moment(500), "they are held");
+        assert!(dues[0] > moment(0) && dues[99] > moment(500), "they are delayed");
         assert!(
             dues.iter().zip(0..).all(|(due, number)| *due <= moment(number + 1000)),
-            "and not for longer"
+            "and by no more than that"
         );
         assert_eq!(clock.due(moment(5000), 0), moment(5000));
     }
 
     #[test]
-    fn what_is_held_comes_whole_and_in_order_both_ways_and_so_does_the_end() {
-        // The caller is node 0 by its address, the node 1 on another address of the loopback.
+    fn delayed_bytes_and_the_end_arrive_in_order_in_both_directions() {
+        // The caller is node 0 by its address; node 1 is on another address of the loopback.
         let node = TcpListener::bind(("127.0.0.2", 0)).unwrap();
         let caller_at = SocketAddr::from(([127, 0, 0, 1], 1));
-        let ways =
-            LateWays::open(Ipv4Addr::LOCALHOST, vec![caller_at, node.local_addr().unwrap()], 7).unwrap();
-        ways.hold(0, 1, Duration::from_millis(5));
-        ways.hold(1, 0, Duration::from_millis(5));
-        let mut caller = TcpStream::connect(ways.proxy(1)).unwrap();
+        let proxies =
+            DelayProxies::open(Ipv4Addr::LOCALHOST, vec![caller_at, node.local_addr().unwrap()], 7).unwrap();
+        proxies.delay(0, 1, Duration::from_millis(5));
+        proxies.delay(1, 0, Duration::from_millis(5));
+        let mut caller = TcpStream::connect(proxies.proxy(1)).unwrap();
         let (mut at_node, _) = node.accept().unwrap();
         let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
         let sent = bytes.clone();
         let echo = thread::spawn(move || {
             let mut heard = vec![0; sent.len()];
             at_node.read_exact(&mut heard).unwrap();
-            assert!(heard == sent, "something else came");
+            assert!(heard == sent, "other bytes arrived");
             heard.chunks(1000).for_each(|part| at_node.write_all(part).unwrap());
         });
         bytes.chunks(1000).for_each(|part| caller.write_all(part).unwrap());
-        let mut answer = Vec::new();
-        caller.read_to_end(&mut answer).unwrap();
-        assert!(answer == bytes, "{} bytes came back", answer.len());
+        let mut response = Vec::new();
+        caller.read_to_end(&mut response).unwrap();
+        assert!(response == bytes, "{} bytes came back", response.len());
         echo.join().unwrap();
     }
 
     #[test]
-    fn connections_end_with_the_ways() {
+    fn connections_end_with_the_proxies() {
         let node = TcpListener::bind(("127.0.0.2", 0)).unwrap();
-        let ways = LateWays::open(Ipv4Addr::LOCALHOST, vec![node.local_addr().unwrap()], 7).unwrap();
-        let mut caller = TcpStream::connect(ways.proxy(0)).unwrap();
+        let proxies = DelayProxies::open(Ipv4Addr::LOCALHOST, vec![node.local_addr().unwrap()], 7).unwrap();
+        let mut caller = TcpStream::connect(proxies.proxy(0)).unwrap();
         let (mut at_node, _) = node.accept().unwrap();
-        // Both directions stand once something came back.
+        // Both directions are established once a byte came back.
         caller.write_all(b"?").unwrap();
         at_node.read_exact(&mut [0]).unwrap();
         at_node.write_all(b"!").unwrap();
         caller.read_exact(&mut [0]).unwrap();
-        drop(ways);
+        drop(proxies);
         assert_eq!((caller.read(&mut [0]).unwrap_or(0), at_node.read(&mut [0]).unwrap_or(0)), (0, 0));
     }
 }

@@ -1,5 +1,5 @@
-//! Nodes on network addresses of their own, in namespaces of this machine's network, so that any of
-//! them can be cut off from any other. Needs `ip` and the rights of root.
+//! One network namespace of this machine per node, so that any node can be cut off from any other. Needs `ip` and the
+//! rights of root.
 
 use std::net::Ipv4Addr;
 
@@ -7,17 +7,17 @@ use anyhow::{Context, Result};
 
 use super::process::run;
 
-/// One namespace per node, joined by a bridge; everything is gone when dropped.
+/// One namespace per node, joined by a bridge. Dropping this deletes them.
 pub(crate) struct Namespaces {
-    // Part of every name, so that two runs do not meet.
-    mark: u32,
+    // Part of every name, so that two runs do not collide.
+    run: u32,
     count: usize,
 }
 
 impl Namespaces {
-    /// Makes `count` namespaces. Fails, and leaves nothing, where that is not allowed.
+    /// Creates `count` namespaces; on failure none of them is left.
     pub(crate) fn create(count: usize) -> Result<Namespaces> {
-        let made = Namespaces { mark: std::process::id() % 10_000, count };
+        let made = Namespaces { run: std::process::id() % 10_000, count };
         made.set_up().context("network namespaces need `ip` of iproute2 and the rights of root")?;
         Ok(made)
     }
@@ -29,7 +29,7 @@ impl Namespaces {
         ip(&["link", "set", &bridge, "up"])?;
         for nth in 0..self.count {
             let (name, outer) = (self.name(nth), self.outer(nth));
-            let inner = format!("rk{}i{nth}", self.mark);
+            let inner = format!("rk{}i{nth}", self.run);
             ip(&["netns", "add", &name])?;
             ip(&["link", "add", &outer, "type", "veth", "peer", "name", &inner])?;
             ip(&["link", "set", &outer, "master", &bridge, "up"])?;
@@ -43,29 +43,29 @@ impl Namespaces {
 
     /// The namespace of node `nth`.
     pub(crate) fn name(&self, nth: usize) -> String {
-        format!("rk{}n{nth}", self.mark)
+        format!("rk{}n{nth}", self.run)
     }
 
-    /// The address of node `nth`, also as seen from here.
+    /// The address of node `nth`, which this process reaches too.
     pub(crate) fn address(&self, nth: usize) -> Ipv4Addr {
-        Ipv4Addr::new(10, 64 + (self.mark / 250) as u8, (self.mark % 250) as u8, 11 + nth as u8)
+        Ipv4Addr::new(10, 64 + (self.run / 250) as u8, (self.run % 250) as u8, 11 + nth as u8)
     }
 
-    /// The address of this side, as seen by all nodes.
+    /// The address of this process for all nodes.
     pub(crate) fn host(&self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 64 + (self.mark / 250) as u8, (self.mark % 250) as u8, 1)
+        Ipv4Addr::new(10, 64 + (self.run / 250) as u8, (self.run % 250) as u8, 1)
     }
 
-    /// The end of node `nth`'s cable that is plugged into the bridge.
+    /// The end of node `nth`'s veth pair that is in the bridge.
     fn outer(&self, nth: usize) -> String {
-        format!("rk{}o{nth}", self.mark)
+        format!("rk{}o{nth}", self.run)
     }
 
     fn bridge(&self) -> String {
-        format!("rk{}br", self.mark)
+        format!("rk{}br", self.run)
     }
 
-    /// Cuts the way from node `from` to node `to`; whoever is here still reaches both.
+    /// Drops packets from node `from` to node `to`; this process still reaches both.
     pub(crate) fn cut(&self, from: usize, to: usize) -> Result<()> {
         ip(&["-n", &self.name(from), "route", "add", "blackhole", &format!("{}/32", self.address(to))])
     }
@@ -79,8 +79,8 @@ impl Namespaces {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        // What was never made cannot be removed, and nobody waits for either. The cables go first: with their
-        // namespace they would go some time later, when the next run may be making its own.
+        // Names that were never created fail to be deleted, which does no harm. The links go first: the kernel deletes
+        // links of a deleted namespace some time later, when the next run may be creating its own.
         for nth in 0..self.count {
             drop(ip(&["link", "del", &self.outer(nth)]));
             drop(ip(&["netns", "del", &self.name(nth)]));

@@ -1,4 +1,4 @@
-//! A node of the program under test: started, waited for, killed.
+//! A process of the program under test.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines};
@@ -16,20 +16,20 @@ pub(crate) const SERVER_FLAGS: &[&str] = &["--no-http-admin"];
 pub struct Node {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it says of trouble.
-    trouble: PathBuf,
+    /// Its standard error.
+    stderr: PathBuf,
 }
 
-/// Where a ready node listens.
+/// The ports of a ready node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     /// For drivers.
     pub driver: u16,
-    /// For `/metrics`, if the node was started with it.
+    /// For `/metrics`, if the node serves it.
     pub http: Option<u16>,
 }
 
-/// Where `cargo build --release --package rekindle` leaves the program: beside this tool.
+/// The program that `cargo build --release --package rekindle` builds: it lies beside this tool.
 pub fn default_program() -> PathBuf {
     let here = std::env::current_exe().unwrap_or_default();
     here.with_file_name("rekindle")
@@ -42,16 +42,16 @@ impl Node {
         Node::start_with(program, &folder.join("data"), &[&ports, flags].concat())
     }
 
-    /// Starts the program on the data directory `folder` with these flags and no others.
+    /// Starts the program on the data directory `folder` with exactly these flags.
     pub fn start_with(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
         Node::spawn(Command::new(program), folder, flags)
     }
 
-    /// The same, by a command that ends with the program's name.
+    /// The same, by a command that may wrap the program.
     pub fn spawn(mut program: Command, folder: &Path, flags: &[&str]) -> Result<Node> {
-        let trouble = folder.with_extension("stderr");
-        let file = File::options().create(true).append(true).open(&trouble);
-        let file = file.with_context(|| format!("writing {}", trouble.display()))?;
+        let stderr = folder.with_extension("stderr");
+        let file = File::options().create(true).append(true).open(&stderr);
+        let file = file.with_context(|| format!("writing {}", stderr.display()))?;
         let mut child = program
             .arg("--directory")
             .arg(folder)
@@ -61,41 +61,41 @@ impl Node {
             .stderr(file)
             .spawn()
             .with_context(|| format!("starting {program:?}"))?;
-        let output = child.stdout.take().context("the program's output")?;
-        Ok(Node { child, lines: BufReader::new(output).lines(), trouble })
+        let stdout = child.stdout.take().context("the program's output")?;
+        Ok(Node { child, lines: BufReader::new(stdout).lines(), stderr })
     }
 
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where the node listens, once it says that it is ready.
+    /// Waits until the node reports that it is ready; returns its ports.
     pub fn wait_until_ready(&mut self) -> Result<Ports> {
         let (mut driver, mut http) = (None, None);
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         for line in &mut self.lines {
             let line = line?;
             driver = driver.or_else(|| port_after(&line, "client driver connections on port "));
             http = http.or_else(|| port_after(&line, "administrative HTTP connections on port "));
             if line.contains("Server ready") {
-                let driver = driver.context("the node is ready and never named its driver port")?;
+                let driver = driver.context("the node is ready without a driver port")?;
                 return Ok(Ports { driver, http });
             }
-            said.push(line);
+            output.push(line);
         }
-        let trouble = fs::read_to_string(&self.trouble).unwrap_or_default();
-        bail!("the node left before it was ready:\n{}\n{trouble}", said.join("\n"))
+        let stderr = fs::read_to_string(&self.stderr).unwrap_or_default();
+        bail!("the node ended before it was ready:\n{}\n{stderr}", output.join("\n"))
     }
 
-    /// `kill -9`; returns when the process is gone.
+    /// `kill -9`; returns when the process has ended.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing the node")?;
         self.child.wait().context("waiting for the killed node")?;
         Ok(())
     }
 
-    /// Asks the node to end, as an operator would; returns when the process is gone. Fails if it did not end well.
+    /// Sends SIGTERM; returns when the process has ended. Fails if its exit status is not success.
     pub fn stop(mut self) -> Result<()> {
         signal(self.pid(), "TERM")?;
         let status = self.child.wait().context("waiting for the node to end")?;
@@ -106,7 +106,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may be gone already; nothing else can be done about a child that will not die.
+        // It may have ended already, and nothing else can be done about a child that does not die.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What every task that breaks nodes on purpose is told, and how it says what came of it.
+//! Options of every command that injects faults, and its exit status.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,18 +7,18 @@ use anyhow::Result;
 
 use super::node::default_program;
 
-/// Which program is tried, and with which chances.
+/// The program under test and the seed of a run.
 #[derive(clap::Args)]
-pub struct Trial {
+pub struct RunOptions {
     /// The program under test [default: the one beside this]
     #[arg(long, default_value_os_t = default_program(), hide_default_value = true)]
     pub program: PathBuf,
-    /// Where its chances come from; printed, so that a run can be repeated [default: another each time]
+    /// Seed of the random decisions; printed, so that a run can be repeated [default: random]
     #[arg(long, default_value_t = rand::random(), hide_default_value = true)]
     pub seed: u64,
 }
 
-/// Says whether the task of this name kept its bars, in the words that are counted.
+/// Prints the result of a command in the form that `cargo xtask test` counts; returns the exit status.
 pub fn verdict(task: &str, kept: Result<bool>) -> ExitCode {
     let kept = kept.unwrap_or_else(|error| {
         println!("{task}: {error:#}");

@@ -1,11 +1,11 @@
-//! Processes: what comes of one that is run to its end, the signals of others, and those they started in turn.
+//! Running, signalling and killing processes.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs a program to its end. Fails with what it complained of.
+/// Runs a program to its end. Fails with its standard error.
 pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
     let output =
         Command::new(program).args(arguments).output().with_context(|| format!("running {program}"))?;
@@ -15,7 +15,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Sends a process the signal of that name, as `STOP` or `KILL`. Fails if there is no such process.
+/// Sends a process the signal of this name, such as `STOP` or `KILL`. Fails if there is no such process.
 pub fn signal(pid: u32, name: &str) -> Result<()> {
     let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status()?;
     match status.success() {
@@ -24,10 +24,10 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
     }
 }
 
-/// Kills a process and all it has started; those that end meanwhile are left out.
+/// Kills a process and all its descendants.
 pub fn kill_tree(pid: u32) {
     let children = children(pid);
-    // The parent first, which could start another.
+    // The parent first: it could start another process.
     if let Err(cause) = signal(pid, "KILL") {
         eprintln!("{cause}");
     }
@@ -50,15 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_started_is_killed_with_it() {
+    fn descendants_are_killed_with_a_process() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 1000 & echo started; wait"]).stdout(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
-        let mut said = BufReader::new(shell.stdout.take().unwrap());
-        said.read_line(&mut String::new()).unwrap();
+        let mut stdout = BufReader::new(shell.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
         kill_tree(shell.id());
         assert!(!shell.wait().unwrap().success());
-        // Ends only when nobody holds the pipe any more.
-        assert_eq!(said.read_to_string(&mut String::new()).unwrap(), 0);
+        // Ends only when every process has closed the pipe.
+        assert_eq!(stdout.read_to_string(&mut String::new()).unwrap(), 0);
     }
 }

@@ -7,25 +7,25 @@ use anyhow::Result;
 
 use super::client::Client;
 
-/// Replicas may hear of the last writes a little later than the one that leads.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(60);
+/// How long followers may take to apply the last writes.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The nodes at which the rows of `test.TABLE` are not those of the first node, each asked for what it has
-/// itself (of shards that it does not have, for what the leader has). Nobody may write meanwhile.
-pub(crate) fn unlike(drivers: &[SocketAddr], table: &str) -> Result<Vec<usize>> {
-    let deadline = Instant::now() + PATIENCE;
-    let own = format!("[1,[15,[[14,[\"test\"]],\"{table}\"],{{\"read_mode\":\"_debug_direct\"}}]]");
+/// The nodes with other rows of `test.TABLE` than the first node. Each node reads its local replicas, and the leader for
+/// shards of which it has no replica. No client may write meanwhile.
+pub(crate) fn divergent_nodes(drivers: &[SocketAddr], table: &str) -> Result<Vec<usize>> {
+    let deadline = Instant::now() + CATCH_UP_TIMEOUT;
+    let query = format!("[1,[15,[[14,[\"test\"]],\"{table}\"],{{\"read_mode\":\"_debug_direct\"}}]]");
     loop {
         let mut copies = Vec::with_capacity(drivers.len());
         for driver in drivers {
-            let mut rows = Client::connect_for(*driver, ANSWER)?.ask_all(&own)?;
+            let mut rows = Client::connect_for(*driver, RESPONSE_TIMEOUT)?.ask_all(&query)?;
             rows.sort_by_cached_key(|row| row["id"].as_str().unwrap_or_default().to_owned());
             copies.push(rows);
         }
-        let unlike: Vec<usize> = (1..copies.len()).filter(|nth| copies[*nth] != copies[0]).collect();
-        if unlike.is_empty() || Instant::now() > deadline {
-            return Ok(unlike);
+        let divergent: Vec<usize> = (1..copies.len()).filter(|nth| copies[*nth] != copies[0]).collect();
+        if divergent.is_empty() || Instant::now() > deadline {
+            return Ok(divergent);
         }
     }
 }

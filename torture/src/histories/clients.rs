@@ -1,4 +1,4 @@
-//! The clients: a program of its own, which asks through the official Python driver.
+//! The clients: a separate program that uses the official Python driver.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -14,42 +14,42 @@ use super::folder;
 use super::modes::Modes;
 use crate::harness::checkout::cache;
 
-/// How much there is to do.
+/// The load of the clients.
 #[derive(clap::Args)]
 pub(super) struct Job {
-    /// For so many seconds, and up to ten times as long while fewer than `--least` are answered
+    /// Duration in seconds, and up to ten times as long while there are fewer responses than `--least`
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Operations on each document, by all of its group together: then the group takes a new one
+    /// Operations on each document by all clients of its group together; then the group takes a new document
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
-    /// So many operations of clients are to be answered: clients go on for them, and without them nothing is judged
+    /// Responses that the clients need for the history to be checked; they run for longer to get them
     /// [default: 50 for each second]
     #[arg(long)]
     least: Option<u32>,
-    /// What documents are: all of them are mixed by default
+    /// The kind of documents; a mix of all by default
     #[arg(long, default_value = "all", value_parser = ["all", "register", "counter", "set", "list", "bank"])]
     kind: String,
 }
 
-/// A tenth of what is answered where nodes fall apart again and again: then most of the time something was.
+/// A tenth of the usual rate under repeated partitions: with that, responses arrived most of the time.
 const LEAST_PER_SECOND: u32 = 50;
 
 impl Job {
-    /// So many operations of clients must be answered for a run to be judged.
+    /// Responses that the clients need for the history to be checked.
     pub(super) fn least(&self) -> u32 {
         self.least.unwrap_or(self.seconds.saturating_mul(LEAST_PER_SECOND))
     }
 }
 
-/// The clients at work. They end with this.
+/// The running clients; dropping this ends them.
 pub(super) struct Clients {
     process: Child,
     is_over: Arc<AtomicBool>,
 }
 
 impl Clients {
-    /// Starts them on a cluster; `history` is where they will write what they were told.
+    /// Starts them on a cluster; they will write their history to the file `history`.
     pub(super) fn start(
         servers: &[SocketAddr],
         job: &Job,
@@ -73,37 +73,37 @@ impl Clients {
                 format!("starting the clients with {} (`tools/setup test` makes it)", python.display())
             })?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let (stdout, told) = (process.stdout.take().context("piped above")?, Arc::clone(&is_over));
-        // Their last word or their end: both are the end of what the nodes are haunted for.
+        let (stdout, finished) = (process.stdout.take().context("piped above")?, Arc::clone(&is_over));
+        // Faults end with the first line of output or with the process.
         thread::spawn(move || {
-            let word = BufReader::new(stdout).lines().next();
-            told.store(true, Ordering::Release);
-            drop(word);
+            let line = BufReader::new(stdout).lines().next();
+            finished.store(true, Ordering::Release);
+            drop(line);
         });
         Ok(Clients { process, is_over })
     }
 
-    /// Whether their time is over.
+    /// Whether the clients have finished.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Has them ask every server for every document, now that all is over, and write the history.
+    /// After the faults: has them read every document from every server and write the history.
     pub(super) fn read_all(mut self) -> Result<()> {
         let mut stdin = self.process.stdin.take().context("piped when it was started")?;
-        let asked = stdin.write_all(b"read\n");
+        let sent = stdin.write_all(b"read\n");
         drop(stdin);
         let status: ExitStatus = self.process.wait().context("waiting for the clients")?;
         match status.success() {
-            true => asked.context("telling the clients that all is over"),
-            false => bail!("the clients gave up: {status}"),
+            true => sent.context("sending the last request to the clients"),
+            false => bail!("the clients failed: {status}"),
         }
     }
 }
 
 impl Drop for Clients {
     fn drop(&mut self) {
-        // Those who are through cannot be killed, and the others are not waited for longer than that takes.
+        // Fails for a process that has ended, which does no harm.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -1,14 +1,14 @@
-//! `histories`: clients of the official driver read and change single documents (registers, counters, sets,
-//! lists and banks) on three nodes while nodes are killed, stopped, cut off from each other or hear each other late; then
-//! porcupine says of each document whether what everybody saw can have happened one after the other. Clients and judge
-//! are in `tests/histories`. In the end every node is asked for every document, all replicas must have the
-//! same rows, and the table takes writes again without anybody's help. Clients that are told little go on for longer; a
-//! run in which that was not enough either is not judged and has failed.
+//! `histories`: clients of the official driver read and change single documents (registers, counters, sets, lists and
+//! banks) on three nodes while nodes are killed, stopped, cut off from each other or receive messages late. Then porcupine
+//! checks for each document whether the history of all clients is linearizable. The clients and this checker are in
+//! `tests/histories`. At the end every node is asked for every document, all replicas must have the same rows, and the
+//! table must take writes again without intervention. Clients with few responses run for longer; a run with too few
+//! responses even then is not checked and fails.
 //!
-//! The modes ([`modes`]) are those of the published tests of RethinkDB 2.1.5: with reads and acknowledgements by
-//! `majority` everything must be linearizable; with others what is promised of them, and reads with `outdated` must be
-//! found out by a judge who expects more (`--expect-violation`). `--nemesis replay` is the published test
-//! of 2.2.3, in which RethinkDB lost writes (jepsen.io/analyses/rethinkdb-2-2-3-reconfiguration).
+//! The modes ([`modes`]) come from the published tests of RethinkDB 2.1.5. With reads and acknowledgements by
+//! `majority` every history must be linearizable; the other modes promise less. A check for linearizability must detect
+//! the stale reads of `outdated` (`--expect-violation`). `--nemesis replay` is the published test of 2.2.3, in which
+//! RethinkDB lost writes (jepsen.io/analyses/rethinkdb-2-2-3-reconfiguration).
 
 mod clients;
 mod modes;
@@ -27,28 +27,28 @@ use rand::rngs::StdRng;
 use crate::harness::checkout::root;
 use crate::harness::cluster::Cluster;
 use crate::harness::namespaces::Namespaces;
-use crate::harness::options::Trial;
-use crate::harness::replica_rows::unlike;
+use crate::harness::options::RunOptions;
+use crate::harness::replica_rows::divergent_nodes;
 use clients::{Clients, Job};
 use modes::Modes;
 use nemesis::Nemesis;
 
-/// How much is done, and what befalls the nodes.
+/// The load, the faults, and the expected result.
 #[derive(clap::Args)]
 pub struct Options {
-    /// What befalls the nodes [default: each but `replay` and `calm` in turn; cutting off only where that is allowed]
+    /// The faults [default: each but `replay` and `calm` in turn; network faults only where they are allowed]
     #[arg(long, value_enum)]
     nemesis: Option<Nemesis>,
     /// Nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..))]
     nodes: u16,
-    /// So often, each time with another seed and other nodes
+    /// The number of runs, each with another seed and new nodes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// A history that is not linearizable is what is wanted, in one of the runs
+    /// Succeed if the history of one of the runs is not linearizable
     #[arg(long)]
     expect_violation: bool,
-    /// Where nodes cannot be cut off from each other it is not run, and that is no failure
+    /// Skip faults that are not allowed on this machine instead of failing
     #[arg(long)]
     if_allowed: bool,
     #[command(flatten)]
@@ -56,10 +56,10 @@ pub struct Options {
     #[command(flatten)]
     modes: Modes,
     #[command(flatten)]
-    trial: Trial,
+    trial: RunOptions,
 }
 
-/// Runs it under each nemesis; fails unless every history is as its modes promise, or with
+/// Runs the clients under each nemesis; fails unless every history keeps the promises of its modes, or with
 /// `--expect-violation` unless one is not linearizable.
 pub fn run(options: &Options) -> ExitCode {
     let in_turn = || Nemesis::value_variants().iter().copied().filter(|one| one.is_usual()).collect();
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> ExitCode {
             Some(Verdict::Impossible) => passed += 1,
             Some(_) => failed += 1,
             None => {
-                println!("histories: stale reads were allowed and nobody noticed");
+                println!("histories: stale reads were allowed and not detected");
                 failed += 1;
             }
         }
@@ -96,12 +96,12 @@ pub fn run(options: &Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Possible,
     Impossible,
-    /// Something else went wrong, and was said.
+    /// Another failure, which was printed.
     None,
 }
 
@@ -112,53 +112,55 @@ fn verdict_of(options: &Options, nemesis: Nemesis, seed: u64) -> Verdict {
     })
 }
 
-/// Whether what was seen under `nemesis` can have happened.
+/// Runs the clients under `nemesis` and checks their history.
 fn run_one(options: &Options, nemesis: Nemesis, seed: u64) -> Result<Verdict> {
-    let Options { job, modes, trial: Trial { program, .. }, .. } = options;
+    let Options { job, modes, trial: RunOptions { program, .. }, .. } = options;
     let nodes = usize::from(options.nodes);
     println!("histories: {}, seed {seed}, {nodes} nodes, {}", nemesis.name(), modes.name());
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
     let flags = ["--no-http-admin"];
     let mut cluster = match nemesis {
-        Nemesis::Delay => Cluster::start_late(program, folder.path(), nodes, &flags, seed)?,
-        _ if nemesis.needs_network() => Cluster::start_apart(program, folder.path(), nodes, &flags)?,
+        Nemesis::Delay => Cluster::start_with_delays(program, folder.path(), nodes, &flags, seed)?,
+        _ if nemesis.needs_network() => Cluster::start_in_namespaces(program, folder.path(), nodes, &flags)?,
         _ => Cluster::start(program, folder.path(), nodes, &flags)?,
     };
     table::create(&cluster, nodes, &modes.settings())?;
     let mut random = StdRng::seed_from_u64(seed);
     let history = folder.path().join("history.jsonl");
     let clients = Clients::start(&cluster.drivers(), job, modes, seed, &history)?;
-    nemesis.haunt(&mut cluster, &mut random, || clients.is_over())?;
-    table::is_writable(&cluster)?;
-    let unlike = unlike(&cluster.drivers(), "histories")?;
-    if !unlike.is_empty() {
-        bail!("what nodes {unlike:?} have is not what n0 has");
+    nemesis.inject(&mut cluster, &mut random, || clients.is_over())?;
+    table::check_writable(&cluster)?;
+    let divergent = divergent_nodes(&cluster.drivers(), "histories")?;
+    if !divergent.is_empty() {
+        bail!("nodes {divergent:?} have other rows than n0");
     }
     clients.read_all()?;
     let must = if options.expect_violation { "all" } else { modes.judge() };
     judge(&history, must, job.least(), !options.expect_violation && modes.has_sessions(nemesis))
 }
 
-/// Where the clients and the judge are.
+/// The folder of the clients and the checker.
 fn folder() -> PathBuf {
     root().join("tests/histories")
 }
 
-/// Has the history judged, and shows what was said of it: whether what `must` be linearizable is, where clients were
-/// answered at least `least` times. Fails if something was seen that must not be in any mode, or by a client that knew better.
+/// Runs the checker over the history and prints its output. The operations that `must` names have to be linearizable, and
+/// clients need at least `least` responses. Fails on results that are wrong in any mode or for the session of a client.
 fn judge(history: &Path, must: &str, least: u32, with_sessions: bool) -> Result<Verdict> {
     let mut command = Command::new("go");
     command.args(["run", ".", "-judge", must, "-least", &least.to_string()]);
     command.args(with_sessions.then_some("-sessions")).arg(history).current_dir(folder());
-    let output = command.output().context("running go, which the judge is written in")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    said.lines().for_each(|line| println!("histories:   {line}"));
-    // `go run` ends with 1 whatever the judge ended with: what it said decides.
+    let output = command.output().context("running go, which the checker needs")?;
+    let verdict = String::from_utf8_lossy(&output.stdout);
+    verdict.lines().for_each(|line| println!("histories:   {line}"));
+    // `go run` exits with 1 for every exit status of the checker, so its output decides.
     match output.status.success() {
         true => Ok(Verdict::Possible),
-        false if said.contains("as it never may be") => bail!("something was seen that may not be"),
-        false if said.contains("is not linearizable") => Ok(Verdict::Impossible),
-        false if said.contains("not judged: ") => bail!("too little was answered"),
-        false => bail!("the judge did not judge: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        false if verdict.contains("as it never may be") => {
+            bail!("a client received a result that is wrong in any mode")
+        }
+        false if verdict.contains("is not linearizable") => Ok(Verdict::Impossible),
+        false if verdict.contains("not judged: ") => bail!("there were too few responses"),
+        false => bail!("the checker failed: {}", String::from_utf8_lossy(&output.stderr).trim()),
     }
 }

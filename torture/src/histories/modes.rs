@@ -1,5 +1,4 @@
-//! How writes are acknowledged and how new reads are, and what follows for what clients may see
-//! (docs/reference/durability.md).
+//! Modes of reads and acknowledgements, and the results that they allow (docs/reference/durability.md).
 
 use super::nemesis::Nemesis;
 
@@ -7,25 +6,25 @@ use super::nemesis::Nemesis;
 /// what `hard` does.
 #[derive(clap::Args, Clone)]
 pub(super) struct Modes {
-    /// How new reads must be: with `majority` they are linearizable; with the others they may be old, but show nothing
-    /// that nobody wrote or that certainly failed
+    /// Mode of reads: with `majority` they are linearizable; with the others they may be stale, but never show values that
+    /// were not written or whose write certainly failed
     #[arg(long, default_value = "majority", value_parser = ["majority", "single", "outdated"])]
     pub(super) read_mode: String,
-    /// Who has a write when it is acknowledged: with `single` it may be lost with its leader, so that only what is
-    /// seen in no mode is looked for
+    /// Replicas that have a write when it is acknowledged: with `single` it may be lost with its leader, so that the check
+    /// only looks for results that are wrong in any mode
     #[arg(long, default_value = "majority", value_parser = ["majority", "single"])]
     pub(super) write_acks: String,
-    /// Where they have it then: on the disk or in the system's memory
+    /// Where these replicas have it: on disk or in the memory of the system
     #[arg(long, default_value = "hard", value_parser = ["hard", "soft"])]
     pub(super) durability: String,
-    /// Every client asks one node and no other. Reads with `majority` (and `single`, if nothing befalls the nodes) then
-    /// never go back, and show what the client wrote itself
+    /// Every client uses only one node. Reads with `majority` (and `single`, without faults) then never go backwards, and
+    /// include the client's own writes
     #[arg(long)]
     pub(super) pinned: bool,
 }
 
 impl Modes {
-    /// What must be linearizable, in the judge's words.
+    /// The operations that must be linearizable, as the checker names them.
     pub(super) fn judge(&self) -> &'static str {
         match (self.write_acks.as_str(), self.read_mode.as_str()) {
             ("majority", "majority") => "all",
@@ -34,13 +33,13 @@ impl Modes {
         }
     }
 
-    /// What the table is configured with, as JSON.
+    /// The configuration of the table as JSON.
     pub(super) fn settings(&self) -> String {
         let Modes { write_acks, durability, .. } = self;
         format!("{{\"write_acks\":\"{write_acks}\",\"durability\":\"{durability}\"}}")
     }
 
-    /// Whether no client may see less than it knew.
+    /// Whether every client must see its own writes and never an older state than before.
     pub(super) fn has_sessions(&self, nemesis: Nemesis) -> bool {
         let is_new = match self.read_mode.as_str() {
             "majority" => true,
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_promises_what_is_written_of_it() {
+    fn each_mode_has_its_documented_promise() {
         for durability in ["hard", "soft"] {
             assert_eq!(modes("majority", "majority", durability).judge(), "all");
             assert_eq!(modes("single", "majority", durability).judge(), "sure");

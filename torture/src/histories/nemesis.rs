@@ -1,4 +1,4 @@
-//! What befalls the nodes.
+//! The faults.
 
 use std::thread;
 use std::time::Duration;
@@ -8,38 +8,38 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::replay::Replay;
-use super::table::{Said, reconfiguration};
+use super::table::{ChangeResponse, reconfiguration};
 use crate::harness::cluster::Cluster;
 use crate::harness::process;
 
-/// How often to look whether the clients are done.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often to check whether the clients have finished.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How late bytes come at most.
-const LATE_MOST: [Duration; 3] =
+/// The longest delays of messages.
+const DELAYS_MAX: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(800), Duration::from_millis(4000)];
 
-/// One kind of fault, again and again.
+/// One kind of fault, injected again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Nemesis {
-    /// `kill -9` of any node, and back.
+    /// `kill -9` and restart of any node.
     Kill,
-    /// A node that hangs and goes on later (SIGSTOP, SIGCONT).
+    /// A node that hangs and continues later (SIGSTOP, SIGCONT).
     Stop,
-    /// Nodes that do not reach each other: one alone, one that only hears or is only heard, two that
-    /// reach each other by nobody but a third.
+    /// Nodes that cannot reach each other: one isolated in both directions or in one, or two that reach each other only
+    /// through a third.
     Partition,
-    /// Messages between nodes that come late, in their order: those from one node, to one, both, or all; each for
-    /// another while.
+    /// Messages between nodes are delayed and keep their order: those from one node, to one node, both, or all; each by
+    /// another time.
     Delay,
-    /// The table gets another number of shards and replicas, through any node.
+    /// Any node reconfigures the table to another number of shards and replicas.
     Reconfigure,
-    /// The same, asked of a node while nodes do not reach each other.
+    /// The same while nodes cannot reach each other.
     ReconfigureApart,
-    /// What was published of RethinkDB 2.2.3: one shard on any nodes, led by any of them, asked of any node, also of nodes
-    /// that fell apart; then the nodes fall into two halves, with the leader of before in one and the new one in the other.
+    /// The published test of RethinkDB 2.2.3: one shard is put on any nodes with any of them as its leader, by a request to
+    /// any node, also during a partition. Then a partition separates the previous leader from the new one.
     Replay,
-    /// Nothing.
+    /// No faults.
     Calm,
 }
 
@@ -57,18 +57,18 @@ impl Nemesis {
         }
     }
 
-    /// Whether the nodes need addresses of their own.
+    /// Whether the nodes need network namespaces.
     pub(super) fn needs_network(self) -> bool {
         matches!(self, Nemesis::Partition | Nemesis::Delay | Nemesis::ReconfigureApart | Nemesis::Replay)
     }
 
-    /// Whether it is one of those that are run when none is named.
+    /// Whether it runs when no nemesis is named.
     pub(super) fn is_usual(self) -> bool {
         !matches!(self, Nemesis::Replay | Nemesis::Calm)
     }
 
-    /// Haunts the nodes until `is_over`, and leaves them whole.
-    pub(super) fn haunt(
+    /// Injects faults until `is_over`, and ends the last one.
+    pub(super) fn inject(
         self,
         cluster: &mut Cluster,
         random: &mut StdRng,
@@ -78,22 +78,22 @@ impl Nemesis {
         while !is_over() {
             let victim = random.random_range(0..count);
             match self {
-                Nemesis::Replay => replay.strike(cluster, random)?,
-                _ => self.strike(cluster, victim, random)?,
+                Nemesis::Replay => replay.begin_fault(cluster, random)?,
+                _ => self.begin_fault(cluster, victim, random)?,
             }
-            rest(random.random_range(500..4000), &is_over);
+            wait(random.random_range(500..4000), &is_over);
             times += 1;
             match self {
-                Nemesis::Replay => replay.relent(cluster, random)?,
-                _ => self.relent(cluster, victim)?,
+                Nemesis::Replay => replay.end_fault(cluster, random)?,
+                _ => self.end_fault(cluster, victim)?,
             }
-            rest(random.random_range(500..3000), &is_over);
+            wait(random.random_range(500..3000), &is_over);
         }
         println!("histories:   {} {times} times", self.name());
         Ok(())
     }
 
-    fn strike(self, cluster: &mut Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
+    fn begin_fault(self, cluster: &mut Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
         let count = cluster.drivers().len();
         match self {
             Nemesis::Kill => cluster.kill(victim),
@@ -113,7 +113,7 @@ impl Nemesis {
         }
     }
 
-    fn relent(self, cluster: &mut Cluster, victim: usize) -> Result<()> {
+    fn end_fault(self, cluster: &mut Cluster, victim: usize) -> Result<()> {
         match self {
             Nemesis::Kill => cluster.start_node(victim),
             Nemesis::Stop => signal(cluster, victim, "CONT"),
@@ -139,35 +139,35 @@ fn cut_off(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> 
     }
 }
 
-/// Holds what goes between nodes, for moments or for longer than who leads is heard of in.
+/// Delays messages between nodes, briefly or for longer than the election timeout.
 fn delay(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
-    let Some(late) = cluster.late() else { bail!("the nodes reach each other directly") };
+    let Some(proxies) = cluster.delays() else { bail!("the nodes reach each other directly") };
     let count = cluster.drivers().len();
-    let most = LATE_MOST[random.random_range(0..LATE_MOST.len())];
-    let (from_it, to_it) = [(true, false), (false, true), (true, true)][random.random_range(0..3)];
+    let most = DELAYS_MAX[random.random_range(0..DELAYS_MAX.len())];
+    let (sends, receives) = [(true, false), (false, true), (true, true)][random.random_range(0..3)];
     let is_all = random.random_ratio(1, 4);
     for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))) {
-        if is_all || (from_it && from == victim) || (to_it && to == victim) {
-            late.hold(from, to, most);
+        if is_all || (sends && from == victim) || (receives && to == victim) {
+            proxies.delay(from, to, most);
         }
     }
     Ok(())
 }
 
-/// Asks node `nth` for other shards and replicas. Whether that succeeds is not the question here.
+/// Asks node `nth` for other shards and replicas; it need not succeed.
 fn reconfigure(cluster: &Cluster, nth: usize, random: &mut StdRng) {
     let drivers = cluster.drivers();
     let (shards, replicas) = (random.random_range(1..5), random.random_range(1..=drivers.len()));
-    let said = Said::to(drivers[nth], &reconfiguration(shards, replicas));
-    println!("histories:   n{nth}: {shards} shards, {replicas} replicas: {said}");
+    let response = ChangeResponse::request(drivers[nth], &reconfiguration(shards, replicas));
+    println!("histories:   n{nth}: {shards} shards, {replicas} replicas: {response}");
 }
 
-/// Lets the clients work for so many milliseconds, less if they are done.
-fn rest(ms: u64, is_over: impl Fn() -> bool) {
+/// Waits for `ms` milliseconds, or until the clients have finished.
+fn wait(ms: u64, is_over: impl Fn() -> bool) {
     let mut left = Duration::from_millis(ms);
     while !left.is_zero() && !is_over() {
-        thread::sleep(LOOK.min(left));
-        left = left.saturating_sub(LOOK);
+        thread::sleep(POLL_INTERVAL.min(left));
+        left = left.saturating_sub(POLL_INTERVAL);
     }
 }
 

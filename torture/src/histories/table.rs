@@ -1,4 +1,4 @@
-//! The table of the histories: made, changed, and waited for.
+//! The table of the histories, and the requests about it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,53 +12,53 @@ use crate::harness::cluster::Cluster;
 
 /// As a query of the wire protocol.
 const TABLE: &str = "[15,[[14,[\"test\"]],\"histories\"]]";
-/// How long the first answers of a new cluster may take.
-const PATIENCE_AT_START: Duration = Duration::from_secs(60);
-/// How long a table may take to be whole when the faults are over.
-const HEALED_SECONDS: u64 = 60;
-/// Who asks for other shards gives up after so long.
-const CHANGE: Duration = Duration::from_secs(10);
-/// Between two looks whether all nodes are connected.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long the first responses of a new cluster may take.
+const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the table may take to recover after the faults.
+const RECOVERY_SECONDS: u64 = 60;
+/// How long to wait for the response to a change of the shards.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often to check whether all nodes are connected.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a node said to a change.
-pub(super) enum Said {
+/// The response of a node to a change.
+pub(super) enum ChangeResponse {
     Done,
     Refused(String),
-    /// It may have been done.
-    Nothing,
+    /// None: the change may have been made.
+    Missing,
 }
 
-impl Said {
-    /// Asks a node.
-    pub(super) fn to(driver: SocketAddr, query: &str) -> Said {
-        match Client::connect_for(driver, CHANGE).and_then(|mut client| client.ask(query)) {
+impl ChangeResponse {
+    /// Sends a change to a node.
+    pub(super) fn request(driver: SocketAddr, query: &str) -> ChangeResponse {
+        match Client::connect_for(driver, CHANGE_TIMEOUT).and_then(|mut client| client.ask(query)) {
             Ok(answer) if answer["t"] == 1 => match answer["r"][0]["first_error"].as_str() {
-                None => Said::Done,
-                Some(error) => Said::Refused(error.to_owned()),
+                None => ChangeResponse::Done,
+                Some(error) => ChangeResponse::Refused(error.to_owned()),
             },
-            Ok(answer) => Said::Refused(answer["r"][0].as_str().unwrap_or_default().to_owned()),
-            Err(_) => Said::Nothing,
+            Ok(answer) => ChangeResponse::Refused(answer["r"][0].as_str().unwrap_or_default().to_owned()),
+            Err(_) => ChangeResponse::Missing,
         }
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for ChangeResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Said::Done => "done",
-            Said::Refused(why) => why,
-            Said::Nothing => "no answer",
+            ChangeResponse::Done => "done",
+            ChangeResponse::Refused(why) => why,
+            ChangeResponse::Missing => "no answer",
         })
     }
 }
 
-/// The change to so many shards and replicas.
+/// The query that sets the numbers of shards and replicas.
 pub(super) fn reconfiguration(shards: usize, replicas: usize) -> String {
     format!("[1,[176,[{TABLE}],{{\"shards\":{shards},\"replicas\":{replicas}}}]]")
 }
 
-/// The change to one shard on these servers, led by the first.
+/// The query that makes one shard on these servers; the first is its leader.
 pub(super) fn placement(servers: &[String]) -> String {
     let names: Vec<String> = servers.iter().map(|name| format!("\"{name}\"")).collect();
     let (primary, replicas) = (&names[0], names.join(","));
@@ -68,9 +68,9 @@ pub(super) fn placement(servers: &[String]) -> String {
     format!("[1,[53,[[174,[{TABLE}]],{{\"shards\":[2,[{shard}]]}}]]]")
 }
 
-/// Makes the table with a replica on each of so many nodes, and with these settings of its configuration, as JSON.
+/// Creates the table with this number of replicas and these settings of its configuration, as JSON.
 pub(super) fn create(cluster: &Cluster, replicas: usize, settings: &str) -> Result<()> {
-    let mut client = Client::connect_for(cluster.drivers()[0], PATIENCE_AT_START)?;
+    let mut client = Client::connect_for(cluster.drivers()[0], FIRST_RESPONSE_TIMEOUT)?;
     let query = format!("[1,[60,[[14,[\"test\"]],\"histories\"],{{\"replicas\":{replicas}}}]]");
     let answer = client.ask(&query)?;
     let configure = format!("[1,[53,[[174,[{TABLE}]],{settings}]]]");
@@ -85,10 +85,10 @@ pub(super) fn create(cluster: &Cluster, replicas: usize, settings: &str) -> Resu
     }
 }
 
-/// Waits until every node is connected to all others, and sees every replica ready. Fails if that takes more than a
-/// minute: a cluster that nothing befalls any more becomes whole by itself.
-pub(super) fn await_whole(cluster: &Cluster) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(HEALED_SECONDS);
+/// Waits until every node is connected to all others and reports every replica as ready. Fails after a minute: without
+/// faults a cluster recovers by itself.
+pub(super) fn await_recovery(cluster: &Cluster) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(RECOVERY_SECONDS);
     let drivers = cluster.drivers();
     let servers = "[1,[43,[[15,[[14,[\"rethinkdb\"]],\"server_status\"]]]]]";
     for driver in &drivers {
@@ -98,7 +98,7 @@ pub(super) fn await_whole(cluster: &Cluster) -> Result<()> {
             if Instant::now() > deadline {
                 bail!("{driver} is not connected to all servers: {answer}");
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             answer = client.ask(servers)?;
         }
         await_ready(&mut client)?;
@@ -106,30 +106,30 @@ pub(super) fn await_whole(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Afterwards the table comes back by itself: every replica is ready, and it takes a write.
-pub(super) fn is_writable(cluster: &Cluster) -> Result<()> {
+/// Waits until every replica is ready, and writes through every node.
+pub(super) fn check_writable(cluster: &Cluster) -> Result<()> {
     let write = format!("[1,[56,[{TABLE},{{\"id\":\"healed\"}}]]]");
     for driver in cluster.drivers() {
         let mut client = client(driver)?;
         await_ready(&mut client)?;
         let written = client.ask(&write)?;
         if written["t"] != 1 {
-            bail!("the table takes no write: {written}");
+            bail!("the table refuses a write: {written}");
         }
     }
     Ok(())
 }
 
 fn client(driver: SocketAddr) -> Result<Client> {
-    Client::connect_for(driver, Duration::from_secs(2 * HEALED_SECONDS))
+    Client::connect_for(driver, Duration::from_secs(2 * RECOVERY_SECONDS))
 }
 
 fn await_ready(client: &mut Client) -> Result<()> {
     let wait =
-        format!("[1,[177,[{TABLE}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":{HEALED_SECONDS}}}]]");
+        format!("[1,[177,[{TABLE}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":{RECOVERY_SECONDS}}}]]");
     let waited = client.ask(&wait)?;
     match waited["t"] == 1 {
         true => Ok(()),
-        false => bail!("the table does not come back: {waited}"),
+        false => bail!("the table does not become ready: {waited}"),
     }
 }

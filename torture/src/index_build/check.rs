@@ -1,4 +1,4 @@
-//! Whether each index is what its function makes of the rows: the same entries, in order.
+//! Compares each index with its function over the rows: the same entries in the same order.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::table::{INDEXES, Index, TABLE};
 use crate::harness::client::Client;
 
-/// Reads the table and every index, all of it, and compares.
+/// Reads the whole table and every index and compares them.
 pub(super) fn every_index_is_its_function(client: &mut Client) -> Result<()> {
     let rows = client.ask_all(&format!("[1,{TABLE}]"))?;
     ensure!(!rows.is_empty(), "there are no rows");
@@ -46,7 +46,7 @@ fn expected(rows: &[Value], index: &Index) -> Vec<Value> {
     entries.into_iter().map(|(_, key)| key).collect()
 }
 
-/// The order of the values that are used here: numbers, texts, and arrays of them.
+/// The order of the values in this table: numbers, strings, and arrays of them.
 fn order(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Array(left), Value::Array(right)) => {

@@ -1,4 +1,4 @@
-//! Those who write all the while: each at a pace of its own, through restarts of the node.
+//! Writers, each at its fixed rate, through restarts of the node.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,23 +15,23 @@ use super::table::{self, TABLE};
 use crate::harness::client::Client;
 
 /// Rows of one insert while the table is filled.
-const BATCH: u64 = 1000;
-/// How long a writer waits before it connects again.
-const AGAIN: Duration = Duration::from_millis(10);
+const ROWS_PER_INSERT: u64 = 1000;
+/// How long a writer waits before it reconnects.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The writers, and what they measured.
+/// The writers and their measurements.
 pub(super) struct Load {
     port: AtomicU16,
     stopped: AtomicBool,
     acknowledged: AtomicU64,
-    /// From when a write was due to its answer.
+    /// From the time when a write was due to its response.
     times: Mutex<Vec<Duration>>,
     rows: u64,
     writers: u64,
     rate: u64,
 }
 
-/// Stops the writers when it goes, whatever became of the rest.
+/// Stops the writers when it is dropped.
 pub(super) struct Stop<'a>(&'a Load);
 
 impl Drop for Stop<'_> {
@@ -57,7 +57,7 @@ impl Load {
         self.port.load(Ordering::Relaxed)
     }
 
-    /// The node was started again and listens elsewhere.
+    /// The node was restarted and listens on another port.
     pub(super) fn moved_to(&self, port: u16) {
         self.port.store(port, Ordering::Relaxed);
     }
@@ -70,9 +70,9 @@ impl Load {
     pub(super) fn fill(&self, rows: u64) -> Result<()> {
         let mut client = Client::connect(self.port())?;
         let mut random = StdRng::seed_from_u64(rows);
-        for start in (0..rows).step_by(BATCH as usize) {
+        for start in (0..rows).step_by(ROWS_PER_INSERT as usize) {
             let batch: Vec<String> =
-                (start..rows.min(start + BATCH)).map(|key| table::row(key, &mut random)).collect();
+                (start..rows.min(start + ROWS_PER_INSERT)).map(|key| table::row(key, &mut random)).collect();
             let answer = client.ask(&format!("[1,[56,[{TABLE},[2,[{}]]]]]", batch.join(",")))?;
             ensure!(answer["r"][0]["inserted"] == batch.len(), "rows were not inserted: {answer}");
         }
@@ -89,9 +89,9 @@ impl Load {
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(seed ^ writer);
                 while !self.stopped.load(Ordering::Relaxed) {
-                    // The node may be away; whatever was on its way then was not acknowledged.
+                    // The node may be down; a write without a response was not acknowledged.
                     let _ = self.write(&mut random);
-                    thread::sleep(AGAIN);
+                    thread::sleep(RECONNECT_INTERVAL);
                 }
             });
         }
@@ -102,7 +102,7 @@ impl Load {
         std::mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes until the connection breaks: half of the rows anew, half of the time, one in ten is deleted.
+    /// Writes until the connection breaks: one write in ten deletes a row, the others insert or replace one.
     fn write(&self, random: &mut StdRng) -> Result<()> {
         let mut client = Client::connect(self.port())?;
         let mut pace = Pace::new(self.rate);

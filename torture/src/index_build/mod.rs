@@ -1,6 +1,6 @@
-//! `index-build`: secondary indexes are built over a table that is written to, first while the time of
-//! the writes is taken with and without a build, then while the node is killed again and again.
-//! Afterwards every index must equal its function over the rows, in order.
+//! `index-build`: builds secondary indexes over a table under writes. First measures the writes with and without a
+//! build, then kills the node again and again during builds. Afterwards every index must equal its function over the
+//! rows, in order.
 
 mod check;
 mod load;
@@ -23,14 +23,13 @@ use load::Load;
 pub use options::Options;
 use table::{INDEXES, Index};
 
-/// How long the writes are timed without a build: as long as the build took, within these bounds, or
-/// what happens only now and then would be seen in one of them only.
+/// Bounds of the time without a build. It is as long as the build was, so that rare slow writes are as likely in both.
 const QUIET_MIN: Duration = Duration::from_secs(2);
 const QUIET_MAX: Duration = Duration::from_secs(60);
-/// A build may slow the slowest hundredth of the writes by so much.
+/// The factor by which a build may slow the slowest hundredth of the writes.
 const RATIO_MAX: f64 = 2.0;
 
-/// Runs both halves; says what was measured and counted.
+/// Runs both halves; prints measurements and counts.
 pub fn run(options: &Options) -> ExitCode {
     verdict("index-build", build(options).map(|()| true))
 }
@@ -64,8 +63,7 @@ fn build(options: &Options) -> Result<()> {
     node.kill()
 }
 
-/// How many times longer the slowest hundredth of the writes takes while an index is built: the median
-/// of pairs of a build and a while without.
+/// The ratio of the 99th percentile of the writes with a build to that without: the median of pairs.
 fn pairs(options: &Options, load: &Load, client: &mut Client) -> Result<f64> {
     let mut ratios = Vec::new();
     for pair in 0..options.pairs {
@@ -97,7 +95,7 @@ fn pairs(options: &Options, load: &Load, client: &mut Client) -> Result<f64> {
     Ok(ratios.get(ratios.len() / 2).copied().unwrap_or(0.0))
 }
 
-/// Kills the node while indexes are built, and waits until they are.
+/// Kills the node during index builds, and waits until the last builds are complete.
 fn kills(
     options: &Options,
     folder: &std::path::Path,
@@ -121,7 +119,7 @@ fn kills(
         }
         ensure!(
             after <= 10 * (options.kills + 1),
-            "builds are over too soon to be disturbed: more rows are needed"
+            "builds end too soon to be interrupted: more rows are needed"
         );
         *node = Node::start(&options.trial.program, folder, SERVER_FLAGS)?;
         load.moved_to(node.wait_until_ready()?.driver);
@@ -137,7 +135,7 @@ fn kills(
     Ok(())
 }
 
-/// Begins what is not there, or all of it again if nothing is being built. How many builds that are.
+/// Begins to build the missing indexes, or all of them again if none is being built. Returns the number of builds.
 fn begin(client: &mut Client) -> Result<usize> {
     let known = table::indexes(client)?;
     let is_over = |index: &Index| known.iter().any(|(name, is_ready)| name == index.name && *is_ready);

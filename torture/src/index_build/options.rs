@@ -1,6 +1,6 @@
-//! What an index-build run is asked to do.
+//! Options of an index-build run.
 
-use crate::harness::options::Trial;
+use crate::harness::options::RunOptions;
 
 /// A whole run.
 #[derive(clap::Args)]
@@ -27,5 +27,5 @@ pub struct Options {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) rate: u64,
     #[command(flatten)]
-    pub(super) trial: Trial,
+    pub(super) trial: RunOptions,
 }

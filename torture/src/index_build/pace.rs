@@ -1,10 +1,10 @@
-//! Writes at fixed times, and how long they took from when they were due: a write that waits behind a
-//! slow one is slow too.
+//! Writes at fixed times. A write is measured from the time when it was due, so that one that waits behind a slow write
+//! is slow, too.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The times at which one writer writes.
+/// The schedule of one writer.
 pub(super) struct Pace {
     next: Instant,
     between: Duration,
@@ -16,7 +16,7 @@ impl Pace {
         Pace { next: Instant::now(), between }
     }
 
-    /// Waits for the next time; returns it. It may be long past.
+    /// Waits until the next write is due; returns that time, which may be long past.
     pub(super) fn wait(&mut self) -> Instant {
         let due = self.next;
         self.next += self.between;
@@ -25,7 +25,7 @@ impl Pace {
     }
 }
 
-/// The time that one in a hundred is longer than; zero of nothing.
+/// The 99th percentile; zero without times.
 pub(super) fn p99(times: &[Duration]) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();

@@ -1,4 +1,4 @@
-//! The table, its rows, its indexes and the queries about them, as they go over the wire.
+//! The table, its rows and indexes, and the queries about them.
 
 use anyhow::{Context, Result, ensure};
 use rand::Rng;
@@ -9,22 +9,22 @@ use crate::harness::client::Client;
 
 /// The table as a term.
 pub(super) const TABLE: &str = "[15,[[14,[\"test\"]],\"built\"]]";
-/// Values of the index of one number: several rows have the same.
+/// The number of values in the simple index: several rows have the same one.
 const VALUES: u64 = 50_000;
 /// Values of the multi index.
 const TAGS: u64 = 500;
 
-/// An index, and what it is of.
+/// An index and its function.
 pub(super) struct Index {
     pub(super) name: &'static str,
-    /// Its function, empty if it is of the field of its name.
+    /// The term of its function; empty for an index on the field of its name.
     function: &'static str,
     options: &'static str,
-    /// The values a row has in it.
+    /// The values of a row in it.
     pub(super) values: fn(&Value) -> Vec<Value>,
 }
 
-/// Simple, multi, and of a function.
+/// A simple index, a multi index and an index on a function.
 pub(super) const INDEXES: &[Index] = &[
     Index { name: "a", function: "", options: "{}", values: |row| vec![row["a"].clone()] },
     Index {
@@ -42,14 +42,14 @@ pub(super) const INDEXES: &[Index] = &[
     },
 ];
 
-/// A row with values of chance.
+/// A row with random values.
 pub(super) fn row(key: u64, random: &mut StdRng) -> String {
     let (a, s) = (random.random_range(0..VALUES), random.random_range(0..10_000));
     let (m, n) = (random.random_range(0..TAGS), random.random_range(0..TAGS));
     format!("{{\"id\":{key},\"a\":{a},\"s\":\"s{s}\",\"m\":[2,[{m},{n}]]}}")
 }
 
-/// Makes the table; its writes are soft, so that not the disk is measured.
+/// Creates the table; its writes are soft, so that the disk is not measured.
 pub(super) fn create(client: &mut Client) -> Result<()> {
     done(client, "[1,[60,[[14,[\"test\"]],\"built\"],{\"durability\":\"soft\"}]]")
 }
@@ -62,7 +62,7 @@ pub(super) fn drop_index(client: &mut Client, index: &Index) -> Result<()> {
     done(client, &format!("[1,[76,[{TABLE},\"{}\"]]]", index.name))
 }
 
-/// The indexes that there are, and whether each is ready.
+/// The existing indexes, and whether each is ready.
 pub(super) fn indexes(client: &mut Client) -> Result<Vec<(String, bool)>> {
     let answer = client.ask(&format!("[1,[139,[{TABLE}]]]"))?;
     let statuses = answer["r"][0].as_array().with_context(|| format!("no status of indexes: {answer}"))?;

@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use super::options::Options;
 use crate::harness::client::Client;
 
-/// The table, in terms.
+/// The table as a term.
 pub(super) const TABLE: &str = "[15,[[14,[\"test\"]],\"crash\"]]";
 
-/// What can be done to a table.
+/// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One shard more.
     Split,
     /// One shard less.
     Merge,
-    /// Another replica leads, or the one that leads goes to another server.
+    /// Another replica becomes the leader, or the leader moves to another server.
     Move,
     /// One more replica of a shard.
     Add,
-    /// One replica of a shard less.
+    /// One less replica of a shard.
     Remove,
     /// The same shards, divided evenly.
     Rebalance,
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// One shard: the servers of its replicas, the first of which leads when it can.
+/// One shard: the servers of its replicas; the first is the preferred leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Places(Vec<String>);
 
@@ -53,7 +53,7 @@ struct Places(Vec<String>);
 pub(super) struct Layout(Vec<Places>);
 
 impl Layout {
-    /// As the configuration has it now.
+    /// Reads the current configuration.
     pub(super) fn read(client: &mut Client) -> Result<Layout> {
         let answer = client.ask(&format!("[1,[174,[{TABLE}]]]"))?;
         let Some(shards) = answer["r"][0]["shards"].as_array() else {
@@ -63,7 +63,7 @@ impl Layout {
         Ok(Layout(shards.collect::<Result<_>>()?))
     }
 
-    /// A change of this kind, or of the opposite one if it is not possible now: in words, and as a query.
+    /// A change of this kind, or of the opposite kind if that is not possible now: a description and a query.
     pub(super) fn change(&self, kind: Kind, options: &Options, random: &mut StdRng) -> (String, String) {
         let (shards, nodes) = (self.0.len(), usize::from(options.nodes));
         match kind {
@@ -96,7 +96,7 @@ impl Layout {
         (what, query)
     }
 
-    /// Another server leads: one that has a replica, or one that gets the leader's.
+    /// Makes another server the leader; if it has no replica, it gets the one of the current leader.
     fn moved(&self, nodes: usize, random: &mut StdRng) -> (String, String) {
         let at = random.random_range(0..self.0.len());
         let mut after = self.0.clone();
@@ -121,9 +121,9 @@ impl Layout {
 
     fn removed(&self, at: usize, random: &mut StdRng) -> (String, String) {
         let mut after = self.0.clone();
-        let gone = random.random_range(0..after[at].0.len());
-        let server = after[at].0.remove(gone);
-        (format!("shard {at} no more on {server}"), written(&after))
+        let index = random.random_range(0..after[at].0.len());
+        let server = after[at].0.remove(index);
+        (format!("shard {at} no longer on {server}"), written(&after))
     }
 }
 
@@ -138,7 +138,7 @@ fn places(shard: &Value) -> Option<Places> {
     Some(Places(std::iter::once(primary.clone()).chain(others).collect()))
 }
 
-/// The query that gives the table these shards.
+/// The query that changes the table to these shards.
 fn written(shards: &[Places]) -> String {
     let shard = |places: &Places| json!({ "primary_replica": places.0[0], "replicas": [2, places.0], "nonvoting_replicas": [2, []] });
     let shards: Vec<Value> = shards.iter().map(shard).collect();

@@ -1,4 +1,4 @@
-//! Those who write and read all the while, each through one node until that does not answer.
+//! The writers and readers. Each uses one node until a request there fails.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,57 +13,58 @@ use serde_json::Value;
 use super::layout::TABLE;
 use super::tally::Tally;
 use crate::harness::client::Client;
-use crate::workload::ledger::{Page, document_key, filler};
-use crate::workload::writers::{Answered, write_one};
+use crate::workload::ledger::{WriterDocuments, document_key, filler};
+use crate::workload::writers::{WriteResponse, write_one};
 
-/// What is not answered by then never is.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Readers leave the writers some of the machine.
-const READ_REST: Duration = Duration::from_millis(5);
-/// The rows that nobody writes have so many values in the index, each as often as the others or once more.
+/// A request without a response for this long has failed.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause of a reader between two reads, so that the writers get processor time.
+const READ_PAUSE: Duration = Duration::from_millis(5);
+/// The number of values that the read-only rows have in the index; each value is as frequent as the others, or has one
+/// row more.
 pub(super) const GROUPS: usize = 7;
-/// How often a client goes to another node by itself.
-const WANDER: u32 = 500;
+/// Before each request, a client reconnects to a random node with a chance of one in this.
+const RECONNECT_ONE_IN: u32 = 500;
 
-/// The load.
+/// The state shared by the clients.
 pub(super) struct Load<'a> {
     drivers: Vec<SocketAddr>,
     tally: &'a Tally,
-    /// The page of the rows that nobody writes, and how many there are.
-    still: usize,
+    /// The writer number in the keys of the read-only rows, and the number of these rows.
+    read_only: usize,
     rows: usize,
-    /// Set when the clients are to end.
+    /// Set to end the clients.
     pub(super) over: AtomicBool,
 }
 
 impl<'a> Load<'a> {
-    pub(super) fn new(drivers: Vec<SocketAddr>, tally: &'a Tally, still: usize, rows: usize) -> Load<'a> {
-        Load { drivers, tally, still, rows, over: AtomicBool::new(false) }
+    pub(super) fn new(drivers: Vec<SocketAddr>, tally: &'a Tally, read_only: usize, rows: usize) -> Load<'a> {
+        Load { drivers, tally, read_only, rows, over: AtomicBool::new(false) }
     }
 
-    /// One writer, until it is over.
-    pub(super) fn write(&self, writer: usize, page: &mut Page, mut random: StdRng) {
+    /// Runs one writer until the end.
+    pub(super) fn write(&self, writer: usize, documents: &mut WriterDocuments, mut random: StdRng) {
         self.through_any(&mut random, |client, random| {
             let (began, change) = (Instant::now(), self.tally.change());
-            let (number, answered) = write_one(writer, page, client, random);
+            let (number, response) = write_one(writer, documents, client, random);
             self.tally.wrote(change, began.elapsed());
-            match answered {
-                Ok(Answered::Acknowledged) => Ok(()),
-                Ok(Answered::Otherwise(answer)) => {
-                    // It may still come to pass, even after later ones: nothing later may depend on it.
-                    page.documents[number].retired = true;
+            match response {
+                Ok(WriteResponse::Acknowledged) => Ok(()),
+                Ok(WriteResponse::Otherwise(answer)) => {
+                    // The write may still take effect, even after later ones: no later write may depend on it.
+                    documents.documents[number].retired = true;
                     self.tally.failed("write", &answer);
                     Ok(())
                 }
                 Err(error) => {
-                    page.documents[number].retired = true;
+                    documents.documents[number].retired = true;
                     Err(error)
                 }
             }
         });
     }
 
-    /// One reader, until it is over.
+    /// Runs one reader until the end.
     pub(super) fn read(&self, mut random: StdRng) {
         self.through_any(&mut random, |client, random| {
             let answer = match random.random_range(0..20) {
@@ -76,20 +77,20 @@ impl<'a> Load<'a> {
                 _ => self.get(client, random, "single"),
             };
             self.tally.read();
-            thread::sleep(READ_REST);
+            thread::sleep(READ_PAUSE);
             answer
         });
     }
 
-    /// Does `one` again and again, with another client after a failure and now and then.
+    /// Repeats `one`, with a new connection after a failure and sometimes without one.
     fn through_any(&self, random: &mut StdRng, mut one: impl FnMut(&mut Client, &mut StdRng) -> Result<()>) {
         while !self.over.load(Ordering::Acquire) {
             let nth = random.random_range(0..self.drivers.len());
-            let Ok(mut client) = Client::connect_for(self.drivers[nth], PATIENCE) else {
+            let Ok(mut client) = Client::connect_for(self.drivers[nth], RESPONSE_TIMEOUT) else {
                 self.tally.unanswered("connecting");
                 continue;
             };
-            while !self.over.load(Ordering::Acquire) && !random.random_ratio(1, WANDER) {
+            while !self.over.load(Ordering::Acquire) && !random.random_ratio(1, RECONNECT_ONE_IN) {
                 if let Err(error) = one(&mut client, random) {
                     self.tally.unanswered(&format!("{error:#}"));
                     break;
@@ -98,9 +99,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// One row that nobody writes.
+    /// Reads a read-only row.
     fn get(&self, client: &mut Client, random: &mut StdRng, mode: &str) -> Result<()> {
-        let key = document_key(self.still, random.random_range(0..self.rows));
+        let key = document_key(self.read_only, random.random_range(0..self.rows));
         let table = format!("[15,[[14,[\"test\"]],\"crash\"],{{\"read_mode\":\"{mode}\"}}]");
         let answer = client.ask(&format!("[1,[16,[{table},\"{key}\"]]]"))?;
         if answer["t"] != 1 {
@@ -111,12 +112,12 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// How many rows there are that nobody writes.
+    /// Counts the read-only rows.
     fn count(&self, client: &mut Client) -> Result<()> {
         self.check_count(client, "count", &self.rows_term(), self.rows)
     }
 
-    /// How many of them have one value in the index.
+    /// Counts the read-only rows with one value in the index.
     fn count_group(&self, client: &mut Client, random: &mut StdRng) -> Result<()> {
         let (group, rows) = self.group(random);
         self.check_count(client, "count by an index", &group, rows)
@@ -132,13 +133,13 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// The keys of those that have one value in the index, batch by batch.
+    /// Reads the keys of the rows with one value in the index, batch by batch.
     fn scan_group(&self, client: &mut Client, random: &mut StdRng) -> Result<()> {
         let (group, rows) = self.group(random);
         self.scan(client, "scan by an index", &group, rows)
     }
 
-    /// The keys of `rows`, batch by batch: so many, each once.
+    /// Reads the keys of `rows`, batch by batch; there must be `expected`, each once.
     fn scan(&self, client: &mut Client, what: &str, rows: &str, expected: usize) -> Result<()> {
         match client.ask_all(&format!("[1,[170,[{rows},\"id\"]]]")) {
             Ok(mut keys) => {
@@ -152,14 +153,14 @@ impl<'a> Load<'a> {
                 Ok(())
             }
             Err(error) if error.to_string().contains("the query failed") => {
-                self.tally.failed_in_words(what, &error.to_string());
+                self.tally.failed_with(what, &error.to_string());
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The rows that nobody writes with some value in the index, and how many they are.
+    /// The read-only rows with a random value in the index, and their number.
     fn group(&self, random: &mut StdRng) -> (String, usize) {
         let group = random.random_range(0..GROUPS);
         let rows = (self.rows + GROUPS - 1 - group) / GROUPS;
@@ -167,7 +168,7 @@ impl<'a> Load<'a> {
     }
 
     fn rows_term(&self) -> String {
-        let (first, behind) = (document_key(self.still, 0), document_key(self.still + 1, 0));
+        let (first, behind) = (document_key(self.read_only, 0), document_key(self.read_only + 1, 0));
         format!("[182,[{TABLE},\"{first}\",\"{behind}\"]]")
     }
 }

@@ -1,7 +1,6 @@
-//! `reshard`: a table is split, merged, moved, given and deprived of replicas, and rebalanced, one change
-//! every few seconds, under writers and readers that go on with any node. No client may see an error or a
-//! wrong answer, no writer may wait for long, and at the end everything acknowledged is there, on every
-//! replica alike.
+//! `reshard`: splits, merges, moves and rebalances the shards of a table and changes its replicas, one change every few
+//! seconds, under writers and readers on all nodes. No client may receive an error or a wrong result, and no write may
+//! take long. At the end all acknowledged writes must be stored, and all replicas must have the same rows.
 
 mod layout;
 mod load;
@@ -23,64 +22,64 @@ use crate::harness::client::Client;
 use crate::harness::cluster::Cluster;
 use crate::harness::node::SERVER_FLAGS;
 use crate::harness::options::verdict;
-use crate::harness::replica_rows::unlike;
-use crate::workload::ledger::{Known, Ledger, Page, document_key, filler};
+use crate::harness::replica_rows::divergent_nodes;
+use crate::workload::ledger::{Ledger, Versions, WriterDocuments, document_key, filler};
 use layout::{Kind, Layout, TABLE};
 use load::{GROUPS, Load};
 pub use options::Options;
 use tally::Tally;
 
-/// Every replica has everything after so long, or never.
+/// How long all replicas may take to be ready after a change.
 const READY_SECONDS: u64 = 120;
-/// A change that is refused because another is still going on is asked for again, this often.
-const TRIES: usize = 40;
-const AGAIN: Duration = Duration::from_millis(250);
+/// How often a change is tried while it is refused because an earlier one still runs, and the time between two tries.
+const CHANGE_TRIES: usize = 40;
+const CHANGE_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Rows of one insert while the table is filled.
-const BATCH: usize = 500;
+const ROWS_PER_INSERT: usize = 500;
 
-/// Runs it; fails when a client saw an error, writes rested for too long, or anything acknowledged is lost.
+/// Runs the changes; fails if a client received an error, writes paused for too long, or an acknowledged write is lost.
 pub fn run(options: &Options) -> ExitCode {
     let Options { trial, nodes, writers, readers, .. } = options;
     println!("reshard: seed {}, {nodes} nodes, {writers} writers, {readers} readers", trial.seed);
-    verdict("reshard", storm(options))
+    verdict("reshard", check_changes(options))
 }
 
-/// Whether all bars were kept.
-fn storm(options: &Options) -> Result<bool> {
+/// Whether all bars were met.
+fn check_changes(options: &Options) -> Result<bool> {
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
     let mut random = StdRng::seed_from_u64(options.trial.seed);
     let nodes = usize::from(options.nodes);
     let cluster = Cluster::start(&options.trial.program, folder.path(), nodes, SERVER_FLAGS)?;
     let mut ledger = Ledger::new(usize::from(options.writers));
-    let rows = filled(&cluster, options)?;
-    let (tally, still) = (Tally::default(), ledger.pages.len());
-    let load = Load::new(cluster.drivers(), &tally, still, options.rows as usize);
+    let rows = create_table(&cluster, options)?;
+    let (tally, read_only) = (Tally::default(), ledger.writers.len());
+    let load = Load::new(cluster.drivers(), &tally, read_only, options.rows as usize);
     thread::scope(|scope| {
-        for (writer, page) in ledger.pages.iter_mut().enumerate() {
+        for (writer, documents) in ledger.writers.iter_mut().enumerate() {
             let (load, seed) = (&load, random.random());
-            scope.spawn(move || load.write(writer, page, StdRng::seed_from_u64(seed)));
+            scope.spawn(move || load.write(writer, documents, StdRng::seed_from_u64(seed)));
         }
         for _ in 0..options.readers {
             let (load, seed) = (&load, random.random());
             scope.spawn(move || load.read(StdRng::seed_from_u64(seed)));
         }
-        let result = change_all_the_time(&cluster, options, &tally, &mut random);
+        let result = make_changes(&cluster, options, &tally, &mut random);
         load.over.store(true, Ordering::Release);
         result
     })?;
-    ledger.pages.push(rows);
+    ledger.writers.push(rows);
     let kept = tally.report(options);
     Ok(is_whole(&cluster, &ledger)? && kept)
 }
 
-/// A new table with rows that nobody writes any more, the page after those of the writers. An index finds these alone.
-fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
+/// Creates the table with its read-only rows, which are the documents of one more writer. An index has only these rows.
+fn create_table(cluster: &Cluster, options: &Options) -> Result<WriterDocuments> {
     let mut admin = connect(cluster, 0)?;
     let replicas = usize::from(options.nodes).min(3);
     done(&mut admin, &format!("[1,[60,[[14,[\"test\"]],\"crash\"],{{\"replicas\":{replicas}}}]]"))?;
     wait_until_ready(&mut admin)?;
     let numbers: Vec<usize> = (0..options.rows as usize).collect();
-    for some in numbers.chunks(BATCH) {
+    for some in numbers.chunks(ROWS_PER_INSERT) {
         let row = |number: &usize| {
             let key = document_key(usize::from(options.writers), *number);
             let (filler, group) = (filler(&key, 1), number % GROUPS);
@@ -94,31 +93,26 @@ fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
     }
     done(&mut admin, &format!("[1,[75,[{TABLE},\"group\"]]]"))?;
     done(&mut admin, &format!("[1,[140,[{TABLE}]]]"))?;
-    let known = Known { acknowledged: 1, attempted: 1, retired: true };
-    Ok(Page { documents: vec![known; options.rows as usize], acknowledged: 0 })
+    let known = Versions { acknowledged: 1, attempted: 1, retired: true };
+    Ok(WriterDocuments { documents: vec![known; options.rows as usize], acknowledged: 0 })
 }
 
-/// One change after the other, each kind once before any comes again.
-fn change_all_the_time(
-    cluster: &Cluster,
-    options: &Options,
-    tally: &Tally,
-    random: &mut StdRng,
-) -> Result<()> {
+/// Makes one change after another, in random order; each kind once before any is repeated.
+fn make_changes(cluster: &Cluster, options: &Options, tally: &Tally, random: &mut StdRng) -> Result<()> {
     let count = (options.minutes * 60.0 / options.every).ceil() as usize;
     let every = Duration::from_secs_f64(options.every);
-    let mut waiting = Vec::new();
-    // How long writes rest without any change, for comparison.
+    let mut kinds = Vec::new();
+    // The longest write without any change, for comparison.
     thread::sleep(every);
-    println!("reshard:       no change: writes rested {:.2?}", tally.paused());
+    println!("reshard:       no change: longest write {:.2?}", tally.paused());
     let mut due = Instant::now();
     for nth in 0..count {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        if waiting.is_empty() {
-            waiting = Kind::ALL.to_vec();
-            waiting.shuffle(random);
+        if kinds.is_empty() {
+            kinds = Kind::ALL.to_vec();
+            kinds.shuffle(random);
         }
-        let kind = waiting.pop().context("there are kinds of changes")?;
+        let kind = kinds.pop().context("there are kinds of changes")?;
         let through = random.random_range(0..usize::from(options.nodes));
         tally.begin_change();
         let began = Instant::now();
@@ -127,18 +121,18 @@ fn change_all_the_time(
         wait_until_ready(&mut connect(cluster, through)?).with_context(|| format!("after {what}"))?;
         let (ready, paused) = (began.elapsed(), tally.paused());
         println!(
-            "reshard:   {:>3} n{through} {what}: done after {asked:.2?}, ready after {ready:.2?}, writes rested {paused:.2?}",
+            "reshard:   {:>3} n{through} {what}: done after {asked:.2?}, ready after {ready:.2?}, longest write {paused:.2?}",
             nth + 1,
         );
         tally.ended(ready > every);
-        // A change that took longer than its time does not take that of the next ones.
+        // The next change is not due earlier because this one took longer than its interval.
         due = (due + every).max(Instant::now());
     }
     thread::sleep(due.saturating_duration_since(Instant::now()));
     Ok(())
 }
 
-/// One change of a kind that is possible now; in words.
+/// Makes one change of this kind; returns its description.
 fn change(
     cluster: &Cluster,
     options: &Options,
@@ -148,8 +142,8 @@ fn change(
     random: &mut StdRng,
 ) -> Result<String> {
     let mut admin = connect(cluster, through)?;
-    let (mut said, chance) = (Value::Null, random.random());
-    for _ in 0..TRIES {
+    let (mut last, chance) = (Value::Null, random.random());
+    for _ in 0..CHANGE_TRIES {
         let layout = Layout::read(&mut admin)?;
         // The same change each time, as far as the table is the same.
         let (what, query) = layout.change(kind, options, &mut StdRng::seed_from_u64(chance));
@@ -159,13 +153,13 @@ fn change(
             return Ok(what);
         }
         tally.refused(&answer);
-        said = answer;
-        thread::sleep(AGAIN);
+        last = answer;
+        thread::sleep(CHANGE_RETRY_INTERVAL);
     }
-    bail!("{} was refused {TRIES} times: {said}", kind.name())
+    bail!("{} was refused {CHANGE_TRIES} times: {last}", kind.name())
 }
 
-/// Whether every node shows every acknowledged write, counts them right, and has the same rows itself.
+/// Whether every node returns all acknowledged writes and the right count, and all replicas have the same rows.
 fn is_whole(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {
     wait_until_ready(&mut connect(cluster, 0)?)?;
     let mut whole = true;
@@ -185,11 +179,11 @@ fn is_whole(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {
         }
     }
     println!("reshard: {} acknowledged writes over {} documents", ledger.acknowledged(), ledger.documents());
-    let unlike = unlike(&cluster.drivers(), "crash")?;
-    if !unlike.is_empty() {
-        println!("reshard: what nodes {unlike:?} have is not what n0 has");
+    let divergent = divergent_nodes(&cluster.drivers(), "crash")?;
+    if !divergent.is_empty() {
+        println!("reshard: nodes {divergent:?} have other rows than n0");
     }
-    Ok(unlike.is_empty() && whole)
+    Ok(divergent.is_empty() && whole)
 }
 
 fn wait_until_ready(client: &mut Client) -> Result<()> {

@@ -1,8 +1,8 @@
-//! What a run is asked to do.
+//! Options of a reshard run.
 
-use crate::harness::options::Trial;
+use crate::harness::options::RunOptions;
 
-/// How many changes, under what, and what is too much.
+/// The changes, the load, and the bars.
 #[derive(clap::Args)]
 pub struct Options {
     /// For how long changes are made
@@ -20,17 +20,17 @@ pub struct Options {
     /// Readers
     #[arg(long, default_value_t = 4)]
     pub(super) readers: u16,
-    /// Rows that are there before and are only read
+    /// Read-only rows
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rows: u32,
     /// Most shards
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..))]
     pub(super) shards: u16,
-    /// Writes rest for no longer than so many milliseconds in 99 of 100 changes
+    /// The longest write in milliseconds in 99 of 100 changes
     #[arg(long, default_value_t = 1000)]
     pub(super) pause_ms: u64,
     #[command(flatten)]
-    pub(super) trial: Trial,
+    pub(super) trial: RunOptions,
 }
 
 fn above_zero(word: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! What was acknowledged, document by document, and the check against what is stored.
+//! The acknowledged versions of each document, and their comparison with the stored ones.
 
 use std::collections::HashMap;
 
@@ -9,36 +9,35 @@ use crate::harness::client::Client;
 const EXAMPLES_MAX: usize = 5;
 const FILLER_WORDS: u64 = 60;
 
-/// What is known of one document: the newest version acknowledged and the newest attempted.
-/// A version in between may or may not be there.
+/// The newest acknowledged and the newest attempted version of one document. Any version between these may be stored.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Versions {
     pub(crate) acknowledged: u64,
     pub(crate) attempted: u64,
-    /// Nobody writes it any more: an attempt that was given up may still come to pass.
+    /// No longer written: an attempt without a response may still take effect.
     pub(crate) retired: bool,
 }
 
-/// One writer's documents, by their number; only that writer writes them.
+/// One writer's documents, by number. No other writer writes them.
 #[derive(Default)]
-pub(crate) struct Page {
-    pub(crate) documents: Vec<Known>,
+pub(crate) struct WriterDocuments {
+    pub(crate) documents: Vec<Versions>,
     pub(crate) acknowledged: u64,
 }
 
-/// The pages of all writers.
+/// The documents of all writers.
 pub(crate) struct Ledger {
-    pub(crate) pages: Vec<Page>,
+    pub(crate) writers: Vec<WriterDocuments>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Default)]
 pub(crate) struct Verdict {
-    /// Acknowledged versions that are not there.
+    /// Acknowledged versions that are not stored.
     pub(crate) lost: u64,
-    /// Documents that are not what any writer wrote.
+    /// Stored documents that no writer wrote like this.
     pub(crate) broken: u64,
-    /// The first few, in words.
+    /// Descriptions of the first few.
     pub(crate) examples: Vec<String>,
 }
 
@@ -59,21 +58,21 @@ impl Verdict {
 
 impl Ledger {
     pub(crate) fn new(writers: usize) -> Ledger {
-        Ledger { pages: (0..writers).map(|_| Page::default()).collect() }
+        Ledger { writers: (0..writers).map(|_| WriterDocuments::default()).collect() }
     }
 
     /// How many writes were acknowledged so far.
     pub(crate) fn acknowledged(&self) -> u64 {
-        self.pages.iter().map(|page| page.acknowledged).sum()
+        self.writers.iter().map(|documents| documents.acknowledged).sum()
     }
 
     /// How many documents were ever attempted.
     pub(crate) fn documents(&self) -> usize {
-        self.pages.iter().map(|page| page.documents.len()).sum()
+        self.writers.iter().map(|documents| documents.documents.len()).sum()
     }
 
-    /// Reads the whole table and compares. With `single` a leader that was stopped may, when it goes on, answer as it was
-    /// before it hears of another.
+    /// Reads the whole table and compares. The read mode is `majority`: with `single` a leader that was stopped and
+    /// continues may return older rows until it learns of the new leader.
     pub(crate) fn check(&self, client: &mut Client) -> Result<Verdict> {
         let mut stored = HashMap::new();
         let mut verdict = Verdict::default();
@@ -86,8 +85,8 @@ impl Ledger {
             }
             stored.insert(key, version);
         }
-        for (writer, page) in self.pages.iter().enumerate() {
-            for (number, known) in page.documents.iter().enumerate() {
+        for (writer, documents) in self.writers.iter().enumerate() {
+            for (number, known) in documents.documents.iter().enumerate() {
                 let key = document_key(writer, number);
                 let found = stored.remove(&key).unwrap_or(0);
                 if found < known.acknowledged {
@@ -113,7 +112,7 @@ pub(crate) fn document_key(writer: usize, number: usize) -> String {
     format!("w{writer:03}-{number:06}")
 }
 
-/// Text that only this version of this document has.
+/// Text that is unique to this version of this document.
 pub(crate) fn filler(key: &str, version: u64) -> String {
     let mut state = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.len() as u64;
     let mut text = format!("{key}:{version}:");

@@ -1,5 +1,5 @@
-//! Writers that note what was acknowledged to them, for the commands that fail nodes under writes: each document has
-//! versions, and [`ledger`] compares the table with what every writer knows.
+//! Writers that record their acknowledged writes, for the commands that inject faults under writes. Every write of a
+//! document has a new version; [`ledger`] compares the stored versions with the recorded ones.
 
 pub(crate) mod ledger;
 pub(crate) mod writers;

@@ -1,4 +1,4 @@
-//! The writers: each inserts and updates documents of its own until its connection breaks.
+//! The writers: each inserts and updates its documents until its connection breaks.
 
 use std::thread;
 
@@ -7,13 +7,13 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use super::ledger::{Known, Ledger, Page, document_key, filler};
+use super::ledger::{Ledger, Versions, WriterDocuments, document_key, filler};
 use crate::harness::client::Client;
 
 const DOCUMENTS_PER_WRITER_MAX: usize = 400;
 
-/// Lets all writers run while `until` runs; that one ends by killing the node, which ends
-/// the writers. What each saw acknowledged is in the ledger afterwards.
+/// Runs all writers while `until` runs, which ends by killing the node and so ends the writers. The ledger then has
+/// the acknowledged versions.
 pub(crate) fn run(
     port: u16,
     ledger: &mut Ledger,
@@ -21,64 +21,65 @@ pub(crate) fn run(
     until: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let mut clients = Vec::new();
-    for _ in 0..ledger.pages.len() {
+    for _ in 0..ledger.writers.len() {
         clients.push(Client::connect(port)?);
     }
     thread::scope(|scope| {
-        for (writer, (page, client)) in ledger.pages.iter_mut().zip(clients).enumerate() {
-            scope.spawn(move || write(writer, page, client, StdRng::seed_from_u64(seed ^ writer as u64)));
+        for (writer, (documents, client)) in ledger.writers.iter_mut().zip(clients).enumerate() {
+            scope
+                .spawn(move || write(writer, documents, client, StdRng::seed_from_u64(seed ^ writer as u64)));
         }
         until()
     })
 }
 
-fn write(writer: usize, page: &mut Page, mut client: Client, mut random: StdRng) {
-    while write_one(writer, page, &mut client, &mut random).1.is_ok() {}
+fn write(writer: usize, documents: &mut WriterDocuments, mut client: Client, mut random: StdRng) {
+    while write_one(writer, documents, &mut client, &mut random).1.is_ok() {}
 }
 
-/// What a write was answered with.
-pub(crate) enum Answered {
+/// The response to a write.
+pub(crate) enum WriteResponse {
     Acknowledged,
     /// An error, or a row that was not written.
     Otherwise(Value),
 }
 
-/// One write of one document of this writer: its number, and what was answered. Fails with the
-/// connection.
+/// Writes one document of this writer; returns its number and the response, or the error of the connection.
 pub(crate) fn write_one(
     writer: usize,
-    page: &mut Page,
+    documents: &mut WriterDocuments,
     client: &mut Client,
     random: &mut StdRng,
-) -> (usize, Result<Answered>) {
-    let fresh = page.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
-    let older = (!fresh && !page.documents.is_empty()).then(|| random.random_range(0..page.documents.len()));
-    let number = older.filter(|number| !page.documents[*number].retired).unwrap_or_else(|| {
-        page.documents.push(Known::default());
-        page.documents.len() - 1
+) -> (usize, Result<WriteResponse>) {
+    let fresh = documents.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
+    let older = (!fresh && !documents.documents.is_empty())
+        .then(|| random.random_range(0..documents.documents.len()));
+    let number = older.filter(|number| !documents.documents[*number].retired).unwrap_or_else(|| {
+        documents.documents.push(Versions::default());
+        documents.documents.len() - 1
     });
-    let known = &mut page.documents[number];
+    let known = &mut documents.documents[number];
     let before = known.attempted;
     let key = document_key(writer, number);
     known.attempted += 1;
     let query = write_query(&key, known.attempted, before == 0);
-    // An answer that is no success is not an acknowledgement; the version stays open.
-    let answered = client.ask(&query).map(|answer| {
+    // Any other response is no acknowledgement: the version may or may not be stored.
+    let response = client.ask(&query).map(|answer| {
         let done = &answer["r"][0];
         match done["inserted"] == 1 || done["replaced"] == 1 {
-            true => Answered::Acknowledged,
-            false => Answered::Otherwise(answer),
+            true => WriteResponse::Acknowledged,
+            false => WriteResponse::Otherwise(answer),
         }
     });
-    if matches!(answered, Ok(Answered::Acknowledged)) {
+    if matches!(response, Ok(WriteResponse::Acknowledged)) {
         known.acknowledged = known.attempted;
-        page.acknowledged += 1;
+        documents.acknowledged += 1;
     }
-    (number, answered)
+    (number, response)
 }
 
-/// An insert of a new document; otherwise half of the work is a replacing insert, and an
-/// update by key every second version.
+/// The query for a version: an insert of a new document; otherwise an update by key for even versions and a replacing
+/// insert for odd ones.
 fn write_query(key: &str, version: u64, new: bool) -> String {
     let table = "[15,[[14,[\"test\"]],\"crash\"]]";
     let fields = format!("\"version\":{version},\"filler\":\"{}\"", filler(key, version));

@@ -1,4 +1,4 @@
-//! How many tests passed, failed and were skipped, read off the runners' closing lines.
+//! The numbers of tests that passed, failed and were skipped, from the closing lines of the runners.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Count {
         self.skipped += other.skipped;
     }
 
-    /// Adds what `line` says if it is a closing line: ours (`N passed, N failed[, N skipped]`),
+    /// Adds the numbers of `line` if it is a closing line: ours (`N passed, N failed[, N skipped]`),
     /// cargo's (`test result: …`) or Node's (`# pass N`, `ℹ pass N`).
     pub(super) fn read(&mut self, line: &str) {
         let line = line.trim();

@@ -15,10 +15,10 @@ use torture::harness::process;
 use count::Count;
 use steps::Step;
 
-/// A command that runs for longer has hung: the slowest takes a third of it, with everything to compile.
-const LIMIT: Duration = Duration::from_secs(35 * 60);
-/// So many of the last lines of a command that failed are said again at the end.
-const LAST_WORDS: usize = 25;
+/// A command that runs for longer has hung: the slowest takes a third of this, including compilation.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(35 * 60);
+/// The number of last lines of a failed command that are repeated at the end.
+const LAST_LINES: usize = 25;
 
 /// Runs the steps named in `only`, or all of them.
 pub(crate) fn run(only: &[String]) -> ExitCode {
@@ -43,16 +43,16 @@ pub(crate) fn run(only: &[String]) -> ExitCode {
         total.add(count);
     }
     for mut child in early {
-        // Whoever needed it has done it again by now.
+        // Its step has run the command again by now.
         process::kill_tree(child.id());
         drop(child.wait());
     }
-    failures.iter().for_each(Failure::say);
+    failures.iter().for_each(Failure::print);
     println!("\n{}\n\n{total}", summary.join("\n"));
     if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts a command that is waited for and judged when it runs again. What it says then is enough.
+/// Starts a command early, without its output. Its step runs it again, waits for it and judges it.
 fn begin_early(words: &[String]) -> Option<Child> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(torture::harness::checkout::root());
@@ -62,19 +62,19 @@ fn begin_early(words: &[String]) -> Option<Child> {
 /// A command that failed, and the last lines it wrote.
 struct Failure {
     command: String,
-    last_words: VecDeque<String>,
+    last_lines: VecDeque<String>,
 }
 
 impl Failure {
-    /// Says it again, so that who sees only the end of everything knows what failed.
-    fn say(&self) {
+    /// Prints it again, so that the end of the output names all failures.
+    fn print(&self) {
         println!("\nfailed: {}", self.command);
-        self.last_words.iter().for_each(|line| println!("    {line}"));
+        self.last_lines.iter().for_each(|line| println!("    {line}"));
     }
 }
 
-/// A step that fails without saying what failed counts as one failure, and one that
-/// succeeds without counting as one pass, so that no step can vanish.
+/// Runs a step. A command that fails without a count is one failure, and one that succeeds without a count is one pass, so
+/// that every command counts.
 fn run_step(step: &Step, failures: &mut Vec<Failure>) -> Count {
     if let Some(why) = &step.skip {
         println!("   not run: {why}");
@@ -82,24 +82,24 @@ fn run_step(step: &Step, failures: &mut Vec<Failure>) -> Count {
     }
     let mut count = Count::default();
     for command in &step.commands {
-        let (succeeded, said, last_words) = stream(command, LIMIT);
-        count.add(said);
-        if !succeeded || said.failed > 0 {
-            failures.push(Failure { command: command.join(" "), last_words });
+        let (succeeded, counted, last_lines) = stream(command, COMMAND_TIMEOUT);
+        count.add(counted);
+        if !succeeded || counted.failed > 0 {
+            failures.push(Failure { command: command.join(" "), last_lines });
         }
-        if !succeeded && said.failed == 0 {
+        if !succeeded && counted.failed == 0 {
             count.failed += 1;
-        } else if succeeded && said == Count::default() {
+        } else if succeeded && counted == Count::default() {
             count.passed += 1;
         }
     }
     count
 }
 
-/// Runs a command and passes on what it writes: whether it succeeded, what it counted, its last lines. Kills one that runs
-/// for longer than `limit`, or that has ended while something it started holds its output open for so long.
+/// Runs a command and prints its output; returns whether it succeeded, its count and its last lines. Kills it if it, or a
+/// descendant that holds its output open, runs for longer than `limit`.
 fn stream(words: &[String], limit: Duration) -> (bool, Count, VecDeque<String>) {
-    let (mut count, mut last_words) = (Count::default(), VecDeque::with_capacity(LAST_WORDS + 1));
+    let (mut count, mut last_lines) = (Count::default(), VecDeque::with_capacity(LAST_LINES + 1));
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -110,7 +110,7 @@ fn stream(words: &[String], limit: Duration) -> (bool, Count, VecDeque<String>) 
         Ok(child) => child,
         Err(error) => {
             println!("   {} could not be started: {error}", words[0]);
-            return (false, count, last_words);
+            return (false, count, last_lines);
         }
     };
     let (lines, until) = (lines_of(child.stdout.take()), Instant::now() + limit);
@@ -118,25 +118,25 @@ fn stream(words: &[String], limit: Duration) -> (bool, Count, VecDeque<String>) 
         Some(left) => lines.recv_timeout(left),
         None => Err(RecvTimeoutError::Timeout),
     };
-    let mut said = next();
-    while let Ok(line) = said {
+    let mut read = next();
+    while let Ok(line) = read {
         println!("{line}");
         count.read(&line);
-        last_words.push_back(line);
-        if last_words.len() > LAST_WORDS {
-            last_words.pop_front();
+        last_lines.push_back(line);
+        if last_lines.len() > LAST_LINES {
+            last_lines.pop_front();
         }
-        said = next();
+        read = next();
     }
-    let is_late = said == Err(RecvTimeoutError::Timeout);
+    let is_late = read == Err(RecvTimeoutError::Timeout);
     if is_late {
         process::kill_tree(child.id());
         println!("   stopped: {} ran for more than {} minutes", words.join(" "), limit.as_secs() / 60);
     }
-    (child.wait().is_ok_and(|status| status.success()) && !is_late, count, last_words)
+    (child.wait().is_ok_and(|status| status.success()) && !is_late, count, last_lines)
 }
 
-/// The lines of an output, read by a thread of their own: who holds it open may never end.
+/// The lines of an output, read on a separate thread: a process that holds it open may never end.
 fn lines_of(output: Option<ChildStdout>) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_hangs_is_stopped_whoever_holds_its_output() {
+    fn a_command_that_hangs_is_stopped() {
         let limit = Duration::from_millis(500);
         let talks = "while :; do echo more; sleep 0.05; done";
         for (script, succeeds) in
@@ -159,9 +159,9 @@ mod tests {
         {
             let begin = Instant::now();
             let words = ["sh", "-c", script].map(str::to_owned);
-            let (succeeded, _, last_words) = stream(&words, limit);
+            let (succeeded, _, last_lines) = stream(&words, limit);
             assert_eq!(succeeded, succeeds, "{script}");
-            assert_eq!(last_words.is_empty(), script == "sleep 30", "{script}");
+            assert_eq!(last_lines.is_empty(), script == "sleep 30", "{script}");
             assert!(begin.elapsed() < Duration::from_secs(15), "{script}");
         }
     }

@@ -9,7 +9,7 @@ use torture::harness::checkout::root;
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// Run beside the steps before, where there are any: the first command does it again, and finds it done.
+    /// A command to run beside earlier steps; the first command of this step runs it again and finds it done.
     pub(super) early: Option<Vec<String>>,
     /// Commands run from the repository's root, one after another.
     pub(super) commands: Vec<Vec<String>>,
@@ -29,7 +29,7 @@ pub(super) fn all() -> Vec<Step> {
                 cargo("clippy --release --workspace --all-targets --quiet -- --deny warnings"),
             ],
         ),
-        // Those that take longest wait for clusters: more run at once than there are processors.
+        // The slowest tests wait for clusters: run more at once than there are processors.
         step(
             "unit",
             "tests of every crate",
@@ -50,7 +50,7 @@ pub(super) fn all() -> Vec<Step> {
         step(
             "fuzz",
             "half a minute of each fuzz target, as many at once as there are processors",
-            // By itself the package would compile every crate again, with other features.
+            // A build of the package alone would compile every crate again, with other features.
             [
                 cargo("build --release --quiet --workspace --bin rekindle-fuzz"),
                 beside("rekindle-fuzz", "all --seconds 30"),
@@ -58,7 +58,7 @@ pub(super) fn all() -> Vec<Step> {
         ),
         step(
             "crash",
-            "kill -9 of one node and of a leader among three under writers; a build that loses writes is found out",
+            "kill -9 of one node and of a leader among three under writers; a build that loses writes is detected",
             [
                 cargo("build --release --package rekindle --features ack-before-append"),
                 xtask("crash --cycles 300 --soft-cycles 0 --expect-loss"),
@@ -72,24 +72,24 @@ pub(super) fn all() -> Vec<Step> {
         step(
             "index-build",
             "indexes built under writes and kill -9 equal their functions over the rows",
-            // How much slower writes are is only told: here the machine does other things, too.
+            // The slowdown of writes is only printed: here the machine does other work, too.
             [xtask("index-build --rows 100000 --kills 5 --kill-after 400 --pairs 1 --ratio 1000")],
         ),
     ]
 }
 
 fn drivers() -> Step {
-    // Most of its time it is linked, by one thread.
+    // Most of its time is linking, on one thread.
     let build = vec![root().join("tools/build").display().to_string()];
     let tests = program_in_cache("venv/bin/python", "tests/drivers/python/run.py");
     let what = "the official Python and JavaScript drivers against the program as it is handed out";
     Step { early: Some(build.clone()), ..step("drivers", what, [build, tests, node_tests()]) }
 }
 
-/// Short forms: each nemesis for a few seconds, other modes of writing, reads that are allowed to be stale found out, and
-/// Jepsen's test of a shard that moves while nodes fall apart.
+/// Short forms: each nemesis for a few seconds, other modes of writes, detection of stale reads where these are allowed,
+/// and Jepsen's test of a shard that moves during partitions.
 fn linearizable() -> Step {
-    let skip = which("go").is_none().then(|| "no go, which the judge of histories is written in".to_owned());
+    let skip = which("go").is_none().then(|| "no go, which the checker of histories needs".to_owned());
     let commands = [
         ["go", "-C", "tests/histories", "test", "./..."].map(str::to_owned).to_vec(),
         xtask("histories --seconds 6 --operations 60"),
@@ -101,22 +101,18 @@ fn linearizable() -> Step {
         ),
         xtask("histories --seconds 28 --nemesis replay --nodes 5 --seed 7 --if-allowed"),
     ];
-    Step { skip, ..step("linearizable", "what clients saw of nodes that fail can have happened", commands) }
+    Step { skip, ..step("linearizable", "histories of clients under faults are linearizable", commands) }
 }
 
 fn simulation() -> Step {
     let commands = [
         xtask("sim --seeds 150"),
-        // Few: one with sixteen machines takes more than half a second.
+        // Few: a seed with sixteen machines takes more than half a second.
         xtask("sim --seeds 40 --nodes 9"),
         xtask("sim --seeds 12 --nodes 16"),
         xtask("sim --mutant ack-before-fsync --mutant skip-read-index"),
     ];
-    step(
-        "simulation",
-        "whole clusters by seed keep their promises; planted faults are found for what they are",
-        commands,
-    )
+    step("simulation", "whole clusters by seed keep the invariants; mutants are detected", commands)
 }
 
 fn which(program: &str) -> Option<PathBuf> {
