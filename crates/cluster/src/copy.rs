@@ -11,7 +11,7 @@ use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::task;
 use log::{GroupId, GroupStatus, LogBase, Lsn, PeerId};
-use shard::{CopyEnd, CopyRange, Difference, Restoration, RestoreError, Shard};
+use shard::{CopyEnd, CopyRange, Difference, Restoration, RestoreError, Shard, clear_rows};
 
 use crate::answer::CopyResponse;
 use crate::copies::{CopyChunking, CopyProgress, Given, cost};
@@ -232,9 +232,9 @@ impl Core {
             self.replicas.mark_recovering(group);
             if group == CATALOG_GROUP {
                 // It is small, and shown at the next start as it is: rows of two catalogs would be none.
-                shard.clear(&KeyRange::all())?;
+                clear_rows(&shard, &KeyRange::all())?;
             }
-            shard.begin_restore(CopyEnd { at, progress, builds })?
+            Restoration::begin(&shard, CopyEnd { at, progress, builds })?
         };
         while !restoration.is_whole() {
             let wait = self.get_piece(group, source, answer.copy, &mut restoration, &gate)?;

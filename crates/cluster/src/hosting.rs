@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use datum::KeyRange;
 use engine::Batch;
 use log::{GroupId, InitialConfig, LogError, PeerId};
-use shard::{Predecessor, Shard};
+use shard::{Predecessor, Shard, clear_rows};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
@@ -249,7 +249,7 @@ impl Core {
             // What an old catalog does not place here may be placed here by a later one: swept when that is known.
             Some(_) if !self.past_is_shown.load(Ordering::Acquire) => Ok(()),
             Some(open) => {
-                self.each_stranger(catalog, table, &open.range, |_, part| Ok(open.shard.clear(part)?))
+                self.each_stranger(catalog, table, &open.range, |_, part| Ok(clear_rows(&open.shard, part)?))
             }
             None => Ok(()),
         }

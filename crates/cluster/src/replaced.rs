@@ -136,7 +136,7 @@ mod tests {
         let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
         // As when the copy begins: its rows have gone, and those of the copy have not come.
         node.replicas().mark_recovering(crate::node::CATALOG_GROUP);
-        node.catalog_shard.clear(&datum::KeyRange::all()).unwrap();
+        shard::clear_rows(&node.catalog_shard, &datum::KeyRange::all()).unwrap();
         node.publish().unwrap();
         assert!(node.catalog().table("test", "t").is_some(), "everything was taken for deleted");
         assert!(node.log().group_status(group).is_ok());

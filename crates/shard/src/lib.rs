@@ -23,7 +23,6 @@ mod entry_builder;
 mod error;
 mod index;
 mod index_build;
-mod index_reads;
 mod latch;
 mod progress;
 mod proposal;
@@ -31,7 +30,6 @@ mod replica;
 mod replicas;
 mod restore;
 mod seal;
-mod seal_entry;
 mod shard;
 mod ticket;
 
@@ -46,7 +44,7 @@ pub use index::{
 pub use index_build::{BuildStep, IndexBuilder};
 pub use replica::{Predecessor, RowsGeneration};
 pub use replicas::Replicas;
-pub use restore::{CopyEnd, Restoration, RestoreError};
+pub use restore::{CopyEnd, Restoration, RestoreError, clear_rows};
 pub use seal::SealState;
 pub use shard::Shard;
 pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};

@@ -61,22 +61,22 @@ pub struct Restoration<'a> {
     is_whole: bool,
 }
 
-impl Shard {
-    /// Removes the rows of `range` in this shard, and their index entries.
-    pub fn clear(&self, range: &KeyRange) -> Result<(), RestoreError> {
-        let mut shard_range = self.shard_range().clone();
-        shard_range.range = shard_range.range.intersect(range);
-        let snapshot = self.table().snapshot(shard_range.clone())?;
-        self.clear_entries(&snapshot)?;
-        self.delete_rows(&snapshot, &shard_range.range, |_| true)
-    }
+/// Removes the rows of `range` in `shard`, and their index entries.
+pub fn clear_rows(shard: &Shard, range: &KeyRange) -> Result<(), RestoreError> {
+    let mut shard_range = shard.shard_range().clone();
+    shard_range.range = shard_range.range.intersect(range);
+    let snapshot = shard.table().snapshot(shard_range.clone())?;
+    clear_entries(shard, &snapshot)?;
+    delete_rows(shard, &snapshot, &shard_range.range, |_| true)
+}
 
+impl Restoration<'_> {
     /// Starts replacing the rows by a copy. The rows must not be read until that is finished. Fails if an index of the
     /// copy is not known yet; a dropped one is left out.
-    pub fn begin_restore(&self, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
+    pub fn begin(shard: &Shard, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
         // Read first: an index that was known by then and is unknown afterwards was dropped, and is not new.
-        let seen: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_seen_index(*id)).collect();
-        let known = self.indexes();
+        let seen: Vec<bool> = end.builds.iter().map(|(id, _)| shard.has_seen_index(*id)).collect();
+        let known = shard.indexes();
         let mut indexes = Vec::new();
         let find = |id: IndexId| known.iter().find(|index| index.id() == id).cloned();
         for ((id, _), is_old) in end.builds.iter().zip(seen) {
@@ -87,52 +87,10 @@ impl Shard {
             }
         }
         end.builds.retain(|(id, _)| find(*id).is_some());
-        self.clear_entries(&self.snapshot()?)?;
-        Ok(Restoration { shard: self, end, indexes, after: None, rows: 0, is_whole: false })
+        clear_entries(shard, &shard.snapshot()?)?;
+        Ok(Restoration { shard, end, indexes, after: None, rows: 0, is_whole: false })
     }
 
-    fn delete_rows(
-        &self,
-        snapshot: &TableSnapshot,
-        range: &KeyRange,
-        is_removed: impl Fn(&PrimaryKey) -> bool,
-    ) -> Result<(), RestoreError> {
-        let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
-        while let Some(batch) = scan.next_batch()? {
-            let mut changes = Changes::default();
-            for key in (0..batch.len()).map(|i| batch.key(i)).filter(&is_removed) {
-                changes.add(self.table().id(), &RowChange { key, row: None, existed: true });
-            }
-            self.table().store().write(changes)?;
-        }
-        Ok(())
-    }
-
-    fn clear_entries(&self, snapshot: &TableSnapshot) -> Result<(), RestoreError> {
-        let (store, table) = (self.table().store(), self.table().id());
-        let (mut changes, mut pending) = (Changes::default(), 0);
-        for index in self.indexes().iter() {
-            let (all, rows) = (IndexRange::all(), KeyRange::all());
-            let mut scan = snapshot.scan_index(index.id(), &all, &rows, Direction::Ascending);
-            while let Some(hit) = scan.next()? {
-                let gone = IndexChange { index: index.id(), key: hit.key, entry: None };
-                changes.add_index(table, &hit.primary, &gone);
-                pending += 1;
-                if pending % BATCH_CHANGES == 0 {
-                    store.write(std::mem::take(&mut changes))?;
-                }
-            }
-        }
-        Ok(store.write(changes)?)
-    }
-
-    /// The build records of the indexes, for a copy of this shard.
-    pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
-        IndexBuild::read_all(&**self.table().store().engine(), self.table().id(), self.group())
-    }
-}
-
-impl Restoration<'_> {
     /// The key up to which the rows are as in the copy.
     #[must_use]
     pub fn after(&self) -> Option<&PrimaryKey> {
@@ -173,7 +131,7 @@ impl Restoration<'_> {
         }
         let range = range_after(known.or(self.after()), difference.reach.as_ref());
         let is_in_copy = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
-        self.shard.delete_rows(&self.shard.snapshot()?, &range, |key| !is_in_copy(key))?;
+        delete_rows(self.shard, &self.shard.snapshot()?, &range, |key| !is_in_copy(key))?;
         self.rows +=
             kept.iter().map(|copy_range| copy_range.rows).sum::<u64>() + difference.rows.len() as u64;
         self.put_rows(difference.rows)?;
@@ -238,4 +196,39 @@ impl Restoration<'_> {
         engine.flush()?;
         Ok(self.shard.reload()?)
     }
+}
+
+fn delete_rows(
+    shard: &Shard,
+    snapshot: &TableSnapshot,
+    range: &KeyRange,
+    is_removed: impl Fn(&PrimaryKey) -> bool,
+) -> Result<(), RestoreError> {
+    let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
+    while let Some(batch) = scan.next_batch()? {
+        let mut changes = Changes::default();
+        for key in (0..batch.len()).map(|i| batch.key(i)).filter(&is_removed) {
+            changes.add(shard.table().id(), &RowChange { key, row: None, existed: true });
+        }
+        shard.table().store().write(changes)?;
+    }
+    Ok(())
+}
+
+fn clear_entries(shard: &Shard, snapshot: &TableSnapshot) -> Result<(), RestoreError> {
+    let (store, table) = (shard.table().store(), shard.table().id());
+    let (mut changes, mut pending) = (Changes::default(), 0);
+    for index in shard.indexes().iter() {
+        let (all, rows) = (IndexRange::all(), KeyRange::all());
+        let mut scan = snapshot.scan_index(index.id(), &all, &rows, Direction::Ascending);
+        while let Some(hit) = scan.next()? {
+            let gone = IndexChange { index: index.id(), key: hit.key, entry: None };
+            changes.add_index(table, &hit.primary, &gone);
+            pending += 1;
+            if pending % BATCH_CHANGES == 0 {
+                store.write(std::mem::take(&mut changes))?;
+            }
+        }
+    }
+    Ok(store.write(changes)?)
 }

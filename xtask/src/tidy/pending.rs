@@ -26,7 +26,6 @@ pub(super) const SPREAD: &[(&str, &str, usize)] = &[
     ("log", "Runner", 4),
     ("query", "Inner", 4),
     ("query", "Session", 4),
-    ("shard", "Shard", 5),
 ];
 
 /// Types whose methods call each other in circles over several files: package, type.
@@ -38,7 +37,6 @@ pub(super) const METHOD_CIRCLES: &[(&str, &str)] = &[
     ("log", "Runner"),
     ("query", "Inner"),
     ("query", "Session"),
-    ("shard", "Shard"),
 ];
 
 /// Packages with constants without a meaning, such as `PAUSE`: their number.

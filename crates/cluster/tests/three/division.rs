@@ -437,7 +437,7 @@ fn found_without_rows() -> bool {
     hub.count_answers(c.server(), 0);
     c.node.log().begin_restore(old).unwrap();
     c.node.replicas().mark_recovering(old);
-    table(&c).shards()[0].near().unwrap().clear(&datum::KeyRange::all()).unwrap();
+    shard::clear_rows(table(&c).shards()[0].near().unwrap(), &datum::KeyRange::all()).unwrap();
     let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
     if config.shards.iter().any(|shard| shard.founders.len() < 3) {
         return false;

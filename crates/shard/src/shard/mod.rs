@@ -1,6 +1,7 @@
 //! Reads and writes of one key range.
 
-mod lookup;
+mod reads;
+mod sealing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,9 @@ use crate::proposal::{Proposal, ProposalContext};
 use crate::replica::{InitialRows, Replica, incarnation};
 use crate::seal::SealProposals;
 use crate::ticket;
-use crate::{OpenError, Predecessor, Replicas, RowsGeneration, WriteError, WriteRefusal, WriteTicket};
+use crate::{
+    OpenError, Predecessor, Replicas, RowsGeneration, SealState, WriteError, WriteRefusal, WriteTicket,
+};
 
 /// One replica of one key range of a table.
 pub struct Shard {
@@ -132,6 +135,12 @@ impl Shard {
     #[must_use]
     pub fn leads(&self) -> bool {
         self.context.replica.leads()
+    }
+
+    /// The seal state of the group, as far as it is applied here.
+    #[must_use]
+    pub fn seal_state(&self) -> SealState {
+        self.context.replica.seal_state()
     }
 
     /// The leading replica, if it is another one and known here.
@@ -332,6 +341,11 @@ impl Shard {
     #[must_use]
     pub fn index_build(&self, index: IndexId) -> IndexBuild {
         self.context.replica.index_build(index)
+    }
+
+    /// The build records of the indexes, for a copy of this shard.
+    pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
+        IndexBuild::read_all(&**self.table.store().engine(), self.table.id(), self.group())
     }
 
     /// Records that an index is built: every row of the range already has its entries.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
-    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, RestoreError, Shard, TableSnapshot,
+    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, Restoration, RestoreError, Shard, TableSnapshot,
 };
 
 use crate::bed::{Bed, content, key, put};
@@ -32,7 +32,7 @@ fn end_of(snapshot: &TableSnapshot) -> CopyEnd {
 /// is complete.
 fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: CopyRangeSizes, pieces: usize) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
     let mut sent = 0;
     for _ in 0..pieces {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
@@ -136,7 +136,7 @@ fn rows_absent_from_the_copy_are_removed_with_their_entries() {
 fn a_response_to_another_request_is_refused() {
     let (_here, from, _there, to) = two();
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
     let copy_ranges = restoration.copy_ranges(SIZES).unwrap();
     let piece = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
     let last = piece.reach.clone();
@@ -182,7 +182,7 @@ fn rows_outside_of_the_range_are_refused() {
     from.sync().wait().unwrap();
     let to = there.shard_of(TO, range);
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
     let all = Difference::with(&snapshot, None, &[], usize::MAX).unwrap();
     for some in [&all.rows[..3], &all.rows[1..]] {
         let refused = restoration.take(&[], Difference { rows: some.to_vec(), ..all.clone() });

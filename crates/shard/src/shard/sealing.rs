@@ -5,19 +5,13 @@ use std::sync::atomic::Ordering;
 
 use log::{Acks, Durability, Refusal, Term};
 
+use super::Shard;
 use crate::entry::EntryWriter;
 use crate::proposal::Proposal;
 use crate::replica::incarnation;
-use crate::shard::Shard;
 use crate::{SealState, WriteRefusal, WriteTicket};
 
 impl Shard {
-    /// The seal state of the group, as far as it is applied here.
-    #[must_use]
-    pub fn seal_state(&self) -> SealState {
-        self.context.replica.seal_state()
-    }
-
     /// Whether the group is sealed, or this replica has proposed a seal with an unknown outcome.
     #[must_use]
     pub fn is_sealed_or_sealing(&self) -> bool {
