@@ -126,9 +126,8 @@ impl SimNetwork {
 
     /// Adds a host that listens at `address`.
     pub fn add_host(&mut self, address: &str) -> Host {
-        let state =
-            HostState { address: address.to_owned(), is_up: true, is_stalled: false, ends: BTreeMap::new() };
-        self.hosts.push(state);
+        let (address, ends) = (address.to_owned(), BTreeMap::new());
+        self.hosts.push(HostState { address, is_up: true, is_stalled: false, ends });
         Host(self.hosts.len() - 1)
     }
 
@@ -274,13 +273,9 @@ impl SimNetwork {
         let number = self.connection_next;
         self.connection_next += 1;
         self.hosts[host.0].ends.insert(id, (number, Side::Dialer));
-        let end = |host, id, is_open| ConnectionEnd {
-            host,
-            id,
-            is_open,
-            in_flight: VecDeque::new(),
-            in_flight_bytes: 0,
-            notify_drained: false,
+        let end = |host, id, is_open| {
+            let (in_flight, in_flight_bytes, notify_drained) = (VecDeque::new(), 0, false);
+            ConnectionEnd { host, id, is_open, in_flight, in_flight_bytes, notify_drained }
         };
         let found = self.hosts.iter().position(|state| state.address == address).map(Host);
         let mut connection = SimConnection { dialer: end(host, id, true), accepter: end(host, id, false) };
