@@ -1,4 +1,4 @@
-//! The laboratory without the server, for work on the laboratory itself:
+//! The benchmark program without the server, for work on the benchmarks themselves:
 //! `cargo run --release -p rekindle-bench --example bench -- ycsb run a`.
 
 use std::process::ExitCode;

@@ -1,32 +1,32 @@
-//! Reasons not to take a result at face value.
+//! Alarms: reasons not to take a result at face value.
 
 use crate::result::{Alarm, RunResult};
 
-/// A client thread this busy may be the limit.
+/// Above this use of a client thread, the client may be the bottleneck.
 const BUSY_THREAD_SHARE: f64 = 0.9;
-/// A server this busy is a limit of its own.
+/// Above this use, the server itself is the bottleneck.
 const BUSY_SERVER_SHARE: f64 = 0.85;
-/// Client and server together on one machine.
+/// Above this use of the machine, client and server compete for its cores.
 const BUSY_MACHINE_SHARE: f64 = 0.95;
-/// Nearer to the echo rate than this, the client's ceiling shows in the result.
+/// Above this share of the echo rate, the client's ceiling affects the result.
 const ECHO_SHARE: f64 = 0.8;
-/// More failures than this are no accident.
+/// Above this share of failures, the result is suspect.
 const FAILED_SHARE: f64 = 0.01;
 
-/// A run shorter than this share of its time did not end by itself.
+/// A run shorter than this share of its duration was cut short.
 const WHOLE_SHARE: f64 = 0.9;
-/// The kind of the alarm that makes a result worth nothing.
+/// The kind of alarm for a run that was cut short, which makes its result worthless.
 pub const CUT_SHORT: &str = "cut-short";
-/// The kind of another such alarm: one kind of operation never worked.
+/// The kind of alarm for a kind of operation that always failed, which also makes the result worthless.
 pub const ALL_FAILED: &str = "all-failed";
-/// The kind of the alarm that tells of a run in which too little was measured to tell.
+/// The kind of alarm for a run that measured too little.
 pub const TOO_SHORT: &str = "too-short";
-/// The kind of the alarm that tells of other programs: [`crate::surroundings`] raises it.
+/// The kind of alarm for other programs that used the machine: [`crate::surroundings`] raises it.
 pub const DISTURBED: &str = "disturbed";
-/// What can be done about a server that is not watched, by the flags of a single run.
+/// What to do about a server that is not watched, with the flags of a single run.
 pub const HOW_TO_WATCH: &str = "give --http or --server-pid";
 
-/// Every alarm of a result.
+/// Computes all alarms of a result.
 pub fn raise(result: &RunResult) -> Vec<Alarm> {
     [
         client_limited(result),
@@ -45,8 +45,8 @@ pub fn raise(result: &RunResult) -> Vec<Alarm> {
     .collect()
 }
 
-/// Raises the alarms of a result again, to which something was added. What was around the run cannot be seen in the
-/// result: that alarm stays.
+/// Recomputes the alarms of a result that has changed. The alarm about other programs stays, because it cannot be
+/// derived from the result.
 pub fn renew(result: &mut RunResult) {
     let around: Vec<Alarm> = result.alarms.drain(..).filter(|alarm| alarm.kind == DISTURBED).collect();
     result.alarms = raise(result);
@@ -129,7 +129,7 @@ fn errors(result: &RunResult) -> Option<Alarm> {
     )
 }
 
-/// A workload of which one kind of operation never worked is another workload.
+/// Without one of its kinds of operation, a workload is not the one that was asked for.
 fn all_failed(result: &RunResult) -> Option<Alarm> {
     let one = result.operations.iter().find(|one| one.ok == 0 && one.failed > 0)?;
     let error = result.errors.iter().find(|error| error.operation == one.name);
@@ -176,7 +176,7 @@ fn alarm(kind: &str, message: String) -> Option<Alarm> {
     Some(Alarm { kind: kind.to_owned(), message })
 }
 
-/// A share for people: `97 %`.
+/// Formats a share: `97 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

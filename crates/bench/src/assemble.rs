@@ -1,4 +1,4 @@
-//! Puts a result together from what a run brought.
+//! Assembles the result of a run.
 
 use std::time::SystemTime;
 
@@ -17,47 +17,47 @@ use crate::result::*;
 use crate::secrets;
 use crate::site::{BENCH_VERSION, Site};
 
-/// What a command knows about its run before it starts.
+/// The description of a run, known to its command in advance.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Kind of the result.
+    /// The kind of the result.
     pub kind: &'static str,
-    /// Workload, for the result's id.
+    /// The workload, for the result's id.
     pub workload: String,
-    /// Title for people.
+    /// The title.
     pub name: String,
-    /// What `--label` said.
+    /// The value of `--label`.
     pub label: String,
-    /// The published series beside it.
+    /// The published series to compare with.
     pub published: Option<Published>,
-    /// Seed of everything drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Settings in force.
+    /// The settings in effect.
     pub settings: Map<String, Value>,
-    /// Sentences a reader of the numbers must know.
+    /// Remarks that are needed to read the numbers.
     pub notes: Vec<String>,
     /// When it started.
     pub started: SystemTime,
 }
 
-/// What a command adds to what every run brings.
+/// Optional parts of a result.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// Names and totals of units besides operations.
+    /// Names and totals of units other than operations.
     pub units: Vec<(&'static str, u64)>,
     /// Operations that are acknowledged writes, by name.
     pub write_names: &'static [&'static str],
-    /// Single timings.
+    /// Timings of a repeated query.
     pub runs: Vec<TimedRun>,
-    /// Answers checked.
+    /// Checked answers.
     pub checks: Vec<CheckOutcome>,
-    /// Outcome of `dataintegrity`.
+    /// The outcome of `dataintegrity`.
     pub integrity: Option<Integrity>,
     /// The client's ceiling.
     pub echo: Option<EchoBaseline>,
 }
 
-/// Puts the result of a run together and raises its alarms.
+/// Assembles the result of a run and computes its alarms.
 pub fn assemble(
     about: About,
     plan: &Plan,
@@ -121,7 +121,7 @@ pub fn assemble(
     result
 }
 
-/// A result in which nothing is measured yet.
+/// A result without measurements.
 pub fn blank(about: About) -> RunResult {
     RunResult {
         format: FORMAT.to_owned(),
@@ -159,8 +159,8 @@ pub fn blank(about: About) -> RunResult {
     }
 }
 
-/// The points of a run. A last second of which less than half was measured is left out: what was
-/// answered in it is no second's worth and would look like a collapse.
+/// The points of a run. A last second of which less than half was measured is dropped: its small count would look like
+/// a collapse.
 pub fn series(mut points: Vec<Point>, measured_seconds: f64) -> Series {
     let is_cut_short = |point: &Point| measured_seconds - (point.second as f64) < 0.5;
     while points.len() > 1 && points.last().is_some_and(is_cut_short) {
@@ -169,12 +169,12 @@ pub fn series(mut points: Vec<Point>, measured_seconds: f64) -> Series {
     Series { interval_seconds: 1.0, points }
 }
 
-/// A name for a result that no other has.
+/// A unique id for a result.
 pub fn id(about: &About) -> String {
     id_of(about.kind, &about.workload, about.started)
 }
 
-/// A name for what `kind` of thing was started then.
+/// A unique id for a result or report of this kind, with its start time.
 pub fn id_of(kind: &str, workload: &str, started: SystemTime) -> String {
     let nanos = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mark = Chance::new(nanos as u64, u64::from(std::process::id())).next_u32() & 0xffff;
@@ -186,7 +186,7 @@ pub fn id_of(kind: &str, workload: &str, started: SystemTime) -> String {
     }
 }
 
-/// This program's command line, passwords hidden.
+/// This process's command line, without passwords.
 pub fn command() -> Vec<String> {
     secrets::without_passwords(std::env::args())
 }
@@ -209,7 +209,7 @@ pub fn operations(names: &[&str], driven: &Driven, seconds: f64) -> Vec<Operatio
         .collect()
 }
 
-/// What this program used.
+/// The resources that the client used.
 pub fn client(driven: &Driven, seconds: f64) -> ClientUse {
     let threads = &driven.totals.thread_cpu_seconds;
     let busiest = threads.iter().copied().fold(0.0, f64::max);
@@ -226,7 +226,7 @@ pub fn client(driven: &Driven, seconds: f64) -> ClientUse {
     }
 }
 
-/// How operations were sent.
+/// How operations were sent, for the result.
 pub fn pacing(plan: &Plan, driven: &Driven) -> Pacing {
     let closed = Pacing {
         kind: "closed".to_owned(),

@@ -1,16 +1,16 @@
-//! Seeded random numbers of the laboratory: xoshiro256++ seeded by SplitMix64.
+//! Seeded random numbers: xoshiro256++ seeded by SplitMix64.
 //!
-//! Written here and not taken from a crate because a result carries its seed, and the same seed
-//! must draw the same keys and values in every later version of the laboratory.
+//! Implemented here instead of taken from a crate, because a result records its seed, and the same seed must produce
+//! the same keys and values in every later version.
 
-/// A stream of random numbers, determined by a seed and a stream number.
+/// A random number generator, determined by a seed and a stream number.
 #[derive(Clone, Debug)]
 pub struct Chance {
     state: [u64; 4],
 }
 
 impl Chance {
-    /// The generator number `stream` of `seed`; streams of one seed do not overlap in practice.
+    /// Generator number `stream` of `seed`. Streams of one seed do not overlap in practice.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mixer = seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(17);
         let state = std::array::from_fn(|_| split_mix(&mut mixer));

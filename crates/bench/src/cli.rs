@@ -1,4 +1,4 @@
-//! The command line of the laboratory: `rekindle bench …`.
+//! The command line `rekindle bench …`.
 
 use std::process::ExitCode;
 
@@ -33,17 +33,17 @@ pub enum BenchArgs {
     Reql(ReqlArgs),
     /// BigchainDB's write units: blocks of its era, one after the other
     Blocks(BlocksArgs),
-    /// All of that at several cluster sizes, with nodes of its own
+    /// All of that at several cluster sizes, on nodes that it starts itself
     Sweep(SweepArgs),
     /// BigchainDB's six tests and its replication tests, scaled to this machine
     Units(UnitsArgs),
     /// How much more a query costs when a second server takes part in it
     Hop(HopArgs),
-    /// What a cluster with many tables costs when nobody asks it anything
+    /// The cost of a cluster with many tables and no queries
     Idle(IdleArgs),
-    /// What an echo server and redis-server cost on this machine
+    /// The cost of an echo server and of redis-server on this machine
     Baseline(BaselineArgs),
-    /// The results in a folder as one page that opens without a network
+    /// The results in a folder as one page that works offline
     Report(ReportArgs),
 }
 
@@ -56,7 +56,7 @@ pub enum YcsbArgs {
     Run(RunArgs),
 }
 
-/// Runs a command; the exit code says whether what was measured can be believed.
+/// Runs a command. The exit code says whether the measurement is valid.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args {
         BenchArgs::Ycsb(YcsbArgs::Load(args)) => ycsb_load::run(args),

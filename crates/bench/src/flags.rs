@@ -1,4 +1,4 @@
-//! Flags that several commands share, and what they mean.
+//! Flags that several commands share.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,14 +19,14 @@ use crate::terminal::{self, Goal};
 use crate::wire::handshake::Login;
 use crate::ycsb::summary;
 
-/// Kinds of alarms after which a result is worth nothing.
+/// The kinds of alarms that make a result worthless.
 const WORTHLESS: [&str; 4] =
     ["wrong-answers", "check-failed", crate::alarms::CUT_SHORT, crate::alarms::ALL_FAILED];
 
-/// Where the servers are.
+/// The servers and the login.
 #[derive(Args, Clone, Debug)]
 pub struct ServerFlags {
-    /// Server to connect to; may be repeated or a comma list, also host:port. Connections go round
+    /// Server to connect to; may be repeated or a comma list, also host:port. Connections alternate between them
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<String>,
     /// Driver port of hosts given without one [default: 28015]
@@ -48,7 +48,7 @@ pub struct ServerFlags {
 }
 
 impl ServerFlags {
-    /// The servers these flags name.
+    /// The servers that these flags name.
     pub fn request(&self) -> SiteRequest {
         let port = self.port.unwrap_or(28015);
         let local = vec!["127.0.0.1".to_owned()];
@@ -71,7 +71,7 @@ pub enum ArrivalsFlag {
     Poisson,
 }
 
-/// Connections of a run that does not say how many.
+/// The default number of connections.
 const CONNECTIONS_DEFAULT: usize = 128;
 
 /// How operations are sent.
@@ -87,7 +87,7 @@ pub struct LoopFlags {
     /// else all]
     #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     pub client_threads: Option<usize>,
-    /// Seconds before the measured part
+    /// Warm-up before the measured part, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub warmup: Option<f64>,
     /// Length of the measured part in seconds
@@ -96,7 +96,7 @@ pub struct LoopFlags {
     /// Operations of the measured part
     #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     pub operations: Option<u64>,
-    /// Open loop: operations arrive at this rate per second, whoever is busy
+    /// Open loop: operations arrive at this rate per second, independently of earlier ones
     #[arg(long, value_name = "RATE", value_parser = above_zero)]
     pub target: Option<f64>,
     /// How they are spaced
@@ -105,16 +105,16 @@ pub struct LoopFlags {
     /// Open loop: arrivals that may wait for a free connection; more are dropped and counted
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub waiting_max: usize,
-    /// Seconds to wait for the last answers
+    /// Seconds to wait for the last responses
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub drain: f64,
-    /// Afterwards, measure what this client reaches against a server that only answers
+    /// Afterwards, measure this client against a server that only echoes
     #[arg(long)]
     pub echo: bool,
 }
 
 impl LoopFlags {
-    /// The plan these flags describe against `site`.
+    /// The plan that these flags describe for `site`.
     pub fn plan(&self, site: &Site, seed: u64) -> anyhow::Result<Plan> {
         let connections = self.connections.unwrap_or(CONNECTIONS_DEFAULT).max(1);
         let cores = facts::cores();
@@ -149,7 +149,7 @@ impl LoopFlags {
     }
 }
 
-/// What a result says about a plan, under the flags' names.
+/// The settings of a plan for the result, under the flags' names.
 pub fn describe_plan(plan: &Plan) -> Map<String, Value> {
     let described = json!({
         "connections": plan.connections,
@@ -167,13 +167,13 @@ pub fn describe_plan(plan: &Plan) -> Map<String, Value> {
     }
 }
 
-/// What a plan works towards.
+/// The goal of a plan, for the progress line.
 pub fn goal(plan: &Plan) -> Option<Goal> {
     let seconds = plan.seconds.map(|s| Goal::Seconds(s.as_secs_f64()));
     plan.operations.map(Goal::Operations).or(seconds)
 }
 
-/// How the terminal is written to.
+/// The format of the terminal output.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A table for people
@@ -184,7 +184,7 @@ pub enum Format {
     Json,
 }
 
-/// What becomes of the result.
+/// The output of the result.
 #[derive(Args, Clone, Debug)]
 pub struct OutputFlags {
     /// Write the result to this file, or into this folder when it ends in / or exists
@@ -193,28 +193,27 @@ pub struct OutputFlags {
     /// What to print at the end
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Text to tell this run from others
+    /// Text that distinguishes this run from others
     #[arg(long, default_value = "", hide_default_value = true)]
     pub label: String,
-    /// Seed of keys, values and arrivals; a new one each time if none is given, because a second
-    /// run with the same values would update nothing
+    /// Seed of keys, values and arrivals; by default a new one each time, because a second run with the same values
+    /// would update nothing
     #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
     pub seed: u64,
-    /// No line while the run is under way
+    /// Print no progress during the run
     #[arg(long)]
     pub quiet: bool,
 }
 
 impl OutputFlags {
-    /// Writes a result and prints it, as [`OutputFlags::show`].
+    /// Writes a result to its file, then prints it with [`OutputFlags::show`].
     pub fn finish(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
-        // First, for whoever reads what is printed may have left.
+        // The file is written first: the reader of the output may have closed it.
         self.keep(result)?;
         self.show(result)
     }
 
-    /// Prints a result; the program fails when an answer was wrong, nothing worked or every operation of one kind failed, or
-    /// the run did not come to its end.
+    /// Prints a result. The exit code is a failure if the result is worthless, see [`why_worthless`].
     pub fn show(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
         match self.format {
             Format::Table => print!("{}", terminal::summary(result)),
@@ -230,14 +229,14 @@ impl OutputFlags {
         })
     }
 
-    /// Writes a result where it is wanted.
+    /// Writes a result to its file, if one was requested.
     pub fn keep(&self, result: &RunResult) -> anyhow::Result<()> {
         self.json.as_ref().map_or(Ok(()), |path| write(&file_for(path, &result.id), result))
     }
 }
 
-/// Why a result is worth nothing, if it is not: an answer was wrong, nothing worked or every operation of one kind
-/// failed, or the run did not come to its end.
+/// Why a result is worthless, if so: a response was wrong, nothing or no operation of one kind succeeded, or the run
+/// was cut short.
 pub fn why_worthless(result: &RunResult) -> Option<String> {
     let worst = result.alarms.iter().find(|alarm| WORTHLESS.contains(&alarm.kind.as_str()));
     let nothing = (result.throughput.operations == 0).then(|| "nothing succeeded".to_owned());
@@ -249,8 +248,8 @@ fn file_for(path: &Path, id: &str) -> PathBuf {
     if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() }
 }
 
-/// Writes a document as JSON for people, with the folder it goes to. Nothing is written once a signal ends the program:
-/// servers that went with it would be in what was measured.
+/// Writes a document as formatted JSON, and creates its folder. Does not write once a signal ends the program, because
+/// servers that ended with it would have affected the measurement.
 pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(document)? + "\n";
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -258,12 +257,12 @@ pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// So many seconds; fails below 0.
+/// Converts seconds; fails below 0.
 pub fn duration(seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).context("expected a number of seconds of at least 0")
 }
 
-/// Host and port of a `host` that may have its port already.
+/// `host:port` of a `host` that may already contain a port.
 pub fn with_port(host: &str, port: u16) -> String {
     match has_port(host) {
         true => host.to_owned(),
@@ -280,7 +279,7 @@ fn has_port(host: &str) -> bool {
     }
 }
 
-/// A seed nobody chose. Every result names its own.
+/// A new seed. Every result records its seed.
 pub fn fresh_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |since| u64::try_from(since.as_nanos() % 1_000_000_007).unwrap_or(1))

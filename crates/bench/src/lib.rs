@@ -1,11 +1,10 @@
-//! The laboratory: published workloads against any server of the RethinkDB protocol.
+//! Benchmarks: published workloads against any server of the RethinkDB protocol.
 //!
-//! It is a client like any other and speaks only the wire protocol, so the same command measures
-//! Rekindle and RethinkDB. In the order of a run: [`cli`] and [`commands`] say what to do, [`site`]
-//! where, [`ycsb`], [`blocks`] and [`shapes`] what is asked, [`drive`] asks it over many connections through
-//! [`wire`], [`measure`] and [`machine`] record, [`assemble`] makes a [`result`] of it, [`terminal`]
-//! and [`report`] show it. [`fleet`] starts clusters to measure, [`sweep`] says what runs at several
-//! sizes mean together.
+//! This is an ordinary client that only uses the wire protocol, so the same command measures Rekindle and RethinkDB. In
+//! the order of a run: [`cli`] and [`commands`] parse the command, [`site`] finds the servers, [`ycsb`], [`blocks`] and
+//! [`shapes`] create the queries, [`drive`] sends them over many connections through [`wire`], [`measure`] and
+//! [`machine`] record, [`assemble`] builds a [`result`], [`terminal`] and [`report`] show it. [`fleet`] starts clusters
+//! to measure, [`sweep`] combines runs at several cluster sizes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which published series a run may stand beside: only one that was measured in the same way.
+//! Selects the published series that a run can be compared with: only one that was measured in the same way.
 
 use crate::drive::session::{LoopKind, Plan};
 use crate::result::Published;
@@ -8,7 +8,7 @@ const CONNECTIONS_PER_SERVER: usize = 128;
 /// Bytes of a published block.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 850_000..=950_000;
 
-/// A published series and how this run departs from it.
+/// A published series and the differences of this run from it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     published: Published,
@@ -22,7 +22,7 @@ impl Candidate {
         Candidate { published, departures: Vec::new() }
     }
 
-    /// Notes that this run `departs` in what `how` says.
+    /// Records the difference `how` if `departs`.
     pub fn depart(&mut self, departs: bool, how: impl Into<String>) {
         if departs {
             self.departures.push(how.into());
@@ -38,7 +38,7 @@ impl Candidate {
         self.compare_loop(plan);
     }
 
-    /// Published runs sent the next operation when the last was answered.
+    /// Compares the kind of loop: published runs used a closed one.
     pub fn compare_loop(&mut self, plan: &Plan) {
         self.depart(!matches!(plan.kind, LoopKind::Closed), "an open loop instead of a closed one");
     }
@@ -49,7 +49,7 @@ impl Candidate {
         self.depart(!BLOCK_BYTES.contains(&bytes), format!("blocks of {found} KB instead of about 900"));
     }
 
-    /// The series if the run is like it; else nothing, and a note that says why.
+    /// The series if the run has no differences; otherwise `None`, with a note that lists them.
     pub fn settle(self, notes: &mut Vec<String>) -> Option<Published> {
         if self.departures.is_empty() {
             return Some(self.published);

@@ -1,4 +1,4 @@
-//! Parsers of flags whose value has a least.
+//! Parsers of flags with a lower bound.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The published figures that results stand beside (`assets/published.json`).
+//! The published figures for comparison (`assets/published.json`).
 
 use std::sync::LazyLock;
 
@@ -9,22 +9,22 @@ static FIGURES: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(TEXT).expect("invariant: a test parses the published figures")
 });
 
-/// All of them.
+/// All published figures.
 pub fn figures() -> &'static Value {
     &FIGURES
 }
 
-/// Operations (documents of the analytic query) per second of the raw data of `report`.
+/// Published operations per second (documents for the analytic query), from the raw data of `report`.
 pub fn per_second(report: &str, workload: &str, servers: usize) -> Option<f64> {
     FIGURES[report]["workloads"][workload]["raw"][servers.to_string()].as_f64()
 }
 
-/// How many documents one operation of a published workload was about; `None` when it was one.
+/// The number of documents that one operation of a published workload processed; `None` if one.
 pub fn documents(report: &str, workload: &str) -> Option<u64> {
     FIGURES[report]["workloads"][workload]["documents"].as_u64()
 }
 
-/// p50 and p99 of one kind of operation in milliseconds, of the raw data of `report`.
+/// Published p50 and p99 of one kind of operation in milliseconds, from the raw data of `report`.
 pub fn latency_ms(report: &str, workload: &str, operation: &str, servers: usize) -> Option<(f64, f64)> {
     let row = &FIGURES[report]["workloads"][workload]["latency_ms"][operation][servers.to_string()];
     Some((row[0].as_f64()?, row[2].as_f64()?))

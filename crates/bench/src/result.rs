@@ -1,6 +1,6 @@
 //! The result of one run as JSON: the contract of `docs/formats/bench-result.md`, member by member.
 //!
-//! Written by every command that measures, read by the report. No logic here.
+//! Every measuring command writes it, and the report reads it. No logic here.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ pub const FORMAT: &str = "rekindle-bench-result";
 /// The value of `format_version` in results written by this version.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
     /// Always [`FORMAT`].
@@ -23,23 +23,23 @@ pub struct RunResult {
     pub id: String,
     /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `baseline-redis`, `baseline-echo`.
     pub kind: String,
-    /// Title for people.
+    /// Title.
     pub name: String,
-    /// What `--label` said.
+    /// The value of `--label`.
     pub label: String,
-    /// The command line, passwords hidden.
+    /// The command line, without passwords.
     pub command: Vec<String>,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// RFC 3339, UTC.
     pub ended_at: String,
-    /// The published series this run stands beside.
+    /// The published series for comparison.
     pub published: Option<Published>,
     /// Decimal u64.
     pub seed: String,
-    /// Every setting in force.
+    /// All settings in effect.
     pub settings: Map<String, Value>,
-    /// Sentences a reader of the numbers must know.
+    /// Remarks that are needed to read the numbers.
     pub notes: Vec<String>,
     /// How operations were sent.
     #[serde(rename = "loop")]
@@ -54,44 +54,44 @@ pub struct RunResult {
     pub errors: Vec<ErrorTally>,
     /// One point per second.
     pub series: Series,
-    /// How even the seconds were; null for a run of less than three.
+    /// Variation over the seconds; null for a run of less than three.
     #[serde(default)]
     pub stability: Option<Stability>,
-    /// What `bench units` knows of its tests; null for all other runs.
+    /// The additions of `bench units`; null for all other runs.
     #[serde(default)]
     pub units: Option<UnitsTest>,
-    /// The single timings of a repeated query.
+    /// The timings of a repeated query.
     pub runs: Vec<TimedRun>,
-    /// Answers compared with what must come out.
+    /// Checked answers.
     pub checks: Vec<CheckOutcome>,
-    /// How answers were judged.
+    /// How responses were checked.
     pub verification: Verification,
-    /// What the measuring program used.
+    /// Resources used by the client.
     pub client: ClientUse,
-    /// What each server used.
+    /// Resources used by each server.
     pub servers: Vec<ServerUse>,
-    /// Log counters of all servers together.
+    /// Log counters, summed over all servers.
     pub log: Option<LogUse>,
-    /// Use divided by work.
+    /// Resources divided by work.
     pub cost: Cost,
-    /// The same client against a server that only answers.
+    /// The same client against a server that only echoes.
     pub echo: Option<EchoBaseline>,
     /// The client's machine.
     pub machine: Machine,
-    /// Who measured whom.
+    /// Versions of client and server.
     pub versions: Versions,
     /// Reasons not to take the numbers at face value.
     pub alarms: Vec<Alarm>,
 }
 
-/// Names a published series.
+/// A published series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// `rethinkdb-2.1.5` or `bigchaindb-0.0.1`.
     pub report: String,
     /// Workload within the report.
     pub workload: String,
-    /// Servers this run had.
+    /// Number of servers in this run.
     pub servers: usize,
 }
 
@@ -112,18 +112,18 @@ pub struct Pacing {
     pub arrivals: Option<String>,
     /// Arrivals of the measured part.
     pub arrivals_total: Option<u64>,
-    /// Arrivals that were never sent: the waiting line was full, or they still stood in it at the end.
+    /// Arrivals that were never sent: the queue was full, or they were still in it at the end.
     pub arrivals_skipped: Option<u64>,
-    /// Longest waiting line.
+    /// Longest queue.
     pub waiting_max: Option<u64>,
 }
 
-/// How long the parts took.
+/// Durations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// Before the measured part.
+    /// The warm-up before the measured part.
     pub warmup_seconds: f64,
-    /// End of the warm-up to the last answer.
+    /// From the end of the warm-up to the last response.
     pub measured_seconds: f64,
     /// The part of it after the last operation was sent.
     pub drain_seconds: f64,
@@ -162,13 +162,13 @@ pub struct OperationResult {
     pub failed: u64,
     /// Successful ones per measured second.
     pub per_second: f64,
-    /// Written to answered.
+    /// From sending to the response.
     pub service: Latency,
-    /// Should have started to answered; open loop only.
+    /// From the intended start to the response; open loop only.
     pub intended: Option<Latency>,
-    /// Written to answered, of failed ones.
+    /// From sending to the response, of failed operations.
     pub failed_service: Option<Latency>,
-    /// Server processor time, when nothing else ran while it was measured.
+    /// Server processor time, if only this kind ran while it was measured.
     #[serde(default)]
     pub server_cpu_us_per_operation: Option<f64>,
 }
@@ -226,14 +226,14 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// How even a run was.
+/// Variation during a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stability {
-    /// Standard deviation of the operations of a second by their mean.
+    /// Standard deviation of the operations per second, divided by their mean.
     pub variation: f64,
-    /// The worst second by the mean.
+    /// The worst second, divided by the mean.
     pub lowest_share: f64,
-    /// The last third of the run by the first; null when nothing was done in the first.
+    /// The last third of the run divided by the first; null if the first had no operations.
     pub last_by_first: Option<f64>,
 }
 
@@ -252,11 +252,11 @@ pub struct Point {
     pub waiting: Option<u64>,
     /// Operations in flight at its end.
     pub in_flight: u64,
-    /// Of one core.
+    /// Processor time, as a share of one core.
     pub client_cpu_share: Option<f64>,
-    /// Of one core, all servers together.
+    /// Processor time of all servers together, as a share of one core.
     pub server_cpu_share: Option<f64>,
-    /// Resident size, all servers together.
+    /// Resident size of all servers together.
     pub server_memory_bytes: Option<u64>,
     /// Increase within the second.
     pub log_appends: Option<u64>,
@@ -294,37 +294,37 @@ pub struct PointLatency {
 /// One timing of a repeated query.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TimedRun {
-    /// Query written to answer read.
+    /// From sending the query to reading its response.
     pub ms: f64,
-    /// Server CPU time spent meanwhile.
+    /// Server processor time in the meantime.
     pub server_cpu_ms: Option<f64>,
-    /// What it answered.
+    /// The answer.
     pub answer: f64,
 }
 
-/// An answer compared with what must come out.
+/// A checked answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckOutcome {
-    /// What was compared.
+    /// The checked quantity.
     pub name: String,
-    /// What must come out.
+    /// The expected value.
     pub expected: f64,
-    /// What came out.
+    /// The actual value.
     pub found: f64,
-    /// Whether they agree.
+    /// Whether the check passed.
     pub ok: bool,
-    /// Where `expected` comes from.
+    /// The origin of `expected`.
     pub source: String,
 }
 
-/// How answers were judged.
+/// How responses were checked.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Verification {
-    /// Judged by the type at their head only.
+    /// Responses of which only the type was checked.
     pub checked_by_type: u64,
-    /// Parsed and compared.
+    /// Responses that were parsed and compared.
     pub parsed: u64,
-    /// Of these, wrong.
+    /// Wrong ones among these.
     pub wrong: u64,
     /// The first wrong one.
     pub first_wrong: Option<String>,
@@ -343,31 +343,31 @@ pub struct Integrity {
     pub error: u64,
 }
 
-/// What the measuring program used.
+/// Resources used by the client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClientUse {
     /// Processor time.
     pub cpu_seconds: f64,
-    /// Of it, in user mode.
+    /// The part in user mode.
     pub user_seconds: f64,
-    /// Of it, in the kernel.
+    /// The part in the kernel.
     pub system_seconds: f64,
     /// Threads that drove connections.
     pub threads: usize,
-    /// Of one core.
+    /// Processor time of the busiest thread, as a share of one core.
     pub busiest_thread_share: f64,
-    /// Time its threads were ready and had no core, of their time.
+    /// Share of the time in which its threads were ready and had no core.
     #[serde(default)]
     pub waiting_share: Option<f64>,
     /// Highest resident size.
     pub peak_memory_bytes: u64,
     /// Bytes of queries.
     pub sent_bytes: u64,
-    /// Bytes of answers.
+    /// Bytes of responses.
     pub received_bytes: u64,
 }
 
-/// What a server used.
+/// Resources used by a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerUse {
     /// Host and driver port.
@@ -376,11 +376,11 @@ pub struct ServerUse {
     pub source: String,
     /// Process id on this machine.
     pub pid: Option<u32>,
-    /// Processors of its machine, when it is this one.
+    /// Processors of its machine, if it is this machine.
     pub cores: Option<usize>,
     /// Processor time.
     pub cpu_seconds: Option<f64>,
-    /// Of all its processors.
+    /// Processor time, as a share of all its processors.
     pub cpu_share: Option<f64>,
     /// Highest resident size since its start.
     pub peak_memory_bytes: Option<u64>,
@@ -396,7 +396,7 @@ pub struct ServerUse {
     pub log_fsyncs: Option<u64>,
 }
 
-/// Log counters of all servers together.
+/// Log counters, summed over all servers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogUse {
     /// At the start of the measured part.
@@ -407,46 +407,46 @@ pub struct LogUse {
     pub fsyncs_before: u64,
     /// At its end.
     pub fsyncs_after: u64,
-    /// Writes the client saw acknowledged meanwhile.
+    /// Writes acknowledged to the client in the meantime.
     pub acknowledged_writes: u64,
     /// Null when there was no sync.
     pub acknowledged_writes_per_fsync: Option<f64>,
 }
 
-/// Use divided by work.
+/// Resources divided by work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cost {
     /// Server processor time.
     pub server_cpu_us_per_operation: Option<f64>,
     /// Client processor time.
     pub client_cpu_us_per_operation: Option<f64>,
-    /// Operations.
+    /// Operations per second of server processor time.
     pub operations_per_server_cpu_second: Option<f64>,
-    /// Documents.
+    /// Documents per second of server processor time.
     pub documents_per_server_cpu_second: Option<f64>,
     /// Bytes written to disk.
     pub written_bytes_per_operation: Option<f64>,
 }
 
-/// What the same client reached against a server that only answers.
+/// The same client against a server that only echoes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EchoBaseline {
     /// The client's ceiling.
     pub operations_per_second: f64,
-    /// What the system calls alone cost a server.
+    /// The cost of the system calls alone for a server.
     pub server_cpu_us_per_operation: f64,
-    /// What they cost the client.
+    /// The cost of the system calls alone for the client.
     pub client_cpu_us_per_operation: f64,
-    /// Query frame.
+    /// Bytes of a query frame.
     pub request_bytes: usize,
-    /// Answer frame.
+    /// Bytes of a response frame.
     pub response_bytes: usize,
 }
 
 /// A machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the processor names itself.
+    /// The processor's own name.
     pub cpu_model: String,
     /// Processors this program may use.
     pub cores: usize,
@@ -456,14 +456,14 @@ pub struct Machine {
     pub kernel: String,
     /// Distribution.
     pub os: String,
-    /// Whether every server runs on it too.
+    /// Whether all servers run on it.
     pub server_is_local: bool,
 }
 
-/// Who measured whom.
+/// Versions of client and server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Versions {
-    /// Of the laboratory.
+    /// Version of the benchmark.
     pub bench: String,
     /// Of the server, from its handshake.
     pub server: Option<String>,
@@ -476,8 +476,8 @@ pub struct Versions {
 /// A reason not to take the numbers at face value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alarm {
-    /// See the format page.
+    /// The kind, see the format page.
     pub kind: String,
-    /// A sentence.
+    /// The message.
     pub message: String,
 }

@@ -1,11 +1,11 @@
-//! Command lines as they may stand in a result.
+//! Removes passwords from command lines before they are stored in a result.
 
 const HIDDEN: &str = "***";
-/// Its value is a word of a node's command line.
+/// Its value is an argument of a node's command line.
 const NODE_FLAG: &str = "--node-flag";
 
-/// These words without the values of flags about passwords, whether they stand in the same word or in the next, or are
-/// themselves in the value of `--node-flag`.
+/// Replaces the values of flags about passwords, whether they are in the same argument or the next, or themselves in
+/// the value of `--node-flag`.
 pub fn without_passwords(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut is_wanted = false;
     let hide = |word: String| {
@@ -14,7 +14,7 @@ pub fn without_passwords(words: impl IntoIterator<Item = String>) -> Vec<String>
                 return word;
             }
             is_wanted = false;
-            // A password may begin like a flag: what stands where one is wanted is taken for one.
+            // A password may begin like a flag: the argument after such a flag is always replaced.
             let is_of_node = word.starts_with(NODE_FLAG) && word.contains('=');
             return if is_of_node { format!("{NODE_FLAG}={HIDDEN}") } else { HIDDEN.to_owned() };
         }

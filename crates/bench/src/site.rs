@@ -1,5 +1,4 @@
-//! The servers of a run: where they are, who logs in, what they say about themselves, and how they
-//! are watched.
+//! The servers of a run: their addresses, the login, their versions, and how they are watched.
 
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -12,17 +11,17 @@ use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 
-/// Version of the laboratory.
+/// Version of the benchmark.
 pub const BENCH_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the user said about the servers.
+/// The servers as the user named them.
 #[derive(Clone, Debug)]
 pub struct SiteRequest {
     /// Host and port of each.
     pub addresses: Vec<String>,
-    /// Who logs in.
+    /// The login.
     pub login: Login,
-    /// Process ids, in the order of the addresses; missing ones are looked for.
+    /// Process ids, in the order of the addresses; missing ones are looked up.
     pub pids: Vec<u32>,
     /// Metrics pages, in the order of the addresses; missing ones are guessed.
     pub metrics_urls: Vec<String>,
@@ -33,20 +32,20 @@ pub struct SiteRequest {
 pub struct Site {
     /// Host and port of each.
     pub addresses: Vec<String>,
-    /// Who logs in.
+    /// The login.
     pub login: Login,
     /// How each is watched.
     pub watched: Vec<Watched>,
-    /// Who measures whom.
+    /// Versions of client and server.
     pub versions: Versions,
-    /// Servers of the cluster.
+    /// Number of servers in the cluster.
     pub servers: usize,
     /// Whether all run on this machine.
     pub is_local: bool,
 }
 
 impl Site {
-    /// Connects to the first server and finds out about all of them.
+    /// Connects to the first server and collects the facts about all of them.
     pub fn open(request: SiteRequest, seed: u64) -> anyhow::Result<(Site, Admin)> {
         if let Some(pid) = request.pids.iter().find(|pid| process::cpu(**pid).is_none()) {
             bail!("--server-pid {pid}: there is no such process on this machine");

@@ -1,4 +1,4 @@
-//! What was around a run: what machine, client and servers have used before it and after it, and what others took.
+//! Conditions of a run: the use of the machine by client, servers and other programs.
 
 use std::time::Instant;
 
@@ -10,21 +10,21 @@ use crate::machine::watch::Watched;
 use crate::machine::{own, whole};
 use crate::result::{Alarm, RunResult};
 
-/// Programs beside client and servers that use more than this of a core disturb a measurement.
+/// Above this use of a core, other programs disturb a measurement.
 const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
 
-/// What was noted around one run.
+/// The conditions of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// What neither client nor servers used, of one core.
+    /// Processor time of programs other than client and servers, as a share of one core.
     pub others_core_share: Option<f64>,
-    /// Bytes that each server sent to others, for one operation of the whole cluster; none where that is not known of all.
+    /// Bytes that each server sent to others, per operation of the whole cluster; `None` unless known of all.
     pub link_bytes_per_operation: Option<Vec<f64>>,
-    /// What each node was limited to, if it was.
+    /// The limit of each node, if any.
     pub quota: Option<Quota>,
 }
 
-/// The alarm of runs around which so much of a core was used by others, if that is too much of any.
+/// The alarm about other programs, if they used too much of a core during any of these runs.
 pub fn disturbed(others_core_shares: &[Option<f64>]) -> Option<Alarm> {
     let too_much = || others_core_shares.iter().flatten().filter(|share| **share > OTHERS_CORE_SHARE_MAX);
     let used = percent(too_much().copied().reduce(f64::max)?);
@@ -42,14 +42,14 @@ pub struct Mark {
     own_seconds: f64,
     /// Processor time of all servers since they started.
     pub servers_seconds: Option<f64>,
-    /// The same if all of them are processes of this machine.
+    /// The same, if all of them are processes of this machine.
     local_seconds: Option<f64>,
-    /// What each of them has sent to others.
+    /// Bytes that each of them has sent to others.
     link_bytes: Option<Vec<u64>>,
 }
 
 impl Mark {
-    /// The counters as they are now, and those of `servers`.
+    /// Reads the counters of this machine and of `servers`.
     pub fn now(servers: &[Watched]) -> Mark {
         let samples: Vec<_> = servers.iter().map(Watched::sample).collect();
         Mark {
@@ -72,11 +72,11 @@ impl Mark {
         Some(grown / (self.at - before.at).as_secs_f64().max(1e-9))
     }
 
-    /// What happened around `result`, which was measured between this mark and `after` while nodes had `quota`.
+    /// The conditions of `result`, which was measured between this mark and `after` while nodes had `quota`.
     pub fn until(&self, after: &Mark, result: &RunResult, quota: Option<Quota>) -> Surroundings {
         let operations: u64 = match result.runs.len() {
             0 => result.series.points.iter().map(|point| point.ok).sum(),
-            // Those before the timed ones are between the marks too.
+            // Includes the untimed runs, which are also between the marks.
             timed => timed as u64 + result.settings.get("warm").and_then(Value::as_u64).unwrap_or(0),
         };
         let sent = self.link_bytes.as_ref().zip(after.link_bytes.as_ref());
@@ -91,8 +91,8 @@ impl Mark {
         }
     }
 
-    /// What neither this program nor the servers used between this mark and `after`, of one core; `None` where not all of
-    /// them are processes of this machine, or one has ended.
+    /// Processor time of programs other than this one and the servers, between this mark and `after`, as a share of one
+    /// core; `None` unless all servers are processes of this machine and are still running.
     pub fn others_until(&self, after: &Mark) -> Option<f64> {
         let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.local_seconds?);
         after.since(self, others).map(|share| share.max(0.0))

@@ -1,11 +1,11 @@
-//! What people see: a line while a run is under way, a table at its end.
+//! The terminal output: a progress line during a run, a table at its end.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 
 use crate::result::{Latency, Point, RunResult};
 
-/// Seconds between lines when nobody watches a terminal.
+/// Seconds between lines if standard error is not a terminal.
 const LINE_EVERY_SECONDS: i64 = 5;
 
 /// Prints a line about every second of a run to standard error.
@@ -16,17 +16,17 @@ pub struct ProgressLine {
     done: u64,
 }
 
-/// What a run works towards.
+/// The goal of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
-    /// Its measured part is this long.
+    /// The length of its measured part.
     Seconds(f64),
-    /// It does so many operations.
+    /// The number of its operations.
     Operations(u64),
 }
 
 impl ProgressLine {
-    /// A line that says how far `goal` is reached.
+    /// A progress line relative to `goal`.
     pub fn new(quiet: bool, goal: Option<Goal>) -> Self {
         ProgressLine { quiet, in_place: stderr().is_terminal(), goal, done: 0 }
     }
@@ -40,14 +40,14 @@ impl ProgressLine {
             return;
         }
         let line = self.line(point);
-        // A terminal that has gone away is no reason to stop measuring.
+        // A closed terminal is no reason to stop measuring.
         let _ = match self.in_place {
             true => write!(stderr(), "\r\x1b[2K{line}"),
             false => writeln!(stderr(), "{line}"),
         };
     }
 
-    /// Leaves the line.
+    /// Clears the line.
     pub fn end(&self) {
         if !self.quiet && self.in_place {
             let _ = write!(stderr(), "\r\x1b[2K");
@@ -81,7 +81,7 @@ impl ProgressLine {
     }
 }
 
-/// The end of a run, for people.
+/// Formats the result of a run as text.
 pub fn summary(result: &RunResult) -> String {
     let mut out = String::new();
     let mut say = |text: String| {
@@ -225,7 +225,7 @@ fn latency_row(cells: [&str; 10]) -> String {
     row.trim_end().to_owned()
 }
 
-/// Microseconds in the unit people read best.
+/// Microseconds in a readable unit.
 pub fn micros(us: f64) -> String {
     match us {
         us if us < 1_000.0 => format!("{us:.0} us"),

@@ -1,60 +1,60 @@
-//! What `bench units` adds to the result of each of its tests: the member `units` of `docs/formats/bench-result.md`.
+//! The additions of `bench units` to the results of its tests: the member `units` of `docs/formats/bench-result.md`.
 //!
-//! Written by the command, read by the report. No logic here.
+//! The command writes it, and the report reads it. No logic here.
 
 use serde::{Deserialize, Serialize};
 
 /// One test of `bench units`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitsTest {
-    /// The same in all results of one command.
+    /// Identical in all results of one command.
     pub session: String,
     /// `test 1` to `test 6`, `overload`, `replicated`.
     pub test: String,
-    /// By what the published clusters were divided.
+    /// The divisor of the published clusters.
     pub factor: usize,
-    /// Servers.
+    /// Number of servers.
     pub nodes: usize,
-    /// Of one core, for each node; null without limits.
+    /// Share of one core for each node; null without limits.
     pub core_share: Option<f64>,
     /// Write units of each node.
     pub units_by_node: Vec<usize>,
-    /// Blocks per second by those of test 1; null when one of both is no figure, which a note says.
+    /// Ratio of blocks per second to test 1; null if one of the two is no figure, which a note explains.
     pub by_test_1: Option<f64>,
-    /// The same in proportion to the units; null for what is no published test.
+    /// The expected ratio, in proportion to the units; null for tests that were not published.
     pub expected_by_test_1: Option<f64>,
-    /// The same as it was published.
+    /// The published ratio.
     pub published_by_test_1: Option<f64>,
     /// Published blocks per second, divided by `factor`.
     pub published_per_second: Option<f64>,
-    /// What nodes wrote, by what they held of the table; roles that no node had are left out.
+    /// Bytes written by nodes, by their role in the table; roles without nodes are omitted.
     pub disk: Vec<RoleDisk>,
-    /// What could not be told about this test, with why.
+    /// Checks without a verdict, with the reasons.
     pub untold: Vec<Untold>,
 }
 
-/// The disks of all nodes of one role.
+/// The disk use of all nodes of one role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleDisk {
     /// `primaries`, `secondaries`, `both`, `nothing`.
     pub role: String,
     /// Their names.
     pub nodes: Vec<String>,
-    /// What they wrote in the measured part; null when one of them could not be watched.
+    /// Bytes that they wrote in the measured part; null if one of them could not be watched.
     pub written_bytes: Option<u64>,
-    /// How much their data folders grew from before the table was made to the end of the test.
+    /// Growth of their data folders from before the creation of the table to the end of the test.
     pub grown_bytes: i64,
 }
 
-/// A statement that could not be checked.
+/// A check without a verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Untold {
-    /// What is stated.
+    /// The checked statement.
     pub name: String,
-    /// What should come out.
+    /// The expected value.
     pub expected: f64,
-    /// What came out, for what it is worth; null when nothing did.
+    /// The measured value, which may be inaccurate; null if there is none.
     pub found: Option<f64>,
-    /// What was missing.
+    /// Why there is no verdict.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Whole commands against a toy server: what they do to it, and the results they write.
+//! Whole commands against a toy server: their effects on it, and the results they write.
 
 mod toy;
 
@@ -103,7 +103,7 @@ fn every_workload_runs_without_an_error() {
     let lab = Laboratory::new();
     lab.bench("ycsb load --records 200 -p dataintegrity=true");
     for workload in ["a", "b", "c", "d", "e", "f"] {
-        // How values were made is known from the load.
+        // The parameters of values are known from the load.
         let common = "--operations 400 --connections 4 --pipeline 3";
         let result = lab.bench(&format!("ycsb run {workload} {common}"));
         assert_eq!(result.throughput.operations, 400, "workload {workload}");
@@ -151,7 +151,7 @@ fn a_workload_that_inserts_begins_after_what_is_there_or_says_why_not() {
     lab.bench("ycsb run c --operations 100 --connections 2 -p recordcount=200");
     assert!(lab.bench("ycsb run e --operations 400 --connections 4").errors.is_empty());
     {
-        // As a run leaves it that is killed before it could say what it inserted.
+        // As after a run that was killed before it could record its inserts.
         let mut store = lab.store.lock().expect("store");
         store.rows("ycsb", "usertable_loaded").expect("rows").retain(|id, _| id == "0-200");
     }
@@ -217,8 +217,8 @@ fn nonsense_is_refused_before_anything_is_measured() {
     lab.fails("ycsb run", "no workload named");
 }
 
-/// Runs a command that starts nodes of its own; FOLDER is one that does not exist yet. Fails unless it was refused
-/// with these words and wrote nothing.
+/// Runs a command that starts nodes; FOLDER is a folder that does not exist yet. Asserts that it fails with this text
+/// and writes nothing.
 #[track_caller]
 fn refuses_nodes(arguments: &str, with: &str) {
     let place = tempfile::tempdir().expect("a folder");
@@ -232,7 +232,7 @@ fn refuses_nodes(arguments: &str, with: &str) {
 
 #[test]
 fn nodes_that_the_machine_cannot_have_are_refused_before_one_starts() {
-    // A program that would say so if it were started.
+    // A program that fails if it is started.
     let sweep = "bench sweep --target-binary /bin/false --quiet -o FOLDER";
     refuses_nodes(&format!("{sweep} --nodes 1,2 --core-share 99"), "--core-share 99: 2 nodes would have 198");
     refuses_nodes(&format!("{sweep} --nodes 1000 --no-quota --cache-size 4000000"), "--cache-size");
@@ -284,7 +284,7 @@ fn a_broken_result_is_skipped_and_named() {
     let found = rekindle_bench::report::collect(folder).expect("one result");
     assert_eq!((found.runs.len(), found.skipped.len()), (1, 3));
     assert!(found.skipped[0].to_string().contains("broken.json is not JSON"));
-    assert!(found.skipped[2].to_string().contains("other.json is JSON but no result"));
+    assert!(found.skipped[2].to_string().contains("other.json is JSON but not a result"));
     std::fs::remove_file(folder.join("result.json")).expect("removed");
     assert!(rekindle_bench::report::collect(folder).is_err());
 }
@@ -305,7 +305,7 @@ fn an_open_loop_keeps_its_rate() {
 #[test]
 fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
     let lab = Laboratory::new();
-    // What it costs this toy, and so how the command ends, is nobody's business.
+    // The cost on this toy, and thus the exit code, does not matter.
     let arguments = "reql --rows 300 --times 640 --scans 2 --connections 8 --warmup 0";
     let (_, result) = lab.try_bench(arguments).expect("a result");
     assert_eq!((result.pacing.connections, result.operations.len()), (8, 7));
@@ -313,14 +313,14 @@ fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
         let is_scan = operation.name.contains("group") || operation.name.contains("row(");
         assert_eq!(operation.ok, if is_scan { 2 } else { 640 }, "{}", operation.name);
     }
-    // One answer in 64 of a thread is parsed, and the first of each.
+    // One response in 64 of a thread is parsed, and the first of each thread.
     let judged = result.verification.parsed + result.verification.checked_by_type;
     assert_eq!((judged, result.verification.wrong), (4 * 640 + 3 * 2, 0));
     assert!(result.verification.parsed >= 4 * 10 + 3);
     assert!(result.notes.iter().any(|note| note.contains("over 8 connections")), "{:?}", result.notes);
     assert!(result.notes.iter().any(|note| note.contains("is not known")), "{:?}", result.notes);
     let inserted = lab.store.lock().expect("store").rows("bench_reql", "written").map(|rows| rows.len());
-    // What nobody looked at, and what was measured.
+    // The trial and the measured run.
     assert_eq!(inserted, Some(2 * 640));
 }
 

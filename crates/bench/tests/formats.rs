@@ -1,4 +1,4 @@
-//! The documents of `docs/formats` name every member of what a sweep of clusters that ran already writes.
+//! The documents in `docs/formats` name every member that a sweep of running clusters writes.
 
 mod toy;
 
@@ -15,7 +15,7 @@ struct Program {
     command: BenchArgs,
 }
 
-/// Members of `value` that `document` does not name, by their paths.
+/// The paths of members of `value` that `document` does not name.
 fn unnamed(value: &Value, path: &str, document: &'static str) -> Vec<String> {
     let members = match value {
         Value::Object(members) => members,
@@ -30,9 +30,9 @@ fn unnamed(value: &Value, path: &str, document: &'static str) -> Vec<String> {
             found.push(path.clone());
         }
         match name.as_str() {
-            // What a sweep has of its results is described with these.
+            // Members that a sweep copies from its results are described with the results.
             "alarms" | "machine" | "service" => found.extend(unnamed(member, &path, RESULTS)),
-            // Settings of a result are flags and YCSB's properties, under their names.
+            // The settings of a result are flags and YCSB's properties, under their names.
             "settings" if document == RESULTS => {}
             _ => found.extend(unnamed(member, &path, document)),
         }

@@ -1,4 +1,4 @@
-//! Logging in against the server's half of the handshake: right, wrong, and something else.
+//! Logging in with the server's half of the handshake: a right and a wrong password, and no server.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ impl Accounts for OneUser {
     }
 }
 
-/// A server for one connection, spoken to in pieces of a few bytes.
+/// A server for one connection that reads a few bytes at a time.
 fn serve_one() -> (String, JoinHandle<Step>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -1,5 +1,5 @@
-//! The laboratory measures itself against a server with a known stall: an open loop must show it in
-//! its percentiles as arithmetic says, and a closed loop must not, which is why its tables say so.
+//! Measures a server with a known stall: an open loop must show it in its percentiles as computed, and a closed loop
+//! must hide it, which is why its tables are labelled as such.
 
 use std::time::Duration;
 
@@ -59,14 +59,14 @@ fn an_open_loop_shows_a_stall_as_arithmetic_says() {
     assert!((driven.totals.ok as f64 - expected).abs() <= 2.0, "{}", driven.totals.ok);
     let lane = &driven.totals.lanes[0];
     let intended = lane.intended.as_ref().expect("intended latencies");
-    // A third of the arrivals fall into the stall and wait for its end, the first of them longest:
-    // the share of waits above x is (stall - x) / length, so quantile q is stall - (1 - q) * length.
+    // A third of the arrivals fall into the stall and wait for its end, the first of them longest: the share of waits
+    // above x is (stall - x) / length, so quantile q is stall - (1 - q) * length.
     for quantile in [0.75, 0.9, 0.95, 0.99] {
         let exact = STALL.length.as_secs_f64() - (1.0 - quantile) * LENGTH.as_secs_f64();
         let found = histogram::quantile_us(intended, quantile) / 1e6;
         assert!(found > exact - 0.03 && found < exact + 0.15, "p{quantile}: {found} for {exact}");
     }
-    // Written to answered, the same run looks harmless: four operations met the stall.
+    // By service time, the same run looks harmless: only four operations met the stall.
     let service = lane.service.as_ref().expect("service latencies");
     assert!(histogram::quantile_us(service, 0.99) / 1e6 < 0.2);
 }
@@ -110,7 +110,7 @@ fn operations_stop_at_their_number() {
     let make = |_, _| -> Box<dyn Workload> { Box::new(Ask) };
     let driven = drive(&plan, &["ASK"], make, &[], &mut |_| {}).expect("a run");
     let totals = &driven.totals;
-    // Those in flight when the warm-up ends are answered in the measured part and count there.
+    // Operations in flight at the end of the warm-up are answered in the measured part and count there.
     assert!((1_000..=1_000 + 21).contains(&totals.ok), "{}", totals.ok);
     assert_eq!(totals.failed, 0);
 }

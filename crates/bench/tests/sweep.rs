@@ -1,4 +1,4 @@
-//! Sweeps of clusters that run already, against a toy server: what they leave alone, and what they take for a figure.
+//! Sweeps of running clusters, against a toy server: which data they do not touch, and which results they accept.
 
 mod toy;
 
@@ -31,7 +31,7 @@ impl Place {
         Place { port, store, folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Sweeps over the cluster with these flags; whether all went well.
+    /// Sweeps over the cluster with these flags; returns whether everything succeeded.
     fn sweep(&self, flags: &str) -> anyhow::Result<bool> {
         let (cluster, out) = (format!("127.0.0.1:{}", self.port), self.folder.path().join("out"));
         let mut all = vec!["bench", "sweep", "--cluster", &cluster, "--quiet", "--output"];
@@ -52,7 +52,7 @@ impl Place {
         assert!(!self.folder.path().join("out").exists(), "something was written");
     }
 
-    /// The documents of `format` among the results.
+    /// The documents of `format` in the results.
     fn documents<T: DeserializeOwned>(&self, format: &str) -> Vec<T> {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("out")) else { return Vec::new() };
         let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
@@ -129,7 +129,7 @@ fn addresses_are_those_of_all_servers_of_a_cluster() {
 fn a_server_that_goes_leaves_no_figure() {
     let place = Place::new();
     place.store.lock().expect("store").reads_left = Some(100);
-    // The query reads no single rows: it is measured before the server goes.
+    // The query reads no single rows, so it is measured before the server fails.
     assert!(!place.sweep("--seconds 1 --workloads analytic,a").expect("an end"));
     let sweep = place.sweeps().remove(0);
     let workloads: Vec<&str> = sweep.series.iter().map(|one| one.workload.as_str()).collect();

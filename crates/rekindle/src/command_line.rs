@@ -27,7 +27,7 @@ pub enum Request {
     Proxy(Config),
     /// Run a benchmark.
     Bench(BenchArgs),
-    /// Show what a server does for a query.
+    /// Explain how a server runs a query.
     Explain(ExplainArgs),
     /// Run a tool of the Python package: its name and its arguments.
     Tool(String, Vec<OsString>),
@@ -136,8 +136,8 @@ fn server_options() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().map(option).chain(missing)
 }
 
-/// All options are accepted, so that one command line works for `create` and `serve`. The help only shows those that a
-/// new data directory stores or needs.
+/// All options are accepted, so that one command line works for `create` and `serve`. The help only shows the options that
+/// a new data directory stores or needs.
 fn options_of_create() -> impl Iterator<Item = Arg> {
     const OF_A_FOLDER: [&str; 5] =
         ["directory", "config-file", "server-name", "server-tag", "initial-password"];

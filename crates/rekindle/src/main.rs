@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, without those that its message already includes.
+/// The error and its causes, omitting causes that its message already includes.
 fn with_causes(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| {
         match text.contains(&cause) {

@@ -1,7 +1,7 @@
 //! The interface between a connection and the service that runs its queries.
 //!
 //! A connection knows tokens, frames and sockets; a session knows queries. Answers that a session returns at once are
-//! sent with one write, together with those of neighbouring queries. Others are sent when they are ready.
+//! sent with one write, together with the answers to neighbouring queries. Others are sent when they are ready.
 
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The client's ceiling: the same connections and message sizes against a server that only answers.
+//! The client's ceiling: the same connections and message sizes against a server that only echoes.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::wire::frame::HEADER_BYTES;
 /// The kinds of operation of an echo run.
 pub const NAMES: &[&str] = &["ECHO"];
 
-/// Sizes of one exchange, without the frame headers.
+/// Payload sizes of one exchange, without the frame headers.
 #[derive(Clone, Copy, Debug)]
 pub struct EchoSizes {
     /// JSON of the query.
     pub query_bytes: usize,
-    /// JSON of the answer.
+    /// JSON of the response.
     pub answer_bytes: usize,
 }
 
-/// What an echo run brought.
+/// The outcome of an echo run.
 pub struct EchoRun {
     /// The numbers for a result.
     pub baseline: EchoBaseline,
-    /// Everything else.
+    /// The full measurements.
     pub driven: Driven,
 }
 

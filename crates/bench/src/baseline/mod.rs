@@ -1,5 +1,4 @@
-//! Things measured beside the server so that its numbers can be read as ratios: a server that only
-//! answers, and redis.
+//! Baselines that put a server's numbers into proportion: a server that only echoes, and redis.
 
 pub mod echo;
 pub mod null_server;

@@ -1,7 +1,7 @@
 //! A server that answers every frame with the same bytes, as fast as one thread can.
 //!
-//! It shows what the client and the kernel cost when the server does nothing. With a [`Stall`] it
-//! stops answering for a while, which is how the laboratory's own percentiles are checked.
+//! It measures the cost of the client and the kernel alone. A [`Stall`] makes it pause once, which verifies the
+//! percentiles that the benchmarks report.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,22 +23,22 @@ const READ_BYTES: usize = 64 * 1024;
 /// A pause in which nothing is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Stall {
-    /// From the first query.
+    /// Time from the first query to the pause.
     pub after: Duration,
-    /// How long.
+    /// The length of the pause.
     pub length: Duration,
 }
 
 /// A running null server.
 pub struct NullServer {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<std::io::Result<f64>>,
 }
 
 impl NullServer {
-    /// Starts one on a free local port. It answers `body` to every frame, without a handshake.
+    /// Starts one on a free local port. It answers every frame with `body`, without a handshake.
     pub fn start(body: Vec<u8>, stall: Option<Stall>) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -50,7 +50,7 @@ impl NullServer {
         Ok(NullServer { address, stop, thread })
     }
 
-    /// Stops it and answers the processor seconds of its thread.
+    /// Stops it and returns the processor time of its thread in seconds.
     pub fn stop(self) -> std::io::Result<f64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| std::io::Error::other("the null server panicked"))?
@@ -122,7 +122,7 @@ impl Server {
 }
 
 impl Peer {
-    /// Answers what has arrived; `false` when the other side is gone.
+    /// Answers all queries that have arrived; `false` when the connection is closed.
     fn answer_all(&mut self, body: &[u8], scratch: &mut [u8]) -> bool {
         loop {
             let read = match self.stream.read(scratch) {
@@ -151,7 +151,7 @@ impl Peer {
         while written < self.output.len() {
             match self.stream.write(&self.output[written..]) {
                 Ok(n) => written += n,
-                // Only a client that does not read gets here; waiting for it is all there is to do.
+                // Only happens when the client does not read; the server can only wait for it.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => thread::yield_now(),
                 Err(_) => return false,
             }

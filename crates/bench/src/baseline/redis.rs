@@ -1,5 +1,5 @@
-//! redis-server under redis-benchmark: what a well-known server costs per 1 KB GET and SET on this
-//! machine, with the same number of connections.
+//! redis-server under redis-benchmark: the cost of a 1 KB GET and SET of a well-known server on this machine, with the
+//! same number of connections.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,7 +11,7 @@ use crate::machine::leash::Leashed;
 use crate::machine::process;
 use crate::result::Latency;
 
-/// What to ask redis-benchmark for.
+/// The parameters of redis-benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisPlan {
     /// Connections.
@@ -20,35 +20,35 @@ pub struct RedisPlan {
     pub value_bytes: usize,
     /// Operations per kind.
     pub operations: u64,
-    /// Keys they go to.
+    /// Number of keys.
     pub keys: u64,
 }
 
-/// What one kind of operation cost.
+/// The cost of one kind of operation.
 #[derive(Clone, Debug)]
 pub struct RedisCost {
     /// `GET` or `SET`.
     pub name: &'static str,
-    /// Operations done.
+    /// Number of operations.
     pub operations: u64,
-    /// Time it took.
+    /// Duration.
     pub seconds: f64,
     /// Processor time of redis-server.
     pub server_cpu_seconds: f64,
     /// Processor time of redis-benchmark.
     pub client_cpu_seconds: f64,
-    /// What redis-benchmark says about latencies.
+    /// The latencies that redis-benchmark reports.
     pub latency: Latency,
 }
 
-/// A comparison of all kinds.
+/// The costs of all kinds.
 #[derive(Clone, Debug)]
 pub struct RedisComparison {
     /// Version of redis-server.
     pub version: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Where it listened.
+    /// The address on which it listened.
     pub address: String,
     /// Highest resident size.
     pub peak_memory_bytes: Option<u64>,
@@ -59,18 +59,18 @@ pub struct RedisComparison {
 /// Why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisError {
-    /// Not a failure of the laboratory: the comparison is left out.
+    /// Not an error of the benchmark: the comparison is omitted.
     #[error("{program} is not installed (Debian: apt install redis)")]
     NotInstalled {
-        /// What is missing.
+        /// The missing program.
         program: &'static str,
     },
-    /// It does not run.
+    /// It failed.
     #[error("{program} does not work: {message}")]
     Broken {
-        /// What was run.
+        /// The program.
         program: &'static str,
-        /// What it said.
+        /// Its output.
         message: String,
     },
     /// A process could not be started or read.
@@ -81,7 +81,7 @@ pub enum RedisError {
 const SERVER: &str = "redis-server";
 const CLIENT: &str = "redis-benchmark";
 
-/// Starts a redis-server of its own on a free port, without persistence, measures, and stops it.
+/// Starts a redis-server on a free port, without persistence, measures it, and stops it.
 pub fn compare(plan: &RedisPlan) -> Result<RedisComparison, RedisError> {
     find(CLIENT)?;
     let server = Server::start()?;
@@ -111,7 +111,7 @@ impl Server {
         let version = String::from_utf8_lossy(&version);
         let version = version.split_whitespace().find_map(|word| word.strip_prefix("v="));
         let version = version.unwrap_or("unknown").to_owned();
-        // The port is free a moment before redis takes it; nobody else hands out ports here.
+        // The port could be taken before redis binds it, but nothing else here allocates ports.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let process = Leashed::start(&path, None, |command| {
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
@@ -156,12 +156,12 @@ fn wait_until_ready(output: impl Read + Send + 'static) -> Result<(), RedisError
     if !lines.by_ref().any(|line| is_ready(&line)) {
         return Err(broken(SERVER, "it ended before it was ready"));
     }
-    // Keep reading, or redis would be stopped by a full pipe.
+    // Keeps reading, because a full pipe would block redis.
     std::thread::spawn(move || lines.for_each(drop));
     Ok(())
 }
 
-/// Processor time of the ended processes this one started, to a hundredth of a second.
+/// Processor time of the ended child processes, with a resolution of 10 ms.
 fn children_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -174,7 +174,7 @@ struct CsvRow {
     latency: Latency,
 }
 
-/// The row of `name` in redis-benchmark's table; old versions print the rate alone.
+/// The row of `name` in redis-benchmark's table; old versions only print the rate.
 fn parse_csv(table: &str, name: &str) -> Option<CsvRow> {
     let cells = |line: &str| -> Vec<String> {
         line.split(',').map(|cell| cell.trim().trim_matches('"').to_owned()).collect()

@@ -1,8 +1,8 @@
-//! A valid block as the text of an insert, and fresh ones made of it at little cost.
+//! A valid block as the text of an insert, and a cheap way to derive fresh blocks from it.
 //!
-//! A block's id is the hash of its canonical JSON, in which the voters come last. A fresh block is
-//! the same transactions under another order of voters: the hash goes on from where the voters
-//! begin, and only id, voters and signature change in the text, none of them in length.
+//! A block's id is the hash of its canonical JSON, in which the voters come last. A fresh block has the same
+//! transactions and another order of voters: hashing continues from where the voters begin, and only id, voters and
+//! signature change in the text, without changing its length.
 
 use sha3::{Digest, Sha3_256};
 
@@ -10,32 +10,32 @@ use super::material::{self, KEY_BYTES};
 use super::transaction::Schema;
 use crate::chance::Chance;
 
-/// What a block should be like.
+/// The parameters of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockShape {
-    /// Version of the stored form.
+    /// The version of the stored format.
     pub schema: Schema,
-    /// How many transactions.
+    /// The number of transactions.
     pub size: BlockSize,
-    /// Keys of the federation.
+    /// Number of keys in the federation.
     pub voters: usize,
 }
 
-/// How large a block is.
+/// The size of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum BlockSize {
     /// This many transactions.
     Transactions(usize),
-    /// As many as come nearest to this many bytes of JSON.
+    /// As many transactions as come closest to this many bytes of JSON.
     Bytes(usize),
 }
 
-/// Where a block's id comes from.
+/// How blocks get their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// A new block, with its own hash, for every insert.
+    /// A new block with its own hash for every insert.
     Fresh,
-    /// None: the server makes one.
+    /// None: the server generates one.
     Generated,
     /// The same block every time.
     Constant,
@@ -58,11 +58,11 @@ pub struct BlockQuery {
 }
 
 const ID_BYTES: usize = 64;
-/// Between two voters in the text of a JSON string: `\",\"`.
+/// The separator of two voters in the text of a JSON string: `\",\"`.
 const ESCAPED_GAP_BYTES: usize = 5;
 
 impl BlockQuery {
-    /// Makes a block and writes it between `before` and `after` as the text of a JSON string.
+    /// Makes a block and writes it as the text of a JSON string between `before` and `after`.
     pub fn new(shape: BlockShape, ids: Ids, before: &str, after: &str, chance: &mut Chance) -> Self {
         let schema = shape.schema;
         let voters: Vec<String> = (0..shape.voters).map(|_| schema.key(chance)).collect();
@@ -146,7 +146,7 @@ impl BlockQuery {
     }
 }
 
-/// The canonical JSON of the inner block up to the last transaction, and how many there are.
+/// The canonical JSON of the inner block up to the last transaction, and the number of transactions.
 fn head_of(shape: BlockShape, chance: &mut Chance) -> (String, usize) {
     let schema = shape.schema;
     let mut head = format!(

@@ -1,5 +1,4 @@
-//! What blocks are made of: keys, signatures, hashes. Keys and signatures are random but
-//! well-formed; hashes are real.
+//! The parts of blocks: keys, signatures, hashes. Keys and signatures are random but well-formed; hashes are real.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha3::{Digest, Sha3_256};
@@ -7,8 +6,8 @@ use sha3::{Digest, Sha3_256};
 use crate::chance::Chance;
 
 const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-/// Length of every key we make; the few shorter or longer ones are drawn again, so that a block
-/// can be changed without moving its bytes.
+/// The length of every generated key. The few shorter or longer ones are drawn again, so that a block can be changed
+/// without moving its bytes.
 pub const KEY_BYTES: usize = 44;
 
 /// The sha3-256 of `text` in hexadecimal, as BigchainDB hashes its canonical JSON.
@@ -52,7 +51,7 @@ pub fn short_ecdsa_signature(chance: &mut Chance) -> String {
     der_sequence(&r, &s)
 }
 
-/// An ed25519 signature in base58, 87 or 88 characters; 88 when `fixed`.
+/// An ed25519 signature in base58 with 88 characters; a shorter one is drawn again.
 pub fn ed25519_signature(chance: &mut Chance) -> String {
     loop {
         let mut bytes = [0; 64];
@@ -71,7 +70,7 @@ pub fn fulfillment(chance: &mut Chance) -> String {
     format!("cf:4:{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The condition that such a fulfillment answers.
+/// The condition of such a fulfillment.
 pub fn condition_uri(chance: &mut Chance) -> String {
     let mut bytes = [0; 32];
     chance.fill(&mut bytes);
@@ -89,7 +88,7 @@ fn key_of(chance: &mut Chance, draw: impl Fn(&mut Chance, &mut Vec<u8>)) -> Stri
     }
 }
 
-/// A positive DER integer of 32 bytes whose first byte is masked by `mask` and not 0.
+/// A positive DER integer of 32 bytes, of which the first is masked by `mask` and not 0.
 fn der_integer(chance: &mut Chance, mask: u8) -> Vec<u8> {
     let mut number = [0; 32];
     chance.fill(&mut number);

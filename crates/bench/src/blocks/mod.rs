@@ -1,4 +1,4 @@
-//! BigchainDB's write loop: blocks of its era, and the queries that insert them.
+//! BigchainDB's write load: blocks of its first versions, and the queries that insert them.
 
 pub mod block;
 pub mod material;

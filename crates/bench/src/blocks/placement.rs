@@ -1,5 +1,5 @@
-//! Who holds what of a table, as `table_config` says it: BigchainDB's statements about placement are
-//! about numbers of servers by role.
+//! The placement of a table's replicas according to `table_config`: BigchainDB's statements about placement count
+//! servers by role.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 pub struct Roles {
     /// Servers that hold a primary replica.
     pub primaries: BTreeSet<String>,
-    /// Servers that hold another one.
+    /// Servers that hold a secondary replica.
     pub secondaries: BTreeSet<String>,
 }
 
 impl Roles {
-    /// Reads a row of `table_config`, or what `config()` answers.
+    /// Reads a row of `table_config`, or the result of `config()`.
     pub fn of(config: &Value) -> Roles {
         let mut roles = Roles::default();
         for shard in config["shards"].as_array().into_iter().flatten() {
@@ -28,17 +28,17 @@ impl Roles {
         roles
     }
 
-    /// Servers with primary replicas and no other.
+    /// The number of servers with primary replicas only.
     pub fn only_primaries(&self) -> usize {
         self.primaries.difference(&self.secondaries).count()
     }
 
-    /// Servers with other replicas and no primary.
+    /// The number of servers with secondary replicas only.
     pub fn only_secondaries(&self) -> usize {
         self.secondaries.difference(&self.primaries).count()
     }
 
-    /// Servers that hold anything.
+    /// The servers that hold any replica.
     pub fn all(&self) -> BTreeSet<String> {
         self.primaries.union(&self.secondaries).cloned().collect()
     }

@@ -1,11 +1,11 @@
 //! Transactions as four versions of BigchainDB stored them: CREATE, without a payload.
 //!
-//! Written as canonical JSON (keys sorted, no spaces); the id is the hash of what was hashed then.
+//! Written as canonical JSON (keys sorted, no spaces). The id is the hash of the part that the version hashed.
 
 use super::material::{condition_uri, ecdsa_signature, ed25519_key, fulfillment, secp256k1_key, sha3_hex};
 use crate::chance::Chance;
 
-/// A version of the stored form.
+/// A version of the stored format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// 0.0.1: the version of the published numbers.
@@ -39,7 +39,7 @@ impl Schema {
         if self.is_ed25519() { ed25519_key(chance) } else { secp256k1_key(chance) }
     }
 
-    /// A point in time as this version writes it.
+    /// A timestamp in the format of this version.
     pub fn timestamp(self, chance: &mut Chance) -> String {
         let micros = chance.below(1_000_000);
         match self {
@@ -63,7 +63,7 @@ impl Schema {
     }
 }
 
-/// 0.0.1 and 0.1: one owner, one signature beside the hashed part.
+/// 0.0.1 and 0.1: one owner, and one signature beside the hashed part.
 fn signed(chance: &mut Chance, data: &str) -> String {
     let (from, to) = (secp256k1_key(chance), secp256k1_key(chance));
     let timestamp = Schema::V0_0_1.timestamp(chance);

@@ -1,23 +1,24 @@
-//! BigchainDB's tests of 2016 with nodes divided by one factor; every node has as many write units as published.
+//! BigchainDB's tests of 2016 with the number of nodes divided by a factor; every node has as many write units as
+//! published.
 //!
 //! Source: BigchainDB 0.0.1, "RethinkDB benchmarks", tests 1 to 6.
 
 /// Shards of the published table.
 const SHARDS: usize = 32;
-/// By what the published clusters can be divided: one half of the nodes has more units than the other, and with two
-/// replicas one half holds primaries, the other half the rest.
+/// The factors by which the published clusters can be divided: one half of the nodes has more units than the other, and
+/// with two replicas one half holds the primaries, the other half the secondaries.
 pub const FACTORS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// One published test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// Its number.
+    /// The number of the test.
     pub number: u32,
-    /// Servers.
+    /// Number of servers.
     nodes: usize,
-    /// Write units of each server of the first half, and of each of the second.
+    /// Write units of each server in the first half, and in the second.
     units_by_half: [usize; 2],
-    /// Blocks per second that were measured.
+    /// Published blocks per second.
     blocks_per_second: f64,
 }
 
@@ -32,40 +33,40 @@ pub const TRIALS: [Trial; 6] = [
 ];
 
 impl Trial {
-    /// Servers of a cluster `factor` times smaller, one of [`FACTORS`].
+    /// The number of servers of a cluster that is smaller by `factor`, one of [`FACTORS`].
     pub fn nodes(self, factor: usize) -> usize {
         self.nodes / factor
     }
 
-    /// The write units of each of them.
+    /// The write units of each server.
     pub fn units_by_node(self, factor: usize) -> Vec<usize> {
         let half = self.nodes(factor) / 2;
         self.units_by_half.iter().flat_map(|units| vec![*units; half]).collect()
     }
 
-    /// Blocks per second that were measured, of so small a part of the cluster.
+    /// The published blocks per second, divided by `factor`.
     pub fn published_per_second(self, factor: usize) -> f64 {
         self.blocks_per_second / factor as f64
     }
 
-    /// Measured blocks per second by those of test 1, as published.
+    /// The published ratio to test 1.
     pub fn published_ratio(self) -> f64 {
         self.blocks_per_second / TRIALS[0].blocks_per_second
     }
 
-    /// The same as the published page expects it, in proportion to the units, of the units that there are.
+    /// The ratio to test 1 that is proportional to the write units, as the published page expects it.
     pub fn expected_ratio(self, factor: usize) -> f64 {
         let units = |trial: Trial| trial.units_by_node(factor).iter().sum::<usize>() as f64;
         units(self) / units(TRIALS[0])
     }
 }
 
-/// Shards of the table on a cluster `factor` times smaller.
+/// Shards of the table on a cluster that is smaller by `factor`.
 pub fn shards(factor: usize) -> usize {
     SHARDS / factor
 }
 
-/// Reads one of [`FACTORS`].
+/// Parses one of [`FACTORS`].
 pub fn factor(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|number| FACTORS.contains(number));
     number.ok_or_else(|| {

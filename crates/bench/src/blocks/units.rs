@@ -1,4 +1,4 @@
-//! Write units: each connection inserts one block after the other.
+//! Write units: each connection inserts one block after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,25 +8,25 @@ use crate::chance::Chance;
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::wire::answer::{self, Failure, FailureKind};
 
-/// The kinds of operation.
+/// The kind of operation.
 pub const NAMES: &[&str] = &["INSERT-BLOCK"];
 
-/// What every unit does.
+/// The parameters of all units.
 #[derive(Clone, Debug)]
 pub struct UnitPlan {
     /// The blocks.
     pub shape: BlockShape,
-    /// Where ids come from.
+    /// How blocks get their ids.
     pub ids: Ids,
     /// Database and table.
     pub table: (String, String),
-    /// Durability of the inserts; the table's own when `None`.
+    /// Durability of the inserts; that of the table when `None`.
     pub durability: Option<String>,
-    /// Seed of the blocks.
+    /// The seed of the blocks.
     pub seed: u64,
 }
 
-/// What was inserted, counted by all threads.
+/// Counters of inserted blocks, shared by all threads.
 #[derive(Debug, Default)]
 pub struct BlockCounters {
     transactions: AtomicU64,
@@ -45,7 +45,7 @@ impl BlockCounters {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Inserts of a block that was there already.
+    /// Inserts of a block that already existed.
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
@@ -60,7 +60,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// Makes the blocks of `units` units of thread `thread`.
+    /// Creates the blocks of `units` units of thread `thread`.
     pub fn new(plan: &UnitPlan, thread: usize, units: usize, counters: Arc<BlockCounters>) -> Self {
         let mut chance = Chance::new(plan.seed, 4_000_000 + thread as u64);
         let (db, table) = &plan.table;
@@ -69,7 +69,7 @@ impl Units {
             Some(durability) => format!(r#""]]],{{"durability":"{durability}"}}],{{}}]"#),
             None => r#""]]]],{}]"#.to_owned(),
         };
-        // A constant block is the same for every unit of every thread.
+        // A constant block is the same for all units of all threads.
         let mut make = |_| match plan.ids {
             Ids::Constant => {
                 let mut same = Chance::new(plan.seed, 5_000_000);

@@ -27,14 +27,14 @@ const NAMES: &[&str] = &["QUERY"];
 /// The longest published query took a minute; a slow machine may take an hour.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What the answer is compared with.
+/// How the answer is verified.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
-    /// The loader's sum while it is still true, else a recount
+    /// The loader's sum if the table has not changed since, else a recount
     Auto,
     /// The loader's sum
     Loaded,
-    /// A sum made here from every document
+    /// A sum that the client computes from every document
     Recount,
     /// Nothing
     None,
@@ -43,13 +43,13 @@ enum Check {
 /// Times the published query map(row => row('field0').split('.').count()).sum()
 #[derive(Args, Clone, Debug)]
 pub struct AnalyticArgs {
-    /// Timed runs of the query, at least
+    /// Minimum number of timed runs of the query
     #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
-    /// Repeat it for so many seconds, at least
+    /// Repeat it for at least this long
     #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
     seconds: Option<f64>,
-    /// Runs before them
+    /// Number of untimed runs before them
     #[arg(long, default_value_t = 1)]
     warm: u64,
     /// Table of the documents
@@ -61,7 +61,7 @@ pub struct AnalyticArgs {
     /// Field whose sentences are counted
     #[arg(long, default_value = "field0")]
     field: String,
-    /// What the answer is compared with
+    /// How the answer is verified
     #[arg(long, value_enum, default_value_t = Check::Auto)]
     check: Check,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
     output.finish(&measure(args)?)
 }
 
-/// Times the query; answers what came out.
+/// Times the query and returns the result.
 pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
@@ -140,13 +140,13 @@ fn plan(site: &Site, seed: u64) -> Plan {
     }
 }
 
-/// One query, again and again, each time timed.
+/// Sends one query repeatedly and times each run.
 struct Repeated {
     query: Vec<u8>,
     watched: Vec<Watched>,
-    /// Times that it must still be asked.
+    /// The minimum number of remaining runs.
     left: u64,
-    /// When it was asked often enough, if it was asked `left` times by then.
+    /// When the minimum duration ends.
     until: Option<Instant>,
     at_least: Duration,
     start: Option<(Instant, Option<f64>)>,

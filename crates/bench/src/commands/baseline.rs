@@ -1,4 +1,4 @@
-//! `bench baseline`: what an echo server and redis cost on this machine, for ratios.
+//! `bench baseline`: the cost of an echo server and of redis on this machine, for comparison.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -16,13 +16,13 @@ use crate::limits::{above_zero, at_least_one};
 use crate::machine::facts;
 use crate::result::*;
 
-/// Measures what an echo server and redis-server cost on this machine
+/// Measures the cost of an echo server and of redis-server on this machine
 #[derive(Args, Clone, Debug)]
 pub struct BaselineArgs {
-    /// Start redis-server on a spare port and run redis-benchmark (left out when not installed)
+    /// Start redis-server on a free port and run redis-benchmark (skipped when not installed)
     #[arg(long)]
     redis: bool,
-    /// Measure this client against a server that only answers
+    /// Measure this client against a server that only echoes
     #[arg(long)]
     echo: bool,
     /// Connections, without pipelining
@@ -44,12 +44,12 @@ pub struct BaselineArgs {
     output: OutputFlags,
 }
 
-/// JSON of a `get` query around its key.
+/// Bytes of the JSON of a `get` query.
 const QUERY_BYTES: usize = 77;
-/// JSON of an answer around its value.
+/// Bytes of the JSON of a response without its value.
 const ANSWER_OVERHEAD_BYTES: usize = 160;
 
-/// Runs the command; without a choice, both.
+/// Runs the command; without a choice, both baselines.
 pub fn run(args: BaselineArgs) -> anyhow::Result<ExitCode> {
     let both = !args.redis && !args.echo;
     let mut code = ExitCode::SUCCESS;
@@ -96,7 +96,7 @@ fn measure_echo(args: &BaselineArgs) -> anyhow::Result<RunResult> {
     result.operations = operations(echo::NAMES, &driven, seconds);
     result.series = series(driven.points.clone(), seconds);
     result.client = client(&driven, seconds);
-    // The server is a thread of this process: only the client's threads count as the client.
+    // The server is a thread of this process: only the client's threads are counted.
     result.client.cpu_seconds = driven.totals.thread_cpu_seconds.iter().sum();
     result.cost.server_cpu_us_per_operation = Some(baseline.server_cpu_us_per_operation);
     result.cost.client_cpu_us_per_operation = Some(baseline.client_cpu_us_per_operation);

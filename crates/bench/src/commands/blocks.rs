@@ -45,7 +45,7 @@ enum SchemaFlag {
 enum IdsFlag {
     /// A new block with its own hash for every insert
     Fresh,
-    /// Blocks without an id: the server makes one
+    /// Blocks without an id: the server generates one
     Generated,
     /// The same block every time
     Constant,
@@ -67,13 +67,13 @@ pub struct BlocksArgs {
     /// Bytes of JSON per block [default: 900000]
     #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     block_bytes: Option<usize>,
-    /// Where block ids come from
+    /// How blocks get their ids
     #[arg(long, value_enum, default_value = "fresh")]
     ids: IdsFlag,
     /// Keys of the federation in every block
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<usize>)]
     voters: usize,
-    /// Durability of the inserts: soft, hard, or table for the table's own
+    /// Durability of the inserts: soft, hard, or table for that of the table
     #[arg(long, default_value = "soft", value_parser = ["soft", "hard", "table"])]
     durability: String,
     /// Database of the table
@@ -105,12 +105,12 @@ pub fn run(args: BlocksArgs) -> anyhow::Result<ExitCode> {
     output.finish(&measure(args)?)
 }
 
-/// Inserts the blocks over connections that go round the servers; answers what came out.
+/// Inserts the blocks over connections that alternate between the servers; returns the result.
 pub fn measure(args: BlocksArgs) -> anyhow::Result<RunResult> {
     measure_over(args, |addresses| addresses.to_vec())
 }
 
-/// The same with so many units at each server.
+/// Like [`measure`], with a given number of units for each server.
 pub fn measure_dealt(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Result<RunResult> {
     let units = Some(units_by_server.iter().sum());
     measure_over(BlocksArgs { units, ..args }, |addresses| deal(addresses, units_by_server))
@@ -122,7 +122,7 @@ fn deal(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
     dealt.flat_map(|(address, units)| vec![address.clone(); *units]).collect()
 }
 
-/// Unit after unit goes to the next address of those that `deal` makes of the servers'.
+/// Measures with the addresses that `deal` derives from the servers' addresses; units use them in turn.
 fn measure_over(
     mut args: BlocksArgs,
     deal: impl FnOnce(&[String]) -> Vec<String>,
@@ -148,8 +148,8 @@ fn measure_over(
     line.end();
 
     let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
-    // Every block is as large as its neighbours to a few bytes, so the measured part has its share
-    // of what was counted with the warm-up.
+    // All blocks have almost the same size, so the measured part's share of the counters, which include the warm-up, is
+    // its share of the blocks.
     let all = driven.points.iter().map(|p| p.ok).sum::<u64>().max(1);
     let share = |total: u64| (u128::from(total) * u128::from(driven.totals.ok) / u128::from(all)) as u64;
     let extras = Extras {
@@ -218,7 +218,7 @@ fn schema(args: &BlocksArgs) -> Schema {
     }
 }
 
-/// The published blocks, and how these differ from them.
+/// The published series, and how these blocks differ from it.
 fn candidate(args: &BlocksArgs, plan: &Plan, site: &Site, block_bytes: u64) -> Candidate {
     let mut candidate = Candidate::new("bigchaindb-0.0.1", "blocks", site.servers);
     candidate.compare_block(block_bytes);

@@ -1,4 +1,4 @@
-//! `rekindle explain`: asks a server what it does for a query.
+//! `rekindle explain`: asks a server how it runs a query.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -11,16 +11,16 @@ use crate::chance::Chance;
 use crate::flags::ServerFlags;
 use crate::wire::admin::Admin;
 
-/// Shows how a server finds the rows of a query, what it does where they are, and how many it looks at
+/// Shows how a server finds the rows of a query, which steps run where they are, and how many it reads
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
     /// The query as terms in JSON, such as [43,[[15,["t"]]]]; `-` reads it from standard input
     #[arg(value_name = "TERM")]
     term: String,
-    /// Database of tables that are named without one
+    /// Default database of tables
     #[arg(long, default_value = "test")]
     db: String,
-    /// Print the server's answer as it is
+    /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An explanation in lines.
+/// Formats an explanation as lines.
 fn shown(answer: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let list = |value: &Value| -> String {

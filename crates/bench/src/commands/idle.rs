@@ -1,5 +1,5 @@
-//! `bench idle`: what a cluster with many tables costs when nobody asks it anything, and how long it
-//! takes to say how its tables are and to make one more.
+//! `bench idle`: the cost of a cluster with many tables and no queries, and the time it takes to report the status of
+//! its tables and to create another one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,10 +26,10 @@ use crate::wire::handshake::Login;
 use crate::wire::terms;
 
 const DATABASE: &str = "idle";
-/// `table_status` is asked so often.
+/// How often `table_status` is read.
 const STATUS_TIMES: usize = 5;
 
-/// Measures a cluster with many tables that nobody asks anything
+/// Measures a cluster with many tables and no queries
 #[derive(Args, Clone, Debug)]
 pub struct IdleArgs {
     /// Servers
@@ -50,7 +50,7 @@ pub struct IdleArgs {
     /// Length of the measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, value_parser = above_zero)]
     seconds: f64,
-    /// Folder for the nodes' data meanwhile
+    /// Temporary folder for the nodes' data
     #[arg(long, value_name = "FOLDER", default_value = "idle-nodes")]
     folder: PathBuf,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
     let outcome = measure(&args, fleet);
     let given_up = folder.give_up();
     let result = outcome?;
-    // First, for whoever reads what is printed may have left.
+    // The result is written first: the reader of the output may have closed it.
     args.output.keep(&result)?;
     given_up?;
     println!("{}", said(&result));
@@ -122,7 +122,7 @@ fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
     Ok(result)
 }
 
-/// Makes the tables one after the other and waits for the last; answers how long each took.
+/// Creates the tables one after the other and waits for the last; returns how long each took.
 fn create_tables(args: &IdleArgs, admin: &mut Admin) -> anyhow::Result<Histogram<u64>> {
     let mut times = histogram::empty();
     admin.ask(&terms::db_create(DATABASE))?;
@@ -176,7 +176,7 @@ fn about(args: &IdleArgs, started: SystemTime) -> About {
     }
 }
 
-/// The sums that the single servers do not show.
+/// The totals of all servers.
 fn said(result: &RunResult) -> String {
     let cpu: f64 = result.servers.iter().filter_map(|server| server.cpu_seconds).sum();
     let memory: u64 = result.servers.iter().filter_map(|server| server.memory_bytes).sum();

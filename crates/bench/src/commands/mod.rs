@@ -1,4 +1,4 @@
-//! One file per command: its flags, and the run from connecting to the printed result.
+//! The commands, one file each: the flags, and the run from connecting to the printed result.
 
 pub mod analytic;
 pub mod baseline;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::report;
 
-/// Writes the results in a folder as one page that opens without a network
+/// Writes the results in a folder as one page that works offline
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
     /// Folder of result files (--json)

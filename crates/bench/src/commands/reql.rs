@@ -1,8 +1,8 @@
-//! `bench reql`: what the shapes of queries that applications send cost the server, in one run.
+//! `bench reql`: the server cost of typical query shapes of applications, in one run.
 //!
-//! Queries about few rows are asked over many connections: over one, the server's processors fall asleep
-//! between any two, and waking them costs more than the query. The bars are those of the tracker; a busy
-//! machine changes the seconds, hardly the processor time.
+//! Queries about few rows are sent over many connections: over one, the server's processors fall asleep between
+//! queries, and waking them costs more than the query. The tracker defines the limits. A busy machine affects the
+//! elapsed time, and hardly the processor time.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -28,29 +28,29 @@ use crate::shapes::shape::{Draw, Per, SHAPES, Shape};
 use crate::shapes::table;
 use crate::site::Site;
 
-/// Less processor time of a server cannot be told from nothing: the kernel counts hundredths of a second.
+/// With less processor time of a server there is no figure: the kernel counts hundredths of a second.
 const CPU_SECONDS_MIN: f64 = 0.2;
-/// For the last answers of a shape.
+/// How long to wait for the last responses of a shape.
 const DRAIN: Duration = Duration::from_secs(60);
-/// What a run records of each shape.
+/// The kind of operation recorded for each shape.
 const NAMES: &[&str] = &["QUERY"];
 
-/// Times shapes of queries one after the other
+/// Measures the server cost of query shapes, one after the other
 #[derive(Args, Clone, Debug)]
 pub struct ReqlArgs {
-    /// Rows of the table that is read, made when it has another number
+    /// Rows of the table that is read; it is made again if it has another number
     #[arg(long, default_value_t = 100_000, value_parser = at_least_one::<u64>)]
     rows: u64,
-    /// Times a query about few rows is asked, over all connections together
+    /// Number of queries about few rows, over all connections together
     #[arg(long, default_value_t = 20_000, value_parser = at_least_one::<u64>)]
     times: u64,
-    /// Times a query about all rows is asked, one after the other
+    /// Number of queries about all rows, one after the other
     #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     scans: u64,
-    /// Connections that ask queries about few rows, one at a time each
+    /// Connections for queries about few rows, with one query in flight each
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<usize>)]
     connections: usize,
-    /// Seconds for which they ask before they are measured
+    /// Seconds of unmeasured queries before them
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     warmup: f64,
     /// Only the shapes whose names contain this
@@ -62,24 +62,24 @@ pub struct ReqlArgs {
     output: OutputFlags,
 }
 
-/// What a shape cost.
+/// The cost of a shape.
 struct Cost {
     shape: &'static Shape,
-    /// Whether the servers rested before.
+    /// Whether the servers were quiet before.
     rest: Rest,
     operations: u64,
     seconds: f64,
-    /// Server processor time; `None` when there was too little of it to be told from nothing.
+    /// Server processor time; `None` if it is too little for a figure.
     cpu_seconds: Option<f64>,
-    /// Answers compared with what was asked.
+    /// Responses that were compared with the expected ones.
     parsed: u64,
-    /// Answers judged by their head.
+    /// Responses of which only the type was checked.
     checked_by_type: u64,
     latency: Histogram<u64>,
 }
 
 impl Cost {
-    /// What a cost is shared by: queries or rows.
+    /// The number of units that share the cost: queries or rows.
     fn shares(&self, rows: u64) -> f64 {
         match self.shape.per {
             Per::Query => self.operations as f64,
@@ -91,7 +91,7 @@ impl Cost {
         Some(self.cpu_seconds? * 1e6 / self.shares(rows))
     }
 
-    /// A line of the table.
+    /// A line of the printed table.
     fn line(&self, rows: u64) -> String {
         let unit = if self.shape.per == Per::Row { "µs/row" } else { "µs    " };
         let cpu = self.cpu_us(rows).map_or("too few       ".to_owned(), |each| format!("{each:>7.2} {unit}"));
@@ -99,7 +99,7 @@ impl Cost {
         format!("{:<44} {cpu:>14} {:>8.2} {elapsed:>9.2} µs", self.shape.name, self.shape.bar)
     }
 
-    /// The same in words, for the result.
+    /// The verdict as a sentence, for the result.
     fn verdict(&self, rows: u64) -> String {
         let Shape { name, bar, .. } = self.shape;
         let unit = if self.shape.per == Per::Row { "row" } else { "query" };
@@ -129,7 +129,7 @@ impl Cost {
     }
 }
 
-/// Runs the command. The exit code says whether every bar that could be judged was held.
+/// Runs the command. The exit code says whether all costs with a figure are within their limits.
 pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     let warmup = duration(args.warmup).context("--warmup")?;
@@ -167,8 +167,8 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site) -> anyhow::Result<Cost> {
-    // Without looking at first, so that nothing is done for the first time: the first scan after a load, for
-    // instance, has rows written to the engine that were gathered, which it flushes and merges then.
+    // The trial run is not measured and does what only happens the first time. For instance, the first scan after a
+    // load makes the engine write its buffered rows, flush and compact.
     let (trial, plan) = match shape.per {
         Per::Query => {
             let plan = plan(args, site, args.connections, args.times, warmup);
@@ -182,7 +182,7 @@ fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site
     ask(shape, args, &trial, Turn::Trial, site)?;
     let mut rest = rest::wait(&site.watched);
     if shape.per == Per::Row {
-        // What was merged meanwhile is not in the cache any more.
+        // Compaction has evicted blocks from the cache.
         ask(shape, args, &trial, Turn::Trial, site)?;
         rest = rest::wait(&site.watched);
     }
@@ -219,22 +219,22 @@ fn plan(args: &ReqlArgs, site: &Site, connections: usize, operations: u64, warmu
     }
 }
 
-/// Client threads: half the cores where the servers need the others.
+/// Client threads: half of the cores if the servers need the others.
 fn threads(site: &Site, connections: usize) -> usize {
     let cores = facts::cores();
     if site.is_local { cores / 2 } else { cores }.clamp(1, connections)
 }
 
-/// Which time it is that a shape is asked.
+/// Whether a run is a trial.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// Nobody looks at what it costs.
+    /// Its cost is not measured.
     Trial,
     Measured,
 }
 
 impl Turn {
-    /// Where the numbers of the rows that are inserted begin, so that each turn has its own.
+    /// The first number of the inserted rows; each run has its own range.
     fn first_insert(self) -> u64 {
         match self {
             Turn::Trial => 0,
@@ -242,7 +242,7 @@ impl Turn {
         }
     }
 
-    /// Which chances its first thread has: the trial must not read the very rows that are read afterwards.
+    /// The random stream of its first thread: the trial must not read the same rows as the measured run.
     fn first_chance(self) -> u64 {
         match self {
             Turn::Trial => 8_000_000,
@@ -251,7 +251,7 @@ impl Turn {
     }
 }
 
-/// Asks the queries of `shape`; an answer that is not what it must be ends the run.
+/// Sends the queries of `shape`; a wrong response ends the run with an error.
 fn ask(
     shape: &'static Shape,
     args: &ReqlArgs,
@@ -288,7 +288,7 @@ fn cpu_between((before, after): &(Sample, Sample)) -> Option<f64> {
     Some((after.cpu_seconds? - before.cpu_seconds?).max(0.0))
 }
 
-/// The first notes of a result, which are about all of it.
+/// The number of notes about the whole result, which come first.
 const CIRCUMSTANCES: usize = 2;
 
 fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
@@ -311,7 +311,7 @@ fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
     [asked, rest.to_owned()]
 }
 
-/// The document of docs/formats/bench-result.md: a shape is a kind of operation.
+/// The result document (docs/formats/bench-result.md): each shape is a kind of operation.
 fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> RunResult {
     let settings = json!({
         "rows": args.rows,

@@ -1,4 +1,4 @@
-//! Commands that run other commands say so in words, as a user would.
+//! Runs commands from within other commands, by their command lines.
 
 use anyhow::Context;
 use clap::{Args, Parser};
@@ -9,8 +9,7 @@ struct Words<A: Args> {
     args: A,
 }
 
-/// The arguments that `words` stand for, separated by spaces; `exact` follow as they are. Fails as the
-/// command line would.
+/// Parses `words`, separated by spaces, followed by the arguments `exact`. Fails with the errors of the command line.
 pub(super) fn read<A: Args>(words: &str, exact: &[String]) -> anyhow::Result<A> {
     let all = std::iter::once("bench").chain(words.split_whitespace()).map(str::to_owned);
     let parsed = Words::<A>::try_parse_from(all.chain(exact.iter().cloned()));

@@ -20,12 +20,12 @@ use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
 use crate::ycsb::queries::Queries;
 use crate::ycsb::table::{self, Layout, Piece};
 
-/// Records when nobody says how many, as in YCSB's workload files.
+/// The default number of records, as in YCSB's workload files.
 const RECORDS_DEFAULT: u64 = 1_000;
-/// A load ends when everything is acknowledged, however long the last batch takes.
+/// A load waits until everything is acknowledged, even if the last batch takes long.
 const DRAIN: Duration = Duration::from_secs(600);
 const CONNECTIONS_DEFAULT: usize = 16;
-/// Documents per insert when nobody says how many.
+/// The default number of documents per insert.
 const BATCH_DEFAULT: u64 = 200;
 
 /// Creates the table and fills it with documents
@@ -54,7 +54,7 @@ pub fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     output.finish(&measure(args)?)
 }
 
-/// Fills the table; answers what came out.
+/// Fills the table and returns the result.
 pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[])?;
@@ -104,7 +104,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
 
-/// Says how the documents lie in the shards.
+/// A note about the distribution of the documents over the shards.
 fn even_or_not(by_shard: &[u64]) -> Option<String> {
     let (least, most) = (by_shard.iter().min()?, by_shard.iter().max()?);
     Some(format!("{} shards, balanced after the load: {least} to {most} documents in each", by_shard.len()))

@@ -11,7 +11,7 @@ use crate::ycsb::properties::Properties;
 use crate::ycsb::settings::Settings;
 use crate::ycsb::table::Loaded;
 
-/// What to run, in YCSB's terms.
+/// The workload, in YCSB's terms.
 #[derive(Args, Clone, Debug)]
 pub struct PropertyFlags {
     /// Workload a to f, or a YCSB property file
@@ -31,7 +31,7 @@ pub struct PropertyFlags {
     /// Durability of writes: hard or soft
     #[arg(long)]
     pub durability: Option<String>,
-    /// Shards of the table; a load divides it evenly among them when it is over
+    /// Shards of the table; a load rebalances them at its end
     #[arg(long, value_name = "N")]
     pub shards: Option<u32>,
     /// Replicas of the table
@@ -39,20 +39,20 @@ pub struct PropertyFlags {
     pub replicas: Option<u32>,
 }
 
-/// Properties and settings, with what there is to say about them.
+/// Properties and settings, with remarks about them.
 pub struct Chosen {
-    /// Name of the workload, for titles: a letter, or the file's name.
+    /// The name of the workload for titles: a letter or the file's name.
     pub workload: String,
-    /// Everything that was set.
+    /// All properties that were set.
     pub properties: Properties,
-    /// What it means.
+    /// The settings that result from them.
     pub settings: Settings,
     /// Warnings about properties.
     pub notes: Vec<String>,
 }
 
 impl PropertyFlags {
-    /// Reads files and overrides. `extra` are properties that flags of one command set.
+    /// Reads files and overrides. `extra` are properties that a command's own flags set.
     pub fn choose(&self, extra: &[(&str, Option<String>)]) -> anyhow::Result<Chosen> {
         let mut properties = Properties::default();
         let mut name = None;
@@ -88,7 +88,7 @@ impl PropertyFlags {
 }
 
 impl Chosen {
-    /// Takes from the load what nobody said otherwise: how keys and values are made.
+    /// Adopts the load's parameters of keys and values, unless they were given.
     pub fn adopt(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
         let shape = &loaded.shape;
         let insertorder = shape["hashed"].as_bool().map(|hashed| if hashed { "hashed" } else { "ordered" });
@@ -110,7 +110,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Fills flags that were not given from properties that say the same.
+    /// Sets flags that were not given from the equivalent properties.
     pub fn fill(&self, server: &mut ServerFlags, pacing: &mut LoopFlags) -> anyhow::Result<()> {
         let properties = &self.properties;
         if server.hosts.is_empty()

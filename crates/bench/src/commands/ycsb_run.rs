@@ -26,7 +26,7 @@ use crate::ycsb::queries::Queries;
 use crate::ycsb::settings::{DATABASE, Distribution, Settings};
 use crate::ycsb::table::{self, Layout, Piece};
 
-/// Length of a run when neither seconds nor operations are given.
+/// The default length of a run.
 const SECONDS_DEFAULT: f64 = 10.0;
 const ECHO_SECONDS: Duration = Duration::from_secs(2);
 
@@ -52,7 +52,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     output.finish(&measure(args)?)
 }
 
-/// Runs the workload; answers what came out.
+/// Runs the workload and returns the result.
 pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[("rethinkdb.readmode", args.read_mode.clone())])?;
@@ -134,7 +134,7 @@ fn workloads(
     }
 }
 
-/// The client's ceiling with messages of the mean size of this run.
+/// The client's ceiling with messages of this run's mean size.
 pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline> {
     let answers = (driven.totals.parsed + driven.totals.checked_by_type).max(1);
     let mean = |bytes: u64| (bytes / answers).saturating_sub(HEADER_BYTES as u64) as usize;
@@ -145,11 +145,11 @@ pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline
     Ok(echo::measure(plan, sizes, ECHO_SECONDS)?.baseline)
 }
 
-/// What was run against.
+/// Facts about the servers.
 struct Measured {
-    /// How durable acknowledged writes are, whoever said so.
+    /// The durability of acknowledged writes, from flags or from the table.
     durability: String,
-    /// How many servers there are.
+    /// The number of servers.
     servers: usize,
 }
 
@@ -190,7 +190,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, measured: &Measured, star
     }
 }
 
-/// The published series with the same operations, whatever the scale.
+/// The published series with the same operations, at any scale.
 fn candidate(settings: &Settings, plan: &Plan, measured: &Measured) -> Option<Candidate> {
     if settings.distribution != Distribution::Zipfian {
         return None;

@@ -1,7 +1,7 @@
-//! The clock of an open loop: when operations should start, whoever is busy.
+//! The schedule of an open loop: when operations should start, independently of earlier ones.
 //!
-//! An arrival that finds no free connection waits in line with its intended start. A line that is
-//! full drops the arrival and counts it: latencies are then too good, and the result says so.
+//! An arrival that finds no free connection waits in a queue with its intended start. A full queue drops the arrival
+//! and counts it: latencies are then too low, and the result says so.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub enum Spacing {
     Poisson,
 }
 
-/// An endless series of intended starts.
+/// An endless series of intended start times.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     next_ns: f64,
@@ -27,8 +27,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// `rate` arrivals per second from `from_ns` until `until_ns`. `offset` (0..1) moves the first one by a part
-    /// of a gap so that threads do not fire together.
+    /// `rate` arrivals per second within `window`. `offset` (0..1) shifts the first one by a fraction of the interval
+    /// so that threads do not send at the same time.
     pub fn new(
         rate: f64,
         spacing: Spacing,
@@ -41,7 +41,7 @@ impl Arrivals {
         Arrivals { next_ns, gap_ns, spacing, chance, until_ns: window.end }
     }
 
-    /// The next arrival, when it is due at `now_ns`.
+    /// The next arrival, if it is due at `now_ns`.
     pub fn pop_due(&mut self, now_ns: i64) -> Option<i64> {
         let due = self.next_at().filter(|at| *at <= now_ns)?;
         self.next_ns += match self.spacing {
@@ -51,19 +51,19 @@ impl Arrivals {
         Some(due)
     }
 
-    /// When the next arrival is due; `None` after the last.
+    /// The time of the next arrival; `None` after the last.
     pub fn next_at(&self) -> Option<i64> {
         let at = self.next_ns as i64;
         (at < self.until_ns).then_some(at)
     }
 
-    /// Lets nobody arrive any more.
+    /// Ends the series.
     pub fn close(&mut self) {
         self.until_ns = i64::MIN;
     }
 }
 
-/// Arrivals that wait for a free connection.
+/// The queue of arrivals that wait for a free connection.
 #[derive(Clone, Debug)]
 pub struct WaitingLine {
     line: VecDeque<i64>,
@@ -71,12 +71,12 @@ pub struct WaitingLine {
 }
 
 impl WaitingLine {
-    /// An empty line with room for `length_max`.
+    /// An empty queue with this capacity.
     pub fn new(length_max: usize) -> Self {
         WaitingLine { line: VecDeque::new(), length_max }
     }
 
-    /// Lets an arrival join; `false` when the line is full and it is dropped.
+    /// Adds an arrival; `false` when the queue is full and the arrival is dropped.
     pub fn join(&mut self, intended_ns: i64) -> bool {
         let fits = self.line.len() < self.length_max;
         if fits {
@@ -85,17 +85,17 @@ impl WaitingLine {
         fits
     }
 
-    /// The one who waits longest.
+    /// Removes the oldest arrival.
     pub fn leave(&mut self) -> Option<i64> {
         self.line.pop_front()
     }
 
-    /// How many wait.
+    /// The number of waiting arrivals.
     pub fn len(&self) -> usize {
         self.line.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
@@ -144,8 +144,8 @@ mod tests {
         }
         waits.sort_unstable();
         let quantile = |q: f64| waits[(q * waits.len() as f64) as usize - 1];
-        // A thousand of ten thousand meet the stall; the queue behind it shrinks by 0.9 ms per
-        // arrival, so the wait of the n-th of them is 1 s - 0.9 ms * n.
+        // A thousand of ten thousand arrivals meet the stall. The queue behind it shrinks by 0.9 ms per arrival, so the
+        // n-th of them waits 1 s - 0.9 ms * n.
         assert_eq!(waits.len(), 10_000);
         assert_eq!(quantile(1.0), second + 100 * micro);
         assert_eq!(quantile(0.999), second + 100 * micro - 10 * 900 * micro);

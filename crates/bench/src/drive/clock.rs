@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Tells the time of a run.
+/// Measures the time of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunClock {
     zero: Instant,
@@ -14,7 +14,7 @@ impl RunClock {
         RunClock { zero }
     }
 
-    /// Now.
+    /// The present time.
     pub fn now_ns(&self) -> i64 {
         let now = Instant::now();
         match now.checked_duration_since(self.zero) {
@@ -24,7 +24,7 @@ impl RunClock {
     }
 }
 
-/// A duration as a signed number; 292 years at most.
+/// A duration as a signed number of nanoseconds, at most 292 years.
 pub fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -12,7 +12,7 @@ const READ_BYTES_STEP: usize = 64 * 1024;
 /// An operation in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
-    /// The part that is under way.
+    /// The current part.
     pub part: Part,
     /// When that part was sent.
     pub sent_ns: i64,
@@ -28,14 +28,14 @@ struct Slot {
     flight: Option<Flight>,
 }
 
-/// What reading brought.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// Everything there was.
+    /// Everything that had arrived was read.
     Drained,
-    /// There may be more.
+    /// More may have arrived.
     More,
-    /// The other side is gone.
+    /// The server has closed the connection.
     Closed,
 }
 
@@ -51,12 +51,12 @@ pub struct Connection {
     slots: Vec<Slot>,
     free: Vec<u16>,
     tokens_used: u64,
-    /// Whether the other side is gone.
+    /// Whether the connection is closed.
     pub closed: bool,
 }
 
 impl Connection {
-    /// Takes over a logged-in socket.
+    /// Wraps a logged-in socket.
     pub fn new(stream: TcpStream, pipeline: usize) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Connection {
@@ -78,7 +78,7 @@ impl Connection {
         !self.closed && !self.free.is_empty()
     }
 
-    /// Queues the query of a new operation; it leaves with the next [`Connection::flush`].
+    /// Queues the query of a new operation; the next [`Connection::flush`] sends it.
     pub fn send(&mut self, query: &[u8], flight: Flight) {
         let slot = self.free.pop().expect("invariant: the caller asked has_room");
         self.send_in(usize::from(slot), query, flight);
@@ -92,19 +92,19 @@ impl Connection {
         frame::push(&mut self.output, token, |out| out.extend_from_slice(query));
     }
 
-    /// Asks for more of the answer to the operation in `slot`.
+    /// Requests the next batch of the response to the operation in `slot`.
     pub fn send_continue(&mut self, slot: usize, flight: Flight) {
         let token = self.slots[slot].token;
         self.slots[slot].flight = Some(flight);
         frame::push(&mut self.output, token, |out| out.extend_from_slice(b"[2]"));
     }
 
-    /// Makes `slot` free again.
+    /// Frees `slot`.
     pub fn release(&mut self, slot: usize) {
         self.free.push(slot as u16);
     }
 
-    /// Reads what has arrived, adding the number of bytes to `received`.
+    /// Reads available bytes and adds their number to `received`.
     pub fn fill(&mut self, received: &mut u64) -> ReadOutcome {
         self.make_room();
         match self.stream.read(&mut self.input[self.filled..]) {
@@ -120,8 +120,8 @@ impl Connection {
         }
     }
 
-    /// Takes the next complete answer: its slot, its operation, and where its JSON stands (see
-    /// [`Connection::body`]). Answers nobody waits for are passed over.
+    /// Takes the next complete response: its slot, its operation, and the range of its JSON (see [`Connection::body`]).
+    /// Responses to abandoned operations are skipped.
     pub fn take(&mut self) -> Option<(usize, Flight, std::ops::Range<usize>)> {
         loop {
             let unread = &self.input[self.taken..self.filled];
@@ -142,12 +142,12 @@ impl Connection {
         }
     }
 
-    /// The bytes of an answer taken before the next read.
+    /// The bytes of a response that was taken; valid until the next read.
     pub fn body(&self, range: std::ops::Range<usize>) -> &[u8] {
         &self.input[range]
     }
 
-    /// Writes what is queued as far as the socket takes it; `false` when the other side is gone.
+    /// Writes as much of the output as the socket accepts; `false` when the connection is closed.
     pub fn flush(&mut self, sent: &mut u64) -> bool {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
@@ -156,7 +156,7 @@ impl Connection {
                     self.written += n;
                     *sent += n as u64;
                 }
-                // The next writable edge comes back here.
+                // The next writable event calls this again.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return true,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
@@ -167,7 +167,7 @@ impl Connection {
         true
     }
 
-    /// Gives up every operation in flight.
+    /// Closes the connection and returns the operations in flight.
     pub fn abandon(&mut self) -> Vec<Flight> {
         self.closed = true;
         self.slots.iter_mut().filter_map(|slot| slot.flight.take()).collect()

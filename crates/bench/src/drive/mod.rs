@@ -1,8 +1,8 @@
-//! Drives many connections from a few threads: each thread owns its connections, waits for all of
-//! them with one epoll, and pays two system calls per operation.
+//! Drives many connections from a few threads. Each thread owns its connections, waits for all of them with one epoll,
+//! and makes two system calls per operation.
 //!
-//! `session` starts and ends a run, `worker` is one thread, `connection` one socket, `arrivals` the
-//! clock of an open loop, `workload` what is asked and how answers are judged.
+//! `session` starts and ends a run, `worker` is one thread, `connection` one socket, `arrivals` the schedule of an open
+//! loop, `workload` the operations and the checks of their responses.
 
 pub mod arrivals;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! One run from its first connection to its last answer: starts the threads, samples the servers
-//! once a second, hands out status, and brings everything together.
+//! One run from the first connection to the last response: starts the threads, samples the servers once a second,
+//! reports progress, and combines all measurements.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use crate::wire::admin::{DialError, dial, dial_and_greet};
 use crate::wire::handshake::Login;
 
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
-/// Time for every thread to reach its starting line.
+/// Time for all threads to become ready before the warm-up starts.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// When the next operation is sent.
+/// When a connection sends its next operation.
 #[derive(Clone, Debug)]
 pub enum LoopKind {
-    /// When the last was answered.
+    /// When the last one is answered.
     Closed,
-    /// By the clock.
+    /// At scheduled times.
     Open {
         /// Arrivals per second.
         rate: f64,
         /// How they are spaced.
         spacing: Spacing,
-        /// How many may wait for a free connection.
+        /// The capacity of the queue for a free connection.
         waiting_max: usize,
     },
 }
 
-/// How to run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Host and port of each server; connections go round.
+    /// Host and port of each server; connections alternate between them.
     pub addresses: Vec<String>,
-    /// Who logs in; `None` for servers without a handshake.
+    /// The login; `None` for servers without a handshake.
     pub login: Option<Login>,
     /// Connections in total.
     pub connections: usize,
@@ -55,52 +55,52 @@ pub struct Plan {
     pub pipeline: usize,
     /// Client threads.
     pub threads: usize,
-    /// When the next operation is sent.
+    /// When a connection sends its next operation.
     pub kind: LoopKind,
-    /// Before the measured part.
+    /// Length of the warm-up before the measured part.
     pub warmup: Duration,
     /// Length of the measured part.
     pub seconds: Option<Duration>,
     /// Operations of the measured part.
     pub operations: Option<u64>,
-    /// How long to wait for the last answers.
+    /// How long to wait for the last responses.
     pub drain: Duration,
-    /// For chance in arrivals and handshakes.
+    /// Seed of random arrivals and handshakes.
     pub seed: u64,
 }
 
-/// What a run brought.
+/// The measurements of a run.
 pub struct Driven {
     /// Sums of the measured part.
     pub totals: Totals,
     /// One per second.
     pub points: Vec<Point>,
-    /// From the start of the measured part to the last answer.
+    /// From the start of the measured part to the last response.
     pub measured_seconds: f64,
-    /// From the last query to the last answer.
+    /// From the last query to the last response.
     pub drain_seconds: f64,
     /// Processor time of this process in the measured part.
     pub client_cpu: OwnCpu,
-    /// Each server at the start and at the end of the measured part.
+    /// Samples of each server at the start and at the end of the measured part.
     pub server_samples: Vec<(Sample, Sample)>,
 }
 
-/// Why a run did not happen.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// A connection could not be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The system refused something a client thread needs.
+    /// A system call of a client thread failed.
     #[error("a client thread failed")]
     Thread(#[from] std::io::Error),
-    /// A client thread ended by a panic.
+    /// A client thread panicked.
     #[error("a client thread panicked")]
     Panicked,
 }
 
-/// Runs `plan`. `workloads` makes the operations of one thread from its number and the number of
-/// its connections; `status` is told every completed second.
+/// Runs `plan`. `workloads` creates the workload of one thread from its number and its number of connections; `status`
+/// is called after every completed second.
 pub fn drive(
     plan: &Plan,
     names: &'static [&'static str],
@@ -137,7 +137,7 @@ pub fn drive(
     }
     let zero = Instant::now() + HEAD_START + plan.warmup;
     for start in &starts {
-        // A thread that is gone is noticed when it is joined.
+        // A thread that has ended is detected when it is joined.
         let _ = start.send(zero);
     }
     let observer = Observer::new(RunClock::new(zero), watched);
@@ -148,7 +148,7 @@ pub fn drive(
     Ok(seen)
 }
 
-/// What one thread is given.
+/// The inputs of one thread.
 struct Seat {
     plan: Plan,
     thread: usize,
@@ -174,7 +174,7 @@ impl Seat {
             }
         };
         let _ = ready.send(Ok(()));
-        // The run was called off: another thread could not connect.
+        // Another thread could not connect, so the run is cancelled.
         let Ok(zero) = start.recv() else { return Ok(()) };
         thread::sleep((zero - self.plan.warmup).saturating_duration_since(Instant::now()));
         self.into_worker(connections, RunClock::new(zero), sink)?.run()
@@ -235,14 +235,14 @@ impl Seat {
     }
 }
 
-/// Samples this process and the servers at the seconds of a run.
+/// Samples this process and the servers once per second of a run.
 struct Observer<'a> {
     clock: RunClock,
     watched: &'a [Watched],
     marks: Vec<Mark>,
 }
 
-/// Everybody at the start of one second.
+/// The samples at the start of one second.
 struct Mark {
     second: i64,
     at_ns: i64,
@@ -301,7 +301,7 @@ impl<'a> Observer<'a> {
             seconds: end.client.seconds - start.client.seconds,
             user_seconds: end.client.user_seconds - start.client.user_seconds,
             system_seconds: end.client.system_seconds - start.client.system_seconds,
-            // The threads of the run may have ended before the last mark, and their waiting with them.
+            // Threads may have ended before the last sample, and their waiting time is no longer counted then.
             waited_seconds: start.client.waited_seconds.map(|before| {
                 let all = self.marks.iter().filter_map(|mark| mark.client.waited_seconds);
                 all.fold(before, f64::max) - before

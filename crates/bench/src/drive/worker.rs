@@ -1,4 +1,4 @@
-//! One client thread: waits for its connections, judges answers, sends what comes next.
+//! One client thread: waits for its connections, checks responses, sends the next operations.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,26 +17,26 @@ use crate::measure::interval::{Interval, Recorder, Took};
 use crate::wire::answer::{Failure, FailureKind};
 
 const EVENTS_PER_WAIT: usize = 256;
-/// The thread wakes at least this often to close its seconds and see its deadline.
+/// The thread wakes at least this often to complete its seconds and check its deadline.
 const NAP_NS: i64 = 50_000_000;
-/// One answer in so many is parsed and compared.
+/// One in this many responses is parsed and compared.
 const ANSWERS_PER_SCRUTINY: u64 = 64;
 
-/// When a thread stops sending.
+/// The conditions under which a thread stops sending.
 pub struct Limits {
-    /// At this moment.
+    /// The end of the run.
     pub deadline_ns: Option<i64>,
-    /// When these are used up; shared by all threads; operations of the warm-up do not count.
+    /// Remaining operations, shared by all threads; operations of the warm-up do not count.
     pub operations_left: Option<Arc<AtomicI64>>,
-    /// How long to wait for answers after that.
+    /// How long to wait for responses afterwards.
     pub drain_ns: i64,
 }
 
-/// The clock side of an open loop.
+/// The state of an open loop.
 pub struct OpenLoop {
-    /// Who arrives when.
+    /// The schedule.
     pub arrivals: Arrivals,
-    /// Who waits.
+    /// The queue.
     pub line: WaitingLine,
     /// One entry per operation that could be sent, least recently used connection first.
     pub ready: VecDeque<usize>,
@@ -44,27 +44,27 @@ pub struct OpenLoop {
 
 /// One client thread.
 pub struct Worker {
-    /// Its time.
+    /// The clock.
     pub clock: RunClock,
-    /// Its connections.
+    /// The connections.
     pub connections: Vec<Connection>,
-    /// What it asks.
+    /// The operations.
     pub workload: Box<dyn Workload>,
-    /// What it saw.
+    /// The measurements.
     pub recorder: Recorder,
     /// When it stops.
     pub limits: Limits,
-    /// Arrivals by the clock; `None` in a closed loop.
+    /// The schedule; `None` in a closed loop.
     pub open: Option<OpenLoop>,
-    /// Where it sleeps.
+    /// The epoll instance.
     pub epoll: OwnedFd,
-    /// Query being built.
+    /// Buffer for the next query.
     pub query: Vec<u8>,
-    /// What it counts for itself.
+    /// Counters.
     pub state: State,
 }
 
-/// What a thread counts for itself.
+/// Counters of a thread.
 #[derive(Default)]
 pub struct State {
     judged: u64,
@@ -74,7 +74,7 @@ pub struct State {
 }
 
 impl Worker {
-    /// Drives the connections until there is nothing left to do.
+    /// Drives the connections until the run ends.
     pub fn run(mut self) -> std::io::Result<()> {
         self.register()?;
         if self.open.is_none() {
@@ -129,7 +129,7 @@ impl Worker {
         Timespec { tv_sec: 0, tv_nsec: wait }
     }
 
-    /// Lets everybody who is due join the line, and sends for those who find a free connection.
+    /// Queues all arrivals that are due, and sends those for which a connection is free.
     fn admit(&mut self, now: i64) {
         let Some(open) = &mut self.open else { return };
         let current = self.recorder.current();
@@ -164,7 +164,7 @@ impl Worker {
         }
     }
 
-    /// Reads and judges what arrived at `place`, then sends what comes next.
+    /// Reads and checks the responses on a connection, then sends the next operations.
     fn serve(&mut self, place: usize) {
         if self.connections[place].closed {
             return;
@@ -231,11 +231,11 @@ impl Worker {
         self.flush(place);
     }
 
-    /// Queues one new operation; `false` when there is none to send.
+    /// Queues one new operation; `false` when there is none left.
     fn start(&mut self, place: usize, intended_ns: Option<i64>) -> bool {
         let now = self.clock.now_ns();
         let too_late = self.limits.deadline_ns.is_some_and(|deadline| now >= deadline);
-        // An arrival before the deadline is sent even when its turn comes after it.
+        // An arrival from before the deadline is sent even after it.
         self.state.ended |= too_late;
         if (self.state.ended && intended_ns.is_none()) || !self.take_from_budget(now) {
             self.state.ended = true;

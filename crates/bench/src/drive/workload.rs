@@ -1,4 +1,4 @@
-//! What is asked, and how answers are judged: the only thing that differs between benchmarks.
+//! The interface of a benchmark: its queries, and the checks of responses.
 
 use crate::wire::answer::Failure;
 
@@ -9,22 +9,22 @@ pub struct Part {
     pub lane: u8,
     /// The kind of the whole operation when it has several parts.
     pub whole: Option<u8>,
-    /// The workload's own: which record.
+    /// For the workload: the record.
     pub record: u64,
-    /// The workload's own: anything else `judge` must know.
+    /// For the workload: other data that `judge` needs.
     pub detail: u64,
 }
 
-/// How closely an answer is looked at.
+/// How thoroughly a response is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scrutiny {
-    /// By the bytes at its head.
+    /// By its first bytes.
     Head,
-    /// Parsed and compared with what was asked.
+    /// Parsed and compared with the query.
     Whole,
 }
 
-/// What an answer means.
+/// The verdict on a response.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     /// The operation succeeded.
@@ -33,16 +33,16 @@ pub enum Verdict {
     Failed(Failure),
     /// The part succeeded; `follow` holds the query of the next part.
     Next(Part),
-    /// More of the same answer must be asked for.
+    /// Another batch of the same response must be requested.
     More,
 }
 
-/// A stream of operations for the connections of one thread.
+/// The source of operations for the connections of one thread.
 pub trait Workload: Send {
-    /// Writes the JSON of the next query for connection number `place` of this thread; `None` when
-    /// there is nothing left to do.
+    /// Writes the JSON of the next query for connection number `place` of this thread; `None` when there are no more
+    /// operations.
     fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part>;
 
-    /// Judges the answer to `part`; writes the next query into `follow` for [`Verdict::Next`].
+    /// Checks the response to `part`; writes the next query into `follow` for [`Verdict::Next`].
     fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, follow: &mut Vec<u8>) -> Verdict;
 }

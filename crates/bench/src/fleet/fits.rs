@@ -1,111 +1,111 @@
-//! Whether this machine can have the nodes that were asked for, looked at before anything is started, made or
-//! written: what is found later has cost minutes, or is a figure that means something else.
+//! Checks whether this machine can run the requested nodes, before anything is started or written: a problem that shows
+//! later has cost minutes, or distorts the figures.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{CLUSTER_PORT, DRIVER_PORT};
 
-/// What a node takes beside its caches: the program, its threads, new rows, messages. Sixteen nodes in 2 GB is what we
-/// ask of ourselves.
+/// Memory of a node beside its caches: the program, its threads, new rows, messages. The goal is sixteen nodes in 2 GB.
 const PROCESS_MB: u64 = 128;
-/// Node after node has one port more: from so many on the last one's port for drivers is the first one's for nodes.
+/// The ports of consecutive nodes are consecutive: with more nodes, the last one's driver port would be the first one's
+/// cluster port.
 const NODES_MAX: usize = (CLUSTER_PORT - DRIVER_PORT) as usize;
-/// Shares that were written as fractions make up a whole core within this.
+/// Tolerance for shares that add up to a whole core.
 const ROUNDING: f64 = 1e-9;
 
-/// What a fleet needs.
+/// The requirements of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs<'a> {
     /// Nodes at the same time.
     pub(super) nodes: usize,
-    /// Of one core for each, if that is limited.
+    /// Share of one core for each, if limited.
     pub(super) core_share: Option<f64>,
-    /// For the caches of each.
+    /// Cache of each.
     pub(super) cache_mb: u64,
-    /// Of the first node.
+    /// Port offset of the first node.
     pub(super) port_offset: u16,
-    /// Another program than this one.
+    /// The program, if it is not this one.
     pub(super) binary: Option<&'a Path>,
 }
 
-/// What a machine has.
+/// The resources of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Has {
     pub(super) cores: usize,
-    /// 0 where nobody knows.
+    /// 0 if unknown.
     pub(super) memory_bytes: u64,
 }
 
-/// Why a fleet cannot be measured on a machine, with the flag to change.
+/// Why a machine cannot run a fleet, with the flag to change.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum Unfit {
-    /// Nothing can be started.
+    /// The program cannot be started.
     #[error("--target-binary {path}: {why}")]
     Program {
-        /// As it was given.
+        /// The given path.
         path: PathBuf,
-        /// What is there instead of a program.
+        /// Why it cannot be started.
         why: &'static str,
     },
-    /// Two nodes would have one port.
+    /// Two nodes would have the same port.
     #[error("{nodes} nodes on one machine are too many: at most {most} have ports of their own")]
     Nodes {
-        /// As asked for.
+        /// The requested number.
         nodes: usize,
-        /// That could be.
+        /// The largest possible number.
         most: usize,
     },
-    /// There are no such ports.
+    /// A port would be above 65535.
     #[error(
         "--port-offset {offset}: node {nodes} of {nodes} would have the port {port}; the last port is 65535"
     )]
     Ports {
-        /// As it was given.
+        /// The given offset.
         offset: u16,
-        /// As asked for.
+        /// The requested number.
         nodes: usize,
-        /// Of the last node, for other nodes.
+        /// The cluster port of the last node.
         port: usize,
     },
-    /// Nodes would wait for each other, not for their shares, and the client for all of them.
+    /// Nodes would compete for cores instead of being limited by their shares, and the client would compete with them.
     #[error(
         "--core-share {share}: {nodes} nodes would have {all:.2} cores together, and this machine has {cores}; take \
          fewer --nodes, or at most {most:.3} for each, or measure processor time alone, with --no-quota"
     )]
     Shares {
-        /// As it was given.
+        /// The given share.
         share: f64,
-        /// As asked for.
+        /// The requested number of nodes.
         nodes: usize,
-        /// Of all nodes.
+        /// The total of all nodes.
         all: f64,
-        /// Of the machine.
+        /// The cores of the machine.
         cores: usize,
-        /// That could be.
+        /// The largest possible share.
         most: f64,
     },
-    /// The system would end some of them, or read from the disk what it has put there.
+    /// The system would kill some of them, or swap.
     #[error(
         "{nodes} nodes take up to {all_mb} MB of memory, {cache_mb} each for caches (--cache-size) and about {process_mb} \
          for the process, and this machine has {has_mb}: take fewer --nodes or smaller caches"
     )]
     Memory {
-        /// As asked for.
+        /// The requested number.
         nodes: usize,
-        /// Of each.
+        /// Cache of each.
         cache_mb: u64,
-        /// Of each.
+        /// Other memory of each.
         process_mb: u64,
-        /// Of all.
+        /// The total.
         all_mb: u64,
-        /// Of the machine.
+        /// The memory of the machine.
         has_mb: u64,
     },
 }
 
 impl Needs<'_> {
-    /// Fails with the first thing that `machine` does not have.
+    /// Fails with the first requirement that `machine` does not meet.
     pub(super) fn fit(&self, machine: Has) -> Result<(), Unfit> {
         if let Some(binary) = self.binary {
             is_program(binary)?;
@@ -158,7 +158,7 @@ impl Needs<'_> {
     }
 }
 
-/// A name without a slash is looked for in `PATH`, as the shell does that starts it.
+/// Checks the program. A name without a slash is looked up in `PATH`.
 fn is_program(binary: &Path) -> Result<(), Unfit> {
     let unfit = |why| Err(Unfit::Program { path: binary.to_owned(), why });
     let is_executable = |path: &Path| {

@@ -1,4 +1,4 @@
-//! Flags of the commands that start clusters of their own.
+//! Flags of the commands that start their own clusters.
 
 use std::path::{Path, PathBuf};
 
@@ -23,34 +23,34 @@ pub struct NodeFlags {
     /// Another flag for every node, as --node-flag=--name=value; may be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub node_flag: Vec<String>,
-    /// Added to every port of the first node; each further node has one more
+    /// Added to every port of the first node; each further node has the next port
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub port_offset: u16,
-    /// Memory for the caches of each node, in megabytes: 512 if not given, and in a sweep as much for each document as
-    /// the published servers had, if that is more
+    /// Memory for the caches of each node, in megabytes [default: 512; in a sweep at least as much per document as the
+    /// published servers had]
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     pub cache_size: Option<u64>,
 }
 
-/// The same where nodes are limited while they are measured.
+/// The same for commands that limit the processor time of nodes during a measurement.
 #[derive(Args, Clone, Debug)]
 pub struct FleetFlags {
     /// How they are started.
     #[command(flatten)]
     pub nodes: NodeFlags,
-    /// Share of one core that each node gets while it is measured; together with the client, which takes up to half as
-    /// much as all nodes, they must find room on the machine
+    /// Share of one core that each node gets during a measurement; the machine must have room for all nodes and the
+    /// client, which uses up to half as much as all nodes
     #[arg(long, value_name = "SHARE", default_value_t = 0.07, value_parser = core_share)]
     pub core_share: f64,
-    /// Let the nodes have what the machine has
+    /// Do not limit the nodes
     #[arg(long)]
     pub no_quota: bool,
 }
 
-/// Memory for the caches of a node if nothing else is said, in megabytes.
+/// The default cache size of a node in megabytes.
 const CACHE_MB: u64 = 512;
 
-/// A share of a core that the kernel can give.
+/// Parses a share of a core that the kernel can enforce.
 fn core_share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok().filter(|share| share.is_finite() && *share >= SHARE_MIN);
     share.ok_or_else(|| {
@@ -64,7 +64,7 @@ impl NodeFlags {
         self.cache_size.unwrap_or(CACHE_MB)
     }
 
-    /// From now on each of `nodes` has its part of the machine's cores, one at least, unless the user says how many.
+    /// Gives each of `nodes` its part of the machine's cores, at least one, unless the user gave --cores.
     pub fn share_cores(&mut self, nodes: usize) {
         if !self.says_cores() {
             let each = (facts::cores() / nodes.max(1)).max(1);
@@ -76,8 +76,7 @@ impl NodeFlags {
         self.node_flag.iter().any(|flag| flag.starts_with("--cores") || flag.starts_with("-c"))
     }
 
-    /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each with all of the
-    /// machine.
+    /// Fails, with advice, if this machine cannot run `nodes` at the same time without limits.
     pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
         self.fit_with(nodes, None)
     }
@@ -106,7 +105,7 @@ impl NodeFlags {
         })
     }
 
-    /// What a result says about these flags, under their names.
+    /// The settings of these flags for the result, under the flags' names.
     pub fn describe(&self) -> Map<String, Value> {
         self.describe_with(&self.node_flag)
     }
@@ -128,20 +127,20 @@ impl FleetFlags {
         self.nodes.cache_mb()
     }
 
-    /// From now on each node has at least as much for its caches as a published server had for `documents`, unless the
-    /// user said how much: `--cache-size 64000` for 25,000,000, which all fitted into one. With less a single node would
-    /// be slow for want of memory, and the others fast.
+    /// Raises the cache size to that of a published server for `documents`, unless the user gave one: `--cache-size
+    /// 64000` for 25,000,000, which all fitted into memory. With smaller caches, a single node would be slow for lack
+    /// of memory, unlike the nodes of larger clusters.
     pub fn want_caches_for(&mut self, documents: u64) {
         let published = documents.saturating_mul(64_000) / 25_000_000;
         self.nodes.cache_size.get_or_insert(published.max(CACHE_MB));
     }
 
-    /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each limited to its share.
+    /// Fails, with advice, if this machine cannot run `nodes` at the same time, each limited to its share.
     pub fn fit_limited(&self, nodes: usize) -> Result<(), Unfit> {
         self.nodes.fit_with(nodes, self.share())
     }
 
-    /// A fleet of `nodes` with its data in `folder`, whose nodes have all of the machine.
+    /// A fleet of `nodes` with its data in `folder`, without limits.
     pub fn plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
         self.nodes.plan(nodes, folder)
     }
@@ -151,8 +150,8 @@ impl FleetFlags {
         Ok(FleetPlan { flags: self.node_flags(), ..self.plan(nodes, folder)? })
     }
 
-    /// Flags of every node that will be limited. One that gets less than the machine has is told so, unless the user
-    /// says how many cores it has: otherwise it has a thread for each core of the machine.
+    /// The flags of every node that will be limited. It gets --cores for its share, unless the user gave that flag:
+    /// otherwise it would have a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
         let told = match self.share() {
             Some(share) if !self.nodes.says_cores() => {
@@ -163,7 +162,7 @@ impl FleetFlags {
         [told, self.nodes.node_flag.clone()].concat()
     }
 
-    /// What a result says about these flags and those of nodes that are limited, under their names.
+    /// The settings of these flags for the result, under the flags' names.
     pub fn describe(&self) -> Map<String, Value> {
         let mut described = self.nodes.describe_with(&self.node_flags());
         described.insert("core-share".to_owned(), json!(self.share()));
@@ -171,17 +170,17 @@ impl FleetFlags {
         described
     }
 
-    /// Arranges how nodes and client share this machine's cores from now on.
+    /// Sets up how nodes and client share this machine's cores.
     pub fn begin_sharing(&self) -> Sharing {
         Sharing::begin(self.share())
     }
 
-    /// The share of a core that nodes are to have, if any.
+    /// The share of a core for each node, if limited.
     pub fn share(&self) -> Option<f64> {
         (!self.no_quota).then_some(self.core_share)
     }
 
-    /// That share as the kernel takes it.
+    /// That share in the form of the kernel.
     pub fn quota(&self) -> Option<Quota> {
         self.share().map(Quota::of_core)
     }

@@ -1,6 +1,5 @@
-//! Clusters of the laboratory's own on this machine: nodes of a program that takes RethinkDB's flags,
-//! each with its data folder, its ports and its share of processor time. They are gone when the
-//! fleet is.
+//! Clusters that the benchmark starts on this machine: nodes of a program that takes RethinkDB's flags, each with its
+//! data folder, ports and share of processor time. Dropping a fleet stops its nodes.
 
 pub mod fits;
 pub mod flags;
@@ -25,24 +24,23 @@ use crate::wire::handshake::Login;
 use crate::wire::terms;
 use node::{Node, NodePlan};
 
-/// Ports of RethinkDB's flags before `--port-offset`. That for other nodes is the highest, [`fits`] sees to it that it
-/// exists.
+/// Ports of RethinkDB before `--port-offset`. The cluster port is the highest; [`fits`] checks that it exists.
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
-/// A machine that is short of processor time starts sixteen nodes in less.
+/// Even a busy machine starts sixteen nodes in less.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a fleet is made of.
+/// The parameters of a fleet.
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
     /// The program; it takes RethinkDB's flags.
     pub binary: PathBuf,
-    /// Where data folders go.
+    /// The parent of the data folders.
     pub folder: PathBuf,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// `--port-offset` of the first node; the next has the next.
+    /// `--port-offset` of the first node; the next node has the next offset.
     pub port_offset: u16,
     /// `--cache-size` of each, in megabytes.
     pub cache_mb: u64,
@@ -57,15 +55,15 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the nodes, each in a group of `groups` when there are any, and waits until every one
-    /// knows all of them. Fails with what a node said last when it does not get there, and before anything is started if
-    /// one of their ports is another program's: what answers there is nobody's to load a table into.
+    /// Starts the nodes, each in a group of `groups` if given, and waits until every node sees all others. An error has
+    /// the last output of the node that failed. Fails before anything is started if one of their ports is in use,
+    /// because another program's tables must not be overwritten.
     pub fn start(plan: &FleetPlan, mut groups: Option<&mut CpuGroups>) -> anyhow::Result<Fleet> {
         ports::are_free(plan)?;
         let mut fleet = Fleet { nodes: Vec::new(), plan: plan.clone() };
         for number in 0..plan.nodes {
             let offset = plan.port_offset + number as u16;
-            // Nodes of several clusters have different ports, not different numbers.
+            // The offset is unique, also among the nodes of several clusters.
             let group = match groups.as_deref_mut() {
                 Some(groups) => Some(groups.add(&format!("node{offset}")).context("making a control group")?),
                 None => None,
@@ -81,7 +79,7 @@ impl Fleet {
                 group,
             })?);
             if number == 0 {
-                // The others ask the first one in: it must be there.
+                // The others join the first one, so it must be ready.
                 fleet.wait_for(number, 1)?;
             }
         }
@@ -97,14 +95,14 @@ impl Fleet {
         (0..self.nodes.len()).map(|number| format!("127.0.0.1:{}", port(number))).collect()
     }
 
-    /// The metrics page of each node, should the program have one.
+    /// The metrics page of each node, if the program has one.
     pub fn metrics_urls(&self) -> Vec<String> {
         let port = |number: usize| HTTP_PORT + self.plan.port_offset + number as u16;
         (0..self.nodes.len()).map(|n| format!("http://127.0.0.1:{}/metrics", port(n))).collect()
     }
 
-    /// The nodes that have ended by themselves, with what they said last. Does not return once a signal ends this
-    /// program, and them with it.
+    /// The nodes that have ended on their own, with their last output. Does not return once a signal ends this program,
+    /// and the nodes with it.
     pub fn dead(&self) -> Vec<String> {
         holdings::unless_ending(|| self.nodes.iter().filter_map(Node::ended).collect())
     }
@@ -114,7 +112,7 @@ impl Fleet {
         self.nodes.iter().map(|node| node.folder().to_owned()).collect()
     }
 
-    /// Name of each node, as `server_config` and `table_config` have it.
+    /// Name of each node in `server_config` and `table_config`.
     pub fn names(&self) -> Vec<String> {
         (0..self.nodes.len()).map(|number| format!("node{number}")).collect()
     }
@@ -138,8 +136,8 @@ impl Fleet {
     }
 }
 
-/// Makes the folder of a fleet's data, which goes with everything in it when this is dropped or a signal ends the
-/// program. Fails if there is something in it, as somebody else's data, or that of nodes whose laboratory was killed.
+/// Creates the folder for a fleet's data; it is deleted when the returned value is dropped or a signal ends the
+/// program. Fails if it is not empty: it may contain other data, or that of nodes of a killed benchmark.
 pub fn data_folder(path: &Path) -> anyhow::Result<Holding<PathBuf>> {
     let make = || {
         fs::create_dir_all(path)?;
@@ -169,8 +167,7 @@ pub fn limit(groups: Option<&CpuGroups>, share: Option<f64>) -> anyhow::Result<(
     }
 }
 
-/// How many servers the one at `address` is connected with, itself included; `None` while it does not
-/// answer.
+/// The number of servers that the one at `address` is connected to, itself included; `None` while it does not answer.
 fn servers_known(address: &str) -> Option<usize> {
     let login = Login { user: "admin".to_owned(), password: String::new() };
     let mut admin = Admin::connect(address, &login, &mut Chance::new(1, 6_000_000)).ok()?;
@@ -178,7 +175,7 @@ fn servers_known(address: &str) -> Option<usize> {
     known.as_u64().map(|known| known as usize)
 }
 
-/// Bytes in a data folder. What goes away while it is counted counts nothing.
+/// The size of a data folder. Files that are deleted meanwhile do not count.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {

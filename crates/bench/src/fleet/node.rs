@@ -1,4 +1,4 @@
-//! One node: a process in a process group and, if there is one, a control group of its own.
+//! One node: a process in its own process group and, if given, its own control group.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,10 +9,10 @@ use anyhow::Context;
 use crate::machine::holdings;
 use crate::machine::leash::Leashed;
 
-/// How much of its output a node that failed is quoted with.
+/// How much of its output is quoted when a node fails.
 const LAST_WORDS_BYTES: usize = 2_000;
 
-/// What one node is started with.
+/// The parameters of one node.
 pub(super) struct NodePlan {
     pub(super) binary: PathBuf,
     pub(super) folder: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct NodePlan {
     pub(super) join: Option<String>,
     pub(super) cache_mb: u64,
     pub(super) flags: Vec<String>,
-    /// The file that takes ids of the processes in its control group.
+    /// The file that takes the ids of the processes in its control group.
     pub(super) group: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Node {
 impl Node {
     /// Starts the program. Its output goes to a file beside its data.
     pub(super) fn start(plan: &NodePlan) -> anyhow::Result<Node> {
-        // Not while a signal has the data removed, or this would stay.
+        // Not while a signal has the data deleted, or this folder would remain.
         let output = holdings::unless_ending(|| make_output(&plan.folder))
             .with_context(|| format!("creating {}", plan.folder.display()))?;
         let errors = output.try_clone()?;
@@ -47,12 +47,12 @@ impl Node {
         Ok(Node { process, folder: plan.folder.clone(), name: plan.name.clone() })
     }
 
-    /// Where it keeps its data.
+    /// The data folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it said, if it has ended.
+    /// Its last output, if it has ended.
     pub(super) fn ended(&self) -> Option<String> {
         let status = self.process.status()?;
         Some(format!("{} ended with {status}:\n{}", self.name, self.last_words()))
@@ -71,7 +71,7 @@ fn make_output(folder: &Path) -> io::Result<File> {
     File::create(folder.join("output"))
 }
 
-/// Flags that RethinkDB 2.x has too.
+/// Flags that RethinkDB 2.x also has.
 fn flags(plan: &NodePlan) -> Vec<String> {
     let mut flags = vec![
         "--directory".to_owned(),

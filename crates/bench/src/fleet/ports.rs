@@ -1,4 +1,4 @@
-//! The ports of a fleet before it has them.
+//! Checks the ports of a fleet before its nodes bind them.
 
 use std::io;
 use std::net::TcpListener;
@@ -10,10 +10,10 @@ use anyhow::bail;
 use super::{CLUSTER_PORT, DRIVER_PORT, FleetPlan, PAUSE};
 use crate::machine::watch::HTTP_PORT;
 
-/// What has been killed, as the nodes of the cluster before, may have its ports for a moment longer.
+/// Processes that were just killed, such as the nodes of the previous cluster, may keep their ports for a moment.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Fails if somebody listens at a port that a node of `plan` would have.
+/// Fails if a port of a node of `plan` is in use.
 pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
@@ -29,12 +29,12 @@ pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     }
 }
 
-/// Whether somebody listens there. Whatever else keeps a node from its port it says itself.
+/// Whether another program listens on the port. The node itself reports other errors.
 fn is_taken(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Every port of the fleet, and what for.
+/// Every port of the fleet and its purpose.
 fn ports(plan: &FleetPlan) -> impl Iterator<Item = (u16, String)> {
     let serves_http = !plan.flags.iter().any(|flag| flag == "--no-http-admin");
     let http = serves_http.then_some((HTTP_PORT, "for HTTP"));

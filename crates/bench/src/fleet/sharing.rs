@@ -5,22 +5,22 @@ use anyhow::Error;
 use crate::machine::batch::{self, BATCH};
 use crate::machine::cgroup::CpuGroups;
 
-/// What was arranged, and what could not be.
+/// The limits and the scheduling that are in effect, and why others are not.
 #[derive(Debug, Default)]
 pub struct Sharing {
-    /// The control groups that give nodes the same share.
+    /// The control groups that limit nodes to equal shares.
     pub groups: Option<CpuGroups>,
     /// Why there are none.
     pub why_none: Option<String>,
-    /// `batch` where neither nodes nor client take a core from each other: `docs/decisions/0016-benchmark-cpu-quotas.md`.
+    /// `batch` if nodes and client do not preempt each other: `docs/decisions/0016-benchmark-cpu-quotas.md`.
     pub scheduling: Option<&'static str>,
-    /// Why they do although nodes have equal shares.
+    /// Why they do, although nodes have equal shares.
     pub why_not_batch: Option<String>,
 }
 
 impl Sharing {
-    /// Makes control groups for nodes that are to have `share` of a core, and has this program, and what it starts from
-    /// now on, scheduled as batch work. Where nodes have no share nothing is arranged.
+    /// Creates control groups for nodes with `share` of a core, and schedules this program and all that it starts from
+    /// now on as batch work. Does nothing without a share.
     pub fn begin(share: Option<f64>) -> Sharing {
         if share.is_none() {
             return Sharing::none("no quota was asked for");
@@ -38,12 +38,12 @@ impl Sharing {
         }
     }
 
-    /// Nothing is arranged, for this reason.
+    /// Nothing is set up, for this reason.
     pub fn none(why: &str) -> Sharing {
         Sharing { why_none: Some(why.to_owned()), ..Sharing::default() }
     }
 
-    /// What could not be arranged, a line each.
+    /// Warnings about what could not be set up.
     pub fn complaints(&self) -> Vec<String> {
         let groups = self.why_none.iter().map(|why| format!("no equal shares of processor time: {why}"));
         let batch = self.why_not_batch.iter().map(|why| {

@@ -1,29 +1,28 @@
-//! Who goes on when several want a core.
+//! Batch scheduling: fewer preemptions when several programs compete for a core.
 
 use std::process::Command;
 
-/// How this program and what it starts are scheduled once [`schedule_as_batch`] has succeeded, in a word of `sched(7)`.
+/// The scheduling policy of this program and its children after [`schedule_as_batch`], as named in `sched(7)`.
 pub const BATCH: &str = "batch";
 
-/// Why nobody is scheduled as batch work.
+/// Why batch scheduling could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum NotBatch {
-    /// Usually: it is not there.
+    /// Usually because it is not installed.
     #[error("chrt (package util-linux) could not be run")]
     NoChrt(#[from] std::io::Error),
-    /// The kernel's or the container's choice.
+    /// The kernel or the container refused.
     #[error("chrt was refused it: {said}")]
     Refused {
-        /// Its own words.
+        /// The output of chrt.
         said: String,
     },
 }
 
-/// Has this program, and all that it starts from now on, scheduled as batch work: whoever has a core keeps it until it
-/// waits for something or its turn is over, and is not stopped for each message that wakes another (`sched(7)`,
-/// `SCHED_BATCH`).
+/// Schedules this program and all processes that it starts from now on as batch work: a process keeps its core until it
+/// waits or its time slice ends, and is not preempted by each message that wakes another (`sched(7)`, `SCHED_BATCH`).
 ///
-/// Asks `chrt` (util-linux) for it.
+/// Uses `chrt` (util-linux).
 pub fn schedule_as_batch() -> Result<(), NotBatch> {
     let own = std::process::id().to_string();
     let said = Command::new("chrt").args(["--all-tasks", "--batch", "--pid", "0", &own]).output()?;
@@ -39,12 +38,12 @@ mod tests {
 
     const TELLS: &str = "REKINDLE_TEST_TELLS_ITS_POLICY";
 
-    /// The 41st member of `/proc/PID/stat` (`proc_pid_stat(5)`, `policy`), of which the second may hold blanks.
+    /// The 41st field of `/proc/PID/stat` (`proc_pid_stat(5)`, `policy`). The second field may contain spaces.
     fn policy(stat: &str) -> Option<&str> {
         stat.rsplit_once(')')?.1.split_whitespace().nth(38)
     }
 
-    /// In a process of its own: it would stay batch work, beside other tests.
+    /// In a separate process, because batch scheduling would also affect other tests.
     #[test]
     fn a_program_and_what_it_starts_become_batch_work() {
         if std::env::var_os(TELLS).is_none() {

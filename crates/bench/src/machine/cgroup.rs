@@ -1,5 +1,5 @@
-//! Gives processes of this machine a fixed share of processor time, through control groups of
-//! version 1 or 2, so that many nodes on one machine are nodes of one size.
+//! Limits processes of this machine to a fixed share of processor time, with control groups of version 1 or 2, so that
+//! many nodes on one machine are equally fast.
 //!
 //! Source: the kernel's Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
 
@@ -9,50 +9,50 @@ use std::time::Duration;
 
 use super::holdings::Holding;
 
-/// The kernel grants no less than a millisecond per period.
+/// The kernel's minimum quota is a millisecond per period.
 const QUOTA_US_MIN: u64 = 1_000;
-/// A node that has used its share waits at most this long for the next, when its share allows it. Each time it begins
-/// with caches that others have filled: the longer the stretch, the less that costs.
+/// A node that has used its share waits at most this long for the next period, if its share is large enough. After each
+/// wait its processor caches are cold, which matters less with longer periods.
 const PERIOD_US_MIN: u64 = 40_000;
-/// The kernel knows no longer period.
+/// The kernel's maximum period.
 const PERIOD_US_MAX: u64 = 1_000_000;
-/// The smallest share of a core that the kernel can give.
+/// The smallest share of a core that the kernel can enforce.
 pub const SHARE_MIN: f64 = QUOTA_US_MIN as f64 / PERIOD_US_MAX as f64;
-/// Then comes the id of the process.
+/// The prefix of a group's name; the process id follows.
 const NAME: &str = "rekindle-bench-";
-/// A group whose last process has just gone is busy for a moment.
+/// A group stays busy for a moment after its last process has ended.
 const REMOVAL_TRIES: u32 = 50;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why no shares can be given here.
+/// Why no control groups can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NoGroups {
-    /// The kernel's or the container's choice.
+    /// The kernel or the container provides none.
     #[error("no control group hierarchy with a cpu controller is mounted")]
     NotMounted,
-    /// Usually: not root.
+    /// Usually because the user is not root.
     #[error("no control group can be made in {path}")]
     Refused {
-        /// Where it was tried last.
+        /// The last folder that was tried.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A share of one core as the kernel takes it.
+/// A share of one core in the form of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Processor time granted.
+    /// Processor time per period.
     pub quota_us: u64,
-    /// In each stretch of this length.
+    /// Length of a period.
     pub period_us: u64,
 }
 
 impl Quota {
-    /// `share` of one core (may exceed 1), in as short a period as the kernel allows. A share below a
-    /// thousandth of a core becomes one.
+    /// `share` of one core (may exceed 1), with the shortest allowed period. A share below a thousandth of a core is
+    /// raised to that.
     pub fn of_core(share: f64) -> Quota {
         let period = (QUOTA_US_MIN as f64 / share.max(SHARE_MIN)).ceil() as u64;
         let period_us = period.clamp(PERIOD_US_MIN, PERIOD_US_MAX);
@@ -61,7 +61,7 @@ impl Quota {
     }
 }
 
-/// Which interface the kernel offers.
+/// The version of the kernel interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `cpu.cfs_quota_us`.
@@ -80,17 +80,18 @@ impl Version {
     }
 }
 
-/// A group of our own with one group per node in it; all are removed when this is dropped or a signal ends the program.
+/// A control group of this process with one child group per node; all are removed when this is dropped or a signal ends
+/// the program.
 #[derive(Debug)]
 pub struct CpuGroups {
     version: Version,
-    /// Dropped before the group around them.
+    /// Dropped before their parent.
     members: Vec<Holding<PathBuf>>,
     folder: Holding<PathBuf>,
 }
 
 impl CpuGroups {
-    /// Makes a group where this process may make one.
+    /// Creates a group in the first place where this process may.
     pub fn open() -> Result<CpuGroups, NoGroups> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -117,13 +118,12 @@ impl CpuGroups {
         Ok(groups)
     }
 
-    /// Which interface is used.
+    /// The version in use.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Makes the group of one node, without a limit; answers the file that takes the process ids of
-    /// its members.
+    /// Creates the group of one node, without a limit; returns the file that takes the process ids of its members.
     pub fn add(&mut self, name: &str) -> std::io::Result<PathBuf> {
         let folder = make(self.folder.join(name))?;
         let procs = folder.join("cgroup.procs");
@@ -146,7 +146,7 @@ impl CpuGroups {
         })
     }
 
-    /// Removes the groups of nodes that have gone.
+    /// Removes the groups of all nodes, which must have ended.
     pub fn clear(&mut self) {
         self.members.clear();
     }
@@ -162,7 +162,7 @@ fn make(folder: PathBuf) -> std::io::Result<Holding<PathBuf>> {
     )
 }
 
-/// A group that will not go is left behind: it holds nothing and costs nothing.
+/// Removes a group. One that cannot be removed is left behind; it is empty and harmless.
 fn remove(folder: &Path) {
     for _ in 0..REMOVAL_TRIES {
         match fs::remove_dir(folder) {
@@ -174,7 +174,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// Removes the groups in `parent` of laboratories that are gone and could not do it. Those with processes stay.
+/// Removes the groups in `parent` of killed benchmarks. Groups with processes stay.
 fn remove_abandoned(parent: &Path) {
     let is_abandoned = |entry: &fs::DirEntry| {
         let name = entry.file_name();
@@ -183,13 +183,13 @@ fn remove_abandoned(parent: &Path) {
     };
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     for group in entries(parent).filter(is_abandoned).map(|entry| entry.path()) {
-        // What is in use is refused, and a file is no folder.
+        // The system refuses to remove a group in use, and files.
         entries(&group).for_each(|entry| drop(fs::remove_dir(entry.path())));
         let _ = fs::remove_dir(&group);
     }
 }
 
-/// Lets the children of `parent` have limits.
+/// Enables limits for the children of `parent`.
 fn enable_cpu(parent: &Path) -> std::io::Result<()> {
     let control = parent.join("cgroup.subtree_control");
     let has_cpu = |text: &str| text.split_whitespace().any(|name| name == "cpu");
@@ -199,8 +199,9 @@ fn enable_cpu(parent: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Where a group may be made, best first: version 1 under our own group; version 2 in our own group
-/// and in each one around it, because a group that holds processes cannot have limited children.
+/// The places where a group may be created, best first: with version 1 under this process's group; with version 2 in
+/// this process's group and in each of its parents, because a group that contains processes cannot have limited
+/// children.
 fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
     let mut places = Vec::new();
     for mount in mounts.lines() {
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(groups.map(|group| group.join("node0").exists()), [false, true, true, true]);
     }
 
-    /// Where this machine has no such groups there is nothing to try.
+    /// Skipped where this machine has no control groups.
     #[test]
     fn a_busy_process_gets_its_share_and_no_more() {
         let Ok(mut groups) = CpuGroups::open() else { return };
@@ -308,7 +309,7 @@ mod tests {
         let mut child = std::process::Command::new("sh").args(["-c", &script]).spawn().expect("a shell");
         let used = || super::super::process::cpu(child.id()).map_or(0.0, |cpu| cpu.user_seconds);
         let started = std::time::Instant::now();
-        // It has joined its group once it has run for as long as it takes to start.
+        // The process has joined its group before it runs the program.
         while used() < 0.1 && started.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -1,4 +1,4 @@
-//! What this machine is, and what time it is, as results say it.
+//! Facts about this machine and the time, in the form used in results.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -62,7 +62,7 @@ fn civil(time: SystemTime) -> [i64; 6] {
     [year, month, day, in_day / 3600, in_day / 60 % 60, in_day % 60]
 }
 
-/// Memory of this machine; 0 where nobody knows.
+/// The memory of this machine; 0 if unknown.
 pub fn memory_bytes() -> u64 {
     field_of("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())

@@ -1,6 +1,6 @@
-//! What this program has on the machine that would outlive it: processes, control groups, folders. Each is given up
-//! when its [`Holding`] goes, and all of them, the latest first, when a signal ends the program. What cannot be caught
-//! ends processes by other means: [`super::leash`].
+//! Resources of this program that would outlive it: processes, control groups, folders. Each is released when its
+//! [`Holding`] is dropped, and all of them, the latest first, when a signal ends the program. When the program is
+//! killed, processes are ended by other means: see [`super::leash`].
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The signals that end a laboratory, unless whoever started it had them ignored, as `nohup` does.
+/// The signals that end the program, unless its parent had them ignored, as `nohup` does.
 const ENDING: [(i32, &str); 3] = [(SIGHUP, "SIGHUP"), (SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")];
 
 static HOLDINGS: Gate<Holdings> = Gate::new(Holdings { held: Vec::new(), last: 0, is_watched: false });
@@ -18,7 +18,7 @@ static HOLDINGS: Gate<Holdings> = Gate::new(Holdings { held: Vec::new(), last: 0
 type GiveUp = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 struct Holdings {
-    /// In the order in which they came.
+    /// In the order of creation.
     held: Vec<Held>,
     last: u64,
     is_watched: bool,
@@ -26,12 +26,12 @@ struct Holdings {
 
 struct Held {
     number: u64,
-    /// Begins what `give_up` waits for.
+    /// Starts the release without waiting.
     hasten: Box<dyn FnOnce() + Send>,
     give_up: GiveUp,
 }
 
-/// Something on the machine that is given up when this is dropped or a signal ends the program.
+/// A resource that is released when this is dropped or a signal ends the program.
 #[derive(Debug)]
 pub struct Holding<T> {
     thing: T,
@@ -39,8 +39,8 @@ pub struct Holding<T> {
 }
 
 impl<T: Clone + Send + 'static> Holding<T> {
-    /// Makes a thing that `give_up` takes away again. Does not return once a signal ends the program, so nothing is
-    /// made that would be left. Fails if the thing cannot be made or signals cannot be watched.
+    /// Creates a resource that `give_up` releases. Does not return once a signal ends the program, so that nothing is
+    /// created that would be left. Fails if the resource cannot be created or signals cannot be watched.
     pub fn make(
         make: impl FnOnce() -> io::Result<T>,
         give_up: fn(&T) -> io::Result<()>,
@@ -48,8 +48,9 @@ impl<T: Clone + Send + 'static> Holding<T> {
         Holding::make_many(make, |_| (), give_up)
     }
 
-    /// The same for one of many whose `give_up` waits: when a signal ends the program, `hasten` is called for all of
-    /// them first, so that they go at the same time. It does not wait, and may be called for what is going.
+    /// The same for one of many resources with a slow `give_up`: when a signal ends the program, `hasten` is first
+    /// called for all of them, so that they end at the same time. It must not wait, and may be called while a resource
+    /// is being released.
     pub fn make_many(
         make: impl FnOnce() -> io::Result<T>,
         hasten: fn(&T),
@@ -74,7 +75,7 @@ impl<T: Clone + Send + 'static> Holding<T> {
 }
 
 impl<T> Holding<T> {
-    /// Gives it up, as dropping it does, and says whether that worked.
+    /// Releases it, as dropping does, and returns whether that worked.
     pub fn give_up(self) -> io::Result<()> {
         HOLDINGS.enter().give_up(self.number)
     }
@@ -90,19 +91,19 @@ impl<T> Deref for Holding<T> {
 
 impl<T> Drop for Holding<T> {
     fn drop(&mut self) {
-        // Who wants to know has asked before; nothing else can be done about it.
+        // A caller that needs the outcome has called `give_up`; here an error cannot be handled.
         let _ = HOLDINGS.enter().give_up(self.number);
     }
 }
 
 impl Holdings {
-    /// Does nothing about what has been given up already.
+    /// Releases a resource, unless that was done.
     fn give_up(&mut self, number: u64) -> io::Result<()> {
         let place = self.held.iter().position(|held| held.number == number);
         place.map_or(Ok(()), |place| (self.held.remove(place).give_up)())
     }
 
-    /// The latest first, and all hastened before; what did not work.
+    /// Hastens all releases, then releases all, the latest first. Returns the errors.
     fn give_up_all(&mut self) -> Vec<String> {
         let mut hastened: Vec<GiveUp> = Vec::new();
         for Held { hasten, give_up, .. } in self.held.drain(..) {
@@ -114,15 +115,15 @@ impl Holdings {
     }
 }
 
-/// Does `work` while no signal ends the program; does not return once one does. For what shows that processes
-/// have gone, or keeps what was measured while they went.
+/// Does `work` unless a signal ends the program; does not return once one does. For work that reports ended processes,
+/// or writes results, which would be wrong while the program ends its own processes.
 pub fn unless_ending<T>(work: impl FnOnce() -> T) -> T {
     let _held = HOLDINGS.enter();
     work()
 }
 
-/// A lock that the end of the program gets before all others. The system's lock is not fair: whoever starts one node
-/// after the other may take it again before anybody who waits for it has woken up.
+/// A lock that the end of the program acquires before all others. The system's lock is not fair: a loop that starts one
+/// node after another could reacquire it each time before a waiting thread wakes up.
 struct Gate<T> {
     inner: Mutex<T>,
     is_closed: AtomicBool,
@@ -133,7 +134,7 @@ impl<T> Gate<T> {
         Gate { inner: Mutex::new(inner), is_closed: AtomicBool::new(false) }
     }
 
-    /// Does not return once the gate is closed.
+    /// Acquires the lock. Does not return once the gate is closed.
     fn enter(&self) -> MutexGuard<'_, T> {
         let guard = self.is_open().then(|| self.lock());
         match guard.filter(|_| self.is_open()) {
@@ -144,7 +145,7 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Keeps everybody else out for good.
+    /// Closes the gate permanently and acquires the lock.
     fn close(&self) -> MutexGuard<'_, T> {
         self.is_closed.store(true, Ordering::Release);
         self.lock()
@@ -154,7 +155,7 @@ impl<T> Gate<T> {
         !self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Who panicked while it held the lock has still left a list that is whole.
+    /// A panic of another thread while it held the lock leaves the list intact.
     fn lock(&self) -> MutexGuard<'_, T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +170,7 @@ fn watch() -> io::Result<()> {
             && thread("ending", move || end(first)).is_ok()
             && let Some(second) = arriving.next()
         {
-            // Who asks again does not want to wait. Servers end all the same, by their leash.
+            // A second signal means: do not wait. Servers are still ended by their leash.
             eprintln!("bench: ended before its servers were gone; their data may be left");
             std::process::exit(128 + second);
         }
@@ -181,14 +182,14 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Gives up everything and ends with the status that shells give to who died by the signal. The lock is held until then:
-/// whoever would say that nodes are gone, or start more, waits for it.
+/// Releases everything and exits with the status that shells use for the signal. The lock is held until then: threads
+/// that would report ended nodes, or start new ones, wait for it.
 fn end(number: i32) {
     let mut holdings = HOLDINGS.close();
     let failures = holdings.give_up_all();
     let name = ENDING.iter().find(|(known, _)| *known == number).map_or("a signal", |(_, name)| name);
     let mut stderr = io::stderr();
-    // Over the line that shows how far the run is. A terminal that is gone cannot be told.
+    // Overwrites the progress line. A closed terminal is ignored.
     let begin = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
     let outcome = match failures.is_empty() {
         true => "its servers and their data are gone".to_owned(),
@@ -198,7 +199,7 @@ fn end(number: i32) {
     std::process::exit(128 + number);
 }
 
-/// The ending signals that the process whose `/proc/PID/status` this is does not ignore.
+/// The signals in [`ENDING`] that a process does not ignore, according to its `/proc/PID/status`.
 fn heeded(status: &str) -> impl Iterator<Item = (i32, &'static str)> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
@@ -259,7 +260,7 @@ mod tests {
             *turns += 1;
             std::thread::sleep(pause);
         };
-        // They are left behind, shut out.
+        // They stay parked.
         std::thread::spawn(busy);
         std::thread::spawn(busy);
         while *gate.lock() == 0 {

@@ -1,4 +1,4 @@
-//! Just enough HTTP to fetch one page from a server we are measuring.
+//! A minimal HTTP client that fetches one page from a measured server.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,7 +7,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(1500);
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
-/// Fetches `http://host[:port]/path`; `None` when there is no answer or none with status 200.
+/// Fetches `http://host[:port]/path`; `None` without a response with status 200.
 pub fn get(url: &str) -> Option<String> {
     let rest = url.strip_prefix("http://")?;
     let (authority, path) = match rest.find('/') {
@@ -19,7 +19,7 @@ pub fn get(url: &str) -> Option<String> {
     let address = target.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    // 1.0 asks for an answer that simply ends with the connection.
+    // HTTP/1.0, so that the end of the connection is the end of the response.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n").ok()?;
     let mut bytes = Vec::new();
     stream.take(PAGE_BYTES_MAX).read_to_end(&mut bytes).ok()?;

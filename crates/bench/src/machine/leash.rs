@@ -1,10 +1,10 @@
 //! Processes that end with this program, however it ends.
 //!
-//! The kernel's own means, the parent's death signal, is lost on what a wrapper around a server starts, belongs to
-//! the thread that started the process, and asks for `unsafe`. So each process begins as a shell, which leaves
-//! a companion in the process group and becomes the program. The companion reads from a pipe that only this program
-//! writes to, and never does: when the pipe closes, it kills its group. As long as it lives, no other process can get
-//! the number of the group.
+//! The kernel's death signal of a parent does not reach the children of a wrapper around a server, depends on the
+//! thread that started the process, and needs `unsafe`. So each process starts as a shell, which leaves a companion in
+//! the process group and then becomes the program. The companion reads from a pipe of which only this program has the
+//! other end, and nothing is ever written to it: when the pipe closes, the companion kills its group. As long as it
+//! lives, no other process can get the number of the group.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::holdings::Holding;
 use super::process;
 
-/// The companion is no child of the program, which has none that it did not start, and not in its control group. It
+/// The companion is not a child of the program, which expects only its own children, and not in its control group. It
 /// is in the process group of the shell because that does no job control, whatever the environment says.
 const BEGINNING: &str = r#"
 set +m
@@ -31,11 +31,11 @@ test -z "$procs" || echo $$ >"$procs" || exit
 exec "$@"
 "#;
 
-/// Of a group that was killed, whoever is no child of ours takes a moment to go.
+/// The other processes of a killed group take a moment to end.
 const END_TRIES: u32 = 100;
 const END_PAUSE: Duration = Duration::from_millis(10);
 
-/// A process in a process group of its own, all of which is killed when this is dropped or this program ends.
+/// A process in its own process group, which is killed when this is dropped or this program ends.
 #[derive(Debug)]
 pub struct Leashed {
     child: Holding<Arc<Mutex<Child>>>,
@@ -43,9 +43,9 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Starts `program`, in the control group whose file of process ids is `procs` if there is one: whatever the
-    /// program starts is in it from its first instruction. `dress` adds arguments and says where output goes. A
-    /// program that is not there ends with status 127 and says so in its output.
+    /// Starts `program`, from its first instruction in the control group with the file of process ids `procs`, if
+    /// given. `dress` adds arguments and redirects the output. A missing program ends with status 127 and an error in
+    /// its output.
     pub fn start(
         program: &Path,
         procs: Option<&Path>,
@@ -61,24 +61,24 @@ impl Leashed {
         Ok(Leashed { child, id })
     }
 
-    /// The process, and its group.
+    /// The id of the process and its group.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn status(&self) -> Option<ExitStatus> {
         lock(&self.child).try_wait().ok().flatten()
     }
 
-    /// Its output, if that is a pipe that nobody has taken.
+    /// Its output, if that is a pipe that was not taken yet.
     pub fn take_output(&self) -> Option<ChildStdout> {
         lock(&self.child).stdout.take()
     }
 }
 
 fn kill(child: &Arc<Mutex<Child>>) {
-    // Where nobody is left there is nobody to kill.
+    // Fails if the group has already ended.
     let _ = kill_process_group(Pid::from_child(&lock(child)), Signal::KILL);
 }
 
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(output.next(), Some(process.id().to_string()));
         assert_eq!(process.status(), None);
         drop(process);
-        // The pipe is open while anybody has it.
+        // The pipe stays open while any process has it.
         assert_eq!(output.next(), None);
     }
 

@@ -1,12 +1,12 @@
-//! Finds the process that listens on a local port, so that a server on this machine is watched
-//! without being asked for its process id.
+//! Finds the process that listens on a local port, so that a server on this machine is watched without naming its
+//! process id.
 
 use std::fs;
 use std::path::Path;
 
 const STATE_LISTEN: &str = "0A";
 
-/// The process listening on `port` of this machine, when we may see it.
+/// The process that listens on `port` of this machine, if it is visible to this user.
 pub fn pid_of_port(port: u16) -> Option<u32> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()

@@ -1,6 +1,5 @@
-//! What machines say about themselves: the client's processor time, the servers' use of processor,
-//! memory and disk, and what the machine is. [`cgroup`] makes nodes of one size of it, [`leash`] and [`holdings`] see to
-//! it that nothing of ours stays.
+//! Facts and counters of machines: the client's processor time, the servers' use of processor, memory and disk, and a
+//! description of the machine. [`cgroup`] makes nodes equally fast; [`leash`] and [`holdings`] clean up at the end.
 
 pub mod batch;
 pub mod cgroup;

@@ -1,6 +1,6 @@
-//! Reads the samples we need from an OpenMetrics (or Prometheus) text page.
+//! Parses the needed samples of an OpenMetrics (or Prometheus) text page.
 
-/// The parts of a metrics page that results are made of.
+/// The metrics that results use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MetricsPage {
     /// Processor time of the server.
@@ -19,12 +19,12 @@ pub struct MetricsPage {
     pub log_fsyncs: Option<u64>,
     /// Bytes sent to other servers.
     pub link_sent_bytes: Option<u64>,
-    /// Flushes and merges of the engine that run now.
+    /// Flushes and compactions of the engine that are running.
     pub background_running: Option<u64>,
 }
 
-/// Reads a page. A name counts when it ends as `docs/formats/bench-result.md` lists it, whatever
-/// stands before it; samples of one name with several label sets are summed.
+/// Parses a page. A metric is identified by the end of its name as `docs/formats/bench-result.md` lists it, with any
+/// prefix; samples of one name with several label sets are summed.
 pub fn parse(page: &str) -> MetricsPage {
     let count = |suffix: &str| sum_of(page, suffix).map(|value| value as u64);
     MetricsPage {

@@ -1,4 +1,4 @@
-//! What this program itself uses.
+//! The resources that this program uses.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -7,14 +7,14 @@ use super::process;
 /// Processor time of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnCpu {
-    /// All of it, exact.
+    /// The exact total.
     pub seconds: f64,
-    /// The part in user mode, to a hundredth of a second.
+    /// The part in user mode, with a resolution of 10 ms.
     pub user_seconds: f64,
-    /// The part in the kernel, to a hundredth of a second.
+    /// The part in the kernel, with a resolution of 10 ms.
     pub system_seconds: f64,
-    /// Time that threads of this process were ready to run and had no core, summed over the threads
-    /// that are alive; `None` where the kernel does not say.
+    /// Time that threads were ready to run and had no core, summed over living threads; `None` if the kernel does not
+    /// report it.
     pub waited_seconds: Option<f64>,
 }
 

@@ -1,9 +1,8 @@
-//! What `/proc/PID` says about a process of this machine.
+//! Reads `/proc/PID` of a process on this machine.
 
 use std::fs;
 
-/// The kernel counts processor time for `/proc` in hundredths of a second on every platform we
-/// run on (`USER_HZ`).
+/// The kernel counts processor time in `/proc` in hundredths of a second on every supported platform (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor time of a process.
@@ -33,7 +32,7 @@ pub struct Disk {
     pub read_bytes: u64,
 }
 
-/// Processor time of `pid`, `None` when there is no such process.
+/// Processor time of `pid`; `None` if there is no such process.
 pub fn cpu(pid: u32) -> Option<CpuTimes> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_cpu(&stat)
@@ -49,21 +48,21 @@ pub fn memory(pid: u32) -> Option<Memory> {
     Some(Memory { resident_bytes: kilobytes("VmRSS:"), peak_bytes: kilobytes("VmHWM:") })
 }
 
-/// Disk traffic of `pid`; `None` when it may not be read.
+/// Disk traffic of `pid`; `None` if it cannot be read.
 pub fn disk(pid: u32) -> Option<Disk> {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let bytes = |name: &str| io.lines().find_map(|l| l.strip_prefix(name))?.trim().parse::<u64>().ok();
     Some(Disk { written_bytes: bytes("write_bytes:")?, read_bytes: bytes("read_bytes:")? })
 }
 
-/// Whether a process of this process group lives. One that has ended does not, even if nobody has asked how.
+/// Whether this process group has a living process; a zombie does not count.
 pub fn any_in_group(group: u32) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     stats.any(|stat| parse_group(&stat) == Some(group))
 }
 
-/// The group of a process that lives.
+/// The group of a living process.
 fn parse_group(stat: &str) -> Option<u32> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace();
@@ -72,7 +71,7 @@ fn parse_group(stat: &str) -> Option<u32> {
 }
 
 fn parse_cpu(stat: &str) -> Option<CpuTimes> {
-    // The name in parentheses may hold anything, also parentheses and spaces.
+    // The name in parentheses may contain parentheses and spaces.
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);
     let mut seconds = || fields.next()?.parse::<f64>().ok().map(|t| t / TICKS_PER_SECOND);

@@ -1,28 +1,28 @@
 //! Watches the servers under load: processor time, memory, disk, log counters.
 //!
-//! A server of this machine is read from `/proc` (exact, works for every server), any server from
-//! its metrics page when it has one. Log counters come from the page alone.
+//! A server on this machine is read from `/proc` (exact, works for every server). Otherwise its metrics page is read,
+//! if it has one. Log counters only come from the page.
 
 use std::net::{IpAddr, ToSocketAddrs};
 
 use super::{facts, http, listener, openmetrics, process};
 use crate::result::ServerUse;
 
-/// Where a server shows its figures unless it was told otherwise.
+/// The default HTTP port of a server.
 pub const HTTP_PORT: u16 = 8080;
 
-/// Where to look for one server's numbers.
+/// The sources of one server's counters.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// Host and driver port.
     pub address: String,
-    /// Its process, when it runs here.
+    /// Its process, if it runs on this machine.
     pub pid: Option<u32>,
-    /// Its metrics page, when it answers.
+    /// Its metrics page, if it responds.
     pub metrics_url: Option<String>,
 }
 
-/// The numbers of one server at one moment; counters since its start.
+/// The counters of one server at one moment, since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Processor time.
@@ -41,25 +41,25 @@ pub struct Sample {
     pub log_fsyncs: Option<u64>,
     /// Bytes sent to other servers.
     pub link_sent_bytes: Option<u64>,
-    /// Flushes and merges of the engine that run at this moment.
+    /// Flushes and compactions of the engine that are running.
     pub background_running: Option<u64>,
 }
 
 impl Watched {
-    /// Finds out what can be known about the server at `address`. What the caller knows (`pid`,
-    /// `metrics_url`) is taken as it is; the rest is looked for.
+    /// Finds the sources for the server at `address`. Given ones (`pid`, `metrics_url`) are used as they are, others
+    /// are looked up.
     pub fn find(address: &str, pid: Option<u32>, metrics_url: Option<String>) -> Self {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "28015"));
         let port = port.parse().unwrap_or(28015);
         let pid = pid.or_else(|| if is_local(host) { listener::pid_of_port(port) } else { None });
-        // Another server may have the usual port: its figures are not those of this one.
+        // Another server may have the usual port; its counters would be wrong here.
         let is_same = || pid.is_some() && listener::pid_of_port(HTTP_PORT) == pid;
         let guess = || is_same().then(|| format!("http://{host}:{HTTP_PORT}/metrics"));
         let metrics_url = metrics_url.or_else(guess).filter(|url| serves_metrics(url));
         Watched { address: address.to_owned(), pid, metrics_url }
     }
 
-    /// Reads the server's numbers now.
+    /// Reads the server's counters.
     pub fn sample(&self) -> Sample {
         let page = self.metrics_url.as_deref().and_then(http::get);
         let page = page.map(|text| openmetrics::parse(&text)).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Watched {
         }
     }
 
-    /// What the server used between two samples, `seconds` apart.
+    /// The use of the server between two samples, `seconds` apart.
     pub fn used(&self, before: &Sample, after: &Sample, seconds: f64) -> ServerUse {
         let cores = self.pid.map(|_| facts::cores());
         let cpu_seconds = difference(before.cpu_seconds, after.cpu_seconds);
@@ -114,12 +114,12 @@ pub fn is_local(host: &str) -> bool {
     (host, 0).to_socket_addrs().is_ok_and(|mut all| all.all(|a| a.ip().is_loopback()))
 }
 
-/// `after - before`, when both are known.
+/// `after - before`, if both are known.
 pub fn increase(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     before.zip(after).map(|(before, after)| after.saturating_sub(before))
 }
 
-/// `after - before`, when both are known.
+/// `after - before`, if both are known.
 pub fn difference(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     before.zip(after).map(|(before, after)| (after - before).max(0.0))
 }

@@ -1,4 +1,4 @@
-//! Sums the seconds of all threads: totals of the measured part, and one point per second.
+//! Sums the seconds of all threads to totals of the measured part and to one point per second.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::histogram;
 use super::interval::{Failures, Interval, Lane, Seen};
 use crate::result::{Point, PointLatency};
 
-/// Everything the threads saw in the measured part.
+/// The totals of all threads in the measured part.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// One lane per kind of operation.
@@ -15,31 +15,31 @@ pub struct Totals {
     pub ok: u64,
     /// Whole operations that failed.
     pub failed: u64,
-    /// Arrivals that came due.
+    /// Arrivals that were due.
     pub arrived: u64,
-    /// Arrivals dropped.
+    /// Dropped arrivals.
     pub skipped: u64,
-    /// Longest waiting line of one thread.
+    /// Longest queue of one thread.
     pub waiting_max: u64,
     /// Bytes written.
     pub sent_bytes: u64,
     /// Bytes read.
     pub received_bytes: u64,
-    /// Answers judged by their head.
+    /// Responses of which only the type was checked.
     pub checked_by_type: u64,
-    /// Answers parsed.
+    /// Responses that were parsed and compared.
     pub parsed: u64,
-    /// What failed.
+    /// The failures.
     pub failures: Failures,
     /// When the last query was sent.
     pub last_sent_ns: i64,
-    /// When the last answer came.
+    /// When the last response arrived.
     pub last_answer_ns: i64,
     /// Processor time of each thread within the measured part.
     pub thread_cpu_seconds: Vec<f64>,
 }
 
-/// Takes in intervals, in any order of threads.
+/// Collects intervals, in any order of threads.
 pub struct Collector {
     names: &'static [&'static str],
     totals: Totals,
@@ -49,7 +49,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A collector for operations called `names` on `threads` threads.
+    /// A collector for operations with these `names` on `threads` threads.
     pub fn new(names: &'static [&'static str], threads: usize) -> Self {
         let totals = Totals {
             lanes: vec![Lane::default(); names.len()],
@@ -77,7 +77,7 @@ impl Collector {
         }
     }
 
-    /// The next second that every thread has completed, in order; `None` while there is none.
+    /// The next second that all threads have completed, in order; `None` if there is none yet.
     pub fn next_complete(&mut self) -> Option<&Point> {
         let complete = *self.thread_second.iter().min()?;
         let entry = self.open.first_entry().filter(|e| *e.key() <= complete)?;
@@ -86,7 +86,7 @@ impl Collector {
         self.points.last()
     }
 
-    /// Ends the collection: totals of the measured part and every second.
+    /// Returns the totals of the measured part and all seconds.
     pub fn finish(mut self) -> (Totals, Vec<Point>) {
         let rest = std::mem::take(&mut self.open);
         self.points.extend(rest.values().map(|interval| point_of(self.names, interval)));

@@ -1,4 +1,4 @@
-//! HdrHistograms in nanoseconds and how they become a [`Latency`].
+//! HdrHistograms in nanoseconds, and their conversion to a [`Latency`].
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::Histogram;
@@ -6,9 +6,9 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use crate::result::Latency;
 
-/// Three significant digits, growing as needed: no latency is too long to be recorded.
+/// Three significant digits. The histograms grow as needed, so that every latency can be recorded.
 const DIGITS: u8 = 3;
-/// Steps of the percentile curve until the distance to 100 % has halved.
+/// Points of the percentile curve per halving of the distance to 100 %.
 const CURVE_STEPS_PER_HALF: u32 = 8;
 
 /// An empty histogram of nanoseconds.
@@ -18,13 +18,13 @@ pub fn empty() -> Histogram<u64> {
 
 /// Records one latency; 0 counts as 1 ns.
 pub fn record(histogram: &mut Histogram<u64>, nanoseconds: u64) {
-    // Only a histogram that may not grow refuses a value; ours all grow.
+    // Only fixed-size histograms reject values.
     let _ = histogram.record(nanoseconds.max(1));
 }
 
 /// Adds every value of `other`.
 pub fn merge(into: &mut Histogram<u64>, other: &Histogram<u64>) {
-    // As for `record`: growing histograms refuse nothing.
+    // Only fixed-size histograms reject values.
     let _ = into.add(other);
 }
 
@@ -38,7 +38,7 @@ pub fn max_us(histogram: &Histogram<u64>) -> f64 {
     micros(histogram.max())
 }
 
-/// Everything a result says about a distribution.
+/// The latency statistics of a result.
 pub fn latency(histogram: &Histogram<u64>) -> Latency {
     if histogram.is_empty() {
         return Latency::default();
@@ -61,14 +61,14 @@ pub fn latency(histogram: &Histogram<u64>) -> Latency {
     }
 }
 
-/// The histogram itself, as it stands in results.
+/// The encoded histogram for a result.
 pub fn encode(histogram: &Histogram<u64>) -> Option<String> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).ok()?;
     Some(STANDARD.encode(bytes))
 }
 
-/// Reads a histogram out of a result; `None` when the text is none.
+/// Decodes a histogram of a result; `None` if the text is invalid.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes = STANDARD.decode(text).ok()?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
@@ -92,7 +92,7 @@ fn micros(nanoseconds: u64) -> f64 {
     micros_of(nanoseconds as f64)
 }
 
-/// Rounded to a hundredth of a microsecond, which is finer than three digits ever are.
+/// Rounds to a hundredth of a microsecond, finer than the three digits of a histogram.
 fn micros_of(nanoseconds: f64) -> f64 {
     (nanoseconds / 10.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! What one client thread saw in one second, and the recorder that fills it.
+//! The measurements of one client thread in one second, and the recorder that collects them.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -22,28 +22,28 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Adds everything `other` saw.
+    /// Adds the operations of `other`.
     pub fn merge(&mut self, other: &Lane) {
         merge_into(&mut self.service, &other.service);
         merge_into(&mut self.intended, &other.intended);
         merge_into(&mut self.failed, &other.failed);
     }
 
-    /// Successful operations.
+    /// Number of successful operations.
     pub fn ok_count(&self) -> u64 {
         self.service.as_ref().map_or(0, Histogram::len)
     }
 
-    /// Failed operations.
+    /// Number of failed operations.
     pub fn failed_count(&self) -> u64 {
         self.failed.as_ref().map_or(0, Histogram::len)
     }
 }
 
-/// How often a failure was seen and what it said first.
+/// The count and the first message of a kind of failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// How often.
+    /// How many.
     pub count: u64,
     /// The first message.
     pub first_message: String,
@@ -65,13 +65,13 @@ pub struct Interval {
     pub ok: u64,
     /// Whole operations that failed.
     pub failed: u64,
-    /// Arrivals that came due.
+    /// Arrivals that were due.
     pub arrived: u64,
-    /// Arrivals dropped.
+    /// Dropped arrivals.
     pub skipped: u64,
     /// Arrivals waiting at the end.
     pub waiting: u64,
-    /// Longest waiting line.
+    /// Longest queue.
     pub waiting_max: u64,
     /// Operations in flight at the end.
     pub in_flight: u64,
@@ -79,15 +79,15 @@ pub struct Interval {
     pub sent_bytes: u64,
     /// Bytes read.
     pub received_bytes: u64,
-    /// Answers judged by their head.
+    /// Responses of which only the type was checked.
     pub checked_by_type: u64,
-    /// Answers parsed.
+    /// Responses that were parsed and compared.
     pub parsed: u64,
-    /// What failed.
+    /// The failures.
     pub failures: Failures,
     /// When the last query was sent, from the start of the measured part.
     pub last_sent_ns: i64,
-    /// When the last answer came, from the start of the measured part.
+    /// When the last response arrived, from the start of the measured part.
     pub last_answer_ns: i64,
     /// Processor time of the thread until the start of this second.
     pub cpu_before_seconds: f64,
@@ -95,16 +95,16 @@ pub struct Interval {
     pub cpu_after_seconds: f64,
 }
 
-/// How long an operation, or a part of one, took.
+/// The duration of an operation, or of a part of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Written to answered.
+    /// From sending to the response.
     pub service_ns: u64,
-    /// Should have started to answered; `None` in a closed loop.
+    /// From the intended start to the response; `None` in a closed loop.
     pub intended_ns: Option<u64>,
 }
 
-/// Fills one [`Interval`] per second and sends it off when the second is over.
+/// Fills one [`Interval`] per second and sends it to the collector at the end of the second.
 pub struct Recorder {
     current: Interval,
     lanes: usize,
@@ -112,8 +112,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for `lanes` kinds of operation, starting at `now_ns`, when the thread has used
-    /// `cpu_seconds`.
+    /// A recorder for `lanes` kinds of operation that starts at `now_ns`, when the thread has used `cpu_seconds`.
     pub fn new(thread: usize, lanes: usize, now_ns: i64, cpu_seconds: f64, sink: Sender<Interval>) -> Self {
         let current = Interval {
             thread,
@@ -126,13 +125,13 @@ impl Recorder {
         Recorder { current, lanes, sink }
     }
 
-    /// The second being recorded.
+    /// The present second.
     pub fn current(&mut self) -> &mut Interval {
         &mut self.current
     }
 
-    /// Moves to the second of `now_ns`; answers whether a second was completed. The caller fills in
-    /// what is only known at the end of a second by `gauges`.
+    /// Moves to the second of `now_ns`; returns whether a second was completed. `gauges` fills in the values at the end
+    /// of a second.
     pub fn advance(&mut self, now_ns: i64, gauges: impl FnOnce(&mut Interval)) -> bool {
         let second = now_ns.div_euclid(NANOSECONDS_PER_SECOND);
         if second <= self.current.second {
@@ -143,7 +142,7 @@ impl Recorder {
         true
     }
 
-    /// Sends off the last, incomplete second.
+    /// Sends the last, incomplete second.
     pub fn finish(mut self, gauges: impl FnOnce(&mut Interval)) {
         gauges(&mut self.current);
         let second = self.current.second;
@@ -191,7 +190,7 @@ impl Recorder {
             cpu_after_seconds: self.current.cpu_after_seconds,
             ..Interval::default()
         };
-        // A closed channel means that nobody wants the numbers any more.
+        // The channel is closed when the run has already failed.
         let _ = self.sink.send(std::mem::replace(&mut self.current, next));
     }
 }

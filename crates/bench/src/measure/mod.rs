@@ -1,5 +1,5 @@
-//! What is recorded while operations run: histograms per operation and second, failures, and their
-//! sum over threads and seconds. Nothing is averaged before the end and nothing is cut.
+//! Measurements of running operations: histograms per operation and second, failures, and their sums over threads and
+//! seconds. Histograms are merged, never averaged or truncated.
 
 pub mod collect;
 pub mod histogram;

@@ -1,8 +1,8 @@
-//! How even a run was: a mean hides a server that stops every few seconds.
+//! The variation during a run: a mean hides a server that stalls every few seconds.
 
 use crate::result::{Point, Stability};
 
-/// A run shorter than this has no shape.
+/// A shorter run has no meaningful variation.
 const SECONDS_MIN: usize = 3;
 
 /// Describes the measured seconds among `points`.
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_warm_up_is_left_out_and_a_fall_is_seen() {
-        // The first is the warm-up.
+        // The first second is warm-up.
         let even = stability(&points(&[900, 10, 10, 10, 10])).expect("long enough");
         assert_eq!((even.variation, even.lowest_share, even.last_by_first), (0.0, 1.0, Some(1.0)));
         let falls = stability(&points(&[0, 20, 20, 20, 10, 10, 10])).expect("long enough");

@@ -1,4 +1,4 @@
-//! `bench report`: the results in a folder as one page that opens without a network.
+//! `bench report`: the results in a folder as one page that works offline.
 
 mod page;
 mod results;

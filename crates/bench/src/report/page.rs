@@ -1,4 +1,4 @@
-//! Puts results, published figures, style and scripts into one page.
+//! Combines results, published figures, style and scripts to one page.
 
 use serde_json::{Value, json};
 
@@ -15,8 +15,7 @@ const PARTS: [(&str, &str); 7] = [
     ("{{report_js}}", include_str!("../../assets/report.js")),
 ];
 
-/// The page for these results (`docs/formats/bench-result.md`), as HTML. It also says what was
-/// `skipped`.
+/// The HTML page for these results (`docs/formats/bench-result.md`). It also lists the `skipped` files.
 #[must_use]
 pub fn render(runs: &[Value], sweeps: &[Value], skipped: &[String]) -> String {
     let published = published::figures();
@@ -35,7 +34,7 @@ pub fn render(runs: &[Value], sweeps: &[Value], skipped: &[String]) -> String {
     page
 }
 
-/// What stands for a placeholder. Inside a script element `<` would be able to end it.
+/// The text that replaces a placeholder. `<` is escaped in the data, because it could end the script element.
 fn part(name: &str, data: &str) -> String {
     if name == "{{data}}" {
         return data.replace('<', "\\u003c");

@@ -1,4 +1,4 @@
-//! Finds the results that a report shows.
+//! Finds the results for a report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,63 +17,62 @@ pub enum ReportError {
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// The system's word for it.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// A file that ends in `.json` is no JSON.
+    /// A `.json` file is not JSON.
     #[error("{path} is not JSON: {cause}")]
     NotJson {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The parser's error.
         cause: serde_json::Error,
     },
-    /// A result that lacks what every result has.
-    #[error("{path} is no whole result: {cause}")]
+    /// A result lacks a mandatory member.
+    #[error("{path} is an incomplete result: {cause}")]
     Incomplete {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing member.
         cause: serde_json::Error,
     },
-    /// JSON that is no result.
-    #[error("{path} is JSON but no result of `rekindle bench`: its \"format\" is neither {FORMAT} nor {sweep}", sweep = document::FORMAT)]
+    /// The JSON is not a result.
+    #[error("{path} is JSON but not a result of `rekindle bench`: its \"format\" is neither {FORMAT} nor {sweep}", sweep = document::FORMAT)]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// A result written by a newer release.
+    /// A newer release wrote the result.
     #[error("{path} has format version {found}; this release reads up to {known}")]
     TooNew {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// The highest version this release reads.
+        /// The highest version that this release supports.
         known: u32,
     },
-    /// Nothing to show.
-    #[error("{path} holds no results: write some with `rekindle bench … --json {path}/`")]
+    /// The folder contains no results.
+    #[error("{path} contains no results: write some with `rekindle bench … --json {path}/`")]
     Empty {
         /// The folder.
         path: PathBuf,
     },
 }
 
-/// What a folder holds.
+/// The results in a folder.
 #[derive(Debug)]
 pub struct Collected {
-    /// The results in the order in which they were measured, without their histograms: a page has
-    /// the curves.
+    /// The results in the order of their measurement, without their histograms: a page only uses the curves.
     pub runs: Vec<Value>,
-    /// The sweeps, in the order in which they were made.
+    /// The sweeps, in the order of their measurement.
     pub sweeps: Vec<Value>,
-    /// Why files that should be results are not among them.
+    /// Why `.json` files were skipped.
     pub skipped: Vec<ReportError>,
 }
 
-/// The results in `folder`: files ending in `.json` of this format. Files that end in it and are
-/// broken or something else are skipped and named, all others passed over.
+/// Reads the results in `folder`: the `.json` files of these formats. Other or broken `.json` files are skipped and
+/// listed; files with other names are ignored.
 pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
     let unreadable = |cause| ReportError::Unreadable { path: folder.to_owned(), cause };
     let (mut runs, mut sweeps, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
@@ -97,7 +96,7 @@ pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
     Ok(Collected { runs, sweeps, skipped })
 }
 
-/// One result or sweep.
+/// Reads one result or sweep.
 fn read(path: &Path) -> Result<Value, ReportError> {
     let path = path.to_owned();
     let text = match fs::read_to_string(&path) {

@@ -1,4 +1,4 @@
-//! The page of a folder, in a file.
+//! Writes the page of a folder to a file.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use anyhow::Context;
 use super::{Collected, collect, render};
 use crate::machine::holdings;
 
-/// Writes the results in `folder` as one page; answers what is on it. Nothing is written once a signal ends the
-/// program. Fails if there are none.
+/// Writes the results in `folder` as one page and returns them. Does not write once a signal ends the program. Fails if
+/// there are none.
 pub fn write_page(folder: &Path, page: &Path) -> anyhow::Result<Collected> {
     let found = collect(folder)?;
     let skipped: Vec<String> = found.skipped.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Asks the queries of one shape for the connections of one client thread, and judges the answers.
+//! Sends the queries of one shape over the connections of one client thread, and checks the responses.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use super::shape::{Asked, Draw, Expects, Shape};
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
-/// The queries of one shape.
+/// The workload of one shape.
 pub struct Asker {
     shape: &'static Shape,
     draw: Draw,
     asked: u64,
-    /// What the answers on their way must be, and what has come of those that come in several batches.
+    /// The expected response of each query in flight, and the batches of it so far.
     awaited: HashMap<u64, (Expects, Vec<Value>)>,
 }
 
 impl Asker {
-    /// Asks `shape` with what `draw` gives.
+    /// Sends queries of `shape` with values from `draw`.
     pub fn new(shape: &'static Shape, draw: Draw) -> Asker {
         Asker { shape, draw, asked: 0, awaited: HashMap::new() }
     }
@@ -60,7 +60,7 @@ impl Workload for Asker {
                 return Verdict::Done;
             }
             Some(PARTIAL) if scrutiny == Scrutiny::Head => {
-                // What is not parsed cannot be counted.
+                // Rows of a batch that is not parsed cannot be counted.
                 if let Some((expects, _)) = self.awaited.get_mut(&part.record) {
                     *expects = Expects::Anything;
                 }

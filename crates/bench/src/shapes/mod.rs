@@ -1,8 +1,7 @@
-//! What `bench reql` measures: shapes of queries that applications send.
+//! The query shapes of `bench reql`, typical of applications.
 //!
-//! `shape` says what each asks and what its answer must be, `table` makes the rows that are asked for,
-//! `asker` asks over many connections, `rest` waits until the servers have nothing left to do by
-//! themselves.
+//! `shape` defines the queries and the expected responses, `table` creates the tables, `asker` sends the queries over
+//! many connections, `rest` waits until the servers have no background work.
 
 pub mod asker;
 pub mod rest;

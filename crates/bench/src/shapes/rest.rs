@@ -1,29 +1,28 @@
-//! Waits until servers rest: what they flush and merge by themselves would be counted with what is
-//! measured.
+//! Waits until servers are quiet: their background flushes and compactions would be included in the measurement.
 
 use std::time::Duration;
 
 use crate::machine::watch::Watched;
 
-/// Between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Looks in a row that must find nothing under way: one merge often follows another.
+/// Consecutive checks that must find no background work: one compaction often follows another.
 const QUIET_LOOKS: u32 = 5;
-/// Looks after which what is measured next is measured anyway: five minutes.
+/// The maximum number of checks, five minutes; then the measurement starts anyway.
 const LOOKS_MAX: u32 = 1_500;
 
-/// What became of waiting.
+/// The outcome of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
-    /// Nothing was under way.
+    /// The servers are quiet.
     Reached,
-    /// Something was still under way when patience ended.
+    /// There was still background work at the timeout.
     Busy,
-    /// A server does not say.
+    /// A server does not report its background work.
     Unknown,
 }
 
-/// Waits until the engines of all servers rest.
+/// Waits until the engines of all servers are quiet.
 pub fn wait(servers: &[Watched]) -> Rest {
     let look = || {
         let running = servers.iter().map(|server| server.sample().background_running);

@@ -1,4 +1,4 @@
-//! The shapes: what each asks, what the answer must be, and what it may cost.
+//! The shapes: their queries, the expected responses, and the limits of their cost.
 
 use serde_json::{Value, json};
 
@@ -6,77 +6,77 @@ use super::table::{PIECES, key, rows, written};
 use crate::chance::Chance;
 use crate::wire::terms;
 
-/// Rows of an ordered range.
+/// Rows in an ordered range.
 const RANGE_ROWS: u64 = 100;
-/// Keys of a `get_all`.
+/// Keys in a `get_all`.
 const KEYS: u64 = 20;
-/// Keys of inserted rows are below two to the power of this.
+/// Keys of inserted rows are below this power of two.
 const KEY_BITS: u32 = 40;
-/// Odd, so that multiplying by it modulo a power of two gives every number once: the keys of
-/// successive rows are far apart, as those of applications are, and never the same.
+/// Odd, so that multiplying by it modulo a power of two is a bijection: the keys of successive rows are far apart, as
+/// in applications, and never repeat.
 const FAR_APART: u64 = 0x9E_3779_B97F;
 
 /// A shape of query.
 #[derive(Debug)]
 pub struct Shape {
-    /// What people call it.
+    /// The name in reports.
     pub name: &'static str,
-    /// What its cost is shared by.
+    /// The unit that shares the cost.
     pub per: Per,
-    /// Microseconds of the server's processors it may cost.
+    /// The limit, in microseconds of server processor time.
     pub bar: f64,
-    /// The next query.
+    /// Creates the next query.
     pub ask: fn(&mut Draw) -> Asked,
 }
 
-/// What a cost is shared by.
+/// The unit that shares the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// Each query looks at a few rows.
+    /// Each query reads a few rows.
     Query,
-    /// Each query looks at all rows.
+    /// Each query reads all rows.
     Row,
 }
 
-/// Where the queries of one client thread come from.
+/// The values for queries of one client thread.
 #[derive(Clone, Debug)]
 pub struct Draw {
-    /// Chance of its own.
+    /// Random numbers.
     pub chance: Chance,
     /// Rows of the table that is read.
     pub rows: u64,
-    /// The number of the next row it inserts.
+    /// The number of the next inserted row.
     pub next_insert: u64,
-    /// How far on the one after is: no two threads insert the same row.
+    /// The distance to the following one; no two threads insert the same row.
     pub insert_step: u64,
 }
 
-/// A query and what its answer must be.
+/// A query and its expected response.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The term.
     pub query: Value,
-    /// The answer.
+    /// The expected response.
     pub expects: Expects,
 }
 
-/// What an answer must be.
+/// An expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expects {
-    /// A sequence of so many rows.
+    /// A sequence of this many rows.
     Rows(u64),
     /// This number.
     Number(u64),
-    /// Groups whose numbers have this sum.
+    /// Groups with numbers of this sum.
     Groups(u64),
     /// The result of a write that inserted one row.
     Inserted,
-    /// Whatever it is.
+    /// Any response.
     Anything,
 }
 
 impl Expects {
-    /// Whether `items`, all that an answer held, is what was expected; otherwise what it is instead.
+    /// Checks `items`, the complete response; an error says how it differs.
     pub fn check(self, items: &[Value]) -> Result<(), String> {
         let first = items.first().unwrap_or(&Value::Null);
         let (wanted, found) = match self {
@@ -106,7 +106,7 @@ fn of_row(body: &Value) -> Value {
     json!([69, [[2, [1]], body]])
 }
 
-/// The shapes, in the order in which they are measured.
+/// The shapes, in the order of their measurement.
 pub static SHAPES: [Shape; 7] = [
     Shape {
         name: "get_all of 20 keys",

@@ -1,4 +1,4 @@
-//! The tables that the shapes ask for: one that is read, one that is written.
+//! The tables of the shapes: one that is read, one that is written.
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use crate::wire::terms;
 const DB: &str = "bench_reql";
 /// Rows in one insert while the table is filled.
 const ROWS_PER_INSERT: u64 = 500;
-/// Different values of the field `g`.
+/// Distinct values of the field `g`.
 const GROUPS: u64 = 16;
-/// How often the sentences of a text field come again.
+/// Repetitions of the sentences in a text field.
 const REPEATS: u64 = 5;
-/// Pieces of a text field between full stops: two sentences, again and again, and what is behind the last.
+/// Pieces of a text field between full stops: two sentences, repeated, and the rest after the last full stop.
 pub const PIECES: u64 = 2 * REPEATS + 1;
 
 /// The table that is read.
@@ -31,7 +31,7 @@ pub fn key(n: u64) -> String {
     format!("row{n:08}")
 }
 
-/// Makes the table that is written anew, and the one that is read unless it has `count` rows already.
+/// Creates the written table anew, and the read table unless it already has `count` rows.
 pub fn prepare(admin: &mut Admin, count: u64, quiet: bool) -> anyhow::Result<()> {
     let known = admin.ask(&terms::db_list())?;
     let has = |list: &Value, name: &str| list.as_array().is_some_and(|names| names.iter().any(|n| n == name));

@@ -1,16 +1,16 @@
-//! What the project wants of itself in a sweep, where the sizes that were run allow to say.
+//! The project's goals for a sweep, as far as the measured sizes allow a verdict.
 
 use super::document::{Bar, Point, Series};
 use super::summarize::{self, REPORT};
 use crate::published;
 
-/// The bars that these series can be held against.
+/// The verdicts for these series.
 pub fn bars(series: &[Series]) -> Vec<Bar> {
     growths(series).chain(bars_without_shares(series)).collect()
 }
 
-/// Those of them that hold where nodes share what there is without a limit: more nodes have no more of it, and throughput
-/// is held against nothing.
+/// The goals that also apply without limits on the nodes: more nodes do not have more processor time then, so
+/// throughput has no goal.
 pub fn bars_without_shares(series: &[Series]) -> Vec<Bar> {
     tail(series).into_iter().chain(cost(series)).collect()
 }

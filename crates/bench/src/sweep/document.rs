@@ -20,58 +20,58 @@ pub struct SweepResult {
     pub format_version: u32,
     /// Unique, safe as a file name.
     pub id: String,
-    /// What `--label` said.
+    /// The value of `--label`.
     pub label: String,
-    /// The command line, passwords hidden.
+    /// The command line, without passwords.
     pub command: Vec<String>,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// RFC 3339, UTC.
     pub ended_at: String,
-    /// What was measured.
+    /// The measured server.
     pub target: Target,
-    /// How nodes were made equal.
+    /// The limits of the nodes.
     pub quota: QuotaUse,
-    /// Every setting in force.
+    /// All settings in effect.
     pub settings: Map<String, Value>,
     /// The client's machine.
     pub machine: Machine,
     /// One per workload.
     pub series: Vec<Series>,
-    /// What the project wants of itself, where the sizes allow to say.
+    /// The project's goals, as far as the measured sizes allow a verdict.
     pub bars: Vec<Bar>,
-    /// Sentences a reader of the numbers must know.
+    /// Remarks that are needed to read the numbers.
     pub notes: Vec<String>,
-    /// Reasons not to take the numbers at face value, each said once.
+    /// Reasons not to take the numbers at face value, each listed once.
     pub alarms: Vec<Alarm>,
 }
 
-/// The server that was measured.
+/// The measured server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Target {
-    /// The program that was started; null for clusters that ran already.
+    /// The program that was started; null for given clusters.
     pub binary: Option<String>,
     /// Version from its handshake.
     pub version: Option<String>,
 }
 
-/// How nodes were made equal.
+/// The limits of the nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QuotaUse {
     /// `cgroup-v1`, `cgroup-v2` or `none`.
     pub kind: String,
-    /// Share of one core that each node had.
+    /// Share of one core for each node.
     pub core_share: Option<f64>,
     /// Processor time per period.
     pub quota_us: Option<u64>,
     /// The period.
     pub period_us: Option<u64>,
-    /// Why there was none.
+    /// Why there are no limits.
     pub why_none: Option<String>,
-    /// `batch` where client and nodes did not take a core from each other; sweeps of earlier versions have none.
+    /// `batch` if client and nodes did not preempt each other; absent in sweeps of earlier versions.
     #[serde(default)]
     pub scheduling: Option<String>,
-    /// Why they did although they had equal shares.
+    /// Why they did, although nodes had equal shares.
     #[serde(default)]
     pub why_not_batch: Option<String>,
 }
@@ -81,15 +81,15 @@ pub struct QuotaUse {
 pub struct Series {
     /// `a`, `c-sync`, `c-outdated`, `analytic`: the names of the published series.
     pub workload: String,
-    /// Title for people.
+    /// Title.
     pub name: String,
-    /// What `per_second` counts.
+    /// The unit of `per_second`.
     pub unit: String,
-    /// Speed-up is against this size.
+    /// The size that speed-up refers to.
     pub base_nodes: Option<usize>,
     /// Ascending by nodes.
     pub points: Vec<Point>,
-    /// The law fitted to what was measured.
+    /// The law fitted to the measured points.
     pub fit: Fit,
     /// The law fitted to the published figures of all published sizes.
     pub published_fit: Fit,
@@ -104,52 +104,52 @@ pub struct Point {
     pub shards: u32,
     /// Replicas of each.
     pub replicas: u32,
-    /// `id` of the run behind it: of several rounds the one in the middle, of an even number the slower of two.
+    /// `id` of the run: the median of several rounds, for an even number the slower of the two in the middle.
     pub run: String,
     /// Work per second.
     pub per_second: f64,
-    /// Work per second of each round up to the last one that went well, in their order, with nothing for those that
-    /// did not; empty where a sweep of before there were rounds is read.
+    /// Work per second of each round up to the last successful one, in order, with null for failed rounds; empty in
+    /// sweeps of earlier versions without rounds.
     #[serde(default)]
     pub rounds: Vec<Option<f64>>,
-    /// Against the base; null below it.
+    /// Relative to the base; null below it.
     pub speed_up: Option<f64>,
-    /// Speed-up by growth in nodes.
+    /// Speed-up divided by the growth in nodes.
     pub efficiency: Option<f64>,
     /// The published figure at this size.
     pub published: Option<PublishedPoint>,
-    /// By kind of operation; curves uncut, without histogram.
+    /// By kind of operation; full curves, without histogram.
     pub latency: Vec<NamedLatency>,
-    /// Processor time of all servers for one operation.
+    /// Processor time of all servers per operation.
     pub server_cpu_us_per_operation: Option<f64>,
-    /// Processor time of the client for one operation.
+    /// Processor time of the client per operation.
     pub client_cpu_us_per_operation: Option<f64>,
-    /// Bytes to disk of all servers for one operation.
+    /// Bytes that all servers wrote to disk per operation.
     pub written_bytes_per_operation: Option<f64>,
-    /// Bytes between the servers for one operation, warm-up included.
+    /// Bytes between the servers per operation, warm-up included.
     pub link_bytes_per_operation: Option<f64>,
-    /// What each node had of it.
+    /// The use of each node.
     pub by_node: Vec<NodeUse>,
-    /// The busiest client thread, of one core.
+    /// The busiest client thread, as a share of one core.
     pub client_busiest_thread_share: f64,
-    /// Time client threads waited for a core, of their time.
+    /// Share of the time in which client threads waited for a core.
     pub client_waiting_share: Option<f64>,
-    /// What programs that are neither client nor server used meanwhile, of one core.
+    /// Processor time of programs other than client and servers, as a share of one core.
     pub others_core_share: Option<f64>,
-    /// Operations that failed.
+    /// Failed operations.
     pub failed: u64,
-    /// Alarms of the run and of its surroundings.
+    /// Alarms of the run and of its conditions.
     pub alarms: Vec<Alarm>,
 }
 
-/// What was published at one size.
+/// The published figure at one size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PublishedPoint {
-    /// Work per second, raw data.
+    /// Work per second, from the raw data.
     pub per_second: f64,
-    /// Against the same base.
+    /// Relative to the same base.
     pub speed_up: Option<f64>,
-    /// Speed-up by growth in nodes.
+    /// Speed-up divided by the growth in nodes.
     pub efficiency: Option<f64>,
 }
 
@@ -158,42 +158,42 @@ pub struct PublishedPoint {
 pub struct NamedLatency {
     /// `READ`, `UPDATE`, `QUERY`.
     pub name: String,
-    /// Written to answered.
+    /// From sending to the response.
     pub service: Latency,
 }
 
-/// What one node used. Over all nodes of a point, the figures per operation add up to the point's.
+/// The use of one node. Summed over all nodes of a point, the figures per operation give the figures of the point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeUse {
     /// Host and driver port.
     pub address: String,
-    /// Of one core.
+    /// Processor time, as a share of one core.
     pub core_share: Option<f64>,
-    /// Its processor time by the operations of the whole cluster.
+    /// Its processor time, divided by the operations of the whole cluster.
     pub cpu_us_per_operation: Option<f64>,
-    /// Its bytes to disk by the operations of the whole cluster.
+    /// Its bytes written to disk, divided by the operations of the whole cluster.
     pub written_bytes_per_operation: Option<f64>,
-    /// Bytes that it sent to others by the operations of the whole cluster, warm-up included.
+    /// Bytes that it sent to others, divided by the operations of the whole cluster, warm-up included.
     #[serde(default)]
     pub link_bytes_per_operation: Option<f64>,
     /// Resident size at the end.
     pub memory_bytes: Option<u64>,
 }
 
-/// One thing the project wants of itself.
+/// One of the project's goals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// What is compared.
+    /// The compared quantities.
     pub name: String,
     /// `at least` or `at most`.
     pub relation: String,
-    /// The bar.
+    /// The goal.
     pub wanted: f64,
-    /// What was measured.
+    /// The measured value.
     pub found: f64,
-    /// The same ratio of the published figures.
+    /// The same ratio of published figures.
     pub published: Option<f64>,
-    /// Whether it is met.
+    /// Whether the goal is met.
     pub ok: bool,
 }
 

@@ -1,7 +1,7 @@
-//! A sweep over cluster sizes: what the runs at each size say together.
+//! A sweep over cluster sizes: combines the runs at each size.
 //!
-//! `document` is what is written (`docs/formats/bench-sweep.md`), [`summarize`] makes it of runs,
-//! [`usl`] fits the Universal Scalability Law, [`table`] shows it in a terminal.
+//! `document` is the written result (`docs/formats/bench-sweep.md`), [`summarize`] derives it from runs, [`usl`] fits
+//! the Universal Scalability Law, [`table`] shows it in a terminal.
 
 pub mod bars;
 pub mod document;

@@ -1,4 +1,4 @@
-//! One run of a sweep: what was run, on what, and what was noted around it.
+//! One run of a sweep: the workload, the cluster, the result, and the conditions.
 
 use crate::result::RunResult;
 use crate::surroundings::Surroundings;
@@ -27,7 +27,7 @@ impl Workload {
         }
     }
 
-    /// Title for people.
+    /// Title.
     pub fn title(self) -> &'static str {
         match self {
             Workload::A => "YCSB A, two replicas, hard",
@@ -41,8 +41,8 @@ impl Workload {
         if self == Workload::Analytic { "documents/s" } else { "operations/s" }
     }
 
-    /// One node has no second replica to write to and no other node to ask: its figure for these is
-    /// no part of the curve that the others lie on (research on benchmarks, contradiction 12).
+    /// A single node has no second replica to write to and no other node to forward to, so its figure for these
+    /// workloads is not on the curve of the other sizes (research on benchmarks, contradiction 12).
     pub(super) fn starts_at_two(self) -> bool {
         matches!(self, Workload::A | Workload::CSync)
     }
@@ -50,9 +50,9 @@ impl Workload {
 
 /// One run of a sweep.
 pub struct SweepRun {
-    /// What was run.
+    /// The workload.
     pub workload: Workload,
-    /// Which time it was that this was run at this size, from 0. Runs of one round are compared with each other.
+    /// The round of this run at this size, from 0. Runs of one round are compared with each other.
     pub round: usize,
     /// Servers of the cluster.
     pub nodes: usize,
@@ -60,8 +60,8 @@ pub struct SweepRun {
     pub shards: u32,
     /// Replicas of each.
     pub replicas: u32,
-    /// What came out.
+    /// The result.
     pub result: RunResult,
-    /// What was noted around it.
+    /// The conditions.
     pub around: Surroundings,
 }

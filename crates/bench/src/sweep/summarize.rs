@@ -1,4 +1,4 @@
-//! Makes series of runs: speed-up and efficiency beside the published ones, the fits, the alarms.
+//! Combines runs to series: speed-up and efficiency beside the published ones, the fits, the alarms.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::result::{Alarm, Latency};
 pub const REPORT: &str = "rethinkdb-2.1.5";
 /// Cluster sizes of that report.
 pub const PUBLISHED_SIZES: [usize; 7] = [1, 2, 3, 4, 8, 12, 16];
-/// Why a fit has one size less than was run.
+/// Why a fit uses one size less than was run.
 const ONE_LEFT_OUT: &str = "one node is left out: it has no other to ask, and none to copy to";
 
-/// The series of `workload` among `runs`; `None` when it was not run. Where a size was run several times,
-/// its point is the run in the middle.
+/// The series of `workload` in `runs`; `None` if it was not run. If a size was run several times, its point is the
+/// median run.
 pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
     let mut by_size: BTreeMap<usize, Vec<&SweepRun>> = BTreeMap::new();
     for run in runs.iter().filter(|run| run.workload == workload) {
         by_size.entry(run.nodes).or_default().push(run);
     }
     let mut points: Vec<Point> = by_size.values().filter_map(|rounds| middle(rounds)).collect();
-    // The speed-up of A is against two nodes: one has one replica. Everything else is against the
-    // smallest cluster, also where that flatters nobody.
+    // The speed-up of A is relative to two nodes, because one node has one replica. Everything else is relative to the
+    // smallest cluster, even where that is not flattering.
     let is_base = |nodes: usize| workload != Workload::A || nodes >= 2;
     points.first()?;
     let base = points.iter().find(|point| is_base(point.nodes)).cloned();
@@ -53,7 +53,7 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
     })
 }
 
-/// Says how `point` stands to `base`, beside how the published figures of the two sizes do.
+/// Computes speed-up and efficiency of `point` relative to `base`, measured and published.
 fn compare(workload: Workload, base: &Point, point: &mut Point) {
     let nodes = point.nodes;
     let speed_up = Some(growth(base, point));
@@ -65,8 +65,8 @@ fn compare(workload: Workload, base: &Point, point: &mut Point) {
     }
 }
 
-/// Every alarm of every point, each kind once with the sizes at which it was raised. Its figures are those of the
-/// first place; that others have figures of their own is said.
+/// The alarms of all points, each kind once with the sizes at which it was raised. The message is that of the first
+/// size; sizes with other figures are listed separately.
 pub fn alarms(series: &[Series]) -> Vec<Alarm> {
     let mut seen: Vec<Raised> = Vec::new();
     for one in series {
@@ -89,14 +89,14 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
 struct Raised {
     /// The first one.
     alarm: Alarm,
-    /// Where it was raised in the same words.
+    /// The places with the same message.
     alike: Vec<String>,
-    /// Where it was raised in other words only.
+    /// The places with other messages only.
     others: Vec<String>,
 }
 
 impl Raised {
-    /// Several rounds of one size are one place.
+    /// Adds a place. Several rounds of one size count as one place.
     fn also(&mut self, alarm: &Alarm, place: String) {
         if self.alike.contains(&place) || self.others.contains(&place) {
             return;
@@ -115,9 +115,9 @@ impl Raised {
     }
 }
 
-/// How many times as much is done at `to` as at `from`: the ratio in the middle of those that each round gives in which
-/// both went well, of an even number the smaller of two, for between rounds the machine may change. Where there is no
-/// such round it is that of the runs in the middle.
+/// The ratio of the throughput at `to` to that at `from`: the median of the ratios of the rounds in which both
+/// succeeded, for an even number the smaller of the two in the middle, because the machine may change between rounds.
+/// Without such a round, the ratio of the median runs.
 pub(super) fn growth(from: &Point, to: &Point) -> f64 {
     let in_one_round = from.rounds.iter().zip(&to.rounds);
     let mut ratios: Vec<f64> = in_one_round.filter_map(|(from, to)| Some((*to)? / (*from)?)).collect();
@@ -126,8 +126,8 @@ pub(super) fn growth(from: &Point, to: &Point) -> f64 {
     middle.copied().unwrap_or(to.per_second / from.per_second)
 }
 
-/// The point of one size: the run in the middle, of an even number the slower of two. What was wrong in any
-/// round is told.
+/// The point of one size: the median run, for an even number the slower of the two in the middle. Alarms and failures
+/// of all rounds are included.
 fn middle(rounds: &[&SweepRun]) -> Option<Point> {
     let mut by_speed: Vec<(f64, &SweepRun)> = rounds.iter().map(|run| (per_second(run), *run)).collect();
     by_speed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -187,7 +187,7 @@ fn point(run: &SweepRun) -> Point {
     }
 }
 
-/// The mean over the runs of the analytic query is that of their times, as published.
+/// The rate of a run. For the analytic query it is based on the mean of the times, as published.
 fn per_second(run: &SweepRun) -> f64 {
     let result = &run.result;
     if run.workload != Workload::Analytic {
@@ -280,11 +280,11 @@ mod tests {
         let mut all = runs(Workload::COutdated, &rates);
         let growth = bars::bars(&[of(&all)]).remove(0);
         assert_eq!((of(&all).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
-        // What failed in one round is not compared in another.
+        // A failure in one round does not change the comparison of other rounds.
         all.remove(0);
         let [one, sixteen] = &of(&all).points[..] else { panic!("two sizes") };
         assert_eq!((&one.rounds[..], sixteen.speed_up), (&[None, Some(5.0), Some(20.0)][..], Some(5.0)));
-        // No round in which both went well: what is left are the runs in the middle.
+        // There is no round in which both succeeded, so the median runs are compared.
         let apart = [all.remove(0), all.remove(2)];
         assert_eq!(of(&apart).points[1].speed_up, Some(6.0));
     }

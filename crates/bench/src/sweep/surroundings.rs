@@ -1,4 +1,4 @@
-//! Alarms that only the surroundings of a run of a sweep can raise: other programs, the nodes' shares, too short a time.
+//! Alarms about the conditions of a run in a sweep: other programs, the nodes' shares, too short a run.
 
 use super::run::SweepRun;
 use crate::alarms::{TOO_SHORT, percent};
@@ -6,24 +6,25 @@ use crate::machine::cgroup::Quota;
 use crate::result::Alarm;
 use crate::surroundings::disturbed;
 
-/// A client that waits for a core for more of its time may keep nodes waiting.
+/// Above this share of waiting time, the client may keep nodes waiting.
 const CLIENT_WAITING_SHARE_MAX: f64 = 0.3;
-/// Nodes that use this much of their shares had enough to do, however long the client waited.
+/// Nodes that use this much of their shares were busy, however long the client waited.
 const SHARE_USED_MIN: f64 = 0.9;
-/// Nodes may begin with one period's processor time and end in the middle of another: in fewer periods that shows.
+/// Nodes may start with the processor time of one period and end in the middle of another; with fewer periods the error
+/// matters.
 const PERIODS_MIN: f64 = 20.0;
-/// Processor time is counted in hundredths of a second, in two parts, for each node: below this the figure is off by more
-/// than one in ten.
+/// Processor time is counted in hundredths of a second, in two parts, for each node: below this the error is above ten
+/// percent.
 const NODE_CPU_SECONDS_MIN: f64 = 0.1;
 
-/// Every alarm of the surroundings of `run`.
+/// All alarms about the conditions of `run`.
 pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
     let told = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
     let of_run = [client_waited(run), too_short(run)].into_iter().flatten().map(told);
     disturbed(&[run.around.others_core_share]).into_iter().chain(of_run)
 }
 
-/// Where nodes have not used what they were given, and the client was not let to work either, it was the limit.
+/// If nodes have not used their shares, and the client had to wait for a core, the client was the bottleneck.
 fn client_waited(run: &SweepRun) -> Option<(&'static str, String)> {
     let waited = run.result.client.waiting_share.filter(|share| *share > CLIENT_WAITING_SHARE_MAX)?;
     let used = share_used(run, run.around.quota?).filter(|used| *used < SHARE_USED_MIN)?;
@@ -55,7 +56,7 @@ fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
     Some((TOO_SHORT, message))
 }
 
-/// What nodes have used of what they were given.
+/// The share of their processor time that nodes have used.
 fn share_used(run: &SweepRun, quota: Quota) -> Option<f64> {
     let granted = quota.quota_us as f64 / quota.period_us as f64 * run.nodes as f64;
     Some(cpu_seconds(run)? / run.result.time.measured_seconds.max(1e-9) / granted)
@@ -76,7 +77,7 @@ mod tests {
     use crate::surroundings::Surroundings;
     use crate::sweep::run::Workload;
 
-    /// Kinds of alarms of a run of two nodes with 7 % of a core each.
+    /// The kinds of alarms for a run of two nodes with 7 % of a core each.
     fn kinds(seconds: f64, used_of_share: f64, client_waited: f64) -> Vec<String> {
         let mut result = blank(About {
             kind: "ycsb-run",
@@ -110,9 +111,9 @@ mod tests {
     #[test]
     fn a_client_that_waits_while_nodes_do_is_the_limit() {
         assert_eq!(kinds(10.0, 0.66, 0.66), ["client-waited"]);
-        // Nodes that use what they have are the limit themselves.
+        // Nodes that use their full shares are the bottleneck themselves.
         assert_eq!(kinds(10.0, 0.92, 0.66), [""; 0]);
-        // Something else is: a disk, or the network.
+        // The bottleneck is something else: a disk, or the network.
         assert_eq!(kinds(10.0, 0.66, 0.1), [""; 0]);
     }
 
@@ -120,7 +121,7 @@ mod tests {
     fn what_is_over_before_a_share_can_limit_it_is_told() {
         assert_eq!(kinds(0.3, 1.0, 0.0), ["too-short"]);
         assert_eq!(kinds(3.0, 1.0, 0.0), [""; 0]);
-        // Too few ticks of the clock by which processor time is counted.
+        // Too few ticks of the clock that counts processor time.
         assert_eq!(kinds(3.0, 0.1, 0.0), ["too-short"]);
     }
 }

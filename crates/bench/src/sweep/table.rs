@@ -1,4 +1,4 @@
-//! A sweep for people who look at a terminal.
+//! The terminal output of a sweep.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::usl::Fit;
 use crate::published;
 use crate::terminal::{micros, thousands};
 
-/// Everything a terminal shows of a sweep.
+/// Formats a sweep.
 pub fn show(sweep: &SweepResult) -> String {
     let mut out = String::new();
     let version = sweep.target.version.as_deref().unwrap_or("unknown");
@@ -89,8 +89,8 @@ fn spread(rounds: impl Iterator<Item = f64> + Clone) -> String {
     }
 }
 
-/// Lines of cells, the first to the left and the others to the right, each column as wide as its widest
-/// cell: a wide number never touches its neighbour.
+/// Formats rows of cells, the first aligned to the left and the others to the right. Each column is as wide as its
+/// widest cell, so that cells never touch.
 fn columns(lines: &[Vec<String>]) -> String {
     let width_of =
         |nth: usize| lines.iter().filter_map(|line| line.get(nth)).map(|cell| cell.chars().count()).max();
@@ -130,8 +130,8 @@ fn latencies(out: &mut String, series: &[Series]) {
     let _ = write!(out, "\n{}", columns(&lines));
 }
 
-/// How many documents the query was about here and where it was published; nothing for other workloads,
-/// which do the same to one document wherever there are more.
+/// The number of documents of the query, here and as published; empty for other workloads, whose operations only
+/// concern one document.
 fn sizes(sweep: &SweepResult, series: &Series) -> String {
     let published = published::documents(REPORT, &series.workload);
     let measured = sweep.settings.get("records").and_then(serde_json::Value::as_u64);
@@ -143,7 +143,7 @@ fn sizes(sweep: &SweepResult, series: &Series) -> String {
     }
 }
 
-/// A fit in one line.
+/// Formats a fit as one line.
 fn law(fit: &Fit) -> String {
     let parameters = match (fit.lambda, fit.sigma, fit.kappa) {
         (Some(lambda), Some(sigma), Some(kappa)) => {

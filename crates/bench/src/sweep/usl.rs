@@ -1,18 +1,18 @@
 //! Gunther's Universal Scalability Law, `X(N) = λN / (1 + σ(N-1) + κN(N-1))`, fitted to throughput
 //! at several cluster sizes.
 //!
-//! λ is what one node does, σ the share of work that waits for others, κ what nodes cost each other.
-//! Least squares on `N / X`, which is linear in the three, weighted so that every size counts by its
-//! relative error. Figures the law does not describe are said not to be, never bent until they fit.
+//! λ is the throughput of one node, σ the share of work that waits for others (contention), κ the cost between nodes
+//! (coherency). The fit minimizes least squares of `N / X`, which is linear in the three, weighted by the relative
+//! error of each size. If the law does not describe the figures, the result says so.
 
 use serde::{Deserialize, Serialize};
 
-/// Fewer sizes than parameters and one more prove nothing.
+/// With fewer sizes than parameters plus one, a fit proves nothing.
 const SIZES_MIN: usize = 4;
-/// A fit that misses a size by more than this describes something else.
+/// Above this error at a size, the law does not describe the figures.
 const ERROR_MAX: f64 = 0.15;
 
-/// What came of a fit.
+/// The result of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Whether the law describes these figures.
@@ -29,12 +29,12 @@ pub struct Fit {
     pub kappa: Option<f64>,
     /// Largest relative error at a size.
     pub error_max: Option<f64>,
-    /// Where throughput is highest; `None` when it grows for ever.
+    /// The size with the highest throughput; `None` if it grows without limit.
     pub peak_nodes: Option<f64>,
 }
 
 impl Fit {
-    /// Throughput that the law expects at `nodes`, when it applies.
+    /// The throughput according to the law, if it applies.
     pub fn at(&self, nodes: usize) -> Option<f64> {
         let parameters = [self.lambda?, self.sigma?, self.kappa?];
         self.applies.then(|| law(parameters, nodes as f64))
@@ -67,7 +67,7 @@ pub fn fit(points: &[(usize, f64)]) -> Fit {
         return refuse("a size has no throughput".to_owned());
     }
     let solved = solve(points, 3).filter(|[_, _, kappa]| *kappa >= 0.0);
-    // Without a cost between nodes the law is Amdahl's, and its two parameters are fitted anew.
+    // Without a cost between nodes this is Amdahl's law, and its two parameters are fitted again.
     let Some(parameters) = solved.or_else(|| solve(points, 2)) else {
         return refuse("the sizes do not determine the parameters".to_owned());
     };
@@ -100,7 +100,7 @@ fn law([lambda, sigma, kappa]: [f64; 3], nodes: f64) -> f64 {
     lambda * nodes / (1.0 + sigma * (nodes - 1.0) + kappa * nodes * (nodes - 1.0))
 }
 
-/// λ, σ and κ (0 when only two `unknowns` are asked for) by weighted least squares.
+/// λ, σ and κ (0 with only two `unknowns`) by weighted least squares.
 fn solve(points: &[(usize, f64)], unknowns: usize) -> Option<[f64; 3]> {
     let mut matrix = [[0.0; 4]; 3];
     for (nodes, rate) in points {
@@ -119,7 +119,7 @@ fn solve(points: &[(usize, f64)], unknowns: usize) -> Option<[f64; 3]> {
     (a > 0.0).then(|| [1.0 / a, b / a, c / a])
 }
 
-/// Gauss's elimination with pivots; the last column is the right side.
+/// Gaussian elimination with pivots; the last column is the right-hand side.
 fn eliminate(mut matrix: [[f64; 4]; 3], unknowns: usize) -> Option<[f64; 3]> {
     let mut solution = [0.0; 3];
     for step in 0..unknowns {
@@ -168,7 +168,7 @@ mod tests {
         assert!(close(found.at(8), points[3].1, 1e-6));
     }
 
-    /// The parameters that `the research on benchmarks` 1.4 computed from the same raw data.
+    /// The parameters that the research on benchmarks (1.4) computed from the same raw data.
     #[test]
     fn published_series_have_their_known_fits() {
         let outdated = published_fit("c-outdated", &[1, 2, 3, 4, 8, 12, 16]);

@@ -1,5 +1,4 @@
-//! A blocking connection for what is not measured: creating tables, asking for versions, reading
-//! side tables.
+//! A blocking connection for unmeasured queries: creating tables, reading versions and side tables.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,33 +12,34 @@ use super::handshake::{GreetError, Login, greet};
 use crate::chance::Chance;
 
 const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
-/// A server that hangs takes connections and says nothing. One with a small share of a core needs some seconds for a login.
+/// A hanging server may accept connections and not respond. One with a small share of a core needs some seconds for a
+/// login.
 const GREETING_SECONDS_MAX: Duration = Duration::from_secs(60);
 
-/// Why there is no connection to a server.
+/// Why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// Nobody answers there.
+    /// No server answers at the address.
     #[error("no server answers at {address} (is it running? check --host and --port)")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody answers, but does not let us in.
+    /// The server rejects the login.
     #[error("could not log in at {address} (check --user and --password)")]
     Greeting {
         /// Host and port.
         address: String,
-        /// What went wrong.
+        /// The error of the handshake.
         #[source]
         source: GreetError,
     },
 }
 
-/// Opens a TCP connection without delays for small packets.
+/// Opens a TCP connection with `TCP_NODELAY`.
 pub fn dial(address: &str) -> Result<TcpStream, DialError> {
     let unreachable = |source| DialError::Unreachable { address: address.to_owned(), source };
     let mut last = std::io::Error::other("the host name has no address");
@@ -55,8 +55,8 @@ pub fn dial(address: &str) -> Result<TcpStream, DialError> {
     Err(unreachable(last))
 }
 
-/// Opens a connection and logs in; answers it with the server's version text. Fails with a server that does not greet
-/// within a minute.
+/// Opens a connection and logs in; returns it with the server's version text. Fails if the handshake takes more than a
+/// minute.
 pub fn dial_and_greet(
     address: &str,
     login: &Login,
@@ -74,18 +74,18 @@ pub fn dial_and_greet(
     }
 }
 
-/// Why a query has no answer.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The server answered an error.
+    /// The server returned an error.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The connection broke.
+    /// The connection was lost.
     #[error("the connection broke")]
     Io(#[from] std::io::Error),
 }
 
-/// A logged-in connection that asks one query at a time.
+/// A logged-in connection for one query at a time.
 pub struct Admin {
     stream: TcpStream,
     token: u64,
@@ -101,12 +101,12 @@ impl Admin {
         Ok(Admin { stream, token: 0, received: Vec::new(), server_version })
     }
 
-    /// Runs `term` and answers its value; a stream answers its first batch as an array.
+    /// Runs `term` and returns its value; for a stream, its first batch as an array.
     pub fn ask(&mut self, term: &Value) -> Result<Value, AskError> {
         self.ask_with(term, &json!({}))
     }
 
-    /// [`Admin::ask`] with options of the whole query.
+    /// [`Admin::ask`] with query options.
     pub fn ask_with(&mut self, term: &Value, options: &Value) -> Result<Value, AskError> {
         let mut rows = Vec::new();
         let t = self.start(term, options, |row| rows.push(row))?;
@@ -119,7 +119,7 @@ impl Admin {
         })
     }
 
-    /// Runs `term` and hands every row of its stream to `each`.
+    /// Runs `term` and calls `each` with every row of its stream.
     pub fn stream(&mut self, term: &Value, mut each: impl FnMut(Value)) -> Result<(), AskError> {
         let mut t = self.start(term, &json!({}), &mut each)?;
         while t == PARTIAL {

@@ -1,4 +1,4 @@
-//! Responses: what the first bytes tell, what the whole tells, and the classes of failure.
+//! Parses responses, completely or only their first bytes, and classifies failures.
 
 use memchr::memmem;
 use serde::Deserialize;
@@ -61,7 +61,7 @@ impl FailureKind {
 pub struct Failure {
     /// Its class.
     pub kind: FailureKind,
-    /// What the server, or the check, said.
+    /// The message of the server or of the check.
     pub message: String,
 }
 
@@ -85,7 +85,7 @@ pub struct Answer {
     pub e: Option<u32>,
 }
 
-/// The response type when it stands where every server writes it, at the head.
+/// The response type, if it is the first member, where every server writes it.
 pub fn type_at_head(body: &[u8]) -> Option<u8> {
     let digits = body.strip_prefix(br#"{"t":"#)?;
     let first = digits.first()?.checked_sub(b'0').filter(|d| *d <= 9)?;
@@ -108,17 +108,17 @@ pub fn parse(body: &[u8]) -> Result<Answer, Failure> {
     }
 }
 
-/// Whether a response is the single value null, judged by its bytes.
+/// Whether a response is the single value null, according to its bytes.
 pub fn is_null_atom(body: &[u8]) -> bool {
     body.starts_with(br#"{"t":1,"r":[null]"#)
 }
 
-/// Whether a write's result certainly counts no errors, judged by its bytes.
+/// Whether the result of a write certainly has no errors, according to its bytes.
 pub fn counts_no_errors(body: &[u8]) -> bool {
     memmem::find(body, br#""errors":0,"#).is_some()
 }
 
-/// Judges the result object of a write: errors counted, or fewer than `at_least` of `member`.
+/// Parses the result object of a write; a result with errors becomes a [`Failure`].
 pub fn check_write(body: &[u8]) -> Result<Value, Failure> {
     let mut answer = parse(body)?;
     let Some(result) = answer.r.pop().filter(Value::is_object) else {
@@ -131,7 +131,7 @@ pub fn check_write(body: &[u8]) -> Result<Value, Failure> {
     Err(Failure::new(FailureKind::WriteError, first_line(message)))
 }
 
-/// What a message says before it shows the document or the query it speaks of.
+/// The first line of a message, without the document or query that may follow it.
 fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end_matches(':')
 }

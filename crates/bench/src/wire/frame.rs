@@ -1,9 +1,9 @@
-//! Query and response frames, as a client writes and reads them.
+//! Query and response frames on the client's side.
 
 pub use protocol::frame::HEADER_BYTES;
 use protocol::frame::{Token, read_header};
 
-/// Appends one frame whose JSON is written by `json`.
+/// Appends one frame with the JSON that `json` writes.
 pub fn push(out: &mut Vec<u8>, token: u64, json: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&token.to_le_bytes());
@@ -16,20 +16,20 @@ pub fn push(out: &mut Vec<u8>, token: u64, json: impl FnOnce(&mut Vec<u8>)) {
 /// A complete frame at the start of a buffer.
 #[derive(Debug, PartialEq)]
 pub struct Frame<'a> {
-    /// The token of the query it belongs to.
+    /// The token of its query.
     pub token: u64,
     /// Its JSON.
     pub body: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Bytes it takes in the buffer.
+    /// Its size in the buffer.
     pub fn bytes(&self) -> usize {
         HEADER_BYTES + self.body.len()
     }
 }
 
-/// The frame at the start of `buffer`, or `None` while it is incomplete.
+/// The frame at the start of `buffer`; `None` while it is incomplete.
 pub fn first(buffer: &[u8]) -> Option<Frame<'_>> {
     let header = buffer.first_chunk::<HEADER_BYTES>()?;
     let (Token(token), length) = read_header(header);
@@ -37,7 +37,7 @@ pub fn first(buffer: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { token, body })
 }
 
-/// Bytes still missing for the frame at the start of `buffer`; 0 when its length is not known yet.
+/// How many bytes of the frame at the start of `buffer` are missing; 0 if its length is not known yet.
 pub fn missing(buffer: &[u8]) -> usize {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return 0 };
     let (_, length) = read_header(header);

@@ -7,10 +7,10 @@ use protocol::handshake::{ClientHandshake, ClientStep, HandshakeFailed};
 
 use crate::chance::Chance;
 
-/// No server says more than this before a query.
+/// No server sends more than this during a handshake.
 const MESSAGES_BYTES_MAX: usize = 64 * 1024;
 
-/// Who logs in.
+/// User and password.
 #[derive(Clone, Debug)]
 pub struct Login {
     /// User name.
@@ -22,28 +22,28 @@ pub struct Login {
 /// Why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
-    /// The line broke.
+    /// The connection was lost.
     #[error("the connection broke during the handshake")]
     Io(#[from] std::io::Error),
-    /// The user must be told to look at `--user` and `--password`.
+    /// The server rejected the login; the message points to `--user` and `--password`.
     #[error("the server refused the login of user `{user}`: {message}")]
     Refused {
-        /// Who tried.
+        /// The user name.
         user: String,
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
-    /// Something else listens there, or the server does not know the password either.
+    /// The server does not know the protocol, or could not prove that it knows the password.
     #[error("the handshake failed")]
     Failed(#[source] HandshakeFailed),
-    /// Something else listens there.
+    /// The server does not know the protocol.
     #[error("this is not a server of the RethinkDB protocol")]
     NotOurProtocol,
 }
 
-/// Logs in; answers the server's version text.
+/// Logs in and returns the server's version text.
 ///
-/// Blocking: two round trips. Afterwards the stream carries frames.
+/// Blocking: two round trips. Then the stream is ready for frames.
 pub fn greet(stream: &mut TcpStream, login: &Login, chance: &mut Chance) -> Result<String, GreetError> {
     let nonce = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! The driver protocol as seen from the client: frames, handshake, answers, and a plain blocking
-//! connection for everything that is not measured.
+//! The driver protocol on the client's side: frames, handshake, responses, and a simple blocking connection for
+//! unmeasured queries.
 
 pub mod admin;
 pub mod answer;

@@ -1,7 +1,6 @@
-//! ReQL as JSON: the few terms the laboratory sends outside its measured loops.
+//! ReQL as JSON: the terms of unmeasured queries.
 //!
-//! Measured queries are written as bytes by their workloads; these are built as values because
-//! they run once.
+//! Workloads write their measured queries as bytes. The terms here are built as values, because each is only sent once.
 
 use serde_json::{Value, json};
 

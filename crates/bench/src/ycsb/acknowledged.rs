@@ -1,10 +1,10 @@
-//! Numbers of new records: handed out in order, believed in only when every lower one has been
-//! acknowledged, so that `latest` never reads a record that is not there yet.
+//! Numbers of inserted records: allocated in order, and considered existing only when all lower ones are acknowledged,
+//! so that `latest` never reads a missing record.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many inserts may be outstanding.
+/// The maximum number of unacknowledged inserts.
 const WINDOW: u64 = 1 << 20;
 
 /// A counter shared by all threads of a run.
@@ -16,7 +16,7 @@ pub struct AcknowledgedCounter {
 }
 
 impl AcknowledgedCounter {
-    /// A counter whose first new number is `start`; everything below it exists.
+    /// A counter that starts at `start`; all lower numbers exist.
     pub fn new(start: u64) -> Self {
         AcknowledgedCounter {
             next: AtomicU64::new(start),
@@ -25,12 +25,12 @@ impl AcknowledgedCounter {
         }
     }
 
-    /// Hands out the next number.
+    /// Allocates the next number.
     pub fn hand_out(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Every number below this one exists.
+    /// The number below which all records exist.
     pub fn existing(&self) -> u64 {
         self.below.load(Ordering::Acquire)
     }

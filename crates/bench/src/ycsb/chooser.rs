@@ -1,4 +1,4 @@
-//! Which record the next operation is about (`requestdistribution`).
+//! Chooses the record of each operation (`requestdistribution`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::settings::{Distribution, Settings};
 use super::zipfian::{ScrambledZipfian, Zipfian};
 use crate::chance::Chance;
 
-/// Draws record numbers that exist.
+/// Draws numbers of existing records.
 #[derive(Clone, Debug)]
 pub struct KeyChooser {
     shape: Shape,
@@ -26,7 +26,7 @@ enum Shape {
 }
 
 impl KeyChooser {
-    /// A chooser for a run over `records` records; clones share the sequence of `sequential`.
+    /// A chooser for a run over `records` records; clones share the position of `sequential`.
     pub fn new(settings: &Settings, records: u64, existing: Arc<AcknowledgedCounter>) -> Self {
         let first = settings.insertstart;
         let count = settings.insertcount.unwrap_or(records - first.min(records)).max(1);
@@ -129,7 +129,7 @@ mod tests {
     fn exponential_puts_its_percentile_into_its_share() {
         let shape = Distribution::Exponential { percentile: 95.0, share: 0.857_142_857_1 };
         let newest: f64 = shares(shape, 10_000, 200_000)[1_428..].iter().sum();
-        // Draws beyond the oldest record are redrawn, so the share is a little above 95 %.
+        // Draws beyond the oldest record are repeated, so the share is slightly above 95 %.
         assert!((0.95..0.99).contains(&newest), "{newest}");
     }
 

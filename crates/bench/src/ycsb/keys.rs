@@ -1,4 +1,4 @@
-//! Record numbers and the keys made of them.
+//! Record numbers and their keys.
 
 const FNV_OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 const FNV_PRIME: u64 = 1_099_511_628_211;
@@ -13,12 +13,12 @@ pub fn fnv64(mut number: u64) -> u64 {
     (hash as i64).unsigned_abs()
 }
 
-/// How a record number becomes a key.
+/// How record numbers become keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyShape {
     /// Whether numbers are hashed (`insertorder=hashed`) or used as they are.
     pub hashed: bool,
-    /// Digits at least (`zeropadding`).
+    /// Minimum number of digits (`zeropadding`).
     pub digits_min: usize,
 }
 

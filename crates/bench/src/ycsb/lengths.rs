@@ -1,4 +1,4 @@
-//! Lengths drawn from a distribution: field lengths and scan lengths.
+//! Distributions of field lengths and scan lengths.
 
 use super::zipfian::Zipfian;
 use crate::chance::Chance;
@@ -8,16 +8,16 @@ use crate::chance::Chance;
 pub enum Lengths {
     /// Always the same.
     Constant(u64),
-    /// Each equally often, both ends included.
+    /// Uniform, both ends included.
     Uniform(u64, u64),
-    /// Short ones favoured, from the first to the last.
+    /// Zipfian: the first length is the most frequent.
     Zipfian(u64, Zipfian),
     /// Weighted buckets of equal size.
     Histogram(Buckets),
 }
 
 impl Lengths {
-    /// Short lengths favoured, `shortest` to `longest`.
+    /// A zipfian distribution from `shortest`, the most frequent, to `longest`.
     pub fn zipfian(shortest: u64, longest: u64) -> Self {
         Lengths::Zipfian(shortest, Zipfian::new(longest.saturating_sub(shortest) + 1))
     }
@@ -32,7 +32,7 @@ impl Lengths {
         }
     }
 
-    /// The length, when it is always the same.
+    /// The length, if it is constant.
     pub fn constant(&self) -> Option<u64> {
         match self {
             Lengths::Constant(length) => Some(*length),
@@ -49,25 +49,25 @@ pub struct Buckets {
     total: u64,
 }
 
-/// Why a histogram file makes no sense.
+/// Why a histogram file is invalid.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum BucketsError {
-    /// The head is missing.
+    /// The first line is wrong.
     #[error("the first line must be \"BlockSize<TAB>number\"")]
     NoBlockSize,
-    /// A line is something else.
+    /// Another line is wrong.
     #[error("line {line} must be \"bucket<TAB>count\"")]
     BadLine {
         /// Counted from 1.
         line: usize,
     },
-    /// Nothing to draw from.
+    /// The weights are all 0.
     #[error("the histogram is empty")]
     Empty,
 }
 
 impl Buckets {
-    /// Reads a histogram file.
+    /// Parses a histogram file.
     pub fn parse(text: &str) -> Result<Self, BucketsError> {
         let mut lines = text.lines();
         let size = lines

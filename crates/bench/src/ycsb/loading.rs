@@ -1,4 +1,4 @@
-//! The load phase: documents in batches, and the sums that later runs check their answers against.
+//! The load phase: inserts documents in batches, and computes the sums against which later runs check their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use super::queries::Queries;
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::wire::answer::{self, Failure, FailureKind};
 
-/// The kinds of operation: one batch of documents is one insert.
+/// The kind of operation: one batch of documents is one insert.
 pub const NAMES: &[&str] = &["INSERT"];
 
-/// What the load has done, shared by all threads.
+/// The progress of a load, shared by all threads.
 #[derive(Debug, Default)]
 pub struct LoadProgress {
     next: AtomicU64,
@@ -47,7 +47,7 @@ impl LoadProgress {
     }
 }
 
-/// The batches of one thread.
+/// The workload of one thread.
 pub struct Loading {
     queries: Queries,
     progress: Arc<LoadProgress>,
@@ -62,7 +62,7 @@ impl Loading {
     }
 }
 
-/// What a batch needs when it is acknowledged: its documents (20 bits), sentences, bytes.
+/// Encodes the data for the acknowledgement of a batch: its documents (20 bits) and bytes.
 fn encode(documents: u64, bytes: u64) -> u64 {
     documents | (bytes << 21)
 }

@@ -1,7 +1,6 @@
 //! YCSB's core workload against the tables and queries of its RethinkDB binding.
 //!
-//! Generators, hashing, constants and names are YCSB's own, so that its workload files mean here
-//! what they mean there.
+//! Generators, hashing, constants and names come from YCSB, so that its workload files have the same meaning here.
 
 pub mod acknowledged;
 pub mod chooser;

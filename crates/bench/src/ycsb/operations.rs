@@ -1,4 +1,4 @@
-//! The run phase: draws operations, sends the binding's queries, judges the answers.
+//! The run phase: draws operations, writes the binding's queries, checks the responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const SCAN: u8 = 3;
 const READ_MODIFY_WRITE: u8 = 4;
 const LANES: [u8; 5] = [READ, UPDATE, INSERT, SCAN, READ_MODIFY_WRITE];
 
-/// Outcomes of `dataintegrity`, counted by all threads.
+/// Outcomes of `dataintegrity`, shared by all threads.
 #[derive(Debug, Default)]
 pub struct IntegrityCounters {
     ok: AtomicU64,
@@ -44,7 +44,7 @@ impl IntegrityCounters {
     }
 }
 
-/// The operations of one thread.
+/// The workload of one thread.
 pub struct Operations {
     queries: Queries,
     keys: KeyChooser,
@@ -55,7 +55,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The operations of a thread whose chance is `chance`.
+    /// A workload with the random numbers of `chance`.
     pub fn new(
         queries: Queries,
         keys: KeyChooser,
@@ -70,7 +70,7 @@ impl Operations {
     fn draw_kind(&mut self) -> u8 {
         let drawn = self.chance.unit();
         let place = self.thresholds.iter().position(|upper| drawn < *upper);
-        // Rounding may leave the last threshold a hair below 1.
+        // Rounding may leave the last threshold slightly below 1.
         LANES[place.unwrap_or_else(|| last_used(&self.thresholds))]
     }
 
@@ -210,7 +210,7 @@ impl Workload for Operations {
     }
 }
 
-/// Judges a write of one row: no errors, and `expected` among the counts.
+/// Checks a write of one row: no errors, and `expected` among the counts.
 fn judge_write(body: &[u8], expected: &[u8], otherwise: &str) -> Result<(), Failure> {
     let has_expected = memchr::memmem::find(body, expected).is_some();
     if answer::counts_no_errors(body) && has_expected {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn atom(row: &Value) -> Vec<u8> {
-        // The members in the order in which servers write them.
+        // The members in the order of the servers.
         format!(r#"{{"t":1,"r":[{row}],"n":[]}}"#).into_bytes()
     }
 

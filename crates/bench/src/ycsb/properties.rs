@@ -1,8 +1,8 @@
-//! YCSB properties: files, overrides, and the workloads that are known by name.
+//! YCSB properties: files, overrides, and the named workloads.
 
 use std::collections::BTreeMap;
 
-/// Properties that change nothing here but are no mistake either.
+/// Properties of YCSB without effect here.
 const WITHOUT_EFFECT: &[&str] = &[
     "db",
     "dotransactions",
@@ -33,7 +33,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "core_workload_insertion_retry_limit",
 ];
 
-/// Properties that are understood.
+/// Supported properties.
 const KNOWN: &[&str] = &[
     "batch.size",
     "dataintegrity",
@@ -83,45 +83,44 @@ const KNOWN: &[&str] = &[
 const CORE_WORKLOADS: &[&str] =
     &["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "core"];
 
-/// Why properties make no sense.
+/// Why properties are invalid.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum PropertyError {
-    /// A value of the wrong kind.
+    /// A value is wrong.
     #[error("property {name}={value}: expected {expected}")]
     BadValue {
-        /// Its name.
+        /// The property.
         name: String,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What may stand there.
+        /// The allowed values.
         expected: &'static str,
     },
-    /// An override that is none.
+    /// An override is malformed.
     #[error("-p {text}: expected name=value")]
     BadOverride {
-        /// What was given.
+        /// The argument.
         text: String,
     },
-    /// A workload class we do not have.
+    /// The workload class is not supported.
     #[error("workload class {class} is not known (only the core workload is)")]
     UnknownWorkload {
-        /// What was asked for.
+        /// The class.
         class: String,
     },
-    /// Values that contradict each other.
+    /// Values contradict each other.
     #[error("{0}")]
     Contradiction(String),
 }
 
-/// Names and values, the last setting of a name winning.
+/// Names and values; the last value of a name applies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Properties {
     values: BTreeMap<String, String>,
 }
 
 impl Properties {
-    /// The properties of workload `letter` (a to f), as YCSB's own files set them, without their
-    /// record and operation counts.
+    /// The properties of workload `letter` (a to f) from YCSB's own files, without record and operation counts.
     pub fn named(letter: &str) -> Option<Self> {
         let [read, update, insert, scan, rmw] = match letter {
             "a" => ["0.5", "0.5", "0", "0", "0"],
@@ -147,8 +146,8 @@ impl Properties {
         Some(properties)
     }
 
-    /// Adds the properties of a file's text: `name=value` or `name: value`, `#` and `!` comments,
-    /// lines continued by a backslash.
+    /// Adds the properties of a file: `name=value` or `name: value`, `#` and `!` comments, and lines continued by a
+    /// backslash.
     pub fn add_file(&mut self, text: &str) {
         let mut joined = String::new();
         for line in text.lines() {
@@ -186,7 +185,7 @@ impl Properties {
         self.values.get(name).map(String::as_str)
     }
 
-    /// A property as a number or another readable value.
+    /// A property, parsed.
     pub fn parsed<T: std::str::FromStr>(
         &self,
         name: &str,
@@ -209,18 +208,18 @@ impl Properties {
         Ok(number)
     }
 
-    /// A property as yes or no; YCSB takes anything but `true` for no.
+    /// A property as a flag; as in YCSB, only `true` means yes.
     pub fn flag(&self, name: &str, default: bool) -> bool {
         self.text(name).map_or(default, |value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// The error for a property whose value is not as `expected`.
+    /// The error for a property with a value that is not as `expected`.
     pub fn bad(&self, name: &str, expected: &'static str) -> PropertyError {
         let value = self.text(name).unwrap_or_default().to_owned();
         PropertyError::BadValue { name: name.to_owned(), value, expected }
     }
 
-    /// Refuses workload classes we do not have.
+    /// Rejects workload classes that are not supported.
     pub fn check_workload(&self) -> Result<(), PropertyError> {
         match self.text("workload") {
             Some(class) if !CORE_WORKLOADS.contains(&class) => {
@@ -230,7 +229,7 @@ impl Properties {
         }
     }
 
-    /// A sentence for every property that has no effect.
+    /// A warning for every property without effect.
     pub fn warnings(&self) -> Vec<String> {
         let names = self.values.keys().map(String::as_str);
         names
@@ -242,7 +241,7 @@ impl Properties {
             .collect()
     }
 
-    /// Every name and value.
+    /// All names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

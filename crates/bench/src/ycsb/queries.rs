@@ -1,9 +1,8 @@
 //! The queries of the RethinkDB binding, written as bytes around a key and a value.
 //!
-//! The fixed parts are rendered once; a query costs a few copies. Scans differ from the published
-//! binding in one thing: it always asked to pluck the field list, which is null under
-//! `readallfields=true`, so that workload E failed as shipped. Here such a scan returns whole
-//! documents.
+//! The fixed parts are rendered once, so that a query costs a few copies. Scans differ from the published binding in
+//! one way: it always plucked the list of fields, which is null under `readallfields=true`, so that workload E failed
+//! as shipped. Here such a scan returns whole documents.
 
 use super::settings::{DATABASE, PRIMARY_KEY, ScanOrder, Settings};
 use crate::chance::Chance;
@@ -22,7 +21,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Renders the fixed parts. `durability` goes into every write when it is given.
+    /// Renders the fixed parts. `durability` is added to every write, if given.
     pub fn new(settings: &Settings, durability: Option<&str>) -> Self {
         let table =
             |options: &str| format!(r#"[15,[[14,["{DATABASE}"]],{}]{options}]"#, quoted(&settings.table));
@@ -46,7 +45,7 @@ impl Queries {
         }
     }
 
-    /// `table.get(key)`, of one field when `field` is given.
+    /// `table.get(key)`, of one field if `field` is given.
     pub fn read(&self, record: u64, field: Option<usize>, out: &mut Vec<u8>) {
         out.extend_from_slice(if field.is_some() { b"[1,[33,[" } else { b"[1," });
         out.extend_from_slice(&self.read_start);
@@ -58,7 +57,7 @@ impl Queries {
         out.extend_from_slice(b",{}]");
     }
 
-    /// `table.get(key).update(values)`, of one field or of all.
+    /// `table.get(key).update(values)`, with one field or all.
     pub fn update(&self, record: u64, field: Option<usize>, chance: &mut Chance, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.write_start);
         self.settings.keys.push(record, out);
@@ -79,8 +78,8 @@ impl Queries {
         out.extend_from_slice(&self.write_end);
     }
 
-    /// `table.insert([documents])`; answers how many sentences the first fields have in all.
-    /// Every document is determined by `seed` and its number.
+    /// `table.insert([documents])`; returns the total number of sentences in the first fields. Every document is
+    /// determined by `seed` and its number.
     pub fn insert_many(&self, records: std::ops::Range<u64>, seed: u64, out: &mut Vec<u8>) -> u64 {
         out.extend_from_slice(&self.insert_start);
         out.extend_from_slice(b"[2,[");
@@ -97,7 +96,7 @@ impl Queries {
         sentences
     }
 
-    /// `table.between(key, maxval).limit(length)`, plucking one field when `field` is given.
+    /// `table.between(key, maxval).limit(length)`, of one field if `field` is given.
     pub fn scan(&self, record: u64, length: u64, field: Option<usize>, out: &mut Vec<u8>) {
         out.extend_from_slice(if field.is_some() { b"[1,[33,[[71,[" } else { b"[1,[71,[" });
         let by_key = self.settings.scan_order == ScanOrder::ByKey;
@@ -117,12 +116,12 @@ impl Queries {
         out.extend_from_slice(b",{}]");
     }
 
-    /// The settings the queries are for.
+    /// The settings of the queries.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Names of the fields.
+    /// The names of the fields.
     pub fn fields(&self) -> &[String] {
         &self.fields
     }
@@ -136,7 +135,7 @@ impl Queries {
         sentences
     }
 
-    /// Writes every field; answers the sentences of the first.
+    /// Writes all fields; returns the number of sentences in the first.
     fn push_fields(&self, record: u64, chance: &mut Chance, out: &mut Vec<u8>) -> u64 {
         let sentences = self.push_field(record, 0, chance, out);
         for place in 1..self.fields.len() {

@@ -12,34 +12,34 @@ pub const DATABASE: &str = "ycsb";
 /// The primary key of the published binding.
 pub const PRIMARY_KEY: &str = "__pk__";
 
-/// How records are chosen.
+/// The distribution of chosen records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// All alike.
+    /// Uniform.
     Uniform,
     /// Scrambled zipfian.
     Zipfian,
-    /// The newest most.
+    /// The newest records most often.
     Latest,
-    /// A part of the records gets a part of the operations.
+    /// A part of the records gets a given part of the operations.
     Hotspot {
         /// `hotspotdatafraction`
         data_share: f64,
         /// `hotspotopnfraction`
         operation_share: f64,
     },
-    /// The newest most, falling off exponentially.
+    /// The newest records most often, with an exponential decline.
     Exponential {
         /// `exponential.percentile`
         percentile: f64,
         /// `exponential.frac`
         share: f64,
     },
-    /// One after the other.
+    /// In order.
     Sequential,
 }
 
-/// Shares of the operations, adding up to 1.
+/// Shares of the operations, with a sum of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// `readproportion`
@@ -54,21 +54,21 @@ pub struct Mix {
     pub read_modify_write: f64,
 }
 
-/// In which order a scan asks for its rows.
+/// The order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanOrder {
-    /// As the published binding: whatever comes first.
+    /// As in the published binding: unordered.
     Unordered,
-    /// By key, which is what other bindings of YCSB measure.
+    /// By key, as in other bindings of YCSB.
     ByKey,
 }
 
-/// Everything a workload needs to know.
+/// The settings of a workload.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Table of the documents, in [`DATABASE`].
     pub table: String,
-    /// Records loaded before the run; `None` when nobody said.
+    /// Records loaded before the run; `None` if not given.
     pub recordcount: Option<u64>,
     /// First record of the load.
     pub insertstart: u64,
@@ -80,23 +80,23 @@ pub struct Settings {
     pub fieldcount: usize,
     /// Lengths of their values.
     pub field_lengths: Lengths,
-    /// Their names without the number.
+    /// Prefix of their names; the number follows.
     pub fieldnameprefix: String,
-    /// Whether reads ask for whole documents.
+    /// Whether reads return whole documents.
     pub readallfields: bool,
     /// Whether updates write every field.
     pub writeallfields: bool,
-    /// Whether values are checkable.
+    /// Whether values can be verified.
     pub dataintegrity: bool,
     /// Shares of the operations.
     pub mix: Mix,
-    /// How records are chosen.
+    /// The distribution of chosen records.
     pub distribution: Distribution,
     /// Lengths of scans.
     pub scan_lengths: Lengths,
     /// Order of scans.
     pub scan_order: ScanOrder,
-    /// How keys are made.
+    /// How record numbers become keys.
     pub keys: KeyShape,
     /// Characters of values.
     pub alphabet: Alphabet,
@@ -113,7 +113,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the settings out of properties. A histogram file of field lengths is read from disk.
+    /// Derives the settings from properties. A histogram file of field lengths is read from disk.
     pub fn from_properties(properties: &Properties) -> Result<Self, PropertyError> {
         properties.check_workload()?;
         let number = |name: &str| properties.parsed::<u64>(name, "a whole number");
@@ -154,12 +154,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Name of field number `place`.
+    /// The name of field number `place`.
     pub fn field(&self, place: usize) -> String {
         format!("{}{place}", self.fieldnameprefix)
     }
 
-    /// Keys the zipfian generator expects to be added during the run.
+    /// The number of keys that the zipfian generator expects the run to add.
     pub fn expected_new_keys(&self) -> u64 {
         let operations = self.operationcount.unwrap_or(0) as f64;
         let expected = (operations * self.mix.insert * 2.0) as u64;
@@ -167,13 +167,13 @@ impl Settings {
         expected + u64::from(self.alphabet == Alphabet::Ycsb)
     }
 
-    /// Whether a run changes documents so that sums kept by the load no longer hold.
+    /// Whether a run changes documents, so that the sums of the load no longer apply.
     pub fn changes_documents(&self) -> bool {
         let writes = self.mix.update + self.mix.read_modify_write;
         self.mix.insert > 0.0 || (writes > 0.0 && !self.dataintegrity)
     }
 
-    /// What a result says about these settings, under YCSB's names.
+    /// The settings for the result, under YCSB's names.
     pub fn describe(&self) -> Map<String, Value> {
         let described = json!({
             "table": self.table,

@@ -1,10 +1,10 @@
-//! YCSB's own summary, for scripts that read it.
+//! YCSB's own summary, for scripts that parse it.
 
 use std::fmt::Write;
 
 use crate::result::{Latency, OperationResult, RunResult};
 
-/// The final summary as YCSB prints it: `[METRIC], measurement, value`.
+/// The final summary in YCSB's format: `[METRIC], measurement, value`.
 pub fn summary(result: &RunResult) -> String {
     let mut out = String::new();
     let runtime_ms = result.time.measured_seconds * 1000.0;

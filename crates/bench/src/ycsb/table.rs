@@ -1,7 +1,7 @@
 //! The table of the documents and its side table.
 //!
-//! A load leaves one row per piece in `<table>_loaded`: which records it wrote, how, and the sum of
-//! sentences in the first field. Any machine can check a run or an analytic answer against it.
+//! A load adds one row per range of records to `<table>_loaded`: which records it wrote, with which settings, and the
+//! number of sentences in the first field. Any machine can check a run or an analytic answer against it.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::wire::admin::{Admin, AskError};
 use crate::wire::answer::FailureKind;
 use crate::wire::terms;
 
-/// How a table is to be laid out.
+/// Requested shards and replicas of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Number of shards.
@@ -22,7 +22,7 @@ pub struct Layout {
     pub replicas: Option<u32>,
 }
 
-/// What the side table says about a table.
+/// The contents of the side table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     /// Documents written.
@@ -33,16 +33,16 @@ pub struct Loaded {
     pub sentences: u64,
     /// Whether a run has changed documents since.
     pub changed: bool,
-    /// How values and keys were made, as the first piece says it.
+    /// The parameters of values and keys, from the first range.
     pub shape: Value,
 }
 
-/// Name of the side table.
+/// The name of the side table.
 pub fn side_table(table: &str) -> String {
     format!("{table}_loaded")
 }
 
-/// Makes sure that database, table and side table exist, empty of what is about to be written.
+/// Creates database, table and side table if they are missing, and checks that the records to be loaded do not exist.
 pub fn prepare_for_load(
     admin: &mut Admin,
     settings: &Settings,
@@ -80,13 +80,12 @@ pub fn prepare_for_load(
     Ok(())
 }
 
-/// How long primaries may take to be where the configuration wants them.
+/// How long to wait until the primaries are on the configured servers.
 const PRIMARIES_PATIENCE: Duration = Duration::from_secs(15);
 const PRIMARIES_PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits until every shard is led by the server that the configuration names: a new table is ready
-/// before that, and what is written while its shards change hands may be refused. A server that does
-/// not say who leads is not waited for.
+/// Waits until every shard is led by its configured primary: a new table is ready before that, and writes may fail
+/// while its leaders change. Returns at once if the server does not report leaders.
 pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
     let deadline = Instant::now() + PRIMARIES_PATIENCE;
     let target = terms::table(db, table);
@@ -102,9 +101,9 @@ pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
     }
 }
 
-/// Divides a loaded table into shards of equal size: a server that makes them before it knows a key takes keys
-/// for random ones, and YCSB's, which all begin alike, then lie in one shard. Answers the documents that
-/// each shard has then, as far as the server says; nothing for a single shard.
+/// Rebalances a loaded table into shards of equal size: a server that splits a table without data assumes random keys,
+/// and YCSB's keys, which have a common prefix, would all be in one shard. Returns the server's estimate of documents
+/// per shard; empty for a single shard.
 pub fn balance(admin: &mut Admin, settings: &Settings, layout: &Layout) -> anyhow::Result<Vec<u64>> {
     if layout.shards.is_none_or(|shards| shards < 2) {
         return Ok(Vec::new());
@@ -118,7 +117,7 @@ pub fn balance(admin: &mut Admin, settings: &Settings, layout: &Layout) -> anyho
     Ok(counts.filter_map(Value::as_u64).collect())
 }
 
-/// Creates a database unless it exists.
+/// Creates a database if it does not exist.
 pub fn create_database(admin: &mut Admin, name: &str) -> anyhow::Result<()> {
     if !names(admin, &terms::db_list())?.iter().any(|n| n == name) {
         admin.ask(&terms::db_create(name)).with_context(|| format!("creating database {name}"))?;
@@ -126,7 +125,7 @@ pub fn create_database(admin: &mut Admin, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Changes shards and replicas when they were given, and waits until the table is ready.
+/// Changes shards and replicas if given, and waits until the table is ready.
 pub fn apply_layout(admin: &mut Admin, db: &str, table: &str, layout: &Layout) -> anyhow::Result<()> {
     if layout.shards.is_none() && layout.replicas.is_none() {
         return Ok(());
@@ -145,8 +144,8 @@ pub fn apply_layout(admin: &mut Admin, db: &str, table: &str, layout: &Layout) -
     Ok(())
 }
 
-/// How durable the writes of `settings` are: as they ask, or else as the table is configured;
-/// `unknown` to a user who may not see that.
+/// The durability of writes with `settings`: as requested, or else as the table is configured; `unknown` if the user
+/// may not read the configuration.
 pub fn durability(admin: &mut Admin, settings: &Settings) -> anyhow::Result<String> {
     if let Some(asked) = &settings.durability {
         return Ok(asked.clone());
@@ -159,20 +158,20 @@ pub fn durability(admin: &mut Admin, settings: &Settings) -> anyhow::Result<Stri
     Ok(config["durability"].as_str().unwrap_or("unknown").to_owned())
 }
 
-/// Records that were written, as the side table keeps them.
+/// A range of written records, for the side table.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// Their numbers.
     pub records: std::ops::Range<u64>,
-    /// How many were acknowledged.
+    /// The number of acknowledged ones.
     pub documents: u64,
-    /// Sentences in their first fields; `None` when nobody counted.
+    /// Sentences in their first fields; `None` if not counted.
     pub sentences: Option<u64>,
-    /// What they were drawn from.
+    /// The seed of their values.
     pub seed: u64,
 }
 
-/// Leaves the row of one piece in the side table.
+/// Writes the row of one range to the side table.
 pub fn record_piece(admin: &mut Admin, settings: &Settings, piece: &Piece) -> anyhow::Result<()> {
     let mut row = shape_of(settings);
     row["id"] = json!(format!("{}-{}", piece.records.start, piece.records.end));
@@ -190,7 +189,7 @@ pub fn record_piece(admin: &mut Admin, settings: &Settings, piece: &Piece) -> an
     Ok(())
 }
 
-/// Reads the side table; `None` when there is none or it is empty.
+/// Reads the side table; `None` if it does not exist or is empty.
 pub fn loaded(admin: &mut Admin, table: &str) -> anyhow::Result<Option<Loaded>> {
     let mut rows = Vec::new();
     let side = terms::table(DATABASE, &side_table(table));
@@ -210,7 +209,7 @@ pub fn loaded(admin: &mut Admin, table: &str) -> anyhow::Result<Option<Loaded>> 
     }))
 }
 
-/// Marks the sums of the side table as no longer true.
+/// Marks the sums in the side table as outdated.
 pub fn mark_changed(admin: &mut Admin, table: &str) -> anyhow::Result<()> {
     let side = terms::table(DATABASE, &side_table(table));
     admin.ask(&terms::update(side, json!({"changed": true})))?;
@@ -219,10 +218,10 @@ pub fn mark_changed(admin: &mut Admin, table: &str) -> anyhow::Result<()> {
 
 const LOAD_FIRST: &str = "run `rekindle bench ycsb load` first, with the same -p settings";
 
-/// Makes sure that the table holds what a run needs, and answers how many records it has.
+/// Checks that the table has the data for a run, and returns its number of records.
 ///
-/// Fails with what to do when the table is missing, holds fewer records than `recordcount`, was
-/// loaded with settings that make other keys or values, or has already what the run would insert.
+/// Fails, with advice, if the table is missing, has fewer records than `recordcount`, was loaded with settings that
+/// make other keys or values, or already has records that the run would insert.
 pub fn check_for_run(admin: &mut Admin, settings: &Settings, loaded: Option<&Loaded>) -> anyhow::Result<u64> {
     let table = &settings.table;
     let records = match (settings.recordcount, loaded) {
@@ -314,7 +313,7 @@ fn compare_shapes(settings: &Settings, loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What must agree between a load and the runs after it.
+/// The settings that a load and its runs must share.
 fn shape_of(settings: &Settings) -> Value {
     json!({
         "fieldcount": settings.fieldcount,

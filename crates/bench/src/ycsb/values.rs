@@ -1,18 +1,18 @@
-//! Field values: YCSB's random text of both eras, and the checkable text of `dataintegrity`.
+//! Field values: YCSB's random text in an old and a current version, and the verifiable text of `dataintegrity`.
 
 use crate::chance::Chance;
 
-/// Which version's characters values are made of.
+/// The characters of values, by version of YCSB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alphabet {
     /// YCSB 0.1.4, the published RethinkDB runs: 32 characters, 0x20 to 0x3F.
     Ycsb014,
-    /// YCSB of today: up to 0x7F, with quotes and backslashes.
+    /// Current YCSB: up to 0x7F, including quotes and backslashes.
     Ycsb,
 }
 
 impl Alphabet {
-    /// The name of the property's value.
+    /// The value of the property.
     pub fn name(self) -> &'static str {
         match self {
             Alphabet::Ycsb014 => "ycsb014",
@@ -27,8 +27,7 @@ impl Alphabet {
         }
     }
 
-    /// Appends `length` random characters, as the inside of a JSON string. Answers how many of
-    /// them are full stops.
+    /// Appends `length` random characters, escaped for a JSON string. Returns the number of full stops.
     pub fn push(self, chance: &mut Chance, length: usize, out: &mut Vec<u8>) -> u64 {
         let masks = self.masks();
         let mut stops = 0;
@@ -49,7 +48,7 @@ impl Alphabet {
     }
 }
 
-/// The value that `dataintegrity` expects in `field` of the record under `key`.
+/// The value of `field` under `key` with `dataintegrity`.
 pub fn integrity_value(key: &str, field: &str, length: usize) -> String {
     let mut value = format!("{key}:{field}");
     while value.len() < length {

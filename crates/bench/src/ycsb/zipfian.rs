@@ -7,7 +7,7 @@ use crate::chance::Chance;
 const THETA: f64 = 0.99;
 /// Sum of `i^-0.99` for i = 1, 2.
 const ZETA_OF_TWO: f64 = 1.503_477_775_028_359_4;
-/// Items of the zipfian under the scrambled one, whatever the number of records.
+/// Number of items of the scrambled zipfian, for any number of records.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_001;
 /// Sum of `i^-0.99` over [`SCRAMBLED_ITEMS`], as YCSB states it.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
@@ -22,7 +22,7 @@ pub struct Zipfian {
 }
 
 impl Zipfian {
-    /// Over `items` ranks (at least 1). Takes time in proportion to `items`.
+    /// A generator of `items` ranks (at least 1). Takes time in proportion to `items`.
     pub fn new(items: u64) -> Self {
         let items = items.max(1);
         Zipfian::with_zeta(items, zeta_from(0, items, 0.0))
@@ -47,7 +47,7 @@ impl Zipfian {
         (self.items as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha)) as u64
     }
 
-    /// Makes room for more ranks; fewer are ignored. Takes time in proportion to the difference.
+    /// Adds ranks up to `items`; a smaller number is ignored. Takes time in proportion to the difference.
     pub fn grow_to(&mut self, items: u64) {
         if items > self.items {
             self.zeta = zeta_from(self.items, items, self.zeta);
@@ -57,7 +57,7 @@ impl Zipfian {
     }
 }
 
-/// Zipfian ranks spread over a key space by hashing: what `requestdistribution=zipfian` means.
+/// Zipfian ranks scattered over a key space by hashing, as in `requestdistribution=zipfian`.
 #[derive(Clone, Debug)]
 pub struct ScrambledZipfian {
     ranks: Zipfian,
@@ -66,7 +66,7 @@ pub struct ScrambledZipfian {
 }
 
 impl ScrambledZipfian {
-    /// Over `items` numbers (at least 1) starting at `first`.
+    /// A generator of `items` numbers (at least 1) from `first`.
     pub fn new(first: u64, items: u64) -> Self {
         let ranks = Zipfian::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA);
         ScrambledZipfian { ranks, first, items: items.max(1) }

@@ -1,5 +1,5 @@
-//! A toy server of the protocol: just the terms the laboratory sends, on maps in memory. It lets
-//! whole commands be tested without a database.
+//! A toy server of the protocol: only the terms that the benchmarks send, on maps in memory. It allows tests of whole
+//! commands without a database.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,12 +17,12 @@ type Rows = BTreeMap<String, Value>;
 #[derive(Default)]
 pub struct Store {
     databases: BTreeMap<String, BTreeMap<String, (String, Rows)>>,
-    /// Durability of the tables that were given one.
+    /// Durability of the tables that have one.
     durability: BTreeMap<(String, String), Value>,
     generated: u64,
-    /// What users have to say who log in.
+    /// The password of all users.
     pub password: String,
-    /// After so many reads of single rows it answers nobody any more.
+    /// The server fails after this many reads of single rows.
     pub reads_left: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ const ID: &str = "0-0";
 /// A shared store.
 pub type Shared = Arc<Mutex<Store>>;
 
-/// Everybody has the same password.
+/// All users have the same password.
 struct Everybody(String);
 
 impl Accounts for Everybody {
@@ -44,7 +44,7 @@ impl Accounts for Everybody {
     }
 }
 
-/// What a term evaluates to.
+/// The value of a term.
 enum Out {
     Table(String, String),
     Row(String, String, String),
@@ -52,7 +52,7 @@ enum Out {
     Value(Value),
 }
 
-/// Starts a server for the rest of the test program; answers its port and its store.
+/// Starts a server for the rest of the test program; returns its port and its store.
 pub fn start() -> (u16, Shared) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -180,7 +180,7 @@ impl Store {
             Some(43) => Ok(Out::Value(json!(self.sequence(&args[0])?.len()))),
             Some(78) => self.get_all(args),
             Some(39) => self.above(args),
-            // Rows are in order already, and indexes cost nothing here.
+            // Rows are already in order, and indexes have no effect.
             Some(41) => Ok(Out::Rows(self.sequence(&args[0])?)),
             Some(75 | 140) => Ok(Out::Value(json!({"created": 1}))),
             Some(71) => {
@@ -197,7 +197,7 @@ impl Store {
         }
     }
 
-    /// Databases and tables: made, listed, dropped.
+    /// Creates, lists and drops databases and tables.
     fn schema(&mut self, code: u64, args: &[Value], options: &Value) -> Result<Out, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match code {
@@ -348,7 +348,7 @@ impl Store {
         Ok(Out::Rows(rows.iter().map(|row| row[field].clone()).collect()))
     }
 
-    /// `table.map(row => row(field).split(separator).count()).sum()` and nothing else.
+    /// `table.map(row => row(field).split(separator).count()).sum()`, the only supported sum.
     fn sum_of_splits(&mut self, map: &Value) -> Result<Out, String> {
         let split = &map[1][1][1][1][1][0];
         let (field, separator) = (&split[1][0][1][1], &split[1][1]);

@@ -1,7 +1,7 @@
 //! The configuration of a node: flags and a configuration file, validated and completed with defaults.
 //!
-//! Flags and file lines have the same names and pass the same checks. An error names the flag or line, what is wrong
-//! with it, and what to write instead.
+//! Flags and file lines have the same names and pass the same checks. An error names the flag or line, the problem,
+//! and the correct form.
 
 mod file;
 mod memory;
@@ -81,7 +81,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The certificate for the key, and the intermediate certificates.
     pub certificate: PathBuf,
-    /// The certificates of the authorities that must have signed those of other servers.
+    /// The certificate authorities that must have signed the certificates of other servers.
     pub authorities: PathBuf,
 }
 

@@ -62,13 +62,13 @@ impl fmt::Display for Setting {
     }
 }
 
-/// An invalid option: where it was given, what is wrong, and what to write instead.
+/// An invalid option: its place, the problem, and the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct ConfigError {
     /// The flag, or the file and line.
     pub place: String,
-    /// What is wrong and what to write instead.
+    /// The problem and the correct form.
     pub what: String,
 }
 

@@ -1,6 +1,6 @@
-//! One driver's connection: reads the socket, has the protocol run what has arrived, writes the responses.
+//! One driver's connection: reads the socket, passes the bytes to the protocol, writes the responses.
 //!
-//! A connection reads what has arrived, lets [`rethinkdb`] decode every complete query and run the short ones in
+//! A connection reads all available bytes, lets [`rethinkdb`] decode every complete query and run the short ones in
 //! place, and sends all responses that are ready with one write. It is one future on its worker's thread; other threads
 //! reach it through its waker. All that is specific to RethinkDB's protocol is in [`rethinkdb`].
 
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Connection<S> {
         received
     }
 
-    /// Makes room for the rest of the first query, but at most doubles what has really arrived: a header may lie about
+    /// Makes room for the rest of the first query, but at most doubles the bytes that have really arrived: a header may lie about
     /// the length.
     fn grow_partial(&mut self) -> Result<(), OverBudget> {
         let trusted = self.partial.len().max(GROW_BYTES);
@@ -294,7 +294,7 @@ impl<S> Drop for Connection<S> {
     }
 }
 
-/// Appends what has arrived, at most what fits into the spare room of `buffer`.
+/// Reads available bytes into the spare capacity of `buffer`.
 fn poll_read<S: AsyncRead + Unpin>(
     stream: &mut S,
     cx: &mut Context<'_>,

@@ -43,7 +43,7 @@ impl SendBuffer {
         self.bytes.capacity()
     }
 
-    /// Sends as much as the client accepts. Ready when nothing is left; counts what was sent.
+    /// Sends as much as the client accepts. Ready when nothing is left; counts the sent bytes.
     pub fn poll_send<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl SendBuffer {
             worker.counters.bytes_out.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
         }
         if self.sent > 0 {
-            // A TLS stream may have buffered what it accepted.
+            // A TLS stream may have buffered the accepted bytes.
             ready!(Pin::new(&mut *stream).poll_flush(cx))?;
             self.sent = 0;
             worker.return_write_buffer(std::mem::take(&mut self.bytes));

@@ -1,4 +1,4 @@
-//! What the operating system reports about this process.
+//! The operating system's statistics of this process.
 
 use std::fs::read_to_string;
 

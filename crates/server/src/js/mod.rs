@@ -1,4 +1,4 @@
-//! JavaScript for `r.js`, in separate processes. This side starts them, sends requests, and kills those that take too
+//! JavaScript for `r.js`, in separate processes. This side starts them, sends requests, and kills processes that take too
 //! long. The other side ([`sandbox`]) is the same program with another command.
 
 mod engine;

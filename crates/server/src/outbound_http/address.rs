@@ -1,4 +1,4 @@
-//! Which addresses are public: those that a query may reach by default.
+//! Decides which addresses are public: a query may reach only these by default.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

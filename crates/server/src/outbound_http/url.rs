@@ -1,4 +1,4 @@
-//! The URL of a request, and those of redirects.
+//! The URLs of requests and of redirects.
 
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;

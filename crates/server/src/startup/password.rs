@@ -6,7 +6,7 @@ use protocol::scram::{DEFAULT_ITERATIONS, PasswordRecord, SALT_BYTES};
 
 use crate::config::{Config, InitialPassword};
 
-/// The characters of a generated password, without those that are easily confused.
+/// The characters of a generated password, without easily confused ones.
 const LETTERS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz123456789";
 
 const LETTER_COUNT: usize = 24;

@@ -46,7 +46,7 @@ pub fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::Tc
     bound.listen().map_err(|cause| StartError::Bind { service, cause })
 }
 
-/// What the log says about the ports.
+/// The log's lines about the ports.
 pub struct Announcement {
     /// Where other servers connect.
     pub cluster_port: u16,

@@ -24,7 +24,7 @@ pub(crate) fn data_in(folder: &Path) -> PathBuf {
     folder.join(DATA)
 }
 
-/// Creates a new folder in `parent`, and deletes those of killed proxies. A fixed name, such as one with the process
+/// Creates a new folder in `parent`, and deletes the folders of killed proxies. A fixed name, such as one with the process
 /// id, could give a proxy the identity of an earlier one.
 pub(crate) fn new_folder(parent: &Path) -> io::Result<TempDir> {
     sweep(parent);

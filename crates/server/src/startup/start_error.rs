@@ -100,7 +100,7 @@ pub enum StartError {
     Book {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The damage.
         cause: cluster::link::Damage,
     },
     /// The password of `admin` could not be stored.

@@ -87,7 +87,7 @@ const READ_BYTES: usize = 64 << 10;
 /// A larger write buffer is not kept. A batch of ordinary rows fits.
 const WRITE_BYTES_KEPT: usize = 256 << 10;
 
-/// What the connections of one worker share. Never leaves its thread.
+/// State that the connections of one worker share. Never leaves its thread.
 pub struct WorkerState {
     /// State of all workers.
     pub shared: Arc<Shared>,

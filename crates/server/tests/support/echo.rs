@@ -1,4 +1,4 @@
-//! A network handler that echoes what it receives, and sends messages on demand.
+//! A network handler that echoes received bytes, and sends messages on demand.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ impl Echo {
         Echo { thread, loop_waker, to_send, other_end }
     }
 
-    /// Sends `bytes` and returns what comes back.
+    /// Sends `bytes` and returns the echo.
     pub fn round_trip(&self, bytes: &[u8]) -> Vec<u8> {
         (&self.other_end).write_all(bytes).unwrap();
         self.receive(bytes.len())

@@ -1,11 +1,11 @@
-//! How much processor time a run of `bench hop` must take, to tell what a query costs.
+//! The least processor time that a run of `bench hop` must use for a meaningful figure.
 
 use anyhow::ensure;
 
-/// Less processor time of both servers says nothing: it is counted in hundredths of a second.
+/// With less processor time of both servers there is no figure: it is counted in hundredths of a second.
 const CPU_SECONDS_MIN: f64 = 0.2;
 
-/// Fails where runs of `seconds` are too short on a machine of so many `cores`, whatever the servers do.
+/// Fails if runs of `seconds` are too short on a machine with this many `cores`, even at full load.
 pub(super) fn can_be(seconds: f64, cores: usize) -> anyhow::Result<()> {
     let cores = cores.max(1) as f64;
     ensure!(
@@ -13,13 +13,13 @@ pub(super) fn can_be(seconds: f64, cores: usize) -> anyhow::Result<()> {
         "--seconds {seconds}: the {cores} cores of this machine have {:.2} s of processor time in it, and each run has to \
          take {CPU_SECONDS_MIN} s, as it is counted in hundredths: give at least --seconds {:.2}, better 2 or more",
         seconds * cores,
-        // Upwards, so that what is advised is accepted.
+        // Rounded up, so that the advised value is accepted.
         (CPU_SECONDS_MIN / cores * 100.0).ceil() / 100.0
     );
     Ok(())
 }
 
-/// Fails where a run of `seconds` will take too little, by a trial of `kind` that took `used` of `trial_seconds`.
+/// Fails if a run of `seconds` will use too little, judging by a trial of `kind` that used `used` in `trial_seconds`.
 pub(super) fn will_be(kind: &str, used: f64, trial_seconds: f64, seconds: f64) -> anyhow::Result<()> {
     let per_second = used / trial_seconds.max(1e-9);
     let expected = per_second * seconds;
@@ -35,7 +35,7 @@ pub(super) fn will_be(kind: &str, used: f64, trial_seconds: f64, seconds: f64) -
     Ok(())
 }
 
-/// What is to be said if one of these runs took too little.
+/// A message if one of these runs used too little.
 pub(super) fn too_little(used: impl Iterator<Item = f64> + Clone) -> Option<String> {
     let runs = used.clone().count();
     let short = used.clone().filter(|used| *used < CPU_SECONDS_MIN).count();

@@ -1,4 +1,4 @@
-//! The kinds of queries that are compared, in pairs, and what their costs say.
+//! The kinds of queries that are compared in pairs, and the verdicts on their costs.
 
 use super::enough;
 use crate::result::{OperationResult, RunResult};
@@ -26,18 +26,18 @@ impl Table {
     }
 }
 
-/// Which of the two servers is asked.
+/// The server that receives the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// That which leads the shard.
+    /// The leader of the shard.
     Leader,
     Other,
 }
 
-/// One kind of query, and who is asked.
+/// One kind of query and the server that receives it.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// Of YCSB's command line.
+    /// Arguments for the YCSB command.
     pub(super) words: &'static str,
     pub(super) table: Table,
     pub(super) asked: Asked,
@@ -46,10 +46,10 @@ pub(super) struct Kind {
 const GET: &str = "c --read-mode single";
 const UPDATE: &str = "a -p readproportion=0 -p updateproportion=1 --durability hard";
 
-/// Two kinds of which the second takes another server, and how many times as much it may cost.
+/// Two kinds, of which the second involves another server, and the allowed ratio of their costs.
 pub(super) struct Pair {
     pub(super) kinds: [Kind; 2],
-    /// What they are called in a sentence.
+    /// Their descriptions in a sentence.
     phrases: [&'static str; 2],
     at_most: f64,
 }
@@ -73,33 +73,33 @@ pub(super) const PAIRS: [Pair; 2] = [
     },
 ];
 
-/// What one run came to.
+/// The outcome of one run.
 pub(super) struct Run {
-    /// Processor time of both servers for one query.
+    /// Processor time of both servers per query.
     pub(super) cpu_us: f64,
-    /// Processor time of both servers for all of them.
+    /// Processor time of both servers in total.
     pub(super) cpu_seconds: f64,
-    /// What programs beside client and servers used meanwhile, of one core.
+    /// The use of one core by programs other than client and servers.
     pub(super) others_core_share: Option<f64>,
-    /// The queries, under the name of their kind.
+    /// The measured operation, named after the kind.
     pub(super) operation: OperationResult,
-    /// All else.
+    /// The full result.
     pub(super) result: RunResult,
 }
 
-/// The one in the middle by `figure`, of an even number the greater of two.
+/// The median by `figure`; for an even number the greater of the two in the middle.
 pub(super) fn middle<T>(mut all: Vec<T>, figure: impl Fn(&T) -> f64) -> T {
     all.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
     all.swap_remove(all.len() / 2)
 }
 
-/// What the runs of a pair, round after round, say, and whether that is within its bar.
+/// The verdict on the runs of a pair, and whether it is within its limit.
 pub(super) fn judge(pair: &Pair, [less, more]: &[Vec<Run>; 2]) -> (String, bool) {
     let used = less.iter().chain(more).map(|run| run.cpu_seconds);
     verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us]), enough::too_little(used))
 }
 
-/// The same by the costs in each round, in microseconds, unless there is a reason why they are none.
+/// The verdict on the costs of each round in microseconds, unless `why_none` says that there is no figure.
 fn verdict(pair: &Pair, rounds: impl Iterator<Item = [f64; 2]>, why_none: Option<String>) -> (String, bool) {
     let [less, more] = pair.phrases;
     if let Some(why) = why_none {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_ratio_in_the_middle_is_held_against_the_bar() {
         let [gets, updates] = &PAIRS;
-        // Ratios of 2, 2.5 and 2.2: that of the costs in the middle would be 2.5.
+        // Ratios of 2, 2.5 and 2.2: the ratio of the median costs would be 2.5.
         let (text, is_held) = verdict(gets, [[10.0, 20.0], [10.0, 25.0], [20.0, 44.0]].into_iter(), None);
         assert!(is_held && text.contains("2.20 times the server CPU of a local one (rounds 2.00 2.50 2.20)"));
         let (text, is_held) = verdict(updates, [[10.0, 20.0], [10.0, 31.0]].into_iter(), None);

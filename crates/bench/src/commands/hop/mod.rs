@@ -1,5 +1,5 @@
-//! `bench hop`: how much more a query costs when a second server takes part in it: a get that is asked of a server
-//! without the row, an update that a second replica has to have.
+//! `bench hop`: the additional cost of a query in which a second server takes part: a get sent to a server without the
+//! row, and an update with a second replica.
 
 mod enough;
 mod kinds;
@@ -27,7 +27,7 @@ use kinds::{PAIRS, Run, judge, middle};
 use servers::Servers;
 
 const NODES: usize = 2;
-/// Length of the run of each kind that nobody looks at.
+/// Length of the unmeasured trial of each kind.
 const TRIAL_SECONDS: f64 = 2.0;
 
 /// Measures how much more a query costs when a second server takes part in it
@@ -39,13 +39,13 @@ pub struct HopArgs {
     /// Length of each run
     #[arg(long, value_name = "SECONDS", default_value_t = 8.0, value_parser = above_zero)]
     seconds: f64,
-    /// How often each of the four kinds is measured, by turns: the ratio in the middle counts
+    /// How often each of the four kinds is measured, alternately: the median ratio counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u16>)]
     rounds: u16,
-    /// Connections of each run, all to the server that is asked
+    /// Connections of each run, all to the server that receives the queries
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one::<usize>)]
     connections: usize,
-    /// Folder for the nodes' data meanwhile
+    /// Temporary folder for the nodes' data
     #[arg(long, value_name = "FOLDER", default_value = "hop-nodes")]
     folder: PathBuf,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct HopArgs {
     output: OutputFlags,
 }
 
-/// Runs the command. The exit code says whether both ratios are within their bars.
+/// Runs the command. The exit code says whether both ratios are within their limits.
 pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     enough::can_be(args.seconds, facts::cores())?;
     args.fleet.share_cores(NODES);
@@ -65,7 +65,7 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     let dead = fleet.dead();
     drop(fleet);
     let given_up = folder.give_up();
-    // What was measured is kept, also of a server that died later, and first: whoever reads what is printed may have left.
+    // The result is written first, and also if a server died later: the reader of the output may have closed it.
     let kept = outcome.as_ref().map_or(Ok(()), |(result, _)| args.output.keep(result));
     ensure!(dead.is_empty(), "{}", dead.join("\n"));
     let (result, is_held) = outcome?;
@@ -75,10 +75,10 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_held { code } else { ExitCode::FAILURE })
 }
 
-/// The runs of each pair's kinds, round after round.
+/// The runs of each pair's kinds, one per round.
 type Measured = Vec<[Vec<Run>; 2]>;
 
-/// The result, and whether both ratios are within their bars. Fails where there is nothing to keep.
+/// Measures; returns the result and whether both ratios are within their limits. Fails if there is no result to keep.
 fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     let started = SystemTime::now();
     let mut servers = Servers::prepare(args, fleet)?;
@@ -107,11 +107,11 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     Ok((result, is_held))
 }
 
-/// Measures every kind once in each round. What was measured stays, also when it fails.
+/// Measures every kind once in each round. If one fails, the earlier runs stay in `measured`.
 fn rounds(args: &HopArgs, servers: &mut Servers, measured: &mut Measured) -> anyhow::Result<()> {
     for round in 1..=u64::from(args.rounds) {
         for (pair, runs) in PAIRS.iter().zip(measured.iter_mut()) {
-            // Neither of the two is always the one that comes after the other.
+            // Alternates the order of the two kinds.
             for nth in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
                 let kind = &pair.kinds[nth];
                 let run = servers.run(kind, args.seconds, round)?;
@@ -125,7 +125,7 @@ fn rounds(args: &HopArgs, servers: &mut Servers, measured: &mut Measured) -> any
     Ok(())
 }
 
-/// What is to be said if the servers did not rest before every run.
+/// A note if the servers were not quiet before every run.
 fn restless(rest: Rest) -> Option<String> {
     match rest {
         Rest::Reached => None,
@@ -138,7 +138,7 @@ fn restless(rest: Rest) -> Option<String> {
     }
 }
 
-/// Sums of all measured runs; of each kind the operations of the run in the middle.
+/// Fills the result: sums over all measured runs, and for each kind the operations of its median run.
 fn gather(result: &mut RunResult, args: &HopArgs, measured: Measured) {
     let all = || measured.iter().flatten().flatten();
     let seconds: f64 = all().map(|run| run.result.time.measured_seconds).sum();
@@ -177,7 +177,7 @@ fn gather(result: &mut RunResult, args: &HopArgs, measured: Measured) {
     result.operations = kinds.map(|runs| middle(runs, |run| run.cpu_us).operation).collect();
 }
 
-/// What the client used in all runs.
+/// The total resources of the client in all runs.
 fn client<'a>(runs: impl Iterator<Item = &'a ClientUse>) -> ClientUse {
     runs.fold(ClientUse::default(), |sum, one| ClientUse {
         cpu_seconds: sum.cpu_seconds + one.cpu_seconds,

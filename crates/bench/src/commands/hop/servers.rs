@@ -1,4 +1,4 @@
-//! The two servers under measurement, their tables, and one run against them.
+//! The two measured servers, their tables, and one run against them.
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
@@ -18,18 +18,18 @@ use crate::wire::handshake::Login;
 /// Two servers with both tables.
 pub(super) struct Servers<'a> {
     args: &'a HopArgs,
-    /// Without their metrics pages, which cost them processor time.
+    /// Without their metrics pages, because serving these costs processor time.
     watched: Vec<Watched>,
-    /// With them, to know when the servers rest.
+    /// With metrics pages, to detect when the servers are quiet.
     resting: Vec<Watched>,
     names: Vec<String>,
     leaders: Leaders,
-    /// The least rest there was before a run.
+    /// The worst state before any run.
     pub(super) rest: Rest,
     pub(super) version: String,
 }
 
-/// Which server leads the table with one replica, and which that with two.
+/// The leaders of the tables with one and with two replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leaders {
     one: usize,
@@ -70,7 +70,7 @@ impl Servers<'_> {
         Ok(Leaders { one: leader(Table::OneReplica)?, two: leader(Table::TwoReplicas)? })
     }
 
-    /// Fails if another server leads a table than when it was loaded: queries took other ways then.
+    /// Fails if a table has another leader than at the start, because queries then took other paths.
     pub(super) fn are_led_as_before(&self) -> anyhow::Result<()> {
         let now = self.look_for_leaders()?;
         ensure!(now == self.leaders, "a table is led by another server than at first: start again");
@@ -93,8 +93,8 @@ impl Servers<'_> {
         Ok(())
     }
 
-    /// Runs `kind` once, when both servers rest; nobody looks at round 0. Other rounds have other values: a second update
-    /// with the same ones would change nothing. Fails when a query fails.
+    /// Runs `kind` once, when both servers are quiet. Round 0 is not measured. Each round writes different values,
+    /// because an update with the same ones would change nothing. Fails when a query fails.
     pub(super) fn run(&mut self, kind: &Kind, seconds: f64, round: u64) -> anyhow::Result<Run> {
         let leader = match kind.table {
             Table::OneReplica => self.leaders.one,
@@ -126,7 +126,7 @@ impl Servers<'_> {
         Ok(Run { cpu_us, cpu_seconds, others_core_share, operation, result })
     }
 
-    /// Of both since they started.
+    /// Processor time of both since they started.
     fn cpu_seconds(&self) -> anyhow::Result<f64> {
         let used: Option<f64> = self.watched.iter().map(|server| server.sample().cpu_seconds).sum();
         used.context("the processor time of the servers cannot be read from /proc")
@@ -140,7 +140,7 @@ impl Servers<'_> {
     }
 }
 
-/// Which of the servers with these names leads the only shard of `table`, by `table_status`.
+/// The index in `names` of the leader of the only shard of `table`, from `table_status`.
 fn leader(rows: &[Value], names: &[String], table: Table) -> anyhow::Result<usize> {
     let row = rows.iter().find(|row| row["name"] == table.name());
     let leader = row.and_then(|row| row["shards"][0]["primary_replicas"][0].as_str());

@@ -1,4 +1,4 @@
-//! The clusters of a sweep: they are started, loaded and measured, one after the other or by turns.
+//! The clusters of a sweep: they are started, loaded and measured, one after the other or alternately.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,21 +26,21 @@ use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 
-/// A node that uses no more of a core has done what a load leaves behind; where nodes have a share of a core,
-/// no more than this part of it.
+/// A node below this use of a core has finished the work that follows a load. Where nodes have only a share of a core,
+/// it is at most this part of the share.
 const QUIET_CORE_SHARE: f64 = 0.1;
 const QUIET_PART: f64 = 0.2;
 const QUIET_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cluster under measurement.
+/// A measured cluster.
 pub(super) struct Cluster {
     addresses: Vec<String>,
     watched: Vec<Watched>,
-    /// Of the laboratory's own making; one that was given is somebody else's.
+    /// The nodes, if the benchmark has started them; `None` for a given cluster.
     fleet: Option<Fleet>,
 }
 
-/// The size of a cluster for people.
+/// The size of a cluster as text.
 fn size(nodes: usize) -> String {
     format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
 }
@@ -69,7 +69,7 @@ impl Cluster {
         self.nodes().min(2)
     }
 
-    /// Fails if a server has gone: an own node with what it said last.
+    /// Fails if a server is lost; for a node that the sweep has started, with its last output.
     fn all_live(&self, login: &Login) -> anyhow::Result<()> {
         self.unless_dead(Ok(()))?;
         match self.fleet {
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// A connection to one of its servers, or why there is none, in the words of the flags that made the cluster.
+    /// Connects to one of its servers. An error names the flags that define the cluster.
     fn connect(&self, address: &str, login: &Login) -> anyhow::Result<Admin> {
         match self.fleet {
             Some(_) => {
@@ -89,7 +89,7 @@ impl Cluster {
         }
     }
 
-    /// `outcome`, unless a node has ended by itself: then what it said last.
+    /// `outcome`, unless a node has ended: then an error with its last output.
     fn unless_dead<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         match self.fleet.iter().flat_map(Fleet::dead).next() {
             Some(said) => bail!("{said}"),
@@ -98,7 +98,7 @@ impl Cluster {
     }
 }
 
-/// Why a run says nothing about a cluster of its size: it is worth nothing, or servers were lost or hung on the way.
+/// Why a run gives no figure for its cluster: it is worthless, or servers were lost or hung.
 fn why_no_figure(result: &RunResult) -> Option<String> {
     let of = |kind: FailureKind, what: &str| {
         let error = result.errors.iter().find(|error| error.kind == kind.name())?;
@@ -109,21 +109,21 @@ fn why_no_figure(result: &RunResult) -> Option<String> {
         .or_else(|| of(FailureKind::NoAnswer, "queries had no answer"))
 }
 
-/// What has been measured so far.
+/// The measurements so far.
 pub(super) struct Sweep<'a> {
     pub(super) args: &'a SweepArgs,
     pub(super) runs: Vec<SweepRun>,
     pub(super) notes: Vec<String>,
     pub(super) version: Option<String>,
-    /// Whether every server so far was on this machine, by its address.
+    /// Whether all servers so far are on this machine, judging by their addresses.
     pub(super) are_local: bool,
-    /// The addresses of clusters that have the sweep's own table.
+    /// The addresses of clusters on which this sweep has created the table.
     pub(super) loaded: BTreeSet<Vec<String>>,
 }
 
 impl Sweep<'_> {
-    /// Starts clusters of these sizes on this machine, all at once, and runs each workload on all of them, by turns,
-    /// once for each of these `rounds`.
+    /// Starts clusters of these sizes on this machine at the same time, and runs each workload on all of them,
+    /// alternately, once for each of these `rounds`.
     pub(super) fn own_clusters(
         &mut self,
         sizes: &[usize],
@@ -144,7 +144,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Does the same on clusters that run already.
+    /// Does the same on given clusters.
     pub(super) fn given_clusters(&mut self, given: &[Given], rounds: Range<usize>) {
         self.measure(given.iter().map(Cluster::given).collect(), rounds, None);
     }
@@ -166,18 +166,18 @@ impl Sweep<'_> {
         Ok(FleetPlan { port_offset: plan.port_offset + ports_taken, ..plan })
     }
 
-    /// What came of something done on a cluster of this size; what went wrong is told.
+    /// The value of something done on a cluster of this size; an error is reported as a note.
     fn noted<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
         outcome.map_err(|error| self.tell(format!("{}: {error:#}", size(nodes)))).ok()
     }
 
-    /// At once, and at the end.
+    /// Prints a note and adds it to the report.
     fn tell(&mut self, note: String) {
         eprintln!("sweep: {note}");
         self.notes.push(note);
     }
 
-    /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
+    /// Loads all clusters, then runs everything on them. A cluster with a failure is dropped.
     fn measure(&mut self, mut clusters: Vec<Cluster>, rounds: Range<usize>, groups: Option<&CpuGroups>) {
         let is_limited = groups.is_some();
         self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
@@ -192,7 +192,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Does something on each cluster and keeps those on which it went well.
+    /// Does something on each cluster and drops those on which it fails.
     fn keep(
         &mut self,
         clusters: &mut Vec<Cluster>,
@@ -248,7 +248,8 @@ impl Sweep<'_> {
     }
 
     fn load(&self, cluster: &Cluster) -> anyhow::Result<RunResult> {
-        // What this sweep has loaded is its own. Before that nobody may lose a table that was made since we looked.
+        // Only a table that this sweep has loaded may be dropped. A table could have been created since the sweep
+        // looked.
         let is_ours = cluster.fleet.is_some() || self.loaded.contains(&cluster.addresses);
         let words = format!(
             "a --records {} {} --shards {} --replicas {} --durability soft -p fieldalphabet=ycsb014",
@@ -282,8 +283,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Flags of every run. Metrics pages are not read while something is measured, unless nothing else says what a
-    /// server uses: making them costs the nodes what they are measured for.
+    /// The flags of every run. Metrics pages are not read during a measurement, because they cost the nodes processor
+    /// time, unless they are the only source of a server's processor time.
     fn common(&self, cluster: &Cluster, what: &str) -> Vec<String> {
         let seed = self.args.seed.wrapping_add(self.runs.len() as u64);
         let label = match self.args.label.as_str() {
@@ -308,8 +309,7 @@ impl Sweep<'_> {
         flags
     }
 
-    /// Lets every server read its rows once, then waits until the cluster has done what it does after a
-    /// load.
+    /// Makes every server read its rows once, then waits until the cluster has finished the work that follows a load.
     fn warm(&self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
         let table = terms::table_outdated(DATABASE, TABLE);
         let query = terms::sum_of_split_counts(table, "field0", ".");
@@ -332,7 +332,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Says of servers that are not watched what this command's flags can do about it.
+    /// Replaces the advice about servers that are not watched with the flags of this command.
     fn advise(&self, cluster: &Cluster, result: &mut RunResult) {
         let how = match cluster.fleet {
             None => "give --http, with one page for each server",

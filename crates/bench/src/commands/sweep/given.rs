@@ -1,4 +1,5 @@
-//! Clusters that ran before the sweep: where their servers are, who logs in, and what nobody may lose to a sweep.
+//! Clusters that ran before the sweep: the addresses of their servers, the login, and which of their tables must not be
+//! replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +16,23 @@ use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 use crate::ycsb::table::side_table;
 
-/// The table that a load fills.
+/// The table that the load creates.
 pub(super) const TABLE: &str = "usertable";
 /// The driver port of addresses without one.
 const DRIVER_PORT: u16 = 28015;
 
-/// Flags about clusters that run already.
+/// Flags about running clusters.
 #[derive(Args, Clone, Debug)]
 pub(super) struct GivenFlags {
-    /// Drivers' addresses of the servers of a cluster that runs already (comma list); once per cluster.
-    /// Then nothing is started, and its size is the number of addresses
+    /// Driver addresses of all servers of a running cluster (comma list); once per cluster. Then nothing is
+    /// started, and its size is the number of addresses
     #[arg(long, value_name = "HOST:PORT,…",
           conflicts_with_all = ["nodes", "target_binary", "node_flag", "port_offset", "cache_size", "core_share"])]
     cluster: Vec<String>,
     /// Replace the table ycsb.usertable of a --cluster that has one
     #[arg(long, requires = "cluster")]
     drop: bool,
-    /// User that logs in at the servers of --cluster
+    /// User that logs in to the servers of --cluster
     #[arg(long, default_value = "admin", requires = "cluster")]
     user: String,
     /// Password of the user
@@ -43,27 +44,27 @@ pub(super) struct GivenFlags {
     http: Vec<String>,
 }
 
-/// A cluster that runs already.
+/// A running cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     /// Host and driver port of each server.
     pub(super) addresses: Vec<String>,
-    /// The metrics page of each, if they were given.
+    /// The metrics page of each, if given.
     pub(super) pages: Vec<Option<String>>,
 }
 
 impl GivenFlags {
-    /// Whether tables may be replaced that were there before.
+    /// Whether existing tables may be replaced.
     pub(super) fn may_drop(&self) -> bool {
         self.drop
     }
 
-    /// Who logs in.
+    /// The login.
     pub(super) fn login(&self) -> Login {
         Login { user: self.user.clone(), password: self.password.clone() }
     }
 
-    /// The clusters as they were given. Fails if two have one size: which of them stands for it is not for us to say.
+    /// The given clusters. Fails if two have the same size, because the result of a size would be ambiguous.
     pub(super) fn clusters(&self) -> anyhow::Result<Vec<Given>> {
         let mut pages = self.http.iter().map(|page| metrics_page(page));
         let mut clusters: Vec<Given> = Vec::new();
@@ -95,9 +96,8 @@ impl GivenFlags {
         }
     }
 
-    /// Asks all servers of `clusters` something. Fails, before anything is changed, if one does not answer, if two
-    /// clusters are one, if a metrics page is none, or if a table of the sweep exists and nobody said that it may be
-    /// replaced.
+    /// Queries all servers of `clusters`. Fails, before anything is changed, if one does not answer, if two clusters
+    /// are the same, if a metrics page is not served, or if the sweep's table exists and must not be replaced.
     pub(super) fn look_at(&self, clusters: &[Given]) -> anyhow::Result<()> {
         for cluster in clusters {
             cluster.all_answer(&self.login())?;
@@ -119,8 +119,8 @@ impl GivenFlags {
         Ok(())
     }
 
-    /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep is about how many there
-    /// are, and counts what all of them use. That one is missing is not known where this login may not read which there are.
+    /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep compares sizes, and
+    /// sums up the use of all servers. A missing server goes unnoticed if this login may not read the list of servers.
     fn are_whole(&self, clusters: &[Given]) -> anyhow::Result<()> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         for cluster in clusters {
@@ -153,12 +153,12 @@ impl GivenFlags {
 }
 
 impl Given {
-    /// Fails if a server does not let this login in.
+    /// Fails if a server rejects this login.
     fn all_answer(&self, login: &Login) -> anyhow::Result<()> {
         self.addresses.iter().try_for_each(|address| connect(address, login).map(drop))
     }
 
-    /// The ids of the servers of its cluster that are connected; none if this login may not read them.
+    /// The ids of the connected servers of its cluster; `None` if this login may not read them.
     fn servers(&self, login: &Login) -> anyhow::Result<Option<BTreeSet<String>>> {
         let query = terms::map_field(terms::table("rethinkdb", "server_status"), "id");
         match connect(&self.addresses[0], login)?.ask(&query) {
@@ -168,7 +168,7 @@ impl Given {
         }
     }
 
-    /// The table that a load would replace, or the one beside it that says what was loaded, if there is one.
+    /// The table that a load would replace, or its side table, if there is one.
     fn existing_table(&self, login: &Login) -> anyhow::Result<Option<String>> {
         let mut admin = connect(&self.addresses[0], login)?;
         let lists = |names: &Value, name: &str| {
@@ -182,7 +182,7 @@ impl Given {
     }
 }
 
-/// A connection to a server, or why there is none, in the words of a sweep's flags.
+/// Connects to a server. An error names the flags of a sweep.
 pub(super) fn connect(address: &str, login: &Login) -> anyhow::Result<Admin> {
     match Admin::connect(address, login, &mut Chance::new(1, 7_000_000)) {
         Ok(admin) => Ok(admin),
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// The flags that go against --cluster are a sweep's.
+    /// Parses the flags of a sweep, some of which conflict with --cluster.
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]

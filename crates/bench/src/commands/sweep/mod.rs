@@ -1,4 +1,4 @@
-//! `bench sweep`: the published experiments at several cluster sizes, and one report of them.
+//! `bench sweep`: the published experiments at several cluster sizes, and one report.
 
 mod clusters;
 mod given;
@@ -60,17 +60,17 @@ pub struct SweepArgs {
     /// Length of each measured part
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = above_zero)]
     seconds: f64,
-    /// Seconds before each measured part
+    /// Warm-up before each measured part, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     warmup: f64,
-    /// Timed runs of the map-reduce query, at least: it is repeated for as long as any other part
+    /// Minimum number of timed runs of the map-reduce query, which is repeated for the length of a measured part
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
-    /// How often all of it is done, every size once in each round: the run in the middle counts
+    /// How often everything is measured, every size once per round: the median run counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u16>)]
     rounds: u16,
-    /// All clusters at the same time, each loaded once, and every workload on one after the other, round after
-    /// round: sizes are compared within seconds, on a machine whose speed changes
+    /// Run all clusters at the same time, each loaded once, and alternate between them, round after round: sizes are
+    /// compared within seconds, on a machine whose speed changes
     #[arg(long)]
     together: bool,
     /// Connections for each server
@@ -81,16 +81,16 @@ pub struct SweepArgs {
     client_threads: usize,
     #[command(flatten)]
     fleet: FleetFlags,
-    /// Folder for results, report.html and, meanwhile, the nodes' data
+    /// Folder for results and report.html, and temporarily for the nodes' data
     #[arg(short = 'o', long, value_name = "FOLDER", default_value = "sweep")]
     output: PathBuf,
-    /// Text to tell this sweep from others
+    /// Text that distinguishes this sweep from others
     #[arg(long, default_value = "", hide_default_value = true)]
     label: String,
     /// Seed of keys and values
     #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
     seed: u64,
-    /// No line while a run is under way
+    /// Print no progress during a run
     #[arg(long)]
     quiet: bool,
 }
@@ -133,14 +133,14 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let code = if sweep.notes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let document = sweep.document(started, &sharing, &given);
-    // Without a single figure there is nothing to keep, and nothing that a later report of this folder should show.
+    // Without any figure there is no document to write, and nothing for a later report of this folder.
     if !document.series.is_empty() {
         keep(&document, &args.output)?;
     }
     Ok(code)
 }
 
-/// Writes the document of a sweep and the report of everything in its folder.
+/// Writes the document of a sweep and the report of all documents in its folder.
 fn keep(document: &SweepResult, folder: &Path) -> anyhow::Result<()> {
     write(&folder.join(format!("{}.json", document.id)), document)?;
     print!("{}", table::show(document));
@@ -163,7 +163,8 @@ impl SweepArgs {
         if self.together { sizes.sum() } else { sizes.max().unwrap_or(0) }
     }
 
-    /// What was asked for, the run that changes documents last: the query's answer is known until then.
+    /// The requested workloads. The one that changes documents is last, because it invalidates the known answer of the
+    /// query.
     fn ordered(&self) -> Vec<Workload> {
         let all = [
             (WorkloadFlag::CSync, Workload::CSync),

@@ -1,4 +1,4 @@
-//! What must hold after a test, and what BigchainDB stated of its own.
+//! Checks after a test: what must always hold, and what BigchainDB stated about its own tests.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -9,20 +9,19 @@ use crate::result::{CheckOutcome, RunResult, ServerUse};
 use crate::units_result::{RoleDisk, Untold};
 use crate::wire::answer::FailureKind;
 
-/// The one class of errors by which a server says that it has too much to do, and that it did nothing: it has no room
-/// for the query. A write that was not carried out (`OP_FAILED`) or that perhaps was (`OP_INDETERMINATE`) met a table
-/// that did not serve, which is what an overload must not lead to.
+/// The only class of errors by which a server rejects a query for lack of memory, without having done anything. A write
+/// that was not carried out (`OP_FAILED`) or perhaps was (`OP_INDETERMINATE`) met a table that was not available, and
+/// an overload must not lead to that.
 const REFUSAL: FailureKind = FailureKind::ResourceLimit;
-/// Bytes written with two replicas by those with one may differ this much from two: logs are written in
-/// steps, and blocks shrink unequally.
+/// Allowed ratio of bytes written with two replicas to those with one, expected to be two: logs are written in steps,
+/// and blocks compress unequally.
 const TWICE: RangeInclusive<f64> = 1.5..=2.5;
-/// So do bytes that are stated not to increase.
+/// Allowed ratio of bytes that are stated not to increase.
 const ALIKE: RangeInclusive<f64> = 0.0..=1.25;
-/// A test in which a node that holds the table wrote fewer bytes says nothing about [`TWICE`] and [`ALIKE`]: a server
-/// writes a block once more when its memory for new rows is full, and in a short test chance decides whether that falls
-/// into it.
+/// If a node that holds the table wrote fewer bytes, [`TWICE`] and [`ALIKE`] are not checked: a server writes rows a
+/// second time when its memory for new rows is full, and in a short test it is a matter of chance whether that happens.
 const MANY_BYTES: f64 = 1e9;
-/// Of [`Untold`] about who holds what.
+/// The reason in an [`Untold`] about roles.
 const UNKNOWN_ROLES: &str = "the cluster does not say who holds what";
 const HOLDERS: [&str; 3] = [PRIMARIES, SECONDARIES, BOTH];
 const PRIMARIES: &str = "primaries";
@@ -30,14 +29,14 @@ const SECONDARIES: &str = "secondaries";
 const BOTH: &str = "both";
 const NOTHING: &str = "nothing";
 
-/// What one node wrote during a test.
+/// Disk use of one node during a test.
 pub(super) struct NodeDisk {
     name: String,
     written_bytes: Option<u64>,
     grown_bytes: i64,
 }
 
-/// What each node wrote, from its counters and from the bytes in its data folder before and after.
+/// The disk use of each node, from its counters and from the size of its data folder before and after.
 pub(super) fn node_disks(
     names: &[String],
     servers: &[ServerUse],
@@ -54,7 +53,7 @@ pub(super) fn node_disks(
     .collect()
 }
 
-/// The same by what nodes hold of the table.
+/// The disk use by role of the nodes in the table.
 pub(super) fn by_role(roles: &Roles, nodes: &[NodeDisk]) -> Vec<RoleDisk> {
     let role_of = |name: &str| match (roles.primaries.contains(name), roles.secondaries.contains(name)) {
         (true, false) => PRIMARIES,
@@ -76,14 +75,14 @@ pub(super) fn by_role(roles: &Roles, nodes: &[NodeDisk]) -> Vec<RoleDisk> {
     all.into_iter().filter(|role| there.contains(role)).map(disk).collect()
 }
 
-/// A check that wants the one number that it expects.
+/// A check that requires exactly the expected number.
 pub(super) fn equal(name: &str, expected: f64, found: f64) -> CheckOutcome {
     let source = "BigchainDB's tests".to_owned();
     CheckOutcome { name: name.to_owned(), expected, found, ok: expected == found, source }
 }
 
-/// How much of test 1 a test with this `rate` reached. Fails with what to say instead where it or test 1 is no figure;
-/// `first` is the rate of test 1, or why that is none.
+/// The ratio of a test with this `rate` to test 1. Fails with a reason if either has no figure; `first` is the rate of
+/// test 1 or the reason why it has none.
 pub(super) fn by_test_1(
     rate: f64,
     why_no_figure: Option<&str>,
@@ -98,7 +97,7 @@ pub(super) fn by_test_1(
     }
 }
 
-/// What is to be said of an overload: whether it led to refusals at all.
+/// A note about an overload: whether it led to rejections.
 pub(super) fn refusals(result: &RunResult) -> String {
     let refused = result.errors.iter().filter(|error| error.kind == REFUSAL.name());
     let refused: u64 = refused.map(|error| error.count).sum();
@@ -122,15 +121,15 @@ pub(super) fn refusals(result: &RunResult) -> String {
     }
 }
 
-/// An earlier test that another is compared with.
+/// An earlier test, for comparison.
 pub(super) struct Base<'a> {
     pub(super) result: &'a RunResult,
-    /// Why one of both is no figure, if it is none.
+    /// Why one of the two has no figure, if so.
     pub(super) why_none: Option<String>,
 }
 
 impl Base<'_> {
-    /// What nodes of these roles wrote in `result` and in the earlier test, or why nobody can tell.
+    /// The bytes that nodes of these roles wrote in `result` and in the earlier test, or why they are unknown.
     fn written(&self, result: &RunResult, roles: &[&str]) -> Result<[Written; 2], String> {
         if let Some(why) = &self.why_none {
             return Err(why.clone());
@@ -141,7 +140,7 @@ impl Base<'_> {
     }
 }
 
-/// What was found out about one test.
+/// The checks of one test.
 #[derive(Default)]
 pub(super) struct Verdicts {
     checks: Vec<CheckOutcome>,
@@ -149,8 +148,9 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// What must hold after every test: nodes live, every error was a refusal, acknowledged blocks are there. A cluster
-    /// that does not say how many there are fails a check of its own: nobody knows that one is missing.
+    /// Checks that must pass after every test: all nodes are alive, every error was a rejection, all acknowledged
+    /// blocks exist. If the cluster cannot count its blocks, a separate check fails, because it is not known whether
+    /// any is missing.
     pub(super) fn survived(&mut self, result: &RunResult, alive: usize, there: Result<f64, &anyhow::Error>) {
         let nodes = result.units.as_ref().map_or(0, |about| about.nodes);
         let unclear = result.errors.iter().filter(|error| error.kind != REFUSAL.name());
@@ -171,7 +171,7 @@ impl Verdicts {
         }
     }
 
-    /// Why blocks per second of `result` say nothing, if so, by what was found out so far: it did not survive.
+    /// Why the blocks per second of `result` are no figure, if a check so far has failed.
     pub(super) fn why_no_figure(&self, result: &RunResult) -> Option<String> {
         let broken = self.checks.iter().find(|check| !check.ok);
         let broken =
@@ -179,7 +179,8 @@ impl Verdicts {
         broken.or_else(|| (result.throughput.operations == 0).then(|| "no block was acknowledged".to_owned()))
     }
 
-    /// With two replicas and a shard for every second node one half holds primaries, the other half the rest.
+    /// With two replicas and one shard for every second node, one half of the nodes holds the primaries and the other
+    /// the secondaries.
     pub(super) fn halves(&mut self, roles: Option<&Roles>, half: usize) {
         let [primaries, secondaries] = ["nodes with primaries alone", "nodes with secondaries alone"];
         match roles {
@@ -199,14 +200,14 @@ impl Verdicts {
         }
     }
 
-    /// Nodes that hold primaries write no more for a block than they did in `other`.
+    /// Checks that nodes with primaries write no more bytes per block than in `other`.
     pub(super) fn primaries_write_alike(&mut self, result: &RunResult, other: &Base) {
         let label = &other.result.label;
         let name = format!("bytes written per block by nodes with primaries alone, by those in {label}");
         self.compare(name, 1.0, &ALIKE, other.written(result, &[PRIMARIES]));
     }
 
-    /// All nodes together write twice as much for a block as they did in `single`.
+    /// Checks that all nodes together write twice as many bytes per block as in `single`.
     pub(super) fn twice_as_much(&mut self, result: &RunResult, single: &Base) {
         let name = format!("bytes written per block by all nodes, by those in {}", single.result.label);
         self.compare(name, 2.0, &TWICE, single.written(result, &HOLDERS));
@@ -237,7 +238,7 @@ impl Verdicts {
         self.untold.push(Untold { name, expected, found, why });
     }
 
-    /// Puts all of it into the result.
+    /// Adds all checks to the result.
     pub(super) fn settle(self, result: &mut RunResult) {
         result.checks.extend(self.checks);
         if let Some(about) = &mut result.units {
@@ -247,15 +248,15 @@ impl Verdicts {
     }
 }
 
-/// What nodes of some roles wrote during a test.
+/// Bytes that nodes of some roles wrote during a test.
 struct Written {
     per_block: f64,
-    /// On average.
+    /// Mean per node.
     by_node: f64,
 }
 
 impl Written {
-    /// `None` where nothing was written, no node has such a role or one could not be watched.
+    /// `None` if nothing was written, no node has such a role, or one could not be watched.
     fn of(result: &RunResult, roles: &[&str]) -> Option<Self> {
         let disks = || {
             let disk = result.units.iter().flat_map(|about| &about.disk);
@@ -281,7 +282,7 @@ mod tests {
     use crate::result::ErrorTally;
     use crate::units_result::UnitsTest;
 
-    /// A test in which nodes of these roles wrote so many megabytes each, for a hundred blocks.
+    /// A test in which nodes of these roles wrote this many megabytes each, for a hundred blocks.
     fn result(test: &str, megabytes: &[(&str, u64)]) -> RunResult {
         let mut result = blank(About {
             kind: "blocks",
@@ -318,7 +319,7 @@ mod tests {
         result
     }
 
-    /// What comes of both statements about two replicas.
+    /// The outcome of both checks about two replicas.
     fn told(single: u64, primaries: u64, secondaries: u64) -> String {
         told_unless(None, single, primaries, secondaries)
     }

@@ -1,7 +1,7 @@
 //! `bench units`: BigchainDB's tests 1 to 6 and its replication tests, scaled to this machine.
 //!
-//! Each test has a cluster of its own, so that what a test finds is not what another left. Its result is written as
-//! soon as it is there, with a page of all so far: what ends the command later leaves them.
+//! Each test has its own cluster, so that no test is affected by an earlier one. Its result is written as soon as it is
+//! available, together with a page of all results so far, so that they survive if the command ends early.
 
 mod judge;
 mod show;
@@ -40,12 +40,12 @@ const OVERLOAD: &str = "overload";
 
 /// Runs BigchainDB's tests 1 to 6 and its replication tests on clusters of this machine
 ///
-/// Nodes and shards are those of the published tests divided by one factor, and each node has as many write units as
-/// there; blocks, durability and the loop are the published ones. Every node gets the same share of a core. Each test
-/// starts a cluster of its own, and writes its result when it ends.
+/// The numbers of nodes and shards are the published ones divided by one factor, and each node has as many write units as
+/// there; blocks, durability and the closed loop are as published. Every node gets the same share of a core. Each test
+/// starts its own cluster, and writes its result when it ends.
 #[derive(Args, Clone, Debug)]
 pub struct UnitsArgs {
-    /// By what the published nodes (32 and 64) and shards (32) are divided: 1, 2, 4, 8 or 16
+    /// Divisor of the published numbers of nodes (32 and 64) and shards (32): 1, 2, 4, 8 or 16
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = trials::factor)]
     factor: usize,
     /// Length of each test
@@ -54,23 +54,23 @@ pub struct UnitsArgs {
     /// Bytes of JSON per block
     #[arg(long, value_name = "N", default_value_t = 900_000, value_parser = at_least_one::<usize>)]
     block_bytes: usize,
-    /// Write units of the overload, by those of test 5
+    /// Write units of the overload test, as a multiple of test 5
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>)]
     overload: usize,
     #[command(flatten)]
     fleet: FleetFlags,
-    /// Folder for results, report.html and, meanwhile, the nodes' data
+    /// Folder for results and report.html, and temporarily for the nodes' data
     #[arg(short = 'o', long, value_name = "FOLDER", default_value = "units")]
     output: PathBuf,
     /// Seed of the blocks
     #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
     seed: u64,
-    /// No line while a test is under way
+    /// Print no progress during a test
     #[arg(long)]
     quiet: bool,
 }
 
-/// Runs the command; fails when a check does.
+/// Runs the command; fails when a check fails.
 pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
     let nodes = TRIALS.map(|trial| trial.nodes(args.factor));
     args.fleet.fit_limited(nodes.into_iter().max().unwrap_or(0))?;
@@ -95,7 +95,7 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Fails if neither results nor the nodes' data can be put there: found out now it costs nothing.
+/// Fails early if results or the nodes' data cannot be written there.
 fn has_room(output: &Path) -> anyhow::Result<()> {
     let made = fleet::data_folder(&output.join("nodes")).and_then(|folder| Ok(folder.give_up()?));
     made.with_context(|| format!("--output {} cannot be used", output.display()))
@@ -107,11 +107,11 @@ struct Units<'a> {
     scheduling: Option<&'static str>,
     groups: Option<CpuGroups>,
     done: Vec<RunResult>,
-    /// Tests that did not survive, by name, and why their blocks per second say nothing.
+    /// Failed tests by name, and why their blocks per second are no figure.
     broken: BTreeMap<String, String>,
 }
 
-/// A cluster under test.
+/// A measured cluster.
 struct Cluster {
     fleet: Fleet,
     watched: Vec<Watched>,
@@ -123,13 +123,13 @@ impl Cluster {
         Ok(Roles::of(&self.admin.ask(&terms::config(terms::table(DATABASE, table)))?))
     }
 
-    /// Bytes in the data folder of each node.
+    /// The size of each node's data folder in bytes.
     fn folder_bytes(&self) -> Vec<u64> {
         self.fleet.folders().iter().map(|folder| folder_bytes(folder)).collect()
     }
 }
 
-/// What is run on one cluster.
+/// A test on one cluster.
 struct Test {
     name: String,
     units_by_node: Vec<usize>,
@@ -145,8 +145,8 @@ impl Units<'_> {
             let test = Test { name, units_by_node, replicas: 1, published: Some(trial) };
             self.on_cluster(trial.nodes(factor), |units, cluster| units.run(cluster, &test).map(drop))?;
         }
-        // Many more units than in test 5: everything is queued or refused, nothing dies, nothing that was
-        // acknowledged is missing.
+        // Many more units than in test 5: blocks are queued or rejected, no node dies, and no acknowledged block is
+        // missing.
         let units = TRIALS[4].units_by_node(factor).iter().map(|units| units * self.args.overload).collect();
         let overload = Test { name: OVERLOAD.to_owned(), units_by_node: units, replicas: 1, published: None };
         self.on_cluster(TRIALS[4].nodes(factor), |units, cluster| units.run(cluster, &overload).map(drop))?;
@@ -182,8 +182,8 @@ impl Units<'_> {
         outcome
     }
 
-    /// Measures, judges and keeps one test. What a cluster does not say afterwards is a check that failed: the result
-    /// of a test that broke its cluster is the one to look at.
+    /// Measures, checks and writes one test. An unresponsive cluster is a failed check, not an error: the result of a
+    /// test that broke its cluster is the most interesting one.
     fn run(&mut self, cluster: &mut Cluster, test: &Test) -> anyhow::Result<()> {
         let before = cluster.folder_bytes();
         let measured = self.measure(cluster, test);
@@ -221,12 +221,12 @@ impl Units<'_> {
             format!("units: {}: {:.1} blocks/s", result.label, result.throughput.operations_per_second);
         self.done.push(result);
         self.keep_last()?;
-        // Whoever reads this may rely on the file.
+        // Printed last, because a reader of this line may expect the file to exist.
         eprintln!("{told}");
         Ok(())
     }
 
-    /// An earlier test, for the comparison with one that is no figure for this reason, if it is none.
+    /// An earlier test to compare with, if there is one. `why_no_figure`: why the present test is no figure.
     fn base(&self, name: &str, why_no_figure: &Option<String>) -> Option<Base<'_>> {
         let result = self.done.iter().find(|result| result.label == name)?;
         let this = why_no_figure.as_ref().map(|why| format!("this test is no figure: {why}"));
@@ -234,7 +234,7 @@ impl Units<'_> {
         Some(Base { result, why_none: this.or_else(other) })
     }
 
-    /// Says in `result` how much of test 1 it reached, or why there is no ratio.
+    /// Records in `result` its ratio to test 1, or why there is none.
     fn relate(&self, result: &mut RunResult, why_no_figure: Option<&str>) {
         let rate = result.throughput.operations_per_second;
         let first = self.done.iter().find(|result| result.label == "test 1");
@@ -249,7 +249,7 @@ impl Units<'_> {
         }
     }
 
-    /// A table on one half of the nodes, then another: it lands on the half that holds nothing.
+    /// Creates a table on one half of the nodes, then another: it must be placed on the other half.
     fn second_table(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         let shards = trials::shards(self.args.factor);
         cluster.admin.ask(&terms::table_drop(DATABASE, TABLE))?;
@@ -294,14 +294,14 @@ impl Units<'_> {
         let others = around.others_until(&Mark::now(&cluster.watched));
         fleet::limit(self.groups.as_ref(), None)?;
         let mut result = measured?;
-        // Only tests were published; they stand beside their figures divided by the factor.
+        // Only the numbered tests have published figures, which are divided by the factor.
         result.published = result.published.filter(|_| test.published.is_some());
         result.alarms.extend(disturbed(&[others]));
         result.settings.extend(self.args.fleet.describe());
         let own = [
             ("factor", json!(self.args.factor)),
             ("overload", json!(self.args.overload)),
-            // Where there are no control groups none is in force.
+            // Without control groups no share is in force.
             ("core-share", json!(self.core_share())),
             ("scheduling", json!(self.scheduling)),
         ];
@@ -327,7 +327,7 @@ impl Units<'_> {
         }
     }
 
-    /// Of one core, for each node; `None` where they are not limited.
+    /// The share of one core for each node; `None` if they are not limited.
     fn core_share(&self) -> Option<f64> {
         self.args.fleet.share().filter(|_| self.groups.is_some())
     }
@@ -336,7 +336,7 @@ impl Units<'_> {
         self.args.output.join("report.html")
     }
 
-    /// Writes the last result, and the page of all.
+    /// Writes the last result and the page of all results.
     fn keep_last(&self) -> anyhow::Result<()> {
         let last = self.done.last().context("a test ran before")?;
         write(&self.args.output.join(format!("{}.json", last.id)), last)?;

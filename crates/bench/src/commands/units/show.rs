@@ -1,10 +1,10 @@
-//! All tests for people, as text.
+//! The tests as text.
 
 use crate::result::RunResult;
 use crate::terminal::thousands;
 use crate::units_result::UnitsTest;
 
-/// Every test, then what was checked, then what else there is to say.
+/// A table of all tests, then the checks, then the notes and alarms.
 pub(super) fn table(done: &[RunResult]) -> String {
     if done.is_empty() {
         return String::new();

@@ -24,13 +24,13 @@ pub struct Completion {
     pub hold: Reservation,
     /// The stream, if more batches may follow.
     pub stream: Option<Stream>,
-    /// What the counters record.
+    /// The values to record.
     pub metrics: QueryMetrics,
     /// Whether the client wants no answer.
     pub noreply: bool,
 }
 
-/// What the counters record of a query when it is answered.
+/// The values that are recorded when a query is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryMetrics {
     /// The kind of query.

@@ -59,7 +59,7 @@ pub(super) enum Consumed {
     Nothing,
     /// This many at the front are done with.
     Bytes(usize),
-    /// The connection ends after what was appended is sent; the rest of the input is ignored.
+    /// The connection ends after the appended bytes are sent; the rest of the input is ignored.
     Close,
 }
 

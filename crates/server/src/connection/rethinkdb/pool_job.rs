@@ -26,7 +26,7 @@ pub struct PoolJob {
     pub job: Job,
     /// The queue of the connection.
     pub completions: Arc<CompletionQueue>,
-    /// What the counters record.
+    /// The values to record.
     pub metrics: QueryMetrics,
     /// Whether the client wants no answer.
     pub noreply: bool,
