@@ -21,7 +21,7 @@ pub const CUT_SHORT: &str = "cut-short";
 pub const ALL_FAILED: &str = "all-failed";
 /// The kind of alarm for a run that measured too little.
 pub const TOO_SHORT: &str = "too-short";
-/// The kind of alarm for other programs that used the machine: [`crate::surroundings`] raises it.
+/// The kind of alarm for other programs that used the machine: [`crate::conditions`] raises it.
 pub const DISTURBED: &str = "disturbed";
 /// What to do about a server that is not watched, with the flags of a single run.
 pub const HOW_TO_WATCH: &str = "give --http or --server-pid";
@@ -207,7 +207,7 @@ mod tests {
     fn what_was_around_a_run_is_still_told_when_its_alarms_are_raised_again() {
         let mut result = nothing();
         result.alarms = vec![Alarm { kind: "errors".to_owned(), message: String::new() }];
-        result.alarms.extend(crate::surroundings::disturbed(&[Some(1.0)]));
+        result.alarms.extend(crate::conditions::disturbed(&[Some(1.0)]));
         result.checks.push(CheckOutcome {
             name: "nodes alive".to_owned(),
             expected: 2.0,

@@ -5,17 +5,17 @@ use std::time::SystemTime;
 use serde_json::{Map, Value};
 
 use crate::alarms;
-use crate::chance::Chance;
 use crate::drive::arrivals::Spacing;
 use crate::drive::session::{Driven, LoopKind, Plan};
 use crate::machine::watch::Sample;
-use crate::machine::{facts, own};
+use crate::machine::{facts, own_process};
 use crate::measure::histogram;
 use crate::measure::interval::Lane;
 use crate::measure::stability::stability;
 use crate::result::*;
+use crate::rng::Rng;
 use crate::secrets;
-use crate::site::{BENCH_VERSION, Site};
+use crate::sut::{BENCH_VERSION, SystemUnderTest};
 
 /// The description of a run, known to its command in advance.
 #[derive(Clone, Debug)]
@@ -61,14 +61,14 @@ pub struct Extras {
 pub fn assemble(
     about: About,
     plan: &Plan,
-    site: &Site,
+    sut: &SystemUnderTest,
     names: &[&str],
     mut driven: Driven,
     extras: Extras,
 ) -> RunResult {
     let seconds = driven.measured_seconds;
     let operations = operations(names, &driven, seconds);
-    let servers: Vec<ServerUse> = site
+    let servers: Vec<ServerUse> = sut
         .watched
         .iter()
         .zip(&driven.server_samples)
@@ -113,8 +113,8 @@ pub fn assemble(
         echo: extras.echo,
         stability: stability(&series.points),
         series,
-        machine: facts::machine(site.is_local),
-        versions: site.versions.clone(),
+        machine: facts::machine(sut.is_local),
+        versions: sut.versions.clone(),
         alarms: Vec::new(),
     };
     result.alarms = alarms::raise(&result);
@@ -177,7 +177,7 @@ pub fn id(about: &About) -> String {
 /// A unique id for a result or report of this kind, with its start time.
 pub fn id_of(kind: &str, workload: &str, started: SystemTime) -> String {
     let nanos = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let mark = Chance::new(nanos as u64, u64::from(std::process::id())).next_u32() & 0xffff;
+    let mark = Rng::new(nanos as u64, u64::from(std::process::id())).next_u32() & 0xffff;
     let workload: String = workload.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let time = facts::compact(started);
     match workload.is_empty() {
@@ -220,7 +220,7 @@ pub fn client(driven: &Driven, seconds: f64) -> ClientUse {
         threads: threads.len(),
         busiest_thread_share: busiest / seconds,
         waiting_share: driven.client_cpu.waited_seconds.map(|s| s / seconds / threads.len().max(1) as f64),
-        peak_memory_bytes: own::peak_memory_bytes(),
+        peak_memory_bytes: own_process::peak_memory_bytes(),
         sent_bytes: driven.totals.sent_bytes,
         received_bytes: driven.totals.received_bytes,
     }

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::drive::arrivals::Spacing;
 use crate::drive::session::{LoopKind, Plan};
 use crate::limits::{above_zero, at_least_one, seconds};
-use crate::machine::{facts, holdings};
+use crate::machine::{cleanup, facts};
 use crate::result::RunResult;
-use crate::site::{Site, SiteRequest};
+use crate::sut::{SutRequest, SystemUnderTest};
 use crate::terminal::{self, Goal};
 use crate::wire::handshake::Login;
 use crate::ycsb::summary;
@@ -49,11 +49,11 @@ pub struct ServerFlags {
 
 impl ServerFlags {
     /// The servers that these flags name.
-    pub fn request(&self) -> SiteRequest {
+    pub fn request(&self) -> SutRequest {
         let port = self.port.unwrap_or(28015);
         let local = vec!["127.0.0.1".to_owned()];
         let hosts = if self.hosts.is_empty() { &local } else { &self.hosts };
-        SiteRequest {
+        SutRequest {
             addresses: hosts.iter().map(|host| with_port(host, port)).collect(),
             login: Login { user: self.user.clone(), password: self.password.clone() },
             pids: self.server_pid.clone(),
@@ -114,11 +114,11 @@ pub struct LoopFlags {
 }
 
 impl LoopFlags {
-    /// The plan that these flags describe for `site`.
-    pub fn plan(&self, site: &Site, seed: u64) -> anyhow::Result<Plan> {
+    /// The plan that these flags describe for `sut`.
+    pub fn plan(&self, sut: &SystemUnderTest, seed: u64) -> anyhow::Result<Plan> {
         let connections = self.connections.unwrap_or(CONNECTIONS_DEFAULT).max(1);
         let cores = facts::cores();
-        let threads = match site.is_local {
+        let threads = match sut.is_local {
             true => (cores / 2).max(1),
             false => cores,
         };
@@ -134,8 +134,8 @@ impl LoopFlags {
             },
         };
         Ok(Plan {
-            addresses: site.addresses.clone(),
-            login: Some(site.login.clone()),
+            addresses: sut.addresses.clone(),
+            login: Some(sut.login.clone()),
             connections,
             pipeline: usize::from(self.pipeline.max(1)),
             threads: self.client_threads.unwrap_or(threads).clamp(1, connections),
@@ -253,7 +253,7 @@ fn file_for(path: &Path, id: &str) -> PathBuf {
 pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(document)? + "\n";
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    holdings::unless_ending(|| folder.and_then(|()| std::fs::write(path, text)))
+    cleanup::unless_ending(|| folder.and_then(|()| std::fs::write(path, text)))
         .with_context(|| format!("writing {}", path.display()))
 }
 

@@ -1,7 +1,7 @@
 //! Benchmarks: published workloads against any server of the RethinkDB protocol.
 //!
 //! This is an ordinary client that only uses the wire protocol, so the same command measures Rekindle and RethinkDB. In
-//! the order of a run: [`cli`] and [`commands`] parse the command, [`site`] finds the servers, [`ycsb`], [`blocks`] and
+//! the order of a run: [`cli`] and [`commands`] parse the command, [`sut`] finds the servers, [`ycsb`], [`blocks`] and
 //! [`shapes`] create the queries, [`drive`] sends them over many connections through [`wire`], [`measure`] and
 //! [`machine`] record, [`assemble`] builds a [`result`], [`terminal`] and [`report`] show it. [`fleet`] starts clusters
 //! to measure, [`sweep`] combines runs at several cluster sizes.
@@ -12,23 +12,23 @@ pub mod alarms;
 pub mod assemble;
 pub mod baseline;
 pub mod blocks;
-pub mod chance;
 pub mod cli;
 pub mod commands;
+pub mod comparability;
+pub mod conditions;
 pub mod drive;
 pub mod flags;
 pub mod fleet;
-pub mod likeness;
 pub mod limits;
 pub mod machine;
 pub mod measure;
 pub mod published;
 pub mod report;
 pub mod result;
+pub mod rng;
 pub mod secrets;
 pub mod shapes;
-pub mod site;
-pub mod surroundings;
+pub mod sut;
 pub mod sweep;
 pub mod terminal;
 pub mod units_result;

@@ -30,7 +30,7 @@ pub struct UnitsTest {
     /// Bytes written by nodes, by their role in the table; roles without nodes are omitted.
     pub disk: Vec<RoleDisk>,
     /// Checks without a verdict, with the reasons.
-    pub untold: Vec<Untold>,
+    pub untold: Vec<UnverifiedCheck>,
 }
 
 /// The disk use of all nodes of one role.
@@ -48,7 +48,7 @@ pub struct RoleDisk {
 
 /// A check without a verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Untold {
+pub struct UnverifiedCheck {
     /// The checked statement.
     pub name: String,
     /// The expected value.

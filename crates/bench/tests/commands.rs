@@ -15,16 +15,16 @@ struct Program {
     command: BenchArgs,
 }
 
-struct Laboratory {
+struct TestBench {
     port: u16,
     store: toy::Shared,
     folder: TempDir,
 }
 
-impl Laboratory {
+impl TestBench {
     fn new() -> Self {
         let (port, store) = toy::start();
-        Laboratory { port, store, folder: tempfile::tempdir().expect("a folder") }
+        TestBench { port, store, folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn try_bench(&self, arguments: &str) -> anyhow::Result<(ExitCode, RunResult)> {
@@ -60,52 +60,52 @@ fn operation<'a>(result: &'a RunResult, name: &str) -> &'a rekindle_bench::resul
 
 #[test]
 fn a_load_a_run_and_the_analytic_query_agree() {
-    let lab = Laboratory::new();
-    let load = lab.bench("ycsb load --records 500 --batch 30 --durability soft");
+    let bench = TestBench::new();
+    let load = bench.bench("ycsb load --records 500 --batch 30 --durability soft");
     assert_eq!(load.throughput.units[0].total, 500);
     assert_eq!(operation(&load, "INSERT").ok, 17);
-    assert_eq!(lab.store.lock().expect("store").rows("ycsb", "usertable").map(|r| r.len()), Some(500));
+    assert_eq!(bench.store.lock().expect("store").rows("ycsb", "usertable").map(|r| r.len()), Some(500));
 
-    let run = lab.bench("ycsb run c --operations 640 --connections 8 --read-mode outdated");
+    let run = bench.bench("ycsb run c --operations 640 --connections 8 --read-mode outdated");
     assert_eq!(operation(&run, "READ").ok, run.throughput.operations);
     assert_eq!(run.throughput.operations, 640);
     assert_eq!(run.verification.parsed, 10);
     assert_eq!(run.published, None);
     assert!(run.notes.iter().any(|n| n.contains("8 connections instead of 128")), "{:?}", run.notes);
-    let like = lab.bench("ycsb run c --operations 640 --connections 128 --read-mode outdated");
+    let like = bench.bench("ycsb run c --operations 640 --connections 128 --read-mode outdated");
     assert_eq!(like.published.map(|p| p.workload), Some("c-outdated".to_owned()));
     assert_eq!(run.versions.server.as_deref(), Some("0.0.0-toy"));
     assert!(run.errors.is_empty());
 
-    let analytic = lab.bench("analytic --runs 3");
+    let analytic = bench.bench("analytic --runs 3");
     assert_eq!(analytic.runs.len(), 3);
     assert!(analytic.checks[0].ok && analytic.checks[0].source.contains("usertable_loaded"));
     assert_eq!(analytic.throughput.units[0].total, 1_500);
-    let longer = lab.bench("analytic --runs 1 --seconds 0.7");
+    let longer = bench.bench("analytic --runs 1 --seconds 0.7");
     assert!(longer.time.measured_seconds >= 0.6 && longer.runs.len() > 1, "{:?}", longer.time);
 
-    let update = lab.bench("ycsb run a --operations 300 --connections 4 --durability hard");
+    let update = bench.bench("ycsb run a --operations 300 --connections 4 --durability hard");
     assert!(operation(&update, "UPDATE").ok > 100);
     for (durability, beside) in [("soft", None), ("hard", Some("a".to_owned()))] {
         let flags = format!("--operations 640 --connections 128 --durability {durability}");
-        assert_eq!(lab.bench(&format!("ycsb run a {flags}")).published.map(|p| p.workload), beside);
+        assert_eq!(bench.bench(&format!("ycsb run a {flags}")).published.map(|p| p.workload), beside);
     }
     let flags = "--operations 640 --connections 128";
-    let soft_table = lab.bench(&format!("ycsb run a {flags}"));
+    let soft_table = bench.bench(&format!("ycsb run a {flags}"));
     assert_eq!(soft_table.published, None, "the table was made soft");
     assert_eq!(soft_table.settings["durability"], "soft");
-    let recounted = lab.bench("analytic --runs 1");
+    let recounted = bench.bench("analytic --runs 1");
     assert!(recounted.checks[0].ok && recounted.checks[0].source.contains("recount"));
 }
 
 #[test]
 fn every_workload_runs_without_an_error() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 200 -p dataintegrity=true");
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 200 -p dataintegrity=true");
     for workload in ["a", "b", "c", "d", "e", "f"] {
         // The parameters of values are known from the load.
         let common = "--operations 400 --connections 4 --pipeline 3";
-        let result = lab.bench(&format!("ycsb run {workload} {common}"));
+        let result = bench.bench(&format!("ycsb run {workload} {common}"));
         assert_eq!(result.throughput.operations, 400, "workload {workload}");
         assert!(result.errors.is_empty(), "workload {workload}: {:?}", result.errors);
         let integrity = result.verification.integrity.clone().expect("integrity was checked");
@@ -120,17 +120,17 @@ fn every_workload_runs_without_an_error() {
 
 #[test]
 fn lost_and_damaged_rows_are_found() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 50 -p dataintegrity=true");
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 50 -p dataintegrity=true");
     {
-        let mut store = lab.store.lock().expect("store");
+        let mut store = bench.store.lock().expect("store");
         let rows = store.rows("ycsb", "usertable").expect("rows");
         let keys: Vec<String> = rows.keys().cloned().collect();
         rows.get_mut(&keys[10]).expect("a row")["field3"] = serde_json::json!("x".repeat(100));
         rows.remove(&keys[20]);
     }
     let run = "ycsb run c --operations 2000 --connections 4 -p requestdistribution=uniform";
-    let (code, result) = lab.try_bench(&format!("{run} -p dataintegrity=true")).expect("a result");
+    let (code, result) = bench.try_bench(&format!("{run} -p dataintegrity=true")).expect("a result");
     assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
     let integrity = result.verification.integrity.expect("integrity was checked");
     assert!(integrity.unexpected_state > 10 && integrity.error > 10);
@@ -141,80 +141,80 @@ fn lost_and_damaged_rows_are_found() {
 
 #[test]
 fn a_workload_that_inserts_begins_after_what_is_there_or_says_why_not() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 200");
-    let first = lab.bench("ycsb run d --operations 400 --connections 4");
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 200");
+    let first = bench.bench("ycsb run d --operations 400 --connections 4");
     let inserted = operation(&first, "INSERT").ok;
     assert!(inserted > 0);
     let has = format!("recordcount is 200, but ycsb.usertable has {} records", 200 + inserted);
-    lab.fails("ycsb run e --operations 400 -p recordcount=200", &has);
-    lab.bench("ycsb run c --operations 100 --connections 2 -p recordcount=200");
-    assert!(lab.bench("ycsb run e --operations 400 --connections 4").errors.is_empty());
+    bench.fails("ycsb run e --operations 400 -p recordcount=200", &has);
+    bench.bench("ycsb run c --operations 100 --connections 2 -p recordcount=200");
+    assert!(bench.bench("ycsb run e --operations 400 --connections 4").errors.is_empty());
     {
         // As after a run that was killed before it could record its inserts.
-        let mut store = lab.store.lock().expect("store");
+        let mut store = bench.store.lock().expect("store");
         store.rows("ycsb", "usertable_loaded").expect("rows").retain(|id, _| id == "0-200");
     }
-    lab.fails("ycsb run e --operations 400", "is in ycsb.usertable already");
-    lab.bench("ycsb load --records 200 --drop");
-    lab.bench("ycsb run e --operations 400 --connections 4");
+    bench.fails("ycsb run e --operations 400", "is in ycsb.usertable already");
+    bench.bench("ycsb load --records 200 --drop");
+    bench.bench("ycsb run e --operations 400 --connections 4");
 }
 
 #[test]
 fn mistakes_are_answered_with_what_to_do() {
-    let lab = Laboratory::new();
-    lab.fails("ycsb run a", "run `rekindle bench ycsb load` first");
-    lab.fails("analytic", "run `rekindle bench ycsb load` first");
-    lab.bench("ycsb load --records 100");
-    lab.fails("ycsb load --records 100", "--drop");
-    lab.fails("ycsb run a --records 200", "recordcount is 200");
-    lab.fails("ycsb run a -p fieldalphabet=ycsb014", "fieldalphabet");
-    lab.fails("ycsb run nonsense.properties", "neither a workload");
-    lab.fails("ycsb run a -p requestdistribution=zipf", "uniform, zipfian");
-    lab.bench("ycsb load --records 150 -p insertstart=100");
-    let both = lab.bench("ycsb run c --operations 100 --connections 2");
+    let bench = TestBench::new();
+    bench.fails("ycsb run a", "run `rekindle bench ycsb load` first");
+    bench.fails("analytic", "run `rekindle bench ycsb load` first");
+    bench.bench("ycsb load --records 100");
+    bench.fails("ycsb load --records 100", "--drop");
+    bench.fails("ycsb run a --records 200", "recordcount is 200");
+    bench.fails("ycsb run a -p fieldalphabet=ycsb014", "fieldalphabet");
+    bench.fails("ycsb run nonsense.properties", "neither a workload");
+    bench.fails("ycsb run a -p requestdistribution=zipf", "uniform, zipfian");
+    bench.bench("ycsb load --records 150 -p insertstart=100");
+    let both = bench.bench("ycsb run c --operations 100 --connections 2");
     assert_eq!(both.settings["recordcount"], 150);
-    lab.bench("ycsb load --records 30 --drop");
+    bench.bench("ycsb load --records 30 --drop");
 }
 
 #[test]
 fn blocks_are_inserted_fresh_generated_or_constant() {
-    let lab = Laboratory::new();
-    let fresh = lab.bench("blocks --units 3 --tx 5 --operations 20 --schema 0.9");
-    let count = |lab: &Laboratory| {
-        lab.store.lock().expect("store").rows("bigchain", "bigchain").map(|rows| rows.len())
+    let bench = TestBench::new();
+    let fresh = bench.bench("blocks --units 3 --tx 5 --operations 20 --schema 0.9");
+    let count = |bench: &TestBench| {
+        bench.store.lock().expect("store").rows("bigchain", "bigchain").map(|rows| rows.len())
     };
-    assert_eq!(count(&lab), Some(20));
+    assert_eq!(count(&bench), Some(20));
     let units: Vec<(&str, u64)> = fresh.throughput.units.iter().map(|u| (u.name.as_str(), u.total)).collect();
     assert_eq!(units[..2], [("blocks", 20), ("transactions", 100)]);
     assert!(units[2].1 > 20 * 5 * 600);
     assert_eq!(fresh.published, None);
     assert!(fresh.notes[0].contains("schema 0.9 instead of 0.0.1"), "{:?}", fresh.notes);
-    let like = lab.bench("blocks --units 1 --operations 2 --table like");
+    let like = bench.bench("blocks --units 1 --operations 2 --table like");
     assert_eq!(like.published.map(|p| p.report), Some("bigchaindb-0.0.1".to_owned()));
-    lab.bench("blocks --units 2 --tx 5 --operations 10 --ids generated");
-    assert_eq!(count(&lab), Some(30));
-    let constant = lab.bench("blocks --units 2 --tx 5 --operations 10 --ids constant");
-    assert_eq!(count(&lab), Some(31));
+    bench.bench("blocks --units 2 --tx 5 --operations 10 --ids generated");
+    assert_eq!(count(&bench), Some(30));
+    let constant = bench.bench("blocks --units 2 --tx 5 --operations 10 --ids constant");
+    assert_eq!(count(&bench), Some(31));
     assert!(constant.notes[0].starts_with("9 inserts"), "{:?}", constant.notes);
 }
 
 #[test]
 fn nonsense_is_refused_before_anything_is_measured() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 100");
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 100");
     for flag in ["--seconds", "--operations", "--connections", "--pipeline", "--target"] {
-        lab.fails(&format!("ycsb run c {flag} 0"), "0");
+        bench.fails(&format!("ycsb run c {flag} 0"), "0");
     }
-    lab.fails("blocks --units 0", "at least 1");
-    lab.fails("blocks --tx 0", "at least 1");
-    lab.fails("blocks --block-bytes 0", "at least 1");
-    lab.fails("ycsb load --batch 0", "at least 1");
-    lab.fails("ycsb load -p batch.size=0 --drop", "at least 1");
-    lab.fails("ycsb run c -p threadcount=0", "at least 1");
-    lab.fails("analytic --runs 0", "at least 1");
-    lab.fails("ycsb run c --server-pid 4294967295", "no such process");
-    lab.fails("ycsb run", "no workload named");
+    bench.fails("blocks --units 0", "at least 1");
+    bench.fails("blocks --tx 0", "at least 1");
+    bench.fails("blocks --block-bytes 0", "at least 1");
+    bench.fails("ycsb load --batch 0", "at least 1");
+    bench.fails("ycsb load -p batch.size=0 --drop", "at least 1");
+    bench.fails("ycsb run c -p threadcount=0", "at least 1");
+    bench.fails("analytic --runs 0", "at least 1");
+    bench.fails("ycsb run c --server-pid 4294967295", "no such process");
+    bench.fails("ycsb run", "no workload named");
 }
 
 /// Runs a command that starts nodes; FOLDER is a folder that does not exist yet. Asserts that it fails with this text
@@ -274,9 +274,9 @@ fn times_below_nothing_are_refused_before_a_node_starts() {
 
 #[test]
 fn a_broken_result_is_skipped_and_named() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 100");
-    let folder = lab.folder.path();
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 100");
+    let folder = bench.folder.path();
     std::fs::write(folder.join("broken.json"), "{").expect("written");
     let format = r#"{"format": "rekindle-bench-result", "format_version": 1}"#;
     std::fs::write(folder.join("half.json"), format).expect("written");
@@ -291,10 +291,10 @@ fn a_broken_result_is_skipped_and_named() {
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let lab = Laboratory::new();
-    lab.bench("ycsb load --records 100");
+    let bench = TestBench::new();
+    bench.bench("ycsb load --records 100");
     let flags = "--target 500 --seconds 1 --warmup 0.3 --arrivals poisson --connections 4";
-    let result = lab.bench(&format!("ycsb run c {flags}"));
+    let result = bench.bench(&format!("ycsb run c {flags}"));
     assert_eq!(result.pacing.kind, "open");
     let arrivals = result.pacing.arrivals_total.expect("arrivals");
     assert!((400..600).contains(&arrivals), "{arrivals}");
@@ -304,10 +304,10 @@ fn an_open_loop_keeps_its_rate() {
 
 #[test]
 fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
-    let lab = Laboratory::new();
+    let bench = TestBench::new();
     // The cost on this toy, and thus the exit code, does not matter.
     let arguments = "reql --rows 300 --times 640 --scans 2 --connections 8 --warmup 0";
-    let (_, result) = lab.try_bench(arguments).expect("a result");
+    let (_, result) = bench.try_bench(arguments).expect("a result");
     assert_eq!((result.pacing.connections, result.operations.len()), (8, 7));
     for operation in &result.operations {
         let is_scan = operation.name.contains("group") || operation.name.contains("row(");
@@ -319,17 +319,17 @@ fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
     assert!(result.verification.parsed >= 4 * 10 + 3);
     assert!(result.notes.iter().any(|note| note.contains("over 8 connections")), "{:?}", result.notes);
     assert!(result.notes.iter().any(|note| note.contains("is not known")), "{:?}", result.notes);
-    let inserted = lab.store.lock().expect("store").rows("bench_reql", "written").map(|rows| rows.len());
+    let inserted = bench.store.lock().expect("store").rows("bench_reql", "written").map(|rows| rows.len());
     // The trial and the measured run.
     assert_eq!(inserted, Some(2 * 640));
 }
 
 #[test]
 fn a_shape_with_a_wrong_answer_has_no_cost() {
-    let lab = Laboratory::new();
-    lab.bench("reql --rows 30 --times 1 --warmup 0 --only get_all");
-    for row in lab.store.lock().expect("store").rows("bench_reql", "rows").expect("rows").values_mut() {
+    let bench = TestBench::new();
+    bench.bench("reql --rows 30 --times 1 --warmup 0 --only get_all");
+    for row in bench.store.lock().expect("store").rows("bench_reql", "rows").expect("rows").values_mut() {
         row["id"] = serde_json::Value::Null;
     }
-    lab.fails("reql --rows 30 --times 1 --warmup 0 --only get_all", "WRONG_ANSWER: expected Rows(20)");
+    bench.fails("reql --rows 30 --times 1 --warmup 0 --only get_all", "WRONG_ANSWER: expected Rows(20)");
 }

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use crate::machine::own;
+use crate::machine::own_process;
 use crate::wire::frame;
 
 const LISTENER: u64 = u64::MAX;
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const READ_BYTES: usize = 64 * 1024;
 
 /// A pause in which nothing is answered.
@@ -80,7 +80,7 @@ impl Server {
         let mut scratch = vec![0; READ_BYTES];
         while !stop.load(Ordering::Relaxed) {
             events.clear();
-            match epoll::wait(&poll, spare_capacity(&mut events), Some(&NAP)) {
+            match epoll::wait(&poll, spare_capacity(&mut events), Some(&POLL_INTERVAL)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -100,7 +100,7 @@ impl Server {
                 }
             }
         }
-        Ok(own::thread_cpu_seconds())
+        Ok(own_process::thread_cpu_seconds())
     }
 
     fn serve(&mut self, place: usize, scratch: &mut [u8]) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::machine::leash::Leashed;
+use crate::machine::guarded_process::GuardedProcess;
 use crate::machine::process;
 use crate::result::Latency;
 
@@ -99,7 +99,7 @@ pub fn compare(plan: &RedisPlan) -> Result<RedisComparison, RedisError> {
 }
 
 struct Server {
-    process: Leashed,
+    process: GuardedProcess,
     port: u16,
     version: String,
 }
@@ -113,7 +113,7 @@ impl Server {
         let version = version.unwrap_or("unknown").to_owned();
         // The port could be taken before redis binds it, but nothing else here allocates ports.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let process = Leashed::start(&path, None, |command| {
+        let process = GuardedProcess::start(&path, None, |command| {
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
             command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]).stdout(Stdio::piped());
         })?;

@@ -8,7 +8,7 @@ use sha3::{Digest, Sha3_256};
 
 use super::material::{self, KEY_BYTES};
 use super::transaction::Schema;
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// The parameters of a block.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +63,10 @@ const ESCAPED_GAP_BYTES: usize = 5;
 
 impl BlockQuery {
     /// Makes a block and writes it as the text of a JSON string between `before` and `after`.
-    pub fn new(shape: BlockShape, ids: Ids, before: &str, after: &str, chance: &mut Chance) -> Self {
+    pub fn new(shape: BlockShape, ids: Ids, before: &str, after: &str, rng: &mut Rng) -> Self {
         let schema = shape.schema;
-        let voters: Vec<String> = (0..shape.voters).map(|_| schema.key(chance)).collect();
-        let (head, transactions) = head_of(shape, chance);
+        let voters: Vec<String> = (0..shape.voters).map(|_| schema.key(rng)).collect();
+        let (head, transactions) = head_of(shape, rng);
         let head = format!(r#"{head}],"voters":["#);
         let mut before_voters = Sha3_256::new();
         before_voters.update(&head);
@@ -92,7 +92,7 @@ impl BlockQuery {
         push(&mut query, &voters.join(r#"",""#));
         push(&mut query, r#""]},"signature":""#);
         let signature_at = query.len();
-        push(&mut query, &signature(schema, chance));
+        push(&mut query, &signature(schema, rng));
         let has_votes = schema != Schema::V0_9;
         push(&mut query, if has_votes { r#"","votes":[]}"# } else { r#""}"# });
         query.extend_from_slice(after.as_bytes());
@@ -117,16 +117,16 @@ impl BlockQuery {
     }
 
     /// Turns the block into another valid one.
-    pub fn freshen(&mut self, chance: &mut Chance) {
+    pub fn freshen(&mut self, rng: &mut Rng) {
         for place in (1..self.voters.len()).rev() {
-            self.voters.swap(place, chance.below(place as u64 + 1) as usize);
+            self.voters.swap(place, rng.below(place as u64 + 1) as usize);
         }
         let mut at = self.voters_at;
         for voter in &self.voters {
             self.query[at..at + KEY_BYTES].copy_from_slice(voter.as_bytes());
             at += KEY_BYTES + ESCAPED_GAP_BYTES;
         }
-        let signature = signature(self.schema, chance);
+        let signature = signature(self.schema, rng);
         let end = self.signature_at + signature.len();
         self.query[self.signature_at..end].copy_from_slice(signature.as_bytes());
         self.write_id();
@@ -147,12 +147,12 @@ impl BlockQuery {
 }
 
 /// The canonical JSON of the inner block up to the last transaction, and the number of transactions.
-fn head_of(shape: BlockShape, chance: &mut Chance) -> (String, usize) {
+fn head_of(shape: BlockShape, rng: &mut Rng) -> (String, usize) {
     let schema = shape.schema;
     let mut head = format!(
         r#"{{"node_pubkey":"{}","timestamp":"{}","transactions":["#,
-        schema.key(chance),
-        schema.timestamp(chance)
+        schema.key(rng),
+        schema.timestamp(rng)
     );
     let around = 300 + shape.voters * (KEY_BYTES + 3);
     let mut count = 0;
@@ -170,15 +170,15 @@ fn head_of(shape: BlockShape, chance: &mut Chance) -> (String, usize) {
         if count > 0 {
             head.push(',');
         }
-        schema.push_transaction(chance, &mut head);
+        schema.push_transaction(rng, &mut head);
         count += 1;
     }
 }
 
-fn signature(schema: Schema, chance: &mut Chance) -> String {
+fn signature(schema: Schema, rng: &mut Rng) -> String {
     match schema.is_ed25519() {
-        true => material::ed25519_signature(chance),
-        false => material::short_ecdsa_signature(chance),
+        true => material::ed25519_signature(rng),
+        false => material::short_ecdsa_signature(rng),
     }
 }
 
@@ -196,10 +196,10 @@ mod tests {
 
     #[test]
     fn every_fresh_block_is_valid_and_different() {
-        let mut chance = Chance::new(10, 0);
+        let mut rng = Rng::new(10, 0);
         for schema in [Schema::V0_0_1, Schema::V0_1, Schema::V0_3, Schema::V0_9] {
             let shape = BlockShape { schema, size: BlockSize::Transactions(3), voters: 32 };
-            let mut query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut chance);
+            let mut query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut rng);
             let mut ids = std::collections::HashSet::new();
             for _ in 0..20 {
                 let block = block_of(&query);
@@ -208,17 +208,17 @@ mod tests {
                 assert_eq!(block["block"]["transactions"].as_array().map(Vec::len), Some(3));
                 assert_eq!(block["block"]["voters"].as_array().map(Vec::len), Some(32));
                 assert!(ids.insert(hash));
-                query.freshen(&mut chance);
+                query.freshen(&mut rng);
             }
         }
     }
 
     #[test]
     fn a_block_of_900_kb_has_about_the_known_number_of_transactions() {
-        let mut chance = Chance::new(11, 0);
+        let mut rng = Rng::new(11, 0);
         for (schema, transactions) in [(Schema::V0_0_1, 2_005), (Schema::V0_9, 1_290)] {
             let shape = BlockShape { schema, size: BlockSize::Bytes(900_000), voters: 32 };
-            let query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut chance);
+            let query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut rng);
             assert!(query.block_bytes.abs_diff(900_000) < 1_000, "{}", query.block_bytes);
             assert!(query.transactions.abs_diff(transactions) < 30, "{}", query.transactions);
         }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn without_an_id_the_server_makes_one() {
         let shape = BlockShape { schema: Schema::V0_0_1, size: BlockSize::Transactions(1), voters: 1 };
-        let query = BlockQuery::new(shape, Ids::Generated, "\"", "\"", &mut Chance::new(1, 0));
+        let query = BlockQuery::new(shape, Ids::Generated, "\"", "\"", &mut Rng::new(1, 0));
         assert!(block_of(&query).get("id").is_none());
     }
 }

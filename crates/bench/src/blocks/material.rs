@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha3::{Digest, Sha3_256};
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 /// The length of every generated key. The few shorter or longer ones are drawn again, so that a block can be changed
@@ -23,39 +23,39 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// A compressed secp256k1 public key in base58.
-pub fn secp256k1_key(chance: &mut Chance) -> String {
-    key_of(chance, |chance, bytes| {
+pub fn secp256k1_key(rng: &mut Rng) -> String {
+    key_of(rng, |rng, bytes| {
         bytes.resize(33, 0);
-        chance.fill(bytes);
+        rng.fill(bytes);
         bytes[0] = 2 + (bytes[0] & 1);
     })
 }
 
 /// An ed25519 public key in base58.
-pub fn ed25519_key(chance: &mut Chance) -> String {
-    key_of(chance, |chance, bytes| {
+pub fn ed25519_key(rng: &mut Rng) -> String {
+    key_of(rng, |rng, bytes| {
         bytes.resize(32, 0);
-        chance.fill(bytes);
+        rng.fill(bytes);
     })
 }
 
 /// An ECDSA signature in DER, in hexadecimal: 140 to 144 digits.
-pub fn ecdsa_signature(chance: &mut Chance) -> String {
-    let (r, s) = (der_integer(chance, 0xff), der_integer(chance, 0xff));
+pub fn ecdsa_signature(rng: &mut Rng) -> String {
+    let (r, s) = (der_integer(rng, 0xff), der_integer(rng, 0xff));
     der_sequence(&r, &s)
 }
 
 /// An ECDSA signature of exactly 140 digits.
-pub fn short_ecdsa_signature(chance: &mut Chance) -> String {
-    let (r, s) = (der_integer(chance, 0x7f), der_integer(chance, 0x7f));
+pub fn short_ecdsa_signature(rng: &mut Rng) -> String {
+    let (r, s) = (der_integer(rng, 0x7f), der_integer(rng, 0x7f));
     der_sequence(&r, &s)
 }
 
 /// An ed25519 signature in base58 with 88 characters; a shorter one is drawn again.
-pub fn ed25519_signature(chance: &mut Chance) -> String {
+pub fn ed25519_signature(rng: &mut Rng) -> String {
     loop {
         let mut bytes = [0; 64];
-        chance.fill(&mut bytes);
+        rng.fill(&mut bytes);
         let text = base58(&bytes);
         if text.len() == 88 {
             return text;
@@ -64,23 +64,23 @@ pub fn ed25519_signature(chance: &mut Chance) -> String {
 }
 
 /// A crypto-condition fulfillment of an ed25519 key.
-pub fn fulfillment(chance: &mut Chance) -> String {
+pub fn fulfillment(rng: &mut Rng) -> String {
     let mut bytes = [0; 96];
-    chance.fill(&mut bytes);
+    rng.fill(&mut bytes);
     format!("cf:4:{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// The condition of such a fulfillment.
-pub fn condition_uri(chance: &mut Chance) -> String {
+pub fn condition_uri(rng: &mut Rng) -> String {
     let mut bytes = [0; 32];
-    chance.fill(&mut bytes);
+    rng.fill(&mut bytes);
     format!("cc:4:20:{}:96", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn key_of(chance: &mut Chance, draw: impl Fn(&mut Chance, &mut Vec<u8>)) -> String {
+fn key_of(rng: &mut Rng, draw: impl Fn(&mut Rng, &mut Vec<u8>)) -> String {
     let mut bytes = Vec::new();
     loop {
-        draw(chance, &mut bytes);
+        draw(rng, &mut bytes);
         let text = base58(&bytes);
         if text.len() == KEY_BYTES {
             return text;
@@ -89,9 +89,9 @@ fn key_of(chance: &mut Chance, draw: impl Fn(&mut Chance, &mut Vec<u8>)) -> Stri
 }
 
 /// A positive DER integer of 32 bytes, of which the first is masked by `mask` and not 0.
-fn der_integer(chance: &mut Chance, mask: u8) -> Vec<u8> {
+fn der_integer(rng: &mut Rng, mask: u8) -> Vec<u8> {
     let mut number = [0; 32];
-    chance.fill(&mut number);
+    rng.fill(&mut number);
     number[0] = (number[0] & mask).max(1);
     let sign = (number[0] & 0x80 != 0).then_some(0);
     let body: Vec<u8> = sign.into_iter().chain(number).collect();
@@ -135,16 +135,16 @@ mod tests {
 
     #[test]
     fn keys_and_signatures_have_the_lengths_of_their_kind() {
-        let mut chance = Chance::new(6, 0);
+        let mut rng = Rng::new(6, 0);
         for _ in 0..200 {
-            assert_eq!(secp256k1_key(&mut chance).len(), 44);
-            assert_eq!(ed25519_key(&mut chance).len(), 44);
-            let signature = ecdsa_signature(&mut chance);
+            assert_eq!(secp256k1_key(&mut rng).len(), 44);
+            assert_eq!(ed25519_key(&mut rng).len(), 44);
+            let signature = ecdsa_signature(&mut rng);
             assert!((140..=144).contains(&signature.len()) && signature.starts_with("30"));
-            assert_eq!(short_ecdsa_signature(&mut chance).len(), 140);
-            assert_eq!(ed25519_signature(&mut chance).len(), 88);
-            assert_eq!(fulfillment(&mut chance).len(), 133);
-            assert_eq!(condition_uri(&mut chance).len(), 54);
+            assert_eq!(short_ecdsa_signature(&mut rng).len(), 140);
+            assert_eq!(ed25519_signature(&mut rng).len(), 88);
+            assert_eq!(fulfillment(&mut rng).len(), 133);
+            assert_eq!(condition_uri(&mut rng).len(), 54);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Written as canonical JSON (keys sorted, no spaces). The id is the hash of the part that the version hashed.
 
 use super::material::{condition_uri, ecdsa_signature, ed25519_key, fulfillment, secp256k1_key, sha3_hex};
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// A version of the stored format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl Schema {
     }
 
     /// A public key of this version.
-    pub fn key(self, chance: &mut Chance) -> String {
-        if self.is_ed25519() { ed25519_key(chance) } else { secp256k1_key(chance) }
+    pub fn key(self, rng: &mut Rng) -> String {
+        if self.is_ed25519() { ed25519_key(rng) } else { secp256k1_key(rng) }
     }
 
     /// A timestamp in the format of this version.
-    pub fn timestamp(self, chance: &mut Chance) -> String {
-        let micros = chance.below(1_000_000);
+    pub fn timestamp(self, rng: &mut Rng) -> String {
+        let micros = rng.below(1_000_000);
         match self {
             Schema::V0_0_1 | Schema::V0_1 => format!("1454970000.{micros:06}"),
             Schema::V0_3 | Schema::V0_9 => format!("{}", 1_464_000_000 + micros),
@@ -49,35 +49,35 @@ impl Schema {
     }
 
     /// Appends a transaction as JSON.
-    pub fn push_transaction(self, chance: &mut Chance, out: &mut String) {
+    pub fn push_transaction(self, rng: &mut Rng, out: &mut String) {
         let text = match self {
-            Schema::V0_0_1 => signed(chance, "null"),
+            Schema::V0_0_1 => signed(rng, "null"),
             Schema::V0_1 => {
                 let data = format!(r#"{{"hash":"{}","payload":null}}"#, sha3_hex(b"null"));
-                signed(chance, &data)
+                signed(rng, &data)
             }
-            Schema::V0_3 => conditions(chance),
-            Schema::V0_9 => inputs_and_outputs(chance),
+            Schema::V0_3 => conditions(rng),
+            Schema::V0_9 => inputs_and_outputs(rng),
         };
         out.push_str(&text);
     }
 }
 
 /// 0.0.1 and 0.1: one owner, and one signature beside the hashed part.
-fn signed(chance: &mut Chance, data: &str) -> String {
-    let (from, to) = (secp256k1_key(chance), secp256k1_key(chance));
-    let timestamp = Schema::V0_0_1.timestamp(chance);
+fn signed(rng: &mut Rng, data: &str) -> String {
+    let (from, to) = (secp256k1_key(rng), secp256k1_key(rng));
+    let timestamp = Schema::V0_0_1.timestamp(rng);
     let body = format!(
         r#"{{"current_owner":"{from}","data":{data},"input":null,"new_owner":"{to}","operation":"CREATE","timestamp":"{timestamp}"}}"#
     );
-    let (id, signature) = (sha3_hex(body.as_bytes()), ecdsa_signature(chance));
+    let (id, signature) = (sha3_hex(body.as_bytes()), ecdsa_signature(rng));
     format!(r#"{{"id":"{id}","signature":"{signature}","transaction":{body}}}"#)
 }
 
 /// 0.3: fulfillments and conditions; hashed without the fulfillment.
-fn conditions(chance: &mut Chance) -> String {
-    let (from, to, uri) = (ed25519_key(chance), ed25519_key(chance), condition_uri(chance));
-    let timestamp = Schema::V0_3.timestamp(chance);
+fn conditions(rng: &mut Rng) -> String {
+    let (from, to, uri) = (ed25519_key(rng), ed25519_key(rng), condition_uri(rng));
+    let timestamp = Schema::V0_3.timestamp(rng);
     let hash = sha3_hex(b"null");
     let body = |fulfillment: &str| {
         format!(
@@ -86,13 +86,13 @@ fn conditions(chance: &mut Chance) -> String {
         )
     };
     let id = sha3_hex(body("null").as_bytes());
-    let signed = body(&format!(r#""{}""#, fulfillment(chance)));
+    let signed = body(&format!(r#""{}""#, fulfillment(rng)));
     format!(r#"{{"id":"{id}","transaction":{signed},"version":1}}"#)
 }
 
 /// 0.9: inputs and outputs; hashed without id and fulfillment.
-fn inputs_and_outputs(chance: &mut Chance) -> String {
-    let (from, to, uri) = (ed25519_key(chance), ed25519_key(chance), condition_uri(chance));
+fn inputs_and_outputs(rng: &mut Rng) -> String {
+    let (from, to, uri) = (ed25519_key(rng), ed25519_key(rng), condition_uri(rng));
     let body = |id: &str, fulfillment: &str| {
         format!(
             r#"{{"asset":{{"data":null}},{id}"inputs":[{{"fulfillment":{fulfillment},"fulfills":null,"owners_before":["{from}"]}}],"metadata":null,"operation":"CREATE","outputs":[{{"amount":1,"condition":{{"details":{},"uri":"{uri}"}},"public_keys":["{to}"]}}],"version":"0.9"}}"#,
@@ -100,7 +100,7 @@ fn inputs_and_outputs(chance: &mut Chance) -> String {
         )
     };
     let id = sha3_hex(body("", "null").as_bytes());
-    body(&format!(r#""id":"{id}","#), &format!(r#""{}""#, fulfillment(chance)))
+    body(&format!(r#""id":"{id}","#), &format!(r#""{}""#, fulfillment(rng)))
 }
 
 fn details(key: &str) -> String {
@@ -114,9 +114,9 @@ mod tests {
     use super::*;
 
     fn mean_bytes(schema: Schema) -> f64 {
-        let mut chance = Chance::new(8, 0);
+        let mut rng = Rng::new(8, 0);
         let mut all = String::new();
-        (0..200).for_each(|_| schema.push_transaction(&mut chance, &mut all));
+        (0..200).for_each(|_| schema.push_transaction(&mut rng, &mut all));
         all.len() as f64 / 200.0
     }
 
@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn transactions_are_canonical_json_under_their_hash() {
-        let mut chance = Chance::new(8, 0);
+        let mut rng = Rng::new(8, 0);
         for schema in [Schema::V0_0_1, Schema::V0_1, Schema::V0_3, Schema::V0_9] {
             let mut text = String::new();
-            schema.push_transaction(&mut chance, &mut text);
+            schema.push_transaction(&mut rng, &mut text);
             let value: Value = serde_json::from_str(&text).expect("JSON");
             // serde_json writes compact text with sorted keys.
             assert_eq!(value.to_string(), text);

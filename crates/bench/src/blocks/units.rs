@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{BlockQuery, BlockShape, Ids};
-use crate::chance::Chance;
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kind of operation.
@@ -55,14 +55,14 @@ impl BlockCounters {
 pub struct Units {
     blocks: Vec<BlockQuery>,
     ids: Ids,
-    chance: Chance,
+    rng: Rng,
     counters: Arc<BlockCounters>,
 }
 
 impl Units {
     /// Creates the blocks of `units` units of thread `thread`.
     pub fn new(plan: &UnitPlan, thread: usize, units: usize, counters: Arc<BlockCounters>) -> Self {
-        let mut chance = Chance::new(plan.seed, 4_000_000 + thread as u64);
+        let mut rng = Rng::new(plan.seed, 4_000_000 + thread as u64);
         let (db, table) = &plan.table;
         let before = format!(r#"[1,[56,[[15,[[14,["{db}"]],"{table}"]],[98,[""#);
         let after = match &plan.durability {
@@ -72,13 +72,13 @@ impl Units {
         // A constant block is the same for all units of all threads.
         let mut make = |_| match plan.ids {
             Ids::Constant => {
-                let mut same = Chance::new(plan.seed, 5_000_000);
+                let mut same = Rng::new(plan.seed, 5_000_000);
                 BlockQuery::new(plan.shape, plan.ids, &before, &after, &mut same)
             }
-            _ => BlockQuery::new(plan.shape, plan.ids, &before, &after, &mut chance),
+            _ => BlockQuery::new(plan.shape, plan.ids, &before, &after, &mut rng),
         };
         let blocks = (0..units).map(&mut make).collect();
-        Units { blocks, ids: plan.ids, chance, counters }
+        Units { blocks, ids: plan.ids, rng, counters }
     }
 
     fn count(&self, part: &Part) {
@@ -91,7 +91,7 @@ impl Workload for Units {
     fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part> {
         let block = &mut self.blocks[place];
         if self.ids == Ids::Fresh {
-            block.freshen(&mut self.chance);
+            block.freshen(&mut self.rng);
         }
         query.extend_from_slice(block.query());
         let (record, detail) = (block.block_bytes as u64, block.transactions as u64);

@@ -15,7 +15,7 @@ use crate::flags::{OutputFlags, ServerFlags, duration};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::watch::{Watched, difference};
 use crate::result::{CheckOutcome, Published, RunResult, TimedRun};
-use crate::site::Site;
+use crate::sut::SystemUnderTest;
 use crate::terminal::{Goal, ProgressLine};
 use crate::wire::admin::Admin;
 use crate::wire::answer;
@@ -25,7 +25,7 @@ use crate::ycsb::table::{self, Loaded};
 
 const NAMES: &[&str] = &["QUERY"];
 /// The longest published query took a minute; a slow machine may take an hour.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// How the answer is verified.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
 pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
-    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
     let target = terms::table(&args.db, &args.table);
     let documents = match admin.ask(&terms::count(target.clone())) {
         Ok(count) => count.as_u64().unwrap_or(0),
@@ -93,13 +93,13 @@ pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     for _ in 0..args.warm {
         admin.ask(&query)?;
     }
-    let plan = plan(&site, seed);
+    let plan = plan(&sut, seed);
     let runs = Arc::new(Mutex::new(Vec::new()));
     let at_least = duration(args.seconds.unwrap_or(0.0)).context("--seconds")?;
     let make = |_, _| -> Box<dyn Workload> {
         Box::new(Repeated {
             query: json!([1, query, {}]).to_string().into_bytes(),
-            watched: site.watched.clone(),
+            watched: sut.watched.clone(),
             left: args.runs.max(1),
             until: None,
             at_least,
@@ -109,7 +109,7 @@ pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     };
     let goal = args.seconds.map_or(Goal::Operations(args.runs), Goal::Seconds);
     let mut line = ProgressLine::new(args.output.quiet, Some(goal));
-    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    let driven = drive(&plan, NAMES, make, &sut.watched, &mut |point| line.show(point))?;
     line.end();
 
     let runs = std::mem::take(&mut *runs.lock().unwrap_or_else(|e| e.into_inner()));
@@ -120,14 +120,14 @@ pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
         checks,
         ..Extras::default()
     };
-    let about = about(&args, &site, documents, started);
-    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+    let about = about(&args, &sut, documents, started);
+    Ok(assemble(about, &plan, &sut, NAMES, driven, extras))
 }
 
-fn plan(site: &Site, seed: u64) -> Plan {
+fn plan(sut: &SystemUnderTest, seed: u64) -> Plan {
     Plan {
-        addresses: site.addresses.clone(),
-        login: Some(site.login.clone()),
+        addresses: sut.addresses.clone(),
+        login: Some(sut.login.clone()),
         connections: 1,
         pipeline: 1,
         threads: 1,
@@ -135,7 +135,7 @@ fn plan(site: &Site, seed: u64) -> Plan {
         warmup: Duration::ZERO,
         seconds: None,
         operations: None,
-        drain: PATIENCE,
+        drain: QUERY_TIMEOUT,
         seed,
     }
 }
@@ -234,7 +234,7 @@ fn recount(args: &AnalyticArgs, admin: &mut Admin) -> anyhow::Result<u64> {
     Ok(sentences)
 }
 
-fn about(args: &AnalyticArgs, site: &Site, documents: u64, started: SystemTime) -> About {
+fn about(args: &AnalyticArgs, sut: &SystemUnderTest, documents: u64, started: SystemTime) -> About {
     let settings = json!({
         "runs": args.runs,
         "seconds": args.seconds,
@@ -243,7 +243,7 @@ fn about(args: &AnalyticArgs, site: &Site, documents: u64, started: SystemTime) 
         "table": args.table,
         "field": args.field,
         "documents": documents,
-        "hosts": site.addresses.join(","),
+        "hosts": sut.addresses.join(","),
     });
     About {
         kind: "analytic",
@@ -253,7 +253,7 @@ fn about(args: &AnalyticArgs, site: &Site, documents: u64, started: SystemTime) 
         published: Some(Published {
             report: "rethinkdb-2.1.5".to_owned(),
             workload: "analytic".to_owned(),
-            servers: site.servers,
+            servers: sut.servers,
         }),
         seed: args.output.seed,
         settings: settings.as_object().cloned().unwrap_or_default(),

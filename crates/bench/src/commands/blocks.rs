@@ -13,13 +13,13 @@ use crate::assemble::{About, Extras, assemble};
 use crate::blocks::block::{BlockShape, BlockSize, Ids};
 use crate::blocks::transaction::Schema;
 use crate::blocks::units::{BlockCounters, NAMES, UnitPlan, Units};
+use crate::comparability::Candidate;
 use crate::drive::session::{Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
-use crate::likeness::Candidate;
 use crate::limits::at_least_one;
 use crate::result::RunResult;
-use crate::site::Site;
+use crate::sut::SystemUnderTest;
 use crate::terminal::ProgressLine;
 use crate::wire::admin::Admin;
 use crate::wire::terms;
@@ -129,22 +129,22 @@ fn measure_over(
 ) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
-    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
     prepare(&mut admin, &args)?;
 
     args.pacing.connections = args.units.or(args.pacing.connections).or(Some(UNITS_DEFAULT));
     if args.pacing.operations.is_none() {
         args.pacing.seconds.get_or_insert(SECONDS_DEFAULT);
     }
-    let addresses = deal(&site.addresses);
-    let plan = Plan { pipeline: 1, addresses, ..args.pacing.plan(&site, seed)? };
+    let addresses = deal(&sut.addresses);
+    let plan = Plan { pipeline: 1, addresses, ..args.pacing.plan(&sut, seed)? };
     let unit_plan = unit_plan(&args);
     let counters = Arc::new(BlockCounters::default());
     let make = |thread, units| -> Box<dyn Workload> {
         Box::new(Units::new(&unit_plan, thread, units, Arc::clone(&counters)))
     };
     let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
-    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    let driven = drive(&plan, NAMES, make, &sut.watched, &mut |point| line.show(point))?;
     line.end();
 
     let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
@@ -162,9 +162,9 @@ fn measure_over(
         echo,
         ..Extras::default()
     };
-    let mut about = about(&args, &plan, &site, counters.conflicts(), started);
-    about.published = candidate(&args, &plan, &site, counters.bytes() / all).settle(&mut about.notes);
-    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+    let mut about = about(&args, &plan, &sut, counters.conflicts(), started);
+    about.published = candidate(&args, &plan, &sut, counters.bytes() / all).settle(&mut about.notes);
+    Ok(assemble(about, &plan, &sut, NAMES, driven, extras))
 }
 
 fn prepare(admin: &mut Admin, args: &BlocksArgs) -> anyhow::Result<()> {
@@ -219,21 +219,31 @@ fn schema(args: &BlocksArgs) -> Schema {
 }
 
 /// The published series, and how these blocks differ from it.
-fn candidate(args: &BlocksArgs, plan: &Plan, site: &Site, block_bytes: u64) -> Candidate {
-    let mut candidate = Candidate::new("bigchaindb-0.0.1", "blocks", site.servers);
+fn candidate(args: &BlocksArgs, plan: &Plan, sut: &SystemUnderTest, block_bytes: u64) -> Candidate {
+    let mut candidate = Candidate::new("bigchaindb-0.0.1", "blocks", sut.servers);
     candidate.compare_block(block_bytes);
     let schema = schema(args);
-    candidate.depart(!matches!(schema, Schema::V0_0_1), format!("schema {} instead of 0.0.1", schema.name()));
-    candidate.depart(args.durability != "soft", format!("durability {} instead of soft", args.durability));
-    candidate.depart(matches!(args.ids, IdsFlag::Constant), "the same block every time");
+    candidate.add_difference(
+        !matches!(schema, Schema::V0_0_1),
+        format!("schema {} instead of 0.0.1", schema.name()),
+    );
+    candidate
+        .add_difference(args.durability != "soft", format!("durability {} instead of soft", args.durability));
+    candidate.add_difference(matches!(args.ids, IdsFlag::Constant), "the same block every time");
     candidate.compare_loop(plan);
     candidate
 }
 
-fn about(args: &BlocksArgs, plan: &Plan, site: &Site, conflicts: u64, started: SystemTime) -> About {
+fn about(
+    args: &BlocksArgs,
+    plan: &Plan,
+    sut: &SystemUnderTest,
+    conflicts: u64,
+    started: SystemTime,
+) -> About {
     let mut settings = describe_plan(plan);
     let own = json!({
-        "hosts": site.addresses.join(","),
+        "hosts": sut.addresses.join(","),
         "units": plan.connections,
         "schema": schema(args).name(),
         "tx": args.tx,

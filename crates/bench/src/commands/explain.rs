@@ -7,8 +7,8 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
 use crate::flags::ServerFlags;
+use crate::rng::Rng;
 use crate::wire::admin::Admin;
 
 /// Shows how a server finds the rows of a query, which steps run where they are, and how many it reads
@@ -37,7 +37,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let term: Value = serde_json::from_str(&text).context("the query is not JSON")?;
     let request = args.server.request();
     let address = request.addresses.first().context("no server given")?;
-    let mut admin = Admin::connect(address, &request.login, &mut Chance::new(1, 9_000_000))?;
+    let mut admin = Admin::connect(address, &request.login, &mut Rng::new(1, 9_000_000))?;
     let options = json!({"explain": true, "db": [14, [args.db]]});
     let answer = admin.ask_with(&term, &options)?;
     if args.json {

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use crate::assemble::{About, blank};
-use crate::chance::Chance;
+use crate::conditions::{Mark, disturbed};
 use crate::flags::OutputFlags;
 use crate::fleet::flags::NodeFlags;
 use crate::fleet::{Fleet, data_folder, folder_bytes, system_rows};
@@ -18,8 +18,8 @@ use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::histogram;
 use crate::result::{OperationResult, RunResult, Throughput, Times, Versions};
-use crate::site::BENCH_VERSION;
-use crate::surroundings::{Mark, disturbed};
+use crate::rng::Rng;
+use crate::sut::BENCH_VERSION;
 use crate::terminal::thousands;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
@@ -65,11 +65,11 @@ pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
     let folder = data_folder(&args.folder)?;
     let fleet = Fleet::start(&args.fleet.plan(usize::from(args.nodes), &folder)?, None)?;
     let outcome = measure(&args, fleet);
-    let given_up = folder.give_up();
+    let released = folder.release();
     let result = outcome?;
     // The result is written first: the reader of the output may have closed it.
     args.output.keep(&result)?;
-    given_up?;
+    released?;
     println!("{}", said(&result));
     args.output.show(&result)
 }
@@ -78,7 +78,7 @@ fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let login = Login { user: "admin".to_owned(), password: String::new() };
     let addresses = fleet.addresses();
-    let mut admin = Admin::connect(&addresses[0], &login, &mut Chance::new(1, 9_000_000))?;
+    let mut admin = Admin::connect(&addresses[0], &login, &mut Rng::new(1, 9_000_000))?;
     let watched: Vec<Watched> =
         addresses.iter().map(|address| Watched::find(address, None, Some("none".to_owned()))).collect();
 

@@ -1,6 +1,7 @@
 //! The commands, one file each: the flags, and the run from connecting to the printed result.
 
 pub mod analytic;
+mod arguments;
 pub mod baseline;
 pub mod blocks;
 pub mod explain;
@@ -10,7 +11,6 @@ pub mod report;
 pub mod reql;
 pub mod sweep;
 pub mod units;
-mod words;
 pub mod ycsb_load;
 pub mod ycsb_properties;
 pub mod ycsb_run;

@@ -13,7 +13,6 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use crate::assemble::{About, blank};
-use crate::chance::Chance;
 use crate::drive::session::{Driven, LoopKind, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{Format, OutputFlags, ServerFlags, duration};
@@ -22,11 +21,12 @@ use crate::machine::facts;
 use crate::machine::watch::Sample;
 use crate::measure::histogram;
 use crate::result::{OperationResult, Pacing, RunResult, Verification};
-use crate::shapes::asker::Asker;
-use crate::shapes::rest::{self, Rest};
+use crate::rng::Rng;
+use crate::shapes::quiescence::{self, Quiescence};
 use crate::shapes::shape::{Draw, Per, SHAPES, Shape};
 use crate::shapes::table;
-use crate::site::Site;
+use crate::shapes::workload::ShapeWorkload;
+use crate::sut::SystemUnderTest;
 
 /// With less processor time of a server there is no figure: the kernel counts hundredths of a second.
 const CPU_SECONDS_MIN: f64 = 0.2;
@@ -66,7 +66,7 @@ pub struct ReqlArgs {
 struct Cost {
     shape: &'static Shape,
     /// Whether the servers were quiet before.
-    rest: Rest,
+    rest: Quiescence,
     operations: u64,
     seconds: f64,
     /// Server processor time; `None` if it is too little for a figure.
@@ -133,7 +133,7 @@ impl Cost {
 pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     let warmup = duration(args.warmup).context("--warmup")?;
-    let (site, mut admin) = Site::open(args.server.request(), args.output.seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), args.output.seed)?;
     let shows = args.output.format == Format::Table;
     table::prepare(&mut admin, args.rows, args.output.quiet)?;
     if shows {
@@ -141,13 +141,13 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     }
     let mut costs = Vec::new();
     for shape in SHAPES.iter().filter(|shape| shape.name.contains(&args.only)) {
-        let cost = measure(shape, args, warmup, &site).context(shape.name)?;
+        let cost = measure(shape, args, warmup, &sut).context(shape.name)?;
         if shows {
             println!("{}", cost.line(args.rows));
         }
         costs.push(cost);
     }
-    let result = result(args, &site, &costs, started);
+    let result = result(args, &sut, &costs, started);
     args.output.keep(&result)?;
     if shows {
         result.notes.iter().take(CIRCUMSTANCES).for_each(|note| println!("{note}"));
@@ -166,30 +166,35 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     Ok(if costs.iter().any(is_missed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site) -> anyhow::Result<Cost> {
+fn measure(
+    shape: &'static Shape,
+    args: &ReqlArgs,
+    warmup: Duration,
+    sut: &SystemUnderTest,
+) -> anyhow::Result<Cost> {
     // The trial run is not measured and does what only happens the first time. For instance, the first scan after a
     // load makes the engine write its buffered rows, flush and compact.
     let (trial, plan) = match shape.per {
         Per::Query => {
-            let plan = plan(args, site, args.connections, args.times, warmup);
+            let plan = plan(args, sut, args.connections, args.times, warmup);
             (plan.clone(), plan)
         }
         Per::Row => {
-            let plan = |scans| plan(args, site, 1, scans, Duration::ZERO);
+            let plan = |scans| plan(args, sut, 1, scans, Duration::ZERO);
             (plan(1), plan(args.scans))
         }
     };
-    ask(shape, args, &trial, Turn::Trial, site)?;
-    let mut rest = rest::wait(&site.watched);
+    ask(shape, args, &trial, Turn::Trial, sut)?;
+    let mut rest = quiescence::wait(&sut.watched);
     if shape.per == Per::Row {
         // Compaction has evicted blocks from the cache.
-        ask(shape, args, &trial, Turn::Trial, site)?;
-        rest = rest::wait(&site.watched);
+        ask(shape, args, &trial, Turn::Trial, sut)?;
+        rest = quiescence::wait(&sut.watched);
     }
-    let driven = ask(shape, args, &plan, Turn::Measured, site)?;
+    let driven = ask(shape, args, &plan, Turn::Measured, sut)?;
     let used: Option<f64> = driven.server_samples.iter().map(cpu_between).sum();
     let used = used
-        .filter(|_| !site.watched.is_empty())
+        .filter(|_| !sut.watched.is_empty())
         .context("the server's process was not found (--server-pid)")?;
     Ok(Cost {
         shape,
@@ -203,13 +208,19 @@ fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site
     })
 }
 
-fn plan(args: &ReqlArgs, site: &Site, connections: usize, operations: u64, warmup: Duration) -> Plan {
+fn plan(
+    args: &ReqlArgs,
+    sut: &SystemUnderTest,
+    connections: usize,
+    operations: u64,
+    warmup: Duration,
+) -> Plan {
     Plan {
-        addresses: site.addresses.clone(),
-        login: Some(site.login.clone()),
+        addresses: sut.addresses.clone(),
+        login: Some(sut.login.clone()),
         connections,
         pipeline: 1,
-        threads: threads(site, connections),
+        threads: threads(sut, connections),
         kind: LoopKind::Closed,
         warmup,
         seconds: None,
@@ -220,9 +231,9 @@ fn plan(args: &ReqlArgs, site: &Site, connections: usize, operations: u64, warmu
 }
 
 /// Client threads: half of the cores if the servers need the others.
-fn threads(site: &Site, connections: usize) -> usize {
+fn threads(sut: &SystemUnderTest, connections: usize) -> usize {
     let cores = facts::cores();
-    if site.is_local { cores / 2 } else { cores }.clamp(1, connections)
+    if sut.is_local { cores / 2 } else { cores }.clamp(1, connections)
 }
 
 /// Whether a run is a trial.
@@ -243,7 +254,7 @@ impl Turn {
     }
 
     /// The random stream of its first thread: the trial must not read the same rows as the measured run.
-    fn first_chance(self) -> u64 {
+    fn first_stream(self) -> u64 {
         match self {
             Turn::Trial => 8_000_000,
             Turn::Measured => 7_000_000,
@@ -257,18 +268,18 @@ fn ask(
     args: &ReqlArgs,
     plan: &Plan,
     turn: Turn,
-    site: &Site,
+    sut: &SystemUnderTest,
 ) -> anyhow::Result<Driven> {
     let workload = |thread: usize, _| -> Box<dyn Workload> {
         let draw = Draw {
-            chance: Chance::new(args.output.seed, turn.first_chance() + thread as u64),
+            rng: Rng::new(args.output.seed, turn.first_stream() + thread as u64),
             rows: args.rows,
             next_insert: turn.first_insert() + thread as u64,
             insert_step: plan.threads as u64,
         };
-        Box::new(Asker::new(shape, draw))
+        Box::new(ShapeWorkload::new(shape, draw))
     };
-    let driven = drive(plan, NAMES, workload, &site.watched, &mut |_| {})?;
+    let driven = drive(plan, NAMES, workload, &sut.watched, &mut |_| {})?;
     let failed = driven.totals.failed;
     if let Some(((_, kind), seen)) = driven.totals.failures.iter().next() {
         bail!(
@@ -293,13 +304,13 @@ const CIRCUMSTANCES: usize = 2;
 
 fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
     let rest = match costs.iter().map(|cost| cost.rest).max() {
-        Some(Rest::Unknown) => {
+        Some(Quiescence::Unknown) => {
             "whether the servers flushed or merged meanwhile is not known: not every one shows its metrics (--http)"
         }
-        Some(Rest::Busy) => {
+        Some(Quiescence::Busy) => {
             "a server never came to rest: what it flushed and merged by itself is in the figures"
         }
-        Some(Rest::Reached) | None => {
+        Some(Quiescence::Reached) | None => {
             "before each shape, the servers neither flushed nor merged for a second"
         }
     };
@@ -312,7 +323,7 @@ fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
 }
 
 /// The result document (docs/formats/bench-result.md): each shape is a kind of operation.
-fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> RunResult {
+fn result(args: &ReqlArgs, sut: &SystemUnderTest, costs: &[Cost], started: SystemTime) -> RunResult {
     let settings = json!({
         "rows": args.rows,
         "times": args.times,
@@ -320,7 +331,7 @@ fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> 
         "connections": args.connections,
         "warmup": args.warmup,
         "only": args.only,
-        "hosts": site.addresses.join(","),
+        "hosts": sut.addresses.join(","),
     });
     let verdicts = costs.iter().map(|cost| cost.verdict(args.rows));
     let mut result = blank(About {
@@ -340,7 +351,7 @@ fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> 
         kind: "closed".to_owned(),
         connections: args.connections,
         pipeline: 1,
-        client_threads: threads(site, args.connections),
+        client_threads: threads(sut, args.connections),
         ..Pacing::default()
     };
     result.time.measured_seconds = seconds;
@@ -354,7 +365,7 @@ fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> 
     result.throughput.operations = operations;
     result.throughput.operations_per_second = operations as f64 / seconds.max(1e-9);
     result.operations = costs.iter().map(Cost::result).collect();
-    result.machine = facts::machine(site.is_local);
-    result.versions = site.versions.clone();
+    result.machine = facts::machine(sut.is_local);
+    result.versions = sut.versions.clone();
     result
 }

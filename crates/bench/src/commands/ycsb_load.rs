@@ -14,7 +14,7 @@ use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan};
 use crate::limits::at_least_one;
 use crate::result::{CheckOutcome, RunResult};
-use crate::site::Site;
+use crate::sut::SystemUnderTest;
 use crate::terminal::{Goal, ProgressLine};
 use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
 use crate::ycsb::queries::Queries;
@@ -64,7 +64,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let start = chosen.settings.insertstart;
     let end = chosen.settings.insertcount.map_or(records, |count| start + count);
     let seed = args.output.seed;
-    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
 
     let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
     let drop_first = args.drop || chosen.properties.flag("dropdata", false);
@@ -72,7 +72,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
 
     let batch = args.batch.or(chosen.properties.positive("batch.size")?).unwrap_or(BATCH_DEFAULT);
     args.pacing.connections.get_or_insert(CONNECTIONS_DEFAULT);
-    let plan = Plan { drain: DRAIN, ..args.pacing.plan(&site, seed)? };
+    let plan = Plan { drain: DRAIN, ..args.pacing.plan(&sut, seed)? };
     let progress = Arc::new(LoadProgress::new(start..end));
     let queries = Queries::new(&chosen.settings, chosen.settings.durability.as_deref());
     let make = |_, _| -> Box<dyn Workload> {
@@ -80,7 +80,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     };
     let batches = (end - start).div_ceil(batch);
     let mut line = ProgressLine::new(args.output.quiet, Some(Goal::Operations(batches)));
-    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    let driven = drive(&plan, NAMES, make, &sut.watched, &mut |point| line.show(point))?;
     line.end();
 
     let (documents, sentences) = (progress.documents(), progress.sentences());
@@ -101,7 +101,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
         checks: vec![all_there(end - start, documents)],
         ..Extras::default()
     };
-    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+    Ok(assemble(about, &plan, &sut, NAMES, driven, extras))
 }
 
 /// A note about the distribution of the documents over the shards.

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::ycsb_properties::{Chosen, PropertyFlags};
 use crate::assemble::{About, Extras, assemble};
 use crate::baseline::echo::{self, EchoSizes};
-use crate::chance::Chance;
+use crate::comparability::Candidate;
 use crate::drive::session::{Driven, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
-use crate::likeness::Candidate;
 use crate::result::{EchoBaseline, RunResult};
-use crate::site::Site;
+use crate::rng::Rng;
+use crate::sut::SystemUnderTest;
 use crate::terminal::ProgressLine;
 use crate::wire::frame::HEADER_BYTES;
 use crate::ycsb::acknowledged::AcknowledgedCounter;
@@ -61,7 +61,7 @@ pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     }
     chosen.fill(&mut args.server, &mut args.pacing)?;
     let seed = args.output.seed;
-    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
 
     let loaded = table::loaded(&mut admin, &chosen.settings.table)?;
     if let Some(loaded) = &loaded {
@@ -78,12 +78,12 @@ pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     }
 
     let durability = table::durability(&mut admin, &chosen.settings)?;
-    let plan = args.pacing.plan(&site, seed)?;
+    let plan = args.pacing.plan(&sut, seed)?;
     let integrity = Arc::new(IntegrityCounters::default());
     let inserts = Arc::new(AcknowledgedCounter::new(records));
     let make = workloads(&chosen.settings, records, &inserts, &integrity, seed);
     let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
-    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    let driven = drive(&plan, NAMES, make, &sut.watched, &mut |point| line.show(point))?;
     line.end();
 
     let records = records..inserts.existing();
@@ -100,8 +100,8 @@ pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
         echo,
         ..Extras::default()
     };
-    let about = about(&args, &chosen, &plan, &Measured { durability, servers: site.servers }, started);
-    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+    let about = about(&args, &chosen, &plan, &Measured { durability, servers: sut.servers }, started);
+    Ok(assemble(about, &plan, &sut, NAMES, driven, extras))
 }
 
 fn settle_length(pacing: &mut LoopFlags, settings: &mut Settings) {
@@ -129,7 +129,7 @@ fn workloads(
             keys.clone(),
             Arc::clone(&inserts),
             Arc::clone(&integrity),
-            Chance::new(seed, thread as u64 + 1),
+            Rng::new(seed, thread as u64 + 1),
         ))
     }
 }
@@ -204,8 +204,10 @@ fn candidate(settings: &Settings, plan: &Plan, measured: &Measured) -> Option<Ca
     };
     let mut candidate = Candidate::new("rethinkdb-2.1.5", workload, measured.servers);
     let durability = &measured.durability;
-    candidate
-        .depart(workload == "a" && durability != "hard", format!("durability {durability} instead of hard"));
+    candidate.add_difference(
+        workload == "a" && durability != "hard",
+        format!("durability {durability} instead of hard"),
+    );
     candidate.compare_pacing(plan);
     Some(candidate)
 }

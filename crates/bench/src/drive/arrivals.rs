@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// How arrivals are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,23 +22,17 @@ pub struct Arrivals {
     next_ns: f64,
     gap_ns: f64,
     spacing: Spacing,
-    chance: Chance,
+    rng: Rng,
     until_ns: i64,
 }
 
 impl Arrivals {
     /// `rate` arrivals per second within `window`. `offset` (0..1) shifts the first one by a fraction of the interval
     /// so that threads do not send at the same time.
-    pub fn new(
-        rate: f64,
-        spacing: Spacing,
-        window: std::ops::Range<i64>,
-        offset: f64,
-        chance: Chance,
-    ) -> Self {
+    pub fn new(rate: f64, spacing: Spacing, window: std::ops::Range<i64>, offset: f64, rng: Rng) -> Self {
         let gap_ns = 1e9 / rate;
         let next_ns = window.start as f64 + gap_ns * offset;
-        Arrivals { next_ns, gap_ns, spacing, chance, until_ns: window.end }
+        Arrivals { next_ns, gap_ns, spacing, rng, until_ns: window.end }
     }
 
     /// The next arrival, if it is due at `now_ns`.
@@ -46,7 +40,7 @@ impl Arrivals {
         let due = self.next_at().filter(|at| *at <= now_ns)?;
         self.next_ns += match self.spacing {
             Spacing::Constant => self.gap_ns,
-            Spacing::Poisson => -(1.0 - self.chance.unit()).ln() * self.gap_ns,
+            Spacing::Poisson => -(1.0 - self.rng.unit()).ln() * self.gap_ns,
         };
         Some(due)
     }
@@ -65,19 +59,19 @@ impl Arrivals {
 
 /// The queue of arrivals that wait for a free connection.
 #[derive(Clone, Debug)]
-pub struct WaitingLine {
+pub struct ArrivalQueue {
     line: VecDeque<i64>,
     length_max: usize,
 }
 
-impl WaitingLine {
+impl ArrivalQueue {
     /// An empty queue with this capacity.
     pub fn new(length_max: usize) -> Self {
-        WaitingLine { line: VecDeque::new(), length_max }
+        ArrivalQueue { line: VecDeque::new(), length_max }
     }
 
     /// Adds an arrival; `false` when the queue is full and the arrival is dropped.
-    pub fn join(&mut self, intended_ns: i64) -> bool {
+    pub fn push(&mut self, intended_ns: i64) -> bool {
         let fits = self.line.len() < self.length_max;
         if fits {
             self.line.push_back(intended_ns);
@@ -86,7 +80,7 @@ impl WaitingLine {
     }
 
     /// Removes the oldest arrival.
-    pub fn leave(&mut self) -> Option<i64> {
+    pub fn pop(&mut self) -> Option<i64> {
         self.line.pop_front()
     }
 
@@ -108,7 +102,7 @@ mod tests {
     #[test]
     fn constant_arrivals_keep_their_rate_without_drift() {
         let window = 0..1_000_000_000;
-        let mut arrivals = Arrivals::new(30_000.0, Spacing::Constant, window, 0.0, Chance::new(1, 0));
+        let mut arrivals = Arrivals::new(30_000.0, Spacing::Constant, window, 0.0, Rng::new(1, 0));
         let mut count = 0;
         let mut last = 0;
         while let Some(at) = arrivals.pop_due(i64::MAX) {
@@ -121,7 +115,7 @@ mod tests {
     #[test]
     fn poisson_arrivals_keep_their_rate_on_average() {
         let window = 0..20_000_000_000;
-        let mut arrivals = Arrivals::new(5_000.0, Spacing::Poisson, window, 0.0, Chance::new(5, 0));
+        let mut arrivals = Arrivals::new(5_000.0, Spacing::Poisson, window, 0.0, Rng::new(5, 0));
         let count = std::iter::from_fn(|| arrivals.pop_due(i64::MAX)).count();
         assert!((98_700..101_300).contains(&count), "seed 5: {count}");
     }
@@ -130,13 +124,13 @@ mod tests {
     #[test]
     fn waits_behind_a_stall_are_exactly_those_of_the_arithmetic() {
         let (micro, second) = (1_000, 1_000_000_000);
-        let mut arrivals = Arrivals::new(1_000.0, Spacing::Constant, 0..10 * second, 0.0, Chance::new(1, 0));
-        let mut line = WaitingLine::new(usize::MAX);
+        let mut arrivals = Arrivals::new(1_000.0, Spacing::Constant, 0..10 * second, 0.0, Rng::new(1, 0));
+        let mut line = ArrivalQueue::new(usize::MAX);
         let mut waits = Vec::new();
         let mut free_at = 0;
         while let Some(arrival) = arrivals.pop_due(i64::MAX) {
-            line.join(arrival);
-            let intended = line.leave().expect("somebody waits");
+            line.push(arrival);
+            let intended = line.pop().expect("somebody waits");
             let start = intended.max(free_at);
             let start = if (second..2 * second).contains(&start) { 2 * second } else { start };
             free_at = start + 100 * micro;
@@ -155,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_full_line_drops_arrivals() {
-        let mut line = WaitingLine::new(2);
-        assert!(line.join(1) && line.join(2) && !line.join(3));
-        assert_eq!((line.leave(), line.leave(), line.leave()), (Some(1), Some(2), None));
+        let mut line = ArrivalQueue::new(2);
+        assert!(line.push(1) && line.push(2) && !line.push(3));
+        assert_eq!((line.pop(), line.pop(), line.pop()), (Some(1), Some(2), None));
     }
 }

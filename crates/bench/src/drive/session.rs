@@ -8,17 +8,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::arrivals::{Arrivals, Spacing, WaitingLine};
+use super::arrivals::{ArrivalQueue, Arrivals, Spacing};
 use super::clock::{RunClock, nanoseconds};
 use super::connection::Connection;
 use super::worker::{Limits, OpenLoop, State, Worker};
 use super::workload::Workload;
-use crate::chance::Chance;
-use crate::machine::own::{self, OwnCpu};
+use crate::machine::own_process::{self, OwnCpu};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::collect::{Collector, Totals};
 use crate::measure::interval::{Interval, Recorder};
 use crate::result::Point;
+use crate::rng::Rng;
 use crate::wire::admin::{DialError, dial, dial_and_greet};
 use crate::wire::handshake::Login;
 
@@ -118,7 +118,7 @@ pub fn drive(
         let (start_sink, start) = mpsc::channel();
         starts.push(start_sink);
         let places: Vec<usize> = (thread..plan.connections).step_by(threads).collect();
-        let seat = Seat {
+        let inputs = ThreadInputs {
             plan: plan.clone(),
             thread,
             threads,
@@ -128,7 +128,7 @@ pub fn drive(
             operations_left: operations_left.clone(),
         };
         let (ready_sink, interval_sink) = (ready_sink.clone(), interval_sink.clone());
-        let work = move || seat.work(&ready_sink, &start, interval_sink);
+        let work = move || inputs.work(&ready_sink, &start, interval_sink);
         handles.push(thread::Builder::new().name(format!("bench-{thread}")).spawn(work)?);
     }
     drop((ready_sink, interval_sink));
@@ -149,7 +149,7 @@ pub fn drive(
 }
 
 /// The inputs of one thread.
-struct Seat {
+struct ThreadInputs {
     plan: Plan,
     thread: usize,
     threads: usize,
@@ -159,7 +159,7 @@ struct Seat {
     operations_left: Option<Arc<AtomicI64>>,
 }
 
-impl Seat {
+impl ThreadInputs {
     fn work(
         self,
         ready: &Sender<Result<(), DialError>>,
@@ -181,11 +181,11 @@ impl Seat {
     }
 
     fn connect(&self) -> Result<Vec<Connection>, DialError> {
-        let mut chance = Chance::new(self.plan.seed, 1_000_000 + self.thread as u64);
+        let mut rng = Rng::new(self.plan.seed, 1_000_000 + self.thread as u64);
         let mut open = |place: &usize| {
             let address = &self.plan.addresses[place % self.plan.addresses.len()];
             let stream = match &self.plan.login {
-                Some(login) => dial_and_greet(address, login, &mut chance)?.0,
+                Some(login) => dial_and_greet(address, login, &mut rng)?.0,
                 None => dial(address)?,
             };
             Connection::new(stream, self.plan.pipeline)
@@ -204,7 +204,13 @@ impl Seat {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Worker {
             clock,
-            recorder: Recorder::new(self.thread, self.lanes, clock.now_ns(), own::thread_cpu_seconds(), sink),
+            recorder: Recorder::new(
+                self.thread,
+                self.lanes,
+                clock.now_ns(),
+                own_process::thread_cpu_seconds(),
+                sink,
+            ),
             limits: Limits {
                 deadline_ns: plan.seconds.map(nanoseconds),
                 operations_left: self.operations_left.clone(),
@@ -224,12 +230,12 @@ impl Seat {
         let LoopKind::Open { rate, spacing, waiting_max } = plan.kind else { return None };
         let share = 1.0 / self.threads as f64;
         let window = -nanoseconds(plan.warmup)..plan.seconds.map_or(i64::MAX, nanoseconds);
-        let chance = Chance::new(plan.seed, 2_000_000 + self.thread as u64);
+        let rng = Rng::new(plan.seed, 2_000_000 + self.thread as u64);
         let offset = self.thread as f64 * share;
         let ready: VecDeque<usize> = (0..connections * plan.pipeline).map(|n| n % connections).collect();
         Some(OpenLoop {
-            arrivals: Arrivals::new(rate * share, spacing, window, offset, chance),
-            line: WaitingLine::new(waiting_max.div_ceil(self.threads)),
+            arrivals: Arrivals::new(rate * share, spacing, window, offset, rng),
+            line: ArrivalQueue::new(waiting_max.div_ceil(self.threads)),
             ready,
         })
     }
@@ -260,7 +266,7 @@ impl<'a> Observer<'a> {
 
     fn mark(&mut self, second: i64) {
         let servers = self.watched.iter().map(Watched::sample).collect();
-        self.marks.push(Mark { second, at_ns: self.clock.now_ns(), client: own::cpu(), servers });
+        self.marks.push(Mark { second, at_ns: self.clock.now_ns(), client: own_process::cpu(), servers });
     }
 
     fn observe(

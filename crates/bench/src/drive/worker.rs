@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use super::arrivals::{Arrivals, WaitingLine};
+use super::arrivals::{ArrivalQueue, Arrivals};
 use super::clock::RunClock;
 use super::connection::{Connection, Flight, ReadOutcome};
 use super::workload::{Scrutiny, Verdict, Workload};
-use crate::machine::own;
+use crate::machine::own_process;
 use crate::measure::interval::{Interval, Recorder, Took};
 use crate::wire::answer::{Failure, FailureKind};
 
 const EVENTS_PER_WAIT: usize = 256;
 /// The thread wakes at least this often to complete its seconds and check its deadline.
-const NAP_NS: i64 = 50_000_000;
+const WAKE_INTERVAL_NS: i64 = 50_000_000;
 /// One in this many responses is parsed and compared.
 const ANSWERS_PER_SCRUTINY: u64 = 64;
 
@@ -37,7 +37,7 @@ pub struct OpenLoop {
     /// The schedule.
     pub arrivals: Arrivals,
     /// The queue.
-    pub line: WaitingLine,
+    pub line: ArrivalQueue,
     /// One entry per operation that could be sent, least recently used connection first.
     pub ready: VecDeque<usize>,
 }
@@ -94,7 +94,7 @@ impl Worker {
                 break;
             }
             events.clear();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&self.nap(now))) {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&self.wait_time(now))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -116,16 +116,16 @@ impl Worker {
     }
 
     fn finished(&self) -> bool {
-        let nobody_comes =
+        let no_arrivals =
             self.state.ended || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
-        let nobody_waits = self.open.as_ref().is_none_or(|open| open.line.is_empty());
+        let queue_is_empty = self.open.as_ref().is_none_or(|open| open.line.is_empty());
         let all_lost = self.state.lost == self.connections.len();
-        all_lost || (nobody_comes && nobody_waits && self.state.in_flight == 0)
+        all_lost || (no_arrivals && queue_is_empty && self.state.in_flight == 0)
     }
 
-    fn nap(&self, now: i64) -> Timespec {
+    fn wait_time(&self, now: i64) -> Timespec {
         let arrival = self.open.as_ref().and_then(|open| open.arrivals.next_at());
-        let wait = arrival.map_or(NAP_NS, |at| (at - now).clamp(0, NAP_NS));
+        let wait = arrival.map_or(WAKE_INTERVAL_NS, |at| (at - now).clamp(0, WAKE_INTERVAL_NS));
         Timespec { tv_sec: 0, tv_nsec: wait }
     }
 
@@ -135,7 +135,7 @@ impl Worker {
         let current = self.recorder.current();
         while let Some(intended) = open.arrivals.pop_due(now) {
             current.arrived += 1;
-            if !open.line.join(intended) {
+            if !open.line.push(intended) {
                 current.skipped += 1;
             }
         }
@@ -149,18 +149,18 @@ impl Worker {
             if self.connections[place].closed {
                 continue;
             }
-            let intended = open.line.leave();
+            let intended = open.line.pop();
             if !self.start(place, intended) {
-                return self.let_nobody_in();
+                return self.close_arrivals();
             }
             self.flush(place);
         }
     }
 
-    fn let_nobody_in(&mut self) {
+    fn close_arrivals(&mut self) {
         if let Some(open) = &mut self.open {
             open.arrivals.close();
-            while open.line.leave().is_some() {}
+            while open.line.pop().is_some() {}
         }
     }
 
@@ -307,7 +307,7 @@ impl Worker {
 fn gauges(interval: &mut Interval, in_flight: usize, waiting: usize) {
     interval.in_flight = in_flight as u64;
     interval.waiting = waiting as u64;
-    interval.cpu_after_seconds = own::thread_cpu_seconds();
+    interval.cpu_after_seconds = own_process::thread_cpu_seconds();
 }
 
 fn took(flight: &Flight, from_ns: i64, now: i64) -> Took {

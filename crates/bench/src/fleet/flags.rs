@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::FleetPlan;
-use super::fits::{Has, Needs, Unfit};
+use super::requirements::{MachineResources, Requirements, UnmetRequirement};
 use super::sharing::Sharing;
 use crate::limits::at_least_one;
 use crate::machine::cgroup::{Quota, SHARE_MIN};
@@ -77,19 +77,19 @@ impl NodeFlags {
     }
 
     /// Fails, with advice, if this machine cannot run `nodes` at the same time without limits.
-    pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
+    pub fn fit(&self, nodes: usize) -> Result<(), UnmetRequirement> {
         self.fit_with(nodes, None)
     }
 
-    fn fit_with(&self, nodes: usize, core_share: Option<f64>) -> Result<(), Unfit> {
-        let needs = Needs {
+    fn fit_with(&self, nodes: usize, core_share: Option<f64>) -> Result<(), UnmetRequirement> {
+        let needs = Requirements {
             nodes,
             core_share,
             cache_mb: self.cache_mb(),
             port_offset: self.port_offset,
             binary: self.target_binary.as_deref(),
         };
-        needs.fit(Has { cores: facts::cores(), memory_bytes: facts::memory_bytes() })
+        needs.fit(MachineResources { cores: facts::cores(), memory_bytes: facts::memory_bytes() })
     }
 
     /// A fleet of `nodes` with its data in `folder`.
@@ -136,7 +136,7 @@ impl FleetFlags {
     }
 
     /// Fails, with advice, if this machine cannot run `nodes` at the same time, each limited to its share.
-    pub fn fit_limited(&self, nodes: usize) -> Result<(), Unfit> {
+    pub fn fit_limited(&self, nodes: usize) -> Result<(), UnmetRequirement> {
         self.nodes.fit_with(nodes, self.share())
     }
 

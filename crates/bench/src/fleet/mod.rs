@@ -1,10 +1,10 @@
 //! Clusters that the benchmark starts on this machine: nodes of a program that takes RethinkDB's flags, each with its
 //! data folder, ports and share of processor time. Dropping a fleet stops its nodes.
 
-pub mod fits;
 pub mod flags;
 mod node;
 mod ports;
+pub mod requirements;
 pub mod sharing;
 
 use std::fs;
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::chance::Chance;
 use crate::machine::cgroup::{CpuGroups, Quota};
-use crate::machine::holdings::{self, Holding};
+use crate::machine::cleanup::{self, CleanupGuard};
 use crate::machine::watch::HTTP_PORT;
+use crate::rng::Rng;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 use node::{Node, NodePlan};
 
-/// Ports of RethinkDB before `--port-offset`. The cluster port is the highest; [`fits`] checks that it exists.
+/// Ports of RethinkDB before `--port-offset`. The cluster port is the highest; [`requirements`] checks that it exists.
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 /// Even a busy machine starts sixteen nodes in less.
-const PATIENCE: Duration = Duration::from_secs(180);
-const PAUSE: Duration = Duration::from_millis(50);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The parameters of a fleet.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Fleet {
     /// The nodes that have ended on their own, with their last output. Does not return once a signal ends this program,
     /// and the nodes with it.
     pub fn dead(&self) -> Vec<String> {
-        holdings::unless_ending(|| self.nodes.iter().filter_map(Node::ended).collect())
+        cleanup::unless_ending(|| self.nodes.iter().filter_map(Node::ended).collect())
     }
 
     /// Data folder of each node.
@@ -127,18 +127,18 @@ impl Fleet {
             if servers_known(&address).is_some_and(|known| known == servers) && self.dead().is_empty() {
                 return Ok(());
             }
-            if started.elapsed() > PATIENCE {
-                let said = self.nodes[number].last_words();
-                bail!("node{number} did not see {servers} servers in {} s:\n{said}", PATIENCE.as_secs());
+            if started.elapsed() > START_TIMEOUT {
+                let said = self.nodes[number].last_output();
+                bail!("node{number} did not see {servers} servers in {} s:\n{said}", START_TIMEOUT.as_secs());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 /// Creates the folder for a fleet's data; it is deleted when the returned value is dropped or a signal ends the
 /// program. Fails if it is not empty: it may contain other data, or that of nodes of a killed benchmark.
-pub fn data_folder(path: &Path) -> anyhow::Result<Holding<PathBuf>> {
+pub fn data_folder(path: &Path) -> anyhow::Result<CleanupGuard<PathBuf>> {
     let make = || {
         fs::create_dir_all(path)?;
         match fs::read_dir(path)?.next() {
@@ -149,7 +149,7 @@ pub fn data_folder(path: &Path) -> anyhow::Result<Holding<PathBuf>> {
             )),
         }
     };
-    Holding::make(make, |path| remove_data(path))
+    CleanupGuard::make(make, |path| remove_data(path))
         .with_context(|| format!("making a folder for data at {}", path.display()))
 }
 
@@ -170,7 +170,7 @@ pub fn limit(groups: Option<&CpuGroups>, share: Option<f64>) -> anyhow::Result<(
 /// The number of servers that the one at `address` is connected to, itself included; `None` while it does not answer.
 fn servers_known(address: &str) -> Option<usize> {
     let login = Login { user: "admin".to_owned(), password: String::new() };
-    let mut admin = Admin::connect(address, &login, &mut Chance::new(1, 6_000_000)).ok()?;
+    let mut admin = Admin::connect(address, &login, &mut Rng::new(1, 6_000_000)).ok()?;
     let known = admin.ask(&terms::count(terms::table("rethinkdb", "server_status"))).ok()?;
     known.as_u64().map(|known| known as usize)
 }

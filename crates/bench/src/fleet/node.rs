@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::machine::holdings;
-use crate::machine::leash::Leashed;
+use crate::machine::cleanup;
+use crate::machine::guarded_process::GuardedProcess;
 
 /// How much of its output is quoted when a node fails.
-const LAST_WORDS_BYTES: usize = 2_000;
+const QUOTED_OUTPUT_BYTES: usize = 2_000;
 
 /// The parameters of one node.
 pub(super) struct NodePlan {
@@ -28,7 +28,7 @@ pub(super) struct NodePlan {
 
 /// A running node, killed when dropped or when this program ends.
 pub(super) struct Node {
-    process: Leashed,
+    process: GuardedProcess,
     folder: PathBuf,
     name: String,
 }
@@ -37,10 +37,10 @@ impl Node {
     /// Starts the program. Its output goes to a file beside its data.
     pub(super) fn start(plan: &NodePlan) -> anyhow::Result<Node> {
         // Not while a signal has the data deleted, or this folder would remain.
-        let output = holdings::unless_ending(|| make_output(&plan.folder))
+        let output = cleanup::unless_ending(|| make_output(&plan.folder))
             .with_context(|| format!("creating {}", plan.folder.display()))?;
         let errors = output.try_clone()?;
-        let process = Leashed::start(&plan.binary, plan.group.as_deref(), |command| {
+        let process = GuardedProcess::start(&plan.binary, plan.group.as_deref(), |command| {
             command.args(flags(plan)).stdout(output).stderr(errors);
         });
         let process = process.with_context(|| format!("starting {}", plan.binary.display()))?;
@@ -55,13 +55,13 @@ impl Node {
     /// Its last output, if it has ended.
     pub(super) fn ended(&self) -> Option<String> {
         let status = self.process.status()?;
-        Some(format!("{} ended with {status}:\n{}", self.name, self.last_words()))
+        Some(format!("{} ended with {status}:\n{}", self.name, self.last_output()))
     }
 
     /// The end of its output.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn last_output(&self) -> String {
         let said = fs::read(self.folder.join("output")).unwrap_or_default();
-        let start = said.len().saturating_sub(LAST_WORDS_BYTES);
+        let start = said.len().saturating_sub(QUOTED_OUTPUT_BYTES);
         String::from_utf8_lossy(&said[start..]).into_owned()
     }
 }

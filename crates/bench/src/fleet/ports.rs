@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use super::{CLUSTER_PORT, DRIVER_PORT, FleetPlan, PAUSE};
+use super::{CLUSTER_PORT, DRIVER_PORT, FleetPlan, POLL_INTERVAL};
 use crate::machine::watch::HTTP_PORT;
 
 /// Processes that were just killed, such as the nodes of the previous cluster, may keep their ports for a moment.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PORT_RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fails if a port of a node of `plan` is in use.
 pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
         let Some((port, whose)) = ports(plan).find(|(port, _)| is_taken(*port)) else { return Ok(()) };
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > PORT_RELEASE_TIMEOUT {
             bail!(
                 "port {port} on 127.0.0.1, {whose}, is in use by another program: stop that, or choose other ports with \
                  --port-offset (now {})",
                 plan.port_offset
             );
         }
-        sleep(PAUSE);
+        sleep(POLL_INTERVAL);
     }
 }
 

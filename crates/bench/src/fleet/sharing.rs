@@ -2,7 +2,7 @@
 
 use anyhow::Error;
 
-use crate::machine::batch::{self, BATCH};
+use crate::machine::batch_scheduling::{self, BATCH};
 use crate::machine::cgroup::CpuGroups;
 
 /// The limits and the scheduling that are in effect, and why others are not.
@@ -29,7 +29,7 @@ impl Sharing {
             Ok(groups) => groups,
             Err(error) => return Sharing::none(&format!("{:#}", Error::new(error))),
         };
-        let scheduled = batch::schedule_as_batch();
+        let scheduled = batch_scheduling::schedule_as_batch();
         Sharing {
             groups: Some(groups),
             why_none: None,

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::holdings::Holding;
+use super::cleanup::CleanupGuard;
 
 /// The kernel's minimum quota is a millisecond per period.
 const QUOTA_US_MIN: u64 = 1_000;
@@ -21,8 +21,8 @@ pub const SHARE_MIN: f64 = QUOTA_US_MIN as f64 / PERIOD_US_MAX as f64;
 /// The prefix of a group's name; the process id follows.
 const NAME: &str = "rekindle-bench-";
 /// A group stays busy for a moment after its last process has ended.
-const REMOVAL_TRIES: u32 = 50;
-const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+const REMOVAL_ATTEMPTS: u32 = 50;
+const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why no control groups can be used.
 #[derive(Debug, thiserror::Error)]
@@ -86,8 +86,8 @@ impl Version {
 pub struct CpuGroups {
     version: Version,
     /// Dropped before their parent.
-    members: Vec<Holding<PathBuf>>,
-    folder: Holding<PathBuf>,
+    members: Vec<CleanupGuard<PathBuf>>,
+    folder: CleanupGuard<PathBuf>,
 }
 
 impl CpuGroups {
@@ -152,8 +152,8 @@ impl CpuGroups {
     }
 }
 
-fn make(folder: PathBuf) -> std::io::Result<Holding<PathBuf>> {
-    Holding::make(
+fn make(folder: PathBuf) -> std::io::Result<CleanupGuard<PathBuf>> {
+    CleanupGuard::make(
         || fs::create_dir(&folder).map(|()| folder.clone()),
         |folder| {
             remove(folder);
@@ -164,10 +164,10 @@ fn make(folder: PathBuf) -> std::io::Result<Holding<PathBuf>> {
 
 /// Removes a group. One that cannot be removed is left behind; it is empty and harmless.
 fn remove(folder: &Path) {
-    for _ in 0..REMOVAL_TRIES {
+    for _ in 0..REMOVAL_ATTEMPTS {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
-                std::thread::sleep(REMOVAL_PAUSE);
+                std::thread::sleep(REMOVAL_RETRY_INTERVAL);
             }
             _ => return,
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_a_laboratory_that_was_killed_are_removed_by_the_next() {
+    fn groups_of_a_killed_benchmark_are_removed_by_the_next() {
         let place = tempfile::tempdir().expect("a folder");
         let groups = ["rekindle-bench-4294967295", "rekindle-bench-1", "rekindle-bench-x", "another"];
         let groups = groups.map(|name| place.path().join(name));

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_millis(1500);
+const FETCH_TIMEOUT: Duration = Duration::from_millis(1500);
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// Fetches `http://host[:port]/path`; `None` without a response with status 200.
@@ -17,8 +17,8 @@ pub fn get(url: &str) -> Option<String> {
     let has_port = authority.rsplit(':').next().is_some_and(|p| p.parse::<u16>().is_ok());
     let target = if has_port { authority.to_owned() } else { format!("{authority}:80") };
     let address = target.to_socket_addrs().ok()?.next()?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, FETCH_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(FETCH_TIMEOUT)).ok()?;
     // HTTP/1.0, so that the end of the connection is the end of the response.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n").ok()?;
     let mut bytes = Vec::new();

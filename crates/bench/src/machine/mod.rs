@@ -1,15 +1,15 @@
 //! Facts and counters of machines: the client's processor time, the servers' use of processor, memory and disk, and a
-//! description of the machine. [`cgroup`] makes nodes equally fast; [`leash`] and [`holdings`] clean up at the end.
+//! description of the machine. [`cgroup`] makes nodes equally fast; [`guarded_process`] and [`cleanup`] clean up at the end.
 
-pub mod batch;
+pub mod batch_scheduling;
 pub mod cgroup;
+pub mod cleanup;
 pub mod facts;
-pub mod holdings;
+pub mod guarded_process;
+pub mod host_cpu;
 mod http;
-pub mod leash;
 mod listener;
 pub mod openmetrics;
-pub mod own;
+pub mod own_process;
 pub mod process;
 pub mod watch;
-pub mod whole;

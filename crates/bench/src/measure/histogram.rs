@@ -100,11 +100,11 @@ fn micros_of(nanoseconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use crate::rng::Rng;
 
     fn skewed(seed: u64, count: usize) -> Vec<u64> {
-        let mut chance = Chance::new(seed, 0);
-        (0..count).map(|_| (10_000.0 / (chance.unit() + 1e-6)) as u64).collect()
+        let mut rng = Rng::new(seed, 0);
+        (0..count).map(|_| (10_000.0 / (rng.unit() + 1e-6)) as u64).collect()
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 mod page;
 mod results;
-mod written;
+mod write;
 
 pub use page::render;
 pub use results::{Collected, ReportError, collect};
-pub use written::write_page;
+pub use write::write_page;

@@ -1,9 +1,9 @@
 //! The query shapes of `bench reql`, typical of applications.
 //!
-//! `shape` defines the queries and the expected responses, `table` creates the tables, `asker` sends the queries over
+//! `shape` defines the queries and the expected responses, `table` creates the tables, `workload` sends the queries over
 //! many connections, `rest` waits until the servers have no background work.
 
-pub mod asker;
-pub mod rest;
+pub mod quiescence;
 pub mod shape;
 pub mod table;
+pub mod workload;

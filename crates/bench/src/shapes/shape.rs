@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::table::{PIECES, key, rows, written};
-use crate::chance::Chance;
+use crate::rng::Rng;
 use crate::wire::terms;
 
 /// Rows in an ordered range.
@@ -26,7 +26,7 @@ pub struct Shape {
     /// The limit, in microseconds of server processor time.
     pub bar: f64,
     /// Creates the next query.
-    pub ask: fn(&mut Draw) -> Asked,
+    pub ask: fn(&mut Draw) -> ShapeQuery,
 }
 
 /// The unit that shares the cost.
@@ -42,7 +42,7 @@ pub enum Per {
 #[derive(Clone, Debug)]
 pub struct Draw {
     /// Random numbers.
-    pub chance: Chance,
+    pub rng: Rng,
     /// Rows of the table that is read.
     pub rows: u64,
     /// The number of the next inserted row.
@@ -53,7 +53,7 @@ pub struct Draw {
 
 /// A query and its expected response.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ShapeQuery {
     /// The term.
     pub query: Value,
     /// The expected response.
@@ -113,9 +113,9 @@ pub static SHAPES: [Shape; 7] = [
         per: Per::Query,
         bar: 60.0,
         ask: |draw| {
-            let keys = (0..KEYS).map(|_| json!(key(draw.chance.below(draw.rows))));
+            let keys = (0..KEYS).map(|_| json!(key(draw.rng.below(draw.rows))));
             let query = json!([78, std::iter::once(rows()).chain(keys).collect::<Vec<_>>()]);
-            Asked { query, expects: Expects::Rows(KEYS) }
+            ShapeQuery { query, expects: Expects::Rows(KEYS) }
         },
     },
     Shape {
@@ -123,10 +123,10 @@ pub static SHAPES: [Shape; 7] = [
         per: Per::Query,
         bar: 150.0,
         ask: |draw| {
-            let from = draw.chance.below(draw.rows);
+            let from = draw.rng.below(draw.rows);
             let range = json!([182, [rows(), key(from), [181, []]]]);
             let query = json!([71, [[41, [range], {"index": "id"}], RANGE_ROWS]]);
-            Asked { query, expects: Expects::Rows((draw.rows - from).min(RANGE_ROWS)) }
+            ShapeQuery { query, expects: Expects::Rows((draw.rows - from).min(RANGE_ROWS)) }
         },
     },
     Shape {
@@ -136,17 +136,17 @@ pub static SHAPES: [Shape; 7] = [
         ask: |draw| {
             let n = draw.next_insert.wrapping_mul(FAR_APART) % (1 << KEY_BITS);
             draw.next_insert += draw.insert_step;
-            let m = draw.chance.below(1_000);
+            let m = draw.rng.below(1_000);
             let row = json!({"id": format!("{n:010x}"), "a": m, "b": format!("b{m}"), "c": m / 10});
             let query = json!([56, [written(), row], {"durability": "soft"}]);
-            Asked { query, expects: Expects::Inserted }
+            ShapeQuery { query, expects: Expects::Inserted }
         },
     },
     Shape {
         name: "count()",
         per: Per::Query,
         bar: 60.0,
-        ask: |draw| Asked { query: terms::count(rows()), expects: Expects::Number(draw.rows) },
+        ask: |draw| ShapeQuery { query: terms::count(rows()), expects: Expects::Number(draw.rows) },
     },
     Shape {
         name: "group('g').count()",
@@ -154,7 +154,7 @@ pub static SHAPES: [Shape; 7] = [
         bar: 0.6,
         ask: |draw| {
             let query = terms::count(json!([144, [rows(), "g"]]));
-            Asked { query, expects: Expects::Groups(draw.rows) }
+            ShapeQuery { query, expects: Expects::Groups(draw.rows) }
         },
     },
     Shape {
@@ -162,10 +162,10 @@ pub static SHAPES: [Shape; 7] = [
         per: Per::Row,
         bar: 0.4,
         ask: |draw| {
-            let x = draw.chance.below(draw.rows);
+            let x = draw.rng.below(draw.rows);
             let test = of_row(&json!([21, [row_field("n"), x]]));
             let query = terms::count(json!([39, [rows(), test]]));
-            Asked { query, expects: Expects::Number(draw.rows - 1 - x) }
+            ShapeQuery { query, expects: Expects::Number(draw.rows - 1 - x) }
         },
     },
     Shape {
@@ -174,7 +174,7 @@ pub static SHAPES: [Shape; 7] = [
         bar: 0.8,
         ask: |draw| {
             let query = terms::sum_of_split_counts(rows(), "text", ".");
-            Asked { query, expects: Expects::Number(draw.rows * PIECES) }
+            ShapeQuery { query, expects: Expects::Number(draw.rows * PIECES) }
         },
     },
 ];
@@ -186,8 +186,8 @@ mod tests {
     use super::*;
 
     fn draw(thread: u64, threads: u64) -> Draw {
-        let chance = Chance::new(1, thread);
-        Draw { chance, rows: 1_000, next_insert: thread, insert_step: threads }
+        let rng = Rng::new(1, thread);
+        Draw { rng, rows: 1_000, next_insert: thread, insert_step: threads }
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         for thread in 0..7 {
             let mut draw = draw(thread, 7);
             for _ in 0..3_000 {
-                let Asked { query, expects } = (insert.ask)(&mut draw);
+                let ShapeQuery { query, expects } = (insert.ask)(&mut draw);
                 assert_eq!(expects, Expects::Inserted);
                 assert!(keys.insert(query[1][1]["id"].as_str().expect("a key").to_owned()), "{query}");
             }

@@ -4,9 +4,9 @@
 //! the Universal Scalability Law, [`table`] shows it in a terminal.
 
 pub mod bars;
+mod condition_alarms;
 pub mod document;
 pub mod run;
 pub mod summarize;
-mod surroundings;
 pub mod table;
 pub mod usl;

@@ -1,7 +1,7 @@
 //! One run of a sweep: the workload, the cluster, the result, and the conditions.
 
+use crate::conditions::Conditions;
 use crate::result::RunResult;
-use crate::surroundings::Surroundings;
 
 /// A workload of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,5 +63,5 @@ pub struct SweepRun {
     /// The result.
     pub result: RunResult,
     /// The conditions.
-    pub around: Surroundings,
+    pub conditions: Conditions,
 }

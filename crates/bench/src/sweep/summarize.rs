@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::document::{NamedLatency, NodeUse, Point, PublishedPoint, Series};
 use super::run::{SweepRun, Workload};
-use super::{surroundings, usl};
+use super::{condition_alarms, usl};
 use crate::published;
 use crate::result::{Alarm, Latency};
 
@@ -148,7 +148,7 @@ fn point(run: &SweepRun) -> Point {
     let operations = result.throughput.operations as f64;
     let per_operation = |amount: Option<f64>| amount.filter(|_| operations > 0.0).map(|a| a / operations);
     let seconds = result.time.measured_seconds.max(1e-9);
-    let sent = run.around.link_bytes_per_operation.as_deref();
+    let sent = run.conditions.link_bytes_per_operation.as_deref();
     let by_node = result.servers.iter().enumerate().map(|(nth, server)| NodeUse {
         address: server.address.clone(),
         core_share: server.cpu_seconds.map(|cpu| cpu / seconds),
@@ -181,9 +181,9 @@ fn point(run: &SweepRun) -> Point {
         by_node: by_node.collect(),
         client_busiest_thread_share: result.client.busiest_thread_share,
         client_waiting_share: result.client.waiting_share,
-        others_core_share: run.around.others_core_share,
+        others_core_share: run.conditions.others_core_share,
         failed: result.operations.iter().map(|one| one.failed).sum(),
-        alarms: result.alarms.iter().cloned().chain(surroundings::alarms(run)).collect(),
+        alarms: result.alarms.iter().cloned().chain(condition_alarms::alarms(run)).collect(),
     }
 }
 
@@ -213,8 +213,8 @@ mod tests {
 
     use super::*;
     use crate::assemble::{About, blank};
+    use crate::conditions::Conditions;
     use crate::result::{OperationResult, RunResult, TimedRun};
-    use crate::surroundings::Surroundings;
     use crate::sweep::bars;
 
     fn result(per_second: f64) -> RunResult {
@@ -242,7 +242,7 @@ mod tests {
             shards: *nodes as u32,
             replicas: 2,
             result: result(*rate),
-            around: Surroundings::default(),
+            conditions: Conditions::default(),
         };
         rates.iter().map(&mut run).collect()
     }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn what_is_wrong_in_one_round_is_told_of_the_size() {
         let mut runs = runs(Workload::COutdated, &[(1, 10.0), (1, 11.0), (1, 12.0), (1, 13.0)]);
-        runs[0].around.others_core_share = Some(0.9);
+        runs[0].conditions.others_core_share = Some(0.9);
         let point = series(Workload::COutdated, &runs).expect("it was run").points.remove(0);
         assert_eq!((point.per_second, point.alarms.len()), (11.0, 1));
     }
@@ -330,7 +330,7 @@ mod tests {
             failed_service: None,
             server_cpu_us_per_operation: None,
         }];
-        runs[1].around.others_core_share = Some(0.9);
+        runs[1].conditions.others_core_share = Some(0.9);
         let series = [series(Workload::A, &runs).expect("it was run")];
         let tail = bars::bars(&series).pop().expect("a bar");
         assert_eq!((tail.found, tail.ok, tail.published), (13.0, false, Some(350.0)));
@@ -345,7 +345,7 @@ mod tests {
         let mut runs = runs(Workload::COutdated, &rates);
         let shares = [0.9, 0.5, 0.9, 0.9, 0.4, 0.9];
         let each = runs.iter_mut().zip(shares);
-        each.for_each(|(run, share)| run.around.others_core_share = Some(share));
+        each.for_each(|(run, share)| run.conditions.others_core_share = Some(share));
         let alarm = alarms(&[series(Workload::COutdated, &runs).expect("it was run")]).remove(0);
         let places = "(c-outdated at 1, c-outdated at 4; with other figures: c-outdated at 2)";
         assert!(alarm.message.contains("90 %") && alarm.message.ends_with(places), "{}", alarm.message);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{self, Failure, PARTIAL};
 use super::frame;
 use super::handshake::{GreetError, Login, greet};
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
 /// A hanging server may accept connections and not respond. One with a small share of a core needs some seconds for a
@@ -57,15 +57,11 @@ pub fn dial(address: &str) -> Result<TcpStream, DialError> {
 
 /// Opens a connection and logs in; returns it with the server's version text. Fails if the handshake takes more than a
 /// minute.
-pub fn dial_and_greet(
-    address: &str,
-    login: &Login,
-    chance: &mut Chance,
-) -> Result<(TcpStream, String), DialError> {
+pub fn dial_and_greet(address: &str, login: &Login, rng: &mut Rng) -> Result<(TcpStream, String), DialError> {
     let mut stream = dial(address)?;
     let unreachable = |source| DialError::Unreachable { address: address.to_owned(), source };
     stream.set_read_timeout(Some(GREETING_SECONDS_MAX)).map_err(unreachable)?;
-    match greet(&mut stream, login, chance) {
+    match greet(&mut stream, login, rng) {
         Ok(version) => {
             stream.set_read_timeout(None).map_err(unreachable)?;
             Ok((stream, version))
@@ -96,8 +92,8 @@ pub struct Admin {
 
 impl Admin {
     /// Connects and logs in.
-    pub fn connect(address: &str, login: &Login, chance: &mut Chance) -> Result<Self, DialError> {
-        let (stream, server_version) = dial_and_greet(address, login, chance)?;
+    pub fn connect(address: &str, login: &Login, rng: &mut Rng) -> Result<Self, DialError> {
+        let (stream, server_version) = dial_and_greet(address, login, rng)?;
         Ok(Admin { stream, token: 0, received: Vec::new(), server_version })
     }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use protocol::handshake::{ClientHandshake, ClientStep, HandshakeFailed};
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// No server sends more than this during a handshake.
 const MESSAGES_BYTES_MAX: usize = 64 * 1024;
@@ -44,8 +44,8 @@ pub enum GreetError {
 /// Logs in and returns the server's version text.
 ///
 /// Blocking: two round trips. Then the stream is ready for frames.
-pub fn greet(stream: &mut TcpStream, login: &Login, chance: &mut Chance) -> Result<String, GreetError> {
-    let nonce = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
+pub fn greet(stream: &mut TcpStream, login: &Login, rng: &mut Rng) -> Result<String, GreetError> {
+    let nonce = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
     let mut out = Vec::new();
     let mut handshake = ClientHandshake::start(&login.user, &login.password, &nonce, &mut out);
     let mut input = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::acknowledged::AcknowledgedCounter;
 use super::settings::{Distribution, Settings};
 use super::zipfian::{ScrambledZipfian, Zipfian};
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// Draws numbers of existing records.
 #[derive(Clone, Debug)]
@@ -52,31 +52,31 @@ impl KeyChooser {
     }
 
     /// Draws a record number.
-    pub fn draw(&mut self, chance: &mut Chance) -> u64 {
+    pub fn draw(&mut self, rng: &mut Rng) -> u64 {
         let existing = self.existing.existing().max(1);
         loop {
-            let drawn = self.draw_once(chance, existing);
+            let drawn = self.draw_once(rng, existing);
             if let Some(number) = drawn.filter(|n| *n < existing) {
                 return number;
             }
         }
     }
 
-    fn draw_once(&mut self, chance: &mut Chance, existing: u64) -> Option<u64> {
+    fn draw_once(&mut self, rng: &mut Rng, existing: u64) -> Option<u64> {
         match &mut self.shape {
-            Shape::Uniform { first, count } => Some(*first + chance.below(*count)),
-            Shape::Zipfian(keys) => Some(keys.draw(chance)),
+            Shape::Uniform { first, count } => Some(*first + rng.below(*count)),
+            Shape::Zipfian(keys) => Some(keys.draw(rng)),
             Shape::Latest(ranks) => {
                 ranks.grow_to(existing);
-                (existing - 1).checked_sub(ranks.draw(chance))
+                (existing - 1).checked_sub(ranks.draw(rng))
             }
             Shape::Hotspot { first, count, hot, hot_share } => {
-                let is_hot = *hot > 0 && (chance.unit() < *hot_share || *hot == *count);
-                let within = if is_hot { chance.below(*hot) } else { *hot + chance.below(*count - *hot) };
+                let is_hot = *hot > 0 && (rng.unit() < *hot_share || *hot == *count);
+                let within = if is_hot { rng.below(*hot) } else { *hot + rng.below(*count - *hot) };
                 Some(*first + within)
             }
             Shape::Exponential { gamma } => {
-                let back = -(1.0 - chance.unit()).ln() / *gamma;
+                let back = -(1.0 - rng.unit()).ln() / *gamma;
                 (existing - 1).checked_sub(back as u64)
             }
             Shape::Sequential { first, count, next } => {
@@ -94,10 +94,10 @@ mod tests {
         let settings = Settings { distribution, ..Settings::default() };
         let existing = Arc::new(AcknowledgedCounter::new(records));
         let mut chooser = KeyChooser::new(&settings, records, existing);
-        let mut chance = Chance::new(77, 0);
+        let mut rng = Rng::new(77, 0);
         let mut counts = vec![0u32; records as usize];
         for _ in 0..draws {
-            counts[chooser.draw(&mut chance) as usize] += 1;
+            counts[chooser.draw(&mut rng) as usize] += 1;
         }
         counts.iter().map(|c| f64::from(*c) / f64::from(draws)).collect()
     }
@@ -138,10 +138,10 @@ mod tests {
         let settings = Settings { distribution: Distribution::Latest, ..Settings::default() };
         let existing = Arc::new(AcknowledgedCounter::new(10));
         let mut chooser = KeyChooser::new(&settings, 10, Arc::clone(&existing));
-        let mut chance = Chance::new(5, 0);
+        let mut rng = Rng::new(5, 0);
         let new = existing.hand_out();
-        assert!((0..1_000).all(|_| chooser.draw(&mut chance) < new));
+        assert!((0..1_000).all(|_| chooser.draw(&mut rng) < new));
         existing.acknowledge(new);
-        assert!((0..1_000).any(|_| chooser.draw(&mut chance) == new));
+        assert!((0..1_000).any(|_| chooser.draw(&mut rng) == new));
     }
 }

@@ -1,7 +1,7 @@
 //! Distributions of field lengths and scan lengths.
 
 use super::zipfian::Zipfian;
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// A distribution of lengths.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ impl Lengths {
     }
 
     /// Draws a length.
-    pub fn draw(&self, chance: &mut Chance) -> u64 {
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Lengths::Constant(length) => *length,
-            Lengths::Uniform(from, to) => from + chance.below(to.saturating_sub(*from) + 1),
-            Lengths::Zipfian(from, ranks) => from + ranks.draw(chance),
-            Lengths::Histogram(buckets) => buckets.draw(chance),
+            Lengths::Uniform(from, to) => from + rng.below(to.saturating_sub(*from) + 1),
+            Lengths::Zipfian(from, ranks) => from + ranks.draw(rng),
+            Lengths::Histogram(buckets) => buckets.draw(rng),
         }
     }
 
@@ -96,8 +96,8 @@ impl Buckets {
         Ok(Buckets { size, weights, total })
     }
 
-    fn draw(&self, chance: &mut Chance) -> u64 {
-        let mut left = chance.below(self.total);
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        let mut left = rng.below(self.total);
         for (bucket, weight) in self.weights.iter().enumerate() {
             if left < *weight {
                 return (bucket as u64 + 1) * self.size;
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn lengths_stay_inside_their_bounds() {
-        let mut chance = Chance::new(2, 0);
+        let mut rng = Rng::new(2, 0);
         for lengths in [Lengths::Uniform(1, 100), Lengths::zipfian(1, 100)] {
-            let drawn: Vec<u64> = (0..50_000).map(|_| lengths.draw(&mut chance)).collect();
+            let drawn: Vec<u64> = (0..50_000).map(|_| lengths.draw(&mut rng)).collect();
             assert_eq!(drawn.iter().min(), Some(&1));
             assert!(drawn.iter().max().is_some_and(|m| (99..=100).contains(m)));
         }
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn histogram_files_are_read_and_drawn_by_weight() {
         let buckets = Buckets::parse("BlockSize\t10\n0\t1\n3\t3\n").expect("a histogram");
-        let mut chance = Chance::new(3, 0);
-        let long = (0..10_000).filter(|_| buckets.draw(&mut chance) == 40).count();
+        let mut rng = Rng::new(3, 0);
+        let long = (0..10_000).filter(|_| buckets.draw(&mut rng) == 40).count();
         assert!((7_300..7_700).contains(&long), "{long}");
         assert_eq!(Buckets::parse("x"), Err(BucketsError::NoBlockSize));
         assert_eq!(Buckets::parse("BlockSize\t1\nx"), Err(BucketsError::BadLine { line: 2 }));

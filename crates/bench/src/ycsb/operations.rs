@@ -10,9 +10,9 @@ use super::chooser::KeyChooser;
 use super::queries::Queries;
 use super::settings::{Mix, PRIMARY_KEY};
 use super::values::integrity_value;
-use crate::chance::Chance;
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::result::Integrity;
+use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kinds of operation, in the order of results.
@@ -50,25 +50,25 @@ pub struct Operations {
     keys: KeyChooser,
     inserts: Arc<AcknowledgedCounter>,
     integrity: Arc<IntegrityCounters>,
-    chance: Chance,
+    rng: Rng,
     thresholds: [f64; 5],
 }
 
 impl Operations {
-    /// A workload with the random numbers of `chance`.
+    /// A workload with the random numbers of `rng`.
     pub fn new(
         queries: Queries,
         keys: KeyChooser,
         inserts: Arc<AcknowledgedCounter>,
         integrity: Arc<IntegrityCounters>,
-        chance: Chance,
+        rng: Rng,
     ) -> Self {
         let thresholds = thresholds(queries.settings().mix);
-        Operations { queries, keys, inserts, integrity, chance, thresholds }
+        Operations { queries, keys, inserts, integrity, rng, thresholds }
     }
 
     fn draw_kind(&mut self) -> u8 {
-        let drawn = self.chance.unit();
+        let drawn = self.rng.unit();
         let place = self.thresholds.iter().position(|upper| drawn < *upper);
         // Rounding may leave the last threshold slightly below 1.
         LANES[place.unwrap_or_else(|| last_used(&self.thresholds))]
@@ -76,12 +76,12 @@ impl Operations {
 
     fn read_field(&mut self) -> Option<usize> {
         let settings = self.queries.settings();
-        (!settings.readallfields).then(|| self.chance.below(settings.fieldcount as u64) as usize)
+        (!settings.readallfields).then(|| self.rng.below(settings.fieldcount as u64) as usize)
     }
 
     fn written_field(&mut self) -> Option<usize> {
         let settings = self.queries.settings();
-        (!settings.writeallfields).then(|| self.chance.below(settings.fieldcount as u64) as usize)
+        (!settings.writeallfields).then(|| self.rng.below(settings.fieldcount as u64) as usize)
     }
 
     fn judge_read(&self, part: &Part, body: &[u8], scrutiny: Scrutiny) -> Result<(), Failure> {
@@ -163,19 +163,19 @@ impl Workload for Operations {
         let plain = |lane, record| Part { lane, record, ..Part::default() };
         if lane == INSERT {
             let record = self.inserts.hand_out();
-            self.queries.insert(record, &mut self.chance, query);
+            self.queries.insert(record, &mut self.rng, query);
             return Some(plain(INSERT, record));
         }
-        let record = self.keys.draw(&mut self.chance);
+        let record = self.keys.draw(&mut self.rng);
         Some(match lane {
             UPDATE => {
                 let field = self.written_field();
-                self.queries.update(record, field, &mut self.chance, query);
+                self.queries.update(record, field, &mut self.rng, query);
                 plain(UPDATE, record)
             }
             SCAN => {
                 let field = self.read_field();
-                let length = self.queries.settings().scan_lengths.draw(&mut self.chance);
+                let length = self.queries.settings().scan_lengths.draw(&mut self.rng);
                 self.queries.scan(record, length, field, query);
                 Part { detail: length, ..plain(SCAN, record) }
             }
@@ -203,7 +203,7 @@ impl Workload for Operations {
         }
         if part.lane == READ && part.whole.is_some() {
             let field = self.written_field();
-            self.queries.update(part.record, field, &mut self.chance, follow);
+            self.queries.update(part.record, field, &mut self.rng, follow);
             return Verdict::Next(Part { lane: UPDATE, ..*part });
         }
         Verdict::Done
@@ -258,7 +258,7 @@ mod tests {
         let inserts = Arc::new(AcknowledgedCounter::new(1_000));
         let keys = KeyChooser::new(&settings, 1_000, Arc::clone(&inserts));
         let queries = Queries::new(&settings, None);
-        Operations::new(queries, keys, inserts, Arc::default(), Chance::new(1, 0))
+        Operations::new(queries, keys, inserts, Arc::default(), Rng::new(1, 0))
     }
 
     fn row(operations: &Operations, record: u64) -> Value {

@@ -5,7 +5,7 @@
 //! as shipped. Here such a scan returns whole documents.
 
 use super::settings::{DATABASE, PRIMARY_KEY, ScanOrder, Settings};
-use crate::chance::Chance;
+use crate::rng::Rng;
 use crate::ycsb::values::integrity_value;
 
 /// Writes the queries of one run.
@@ -58,22 +58,22 @@ impl Queries {
     }
 
     /// `table.get(key).update(values)`, with one field or all.
-    pub fn update(&self, record: u64, field: Option<usize>, chance: &mut Chance, out: &mut Vec<u8>) {
+    pub fn update(&self, record: u64, field: Option<usize>, rng: &mut Rng, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.write_start);
         self.settings.keys.push(record, out);
         out.extend_from_slice(b"\"]],{");
         match field {
-            Some(field) => drop(self.push_field(record, field, chance, out)),
-            None => drop(self.push_fields(record, chance, out)),
+            Some(field) => drop(self.push_field(record, field, rng, out)),
+            None => drop(self.push_fields(record, rng, out)),
         }
         out.extend_from_slice(b"}]");
         out.extend_from_slice(&self.write_end);
     }
 
     /// `table.insert(document)`.
-    pub fn insert(&self, record: u64, chance: &mut Chance, out: &mut Vec<u8>) {
+    pub fn insert(&self, record: u64, rng: &mut Rng, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.insert_start);
-        self.push_document(record, chance, out);
+        self.push_document(record, rng, out);
         out.push(b']');
         out.extend_from_slice(&self.write_end);
     }
@@ -89,7 +89,7 @@ impl Queries {
             if record > first {
                 out.push(b',');
             }
-            sentences += self.push_document(record, &mut Chance::new(seed, record), out);
+            sentences += self.push_document(record, &mut Rng::new(seed, record), out);
         }
         out.extend_from_slice(b"]]]");
         out.extend_from_slice(&self.write_end);
@@ -126,9 +126,9 @@ impl Queries {
         &self.fields
     }
 
-    fn push_document(&self, record: u64, chance: &mut Chance, out: &mut Vec<u8>) -> u64 {
+    fn push_document(&self, record: u64, rng: &mut Rng, out: &mut Vec<u8>) -> u64 {
         out.push(b'{');
-        let sentences = self.push_fields(record, chance, out);
+        let sentences = self.push_fields(record, rng, out);
         out.extend_from_slice(format!(r#","{PRIMARY_KEY}":""#).as_bytes());
         self.settings.keys.push(record, out);
         out.extend_from_slice(b"\"}");
@@ -136,27 +136,27 @@ impl Queries {
     }
 
     /// Writes all fields; returns the number of sentences in the first.
-    fn push_fields(&self, record: u64, chance: &mut Chance, out: &mut Vec<u8>) -> u64 {
-        let sentences = self.push_field(record, 0, chance, out);
+    fn push_fields(&self, record: u64, rng: &mut Rng, out: &mut Vec<u8>) -> u64 {
+        let sentences = self.push_field(record, 0, rng, out);
         for place in 1..self.fields.len() {
             out.push(b',');
-            self.push_field(record, place, chance, out);
+            self.push_field(record, place, rng, out);
         }
         sentences
     }
 
-    fn push_field(&self, record: u64, place: usize, chance: &mut Chance, out: &mut Vec<u8>) -> u64 {
+    fn push_field(&self, record: u64, place: usize, rng: &mut Rng, out: &mut Vec<u8>) -> u64 {
         let name = &self.fields[place];
         out.push(b'"');
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":\"");
-        let length = self.settings.field_lengths.draw(chance) as usize;
+        let length = self.settings.field_lengths.draw(rng) as usize;
         let stops = if self.settings.dataintegrity {
             let value = integrity_value(&self.settings.keys.key(record), name, length);
             out.extend_from_slice(value.as_bytes());
             value.bytes().filter(|b| *b == b'.').count() as u64
         } else {
-            self.settings.alphabet.push(chance, length, out)
+            self.settings.alphabet.push(rng, length, out)
         };
         out.push(b'"');
         stops + 1
@@ -209,14 +209,14 @@ mod tests {
     #[test]
     fn updates_write_one_field_or_all_with_the_durability_asked_for() {
         let soft = queries(&[("rethinkdb.readmode", "outdated")], Some("soft"));
-        let mut chance = Chance::new(1, 0);
+        let mut rng = Rng::new(1, 0);
         check(
-            |out| soft.update(7, Some(1), &mut chance, out),
+            |out| soft.update(7, Some(1), &mut rng, out),
             json!([53, [[16, [table(), "user7"]], {"field1": "user7"}], {"durability": "soft"}]),
         );
         let plain = queries(&[], None);
         check(
-            |out| plain.update(7, None, &mut chance, out),
+            |out| plain.update(7, None, &mut rng, out),
             json!([53, [[16, [table(), "user7"]], {"field0": "user7", "field1": "user7"}]]),
         );
     }
@@ -229,7 +229,7 @@ mod tests {
             json!({"field0": key, "field1": key, "__pk__": key})
         };
         check(
-            |out| plain.insert(7, &mut Chance::new(1, 0), out),
+            |out| plain.insert(7, &mut Rng::new(1, 0), out),
             json!([56, [table(), document(7)], {"durability": "hard"}]),
         );
         check(

@@ -81,13 +81,13 @@ pub fn prepare_for_load(
 }
 
 /// How long to wait until the primaries are on the configured servers.
-const PRIMARIES_PATIENCE: Duration = Duration::from_secs(15);
-const PRIMARIES_PAUSE: Duration = Duration::from_millis(200);
+const PRIMARIES_TIMEOUT: Duration = Duration::from_secs(15);
+const PRIMARIES_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until every shard is led by its configured primary: a new table is ready before that, and writes may fail
 /// while its leaders change. Returns at once if the server does not report leaders.
 pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
-    let deadline = Instant::now() + PRIMARIES_PATIENCE;
+    let deadline = Instant::now() + PRIMARIES_TIMEOUT;
     let target = terms::table(db, table);
     let settled = |admin: &mut Admin| -> Option<bool> {
         let config = admin.ask(&terms::config(target.clone())).ok()?;
@@ -97,7 +97,7 @@ pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
         Some(each.all(|is_there| is_there))
     };
     while Instant::now() < deadline && settled(admin) == Some(false) {
-        std::thread::sleep(PRIMARIES_PAUSE);
+        std::thread::sleep(PRIMARIES_POLL_INTERVAL);
     }
 }
 

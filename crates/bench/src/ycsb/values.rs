@@ -1,6 +1,6 @@
 //! Field values: YCSB's random text in an old and a current version, and the verifiable text of `dataintegrity`.
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// The characters of values, by version of YCSB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ impl Alphabet {
     }
 
     /// Appends `length` random characters, escaped for a JSON string. Returns the number of full stops.
-    pub fn push(self, chance: &mut Chance, length: usize, out: &mut Vec<u8>) -> u64 {
+    pub fn push(self, rng: &mut Rng, length: usize, out: &mut Vec<u8>) -> u64 {
         let masks = self.masks();
         let mut stops = 0;
         let mut left = length;
         while left > 0 {
-            let bits = chance.next_u32();
+            let bits = rng.next_u32();
             for (place, mask) in masks.iter().enumerate().take(left) {
                 let byte = ((bits >> (5 * place)) & mask) as u8 + 0x20;
                 if matches!(byte, b'"' | b'\\') {
@@ -82,11 +82,11 @@ mod tests {
         for (alphabet, highest, sentences) in
             [(Alphabet::Ycsb014, 0x3F, 4.125), (Alphabet::Ycsb, 0x7F, 3.094)]
         {
-            let mut chance = Chance::new(4, 0);
+            let mut rng = Rng::new(4, 0);
             let (mut stops, count) = (0, 40_000u32);
             for _ in 0..count {
                 let mut text = vec![b'"'];
-                stops += alphabet.push(&mut chance, 100, &mut text);
+                stops += alphabet.push(&mut rng, 100, &mut text);
                 text.push(b'"');
                 let value: String = serde_json::from_slice(&text).expect("JSON");
                 assert_eq!(value.len(), 100);
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn full_stops_are_counted_as_split_counts_them() {
-        let mut chance = Chance::new(9, 0);
+        let mut rng = Rng::new(9, 0);
         let mut text = vec![b'"'];
-        let stops = Alphabet::Ycsb014.push(&mut chance, 1_000, &mut text);
+        let stops = Alphabet::Ycsb014.push(&mut rng, 1_000, &mut text);
         text.push(b'"');
         let value: String = serde_json::from_slice(&text).expect("JSON");
         assert_eq!(value.split('.').count() as u64, stops + 1);

@@ -2,7 +2,7 @@
 //! databases", 1994), constant 0.99, plain and scrambled.
 
 use super::keys::fnv64;
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 const THETA: f64 = 0.99;
 /// Sum of `i^-0.99` for i = 1, 2.
@@ -35,8 +35,8 @@ impl Zipfian {
     }
 
     /// Draws a rank in 0..items.
-    pub fn draw(&self, chance: &mut Chance) -> u64 {
-        let u = chance.unit();
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        let u = rng.unit();
         let scaled = u * self.zeta;
         if scaled < 1.0 {
             return 0;
@@ -73,8 +73,8 @@ impl ScrambledZipfian {
     }
 
     /// Draws a number.
-    pub fn draw(&self, chance: &mut Chance) -> u64 {
-        self.first + fnv64(self.ranks.draw(chance)) % self.items
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        self.first + fnv64(self.ranks.draw(rng)) % self.items
     }
 }
 
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn the_hottest_keys_get_their_share() {
         let (seed, draws) = (20_160_728, 2_000_000);
-        let mut chance = Chance::new(seed, 0);
+        let mut rng = Rng::new(seed, 0);
         let keys = ScrambledZipfian::new(0, 1_000_001);
         let mut counts: HashMap<u64, u32> = HashMap::new();
         for _ in 0..draws {
-            *counts.entry(keys.draw(&mut chance)).or_default() += 1;
+            *counts.entry(keys.draw(&mut rng)).or_default() += 1;
         }
         let mut shares: Vec<f64> =
             counts.values().map(|c| f64::from(*c) / f64::from(draws) * 100.0).collect();
@@ -126,7 +126,7 @@ mod tests {
         grown.grow_to(10);
         let fresh = Zipfian::new(5_000);
         assert!((grown.zeta - fresh.zeta).abs() < 1e-9 && (grown.eta - fresh.eta).abs() < 1e-9);
-        let (mut a, mut b) = (Chance::new(1, 0), Chance::new(1, 0));
+        let (mut a, mut b) = (Rng::new(1, 0), Rng::new(1, 0));
         assert!((0..10_000).all(|_| {
             let drawn = grown.draw(&mut a);
             drawn == fresh.draw(&mut b) && drawn < 5_000

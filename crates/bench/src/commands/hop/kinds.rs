@@ -1,6 +1,6 @@
 //! The kinds of queries that are compared in pairs, and the verdicts on their costs.
 
-use super::enough;
+use super::cpu_time;
 use crate::result::{OperationResult, RunResult};
 
 /// A table with one shard.
@@ -28,7 +28,7 @@ impl Table {
 
 /// The server that receives the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Recipient {
     /// The leader of the shard.
     Leader,
     Other,
@@ -40,7 +40,7 @@ pub(super) struct Kind {
     /// Arguments for the YCSB command.
     pub(super) words: &'static str,
     pub(super) table: Table,
-    pub(super) asked: Asked,
+    pub(super) asked: Recipient,
 }
 
 const GET: &str = "c --read-mode single";
@@ -57,16 +57,16 @@ pub(super) struct Pair {
 pub(super) const PAIRS: [Pair; 2] = [
     Pair {
         kinds: [
-            Kind { name: "GET-LOCAL", words: GET, table: Table::OneReplica, asked: Asked::Leader },
-            Kind { name: "GET-FORWARDED", words: GET, table: Table::OneReplica, asked: Asked::Other },
+            Kind { name: "GET-LOCAL", words: GET, table: Table::OneReplica, asked: Recipient::Leader },
+            Kind { name: "GET-FORWARDED", words: GET, table: Table::OneReplica, asked: Recipient::Other },
         ],
         phrases: ["of a local one", "a forwarded get"],
         at_most: 2.3,
     },
     Pair {
         kinds: [
-            Kind { name: "UPDATE-ONE", words: UPDATE, table: Table::OneReplica, asked: Asked::Leader },
-            Kind { name: "UPDATE-TWO", words: UPDATE, table: Table::TwoReplicas, asked: Asked::Leader },
+            Kind { name: "UPDATE-ONE", words: UPDATE, table: Table::OneReplica, asked: Recipient::Leader },
+            Kind { name: "UPDATE-TWO", words: UPDATE, table: Table::TwoReplicas, asked: Recipient::Leader },
         ],
         phrases: ["of one with one", "a hard update with two replicas"],
         at_most: 3.0,
@@ -96,7 +96,7 @@ pub(super) fn middle<T>(mut all: Vec<T>, figure: impl Fn(&T) -> f64) -> T {
 /// The verdict on the runs of a pair, and whether it is within its limit.
 pub(super) fn judge(pair: &Pair, [less, more]: &[Vec<Run>; 2]) -> (String, bool) {
     let used = less.iter().chain(more).map(|run| run.cpu_seconds);
-    verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us]), enough::too_little(used))
+    verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us]), cpu_time::too_little(used))
 }
 
 /// The verdict on the costs of each round in microseconds, unless `why_none` says that there is no figure.

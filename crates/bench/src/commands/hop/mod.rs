@@ -1,7 +1,7 @@
 //! `bench hop`: the additional cost of a query in which a second server takes part: a get sent to a server without the
 //! row, and an update with a second replica.
 
-mod enough;
+mod cpu_time;
 mod kinds;
 mod servers;
 
@@ -15,14 +15,14 @@ use serde_json::json;
 
 use crate::alarms::{CUT_SHORT, TOO_SHORT};
 use crate::assemble::{About, blank};
+use crate::conditions::disturbed;
 use crate::flags::OutputFlags;
 use crate::fleet::flags::NodeFlags;
 use crate::fleet::{Fleet, data_folder};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::facts;
 use crate::result::{Alarm, ClientUse, Pacing, RunResult, Throughput, Verification};
-use crate::shapes::rest::Rest;
-use crate::surroundings::disturbed;
+use crate::shapes::quiescence::Quiescence;
 use kinds::{PAIRS, Run, judge, middle};
 use servers::Servers;
 
@@ -56,7 +56,7 @@ pub struct HopArgs {
 
 /// Runs the command. The exit code says whether both ratios are within their limits.
 pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
-    enough::can_be(args.seconds, facts::cores())?;
+    cpu_time::check_possible(args.seconds, facts::cores())?;
     args.fleet.share_cores(NODES);
     args.fleet.fit(NODES)?;
     let folder = data_folder(&args.folder)?;
@@ -64,14 +64,14 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     let outcome = measure(&args, &fleet);
     let dead = fleet.dead();
     drop(fleet);
-    let given_up = folder.give_up();
+    let released = folder.release();
     // The result is written first, and also if a server died later: the reader of the output may have closed it.
     let kept = outcome.as_ref().map_or(Ok(()), |(result, _)| args.output.keep(result));
     ensure!(dead.is_empty(), "{}", dead.join("\n"));
     let (result, is_held) = outcome?;
     kept?;
     let code = args.output.show(&result)?;
-    given_up?;
+    released?;
     Ok(if is_held { code } else { ExitCode::FAILURE })
 }
 
@@ -85,7 +85,7 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     for kind in PAIRS.iter().flat_map(|pair| &pair.kinds) {
         let trial = servers.run(kind, TRIAL_SECONDS.min(args.seconds), 0)?;
         let lasted = trial.result.time.measured_seconds;
-        enough::will_be(kind.name, trial.cpu_seconds, lasted, args.seconds)?;
+        cpu_time::check_expected(kind.name, trial.cpu_seconds, lasted, args.seconds)?;
     }
     let mut measured: Measured = PAIRS.iter().map(|_| [Vec::new(), Vec::new()]).collect();
     let outcome = rounds(args, &mut servers, &mut measured).and_then(|()| servers.are_led_as_before());
@@ -126,13 +126,13 @@ fn rounds(args: &HopArgs, servers: &mut Servers, measured: &mut Measured) -> any
 }
 
 /// A note if the servers were not quiet before every run.
-fn restless(rest: Rest) -> Option<String> {
+fn restless(rest: Quiescence) -> Option<String> {
     match rest {
-        Rest::Reached => None,
-        Rest::Busy => {
+        Quiescence::Reached => None,
+        Quiescence::Busy => {
             Some("a server never came to rest: what it flushed and merged is in the figures".to_owned())
         }
-        Rest::Unknown => Some(
+        Quiescence::Unknown => Some(
             "whether the servers flushed or merged meanwhile is not known: they show no metrics".to_owned(),
         ),
     }
@@ -164,7 +164,7 @@ fn gather(result: &mut RunResult, args: &HopArgs, measured: Measured) {
     }
     let others: Vec<_> = all().map(|run| run.others_core_share).collect();
     result.alarms.extend(disturbed(&others));
-    let too_little = enough::too_little(all().map(|run| run.cpu_seconds));
+    let too_little = cpu_time::too_little(all().map(|run| run.cpu_seconds));
     result.alarms.extend(too_little.map(|message| Alarm { kind: TOO_SHORT.to_owned(), message }));
     result.pacing = Pacing {
         kind: "closed".to_owned(),

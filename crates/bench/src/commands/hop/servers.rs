@@ -4,14 +4,14 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use super::HopArgs;
-use super::kinds::{Asked, Kind, Run, Table};
-use crate::chance::Chance;
-use crate::commands::{words, ycsb_load, ycsb_run};
+use super::kinds::{Kind, Recipient, Run, Table};
+use crate::commands::{arguments, ycsb_load, ycsb_run};
+use crate::conditions::Mark;
 use crate::fleet::{Fleet, system_rows};
 use crate::machine::watch::Watched;
 use crate::result::OperationResult;
-use crate::shapes::rest::{self, Rest};
-use crate::surroundings::Mark;
+use crate::rng::Rng;
+use crate::shapes::quiescence::{self, Quiescence};
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 
@@ -25,7 +25,7 @@ pub(super) struct Servers<'a> {
     names: Vec<String>,
     leaders: Leaders,
     /// The worst state before any run.
-    pub(super) rest: Rest,
+    pub(super) rest: Quiescence,
     pub(super) version: String,
 }
 
@@ -47,7 +47,7 @@ impl Servers<'_> {
             resting: addresses.iter().zip(fleet.metrics_urls()).map(find).collect(),
             names: fleet.names(),
             leaders: Leaders { one: 0, two: 0 },
-            rest: Rest::Reached,
+            rest: Quiescence::Reached,
             version: String::new(),
         };
         servers.cpu_seconds()?;
@@ -61,7 +61,7 @@ impl Servers<'_> {
 
     fn admin(&self) -> anyhow::Result<Admin> {
         let login = Login { user: "admin".to_owned(), password: String::new() };
-        Ok(Admin::connect(&self.watched[0].address, &login, &mut Chance::new(1, 9_100_000))?)
+        Ok(Admin::connect(&self.watched[0].address, &login, &mut Rng::new(1, 9_100_000))?)
     }
 
     fn look_for_leaders(&self) -> anyhow::Result<Leaders> {
@@ -85,7 +85,7 @@ impl Servers<'_> {
             table.replicas()
         );
         let common = self.common(&self.watched[0].address, "load", 0);
-        let load = ycsb_load::measure(words::read(&load, &common)?)?;
+        let load = ycsb_load::measure(arguments::parse(&load, &common)?)?;
         if let Some(check) = load.checks.iter().find(|check| !check.ok) {
             let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
             bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
@@ -100,7 +100,7 @@ impl Servers<'_> {
             Table::OneReplica => self.leaders.one,
             Table::TwoReplicas => self.leaders.two,
         };
-        let asked = if kind.asked == Asked::Leader { leader } else { 1 - leader };
+        let asked = if kind.asked == Recipient::Leader { leader } else { 1 - leader };
         let line = format!(
             "{} --table {} --records {} --connections {} --warmup 0 --seconds {seconds}",
             kind.words,
@@ -109,10 +109,10 @@ impl Servers<'_> {
             self.args.connections
         );
         let common = self.common(&self.watched[asked].address, kind.name, round + 1);
-        self.rest = self.rest.max(rest::wait(&self.resting));
+        self.rest = self.rest.max(quiescence::wait(&self.resting));
         let around = Mark::now(&self.watched);
         let before = self.cpu_seconds()?;
-        let result = ycsb_run::measure(words::read(&line, &common)?)?;
+        let result = ycsb_run::measure(arguments::parse(&line, &common)?)?;
         let cpu_seconds = self.cpu_seconds()? - before;
         let others_core_share = around.others_until(&Mark::now(&self.watched));
         if let Some(error) = result.errors.first() {

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::SweepArgs;
-use super::given::{self, Given, TABLE};
+use super::existing::{self, ExistingCluster, TABLE};
 use crate::alarms::HOW_TO_WATCH;
-use crate::chance::Chance;
-use crate::commands::{analytic, words, ycsb_load, ycsb_run};
+use crate::commands::{analytic, arguments, ycsb_load, ycsb_run};
+use crate::conditions::Mark;
 use crate::flags::{why_worthless, write};
 use crate::fleet::{self, Fleet, FleetPlan};
 use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::watch::Watched;
 use crate::result::RunResult;
-use crate::surroundings::Mark;
+use crate::rng::Rng;
 use crate::sweep::run::{SweepRun, Workload};
 use crate::terminal::thousands;
 use crate::wire::admin::Admin;
@@ -30,7 +30,7 @@ use crate::ycsb::settings::DATABASE;
 /// it is at most this part of the share.
 const QUIET_CORE_SHARE: f64 = 0.1;
 const QUIET_PART: f64 = 0.2;
-const QUIET_PATIENCE: Duration = Duration::from_secs(30);
+const QUIET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A measured cluster.
 pub(super) struct Cluster {
@@ -55,7 +55,7 @@ impl Cluster {
         Ok(Cluster { watched: watched.collect(), fleet: Some(fleet), addresses })
     }
 
-    fn given(Given { addresses, pages }: &Given) -> Cluster {
+    fn given(ExistingCluster { addresses, pages }: &ExistingCluster) -> Cluster {
         let servers = addresses.iter().zip(pages);
         let watched = servers.map(|(address, page)| Watched::find(address, None, page.clone()));
         Cluster { watched: watched.collect(), fleet: None, addresses: addresses.clone() }
@@ -82,10 +82,10 @@ impl Cluster {
     fn connect(&self, address: &str, login: &Login) -> anyhow::Result<Admin> {
         match self.fleet {
             Some(_) => {
-                let admin = Admin::connect(address, login, &mut Chance::new(1, 7_100_000));
+                let admin = Admin::connect(address, login, &mut Rng::new(1, 7_100_000));
                 self.unless_dead(admin.with_context(|| format!("a node of the sweep's own at {address}")))
             }
-            None => given::connect(address, login),
+            None => existing::connect(address, login),
         }
     }
 
@@ -139,13 +139,13 @@ impl Sweep<'_> {
         if let Some(groups) = groups {
             groups.clear();
         }
-        if let Err(error) = folder.give_up() {
+        if let Err(error) = folder.release() {
             self.tell(error.to_string());
         }
     }
 
     /// Does the same on given clusters.
-    pub(super) fn given_clusters(&mut self, given: &[Given], rounds: Range<usize>) {
+    pub(super) fn given_clusters(&mut self, given: &[ExistingCluster], rounds: Range<usize>) {
         self.measure(given.iter().map(Cluster::given).collect(), rounds, None);
     }
 
@@ -228,7 +228,7 @@ impl Sweep<'_> {
         let before = Mark::now(&cluster.watched);
         let mut result = self.run_one(workload, cluster)?;
         self.advise(cluster, &mut result);
-        let around = before.until(&Mark::now(&cluster.watched), &result, quota);
+        let conditions = before.until(&Mark::now(&cluster.watched), &result, quota);
         write(&self.file(&result), &result)?;
         cluster
             .all_live(&self.args.given.login())
@@ -243,7 +243,15 @@ impl Sweep<'_> {
             thousands(result.throughput.operations_per_second.round() as u64)
         );
         let (nodes, replicas) = (cluster.nodes(), cluster.replicas() as u32);
-        self.runs.push(SweepRun { workload, round, nodes, shards: nodes as u32, replicas, result, around });
+        self.runs.push(SweepRun {
+            workload,
+            round,
+            nodes,
+            shards: nodes as u32,
+            replicas,
+            result,
+            conditions,
+        });
         Ok(())
     }
 
@@ -258,7 +266,7 @@ impl Sweep<'_> {
             cluster.nodes(),
             cluster.replicas()
         );
-        ycsb_load::measure(words::read(&words, &self.common(cluster, "load"))?)
+        ycsb_load::measure(arguments::parse(&words, &self.common(cluster, "load"))?)
     }
 
     fn run_one(&self, workload: Workload, cluster: &Cluster) -> anyhow::Result<RunResult> {
@@ -270,15 +278,17 @@ impl Sweep<'_> {
         );
         let common = self.common(cluster, workload.key());
         match workload {
-            Workload::A => ycsb_run::measure(words::read(&format!("a {pacing} --durability hard"), &common)?),
+            Workload::A => {
+                ycsb_run::measure(arguments::parse(&format!("a {pacing} --durability hard"), &common)?)
+            }
             Workload::CSync => {
-                ycsb_run::measure(words::read(&format!("c {pacing} --read-mode single"), &common)?)
+                ycsb_run::measure(arguments::parse(&format!("c {pacing} --read-mode single"), &common)?)
             }
             Workload::COutdated => {
-                ycsb_run::measure(words::read(&format!("c {pacing} --read-mode outdated"), &common)?)
+                ycsb_run::measure(arguments::parse(&format!("c {pacing} --read-mode outdated"), &common)?)
             }
             Workload::Analytic => {
-                analytic::measure(words::read(&format!("--runs {runs} --seconds {seconds}"), &common)?)
+                analytic::measure(arguments::parse(&format!("--runs {runs} --seconds {seconds}"), &common)?)
             }
         }
     }
@@ -320,7 +330,7 @@ impl Sweep<'_> {
         let quiet = granted.map_or(QUIET_CORE_SHARE, |share| QUIET_CORE_SHARE.min(share * QUIET_PART));
         let started = Instant::now();
         let mut last = Mark::now(&cluster.watched);
-        while started.elapsed() < QUIET_PATIENCE {
+        while started.elapsed() < QUIET_TIMEOUT {
             std::thread::sleep(Duration::from_secs(1));
             let now = Mark::now(&cluster.watched);
             let share = now.since(&last, |mark| mark.servers_seconds);

@@ -1,7 +1,7 @@
 //! `bench sweep`: the published experiments at several cluster sizes, and one report.
 
 mod clusters;
-mod given;
+mod existing;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::sweep::run::Workload;
 use crate::sweep::summarize;
 use crate::sweep::{bars, table};
 use clusters::Sweep;
-use given::{Given, GivenFlags};
+use existing::{ExistingCluster, ExistingClusterFlags};
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkloadFlag {
@@ -50,7 +50,7 @@ pub struct SweepArgs {
           value_parser = at_least_one::<u16>)]
     nodes: Vec<u16>,
     #[command(flatten)]
-    given: GivenFlags,
+    given: ExistingClusterFlags,
     /// What to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "c-sync,c-outdated,analytic,a")]
     workloads: Vec<WorkloadFlag>,
@@ -177,7 +177,7 @@ impl SweepArgs {
 }
 
 impl Sweep<'_> {
-    fn document(self, started: SystemTime, sharing: &Sharing, given: &[Given]) -> SweepResult {
+    fn document(self, started: SystemTime, sharing: &Sharing, given: &[ExistingCluster]) -> SweepResult {
         let args = self.args;
         let all = [Workload::A, Workload::CSync, Workload::COutdated, Workload::Analytic];
         let series: Vec<_> =
@@ -219,7 +219,7 @@ impl Sweep<'_> {
     }
 }
 
-fn settings(args: &SweepArgs, given: &[Given]) -> Map<String, Value> {
+fn settings(args: &SweepArgs, given: &[ExistingCluster]) -> Map<String, Value> {
     let sizes = match given.is_empty() {
         true => args.sizes(),
         false => given.iter().map(|cluster| cluster.addresses.len()).collect(),

@@ -3,7 +3,7 @@
 //! Each test has its own cluster, so that no test is affected by an earlier one. Its result is written as soon as it is
 //! available, together with a page of all results so far, so that they survive if the command ends early.
 
-mod judge;
+mod checks;
 mod show;
 
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
-use super::{blocks, words};
+use super::{arguments, blocks};
 use crate::blocks::placement::Roles;
 use crate::blocks::trials::{self, TRIALS, Trial};
-use crate::chance::Chance;
+use crate::conditions::{Mark, disturbed};
 use crate::flags::{fresh_seed, write};
 use crate::fleet::flags::FleetFlags;
 use crate::fleet::{self, Fleet, folder_bytes};
@@ -26,13 +26,13 @@ use crate::limits::{above_zero, at_least_one};
 use crate::machine::cgroup::CpuGroups;
 use crate::machine::watch::Watched;
 use crate::result::{CheckOutcome, RunResult};
-use crate::surroundings::{Mark, disturbed};
+use crate::rng::Rng;
 use crate::units_result::UnitsTest;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::{alarms, assemble, report};
-use judge::{Base, Verdicts, equal};
+use checks::{Base, Verdicts, equal};
 
 const DATABASE: &str = "bigchain";
 const TABLE: &str = "bigchain";
@@ -97,7 +97,7 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
 
 /// Fails early if results or the nodes' data cannot be written there.
 fn has_room(output: &Path) -> anyhow::Result<()> {
-    let made = fleet::data_folder(&output.join("nodes")).and_then(|folder| Ok(folder.give_up()?));
+    let made = fleet::data_folder(&output.join("nodes")).and_then(|folder| Ok(folder.release()?));
     made.with_context(|| format!("--output {} cannot be used", output.display()))
 }
 
@@ -169,7 +169,7 @@ impl Units<'_> {
         let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, self.groups.as_mut())?;
         let login = Login { user: "admin".to_owned(), password: String::new() };
         let addresses = fleet.addresses();
-        let admin = Admin::connect(&addresses[0], &login, &mut Chance::new(self.args.seed, 8_000_000))?;
+        let admin = Admin::connect(&addresses[0], &login, &mut Rng::new(self.args.seed, 8_000_000))?;
         let watch = |address: &String| Watched::find(address, None, Some("none".to_owned()));
         let watched = addresses.iter().map(watch).collect();
         let mut cluster = Cluster { fleet, watched, admin };
@@ -178,7 +178,7 @@ impl Units<'_> {
         if let Some(groups) = &mut self.groups {
             groups.clear();
         }
-        folder.give_up()?;
+        folder.release()?;
         outcome
     }
 
@@ -194,9 +194,9 @@ impl Units<'_> {
         let (roles, there) = (cluster.roles(TABLE), count(cluster));
         let unanswered = roles.as_ref().err().into_iter().chain(there.as_ref().err());
         unanswered.for_each(|error| result.notes.push(format!("the cluster does not answer: {error:#}")));
-        let nodes = judge::node_disks(&cluster.fleet.names(), &result.servers, &before, &after);
+        let nodes = checks::node_disks(&cluster.fleet.names(), &result.servers, &before, &after);
         let mut about = self.describe(test);
-        about.disk = roles.as_ref().map_or_else(|_| Vec::new(), |roles| judge::by_role(roles, &nodes));
+        about.disk = roles.as_ref().map_or_else(|_| Vec::new(), |roles| checks::by_role(roles, &nodes));
         result.units = Some(about);
 
         let mut verdicts = Verdicts::default();
@@ -204,7 +204,7 @@ impl Units<'_> {
         let why_no_figure = verdicts.why_no_figure(&result);
         self.relate(&mut result, why_no_figure.as_deref());
         if test.name == OVERLOAD {
-            result.notes.push(judge::refusals(&result));
+            result.notes.push(checks::refusals(&result));
         }
         match (test.name.as_str(), self.base("test 1", &why_no_figure), self.base("test 4", &why_no_figure)) {
             ("test 4", Some(first), _) => verdicts.primaries_write_alike(&result, &first),
@@ -242,7 +242,7 @@ impl Units<'_> {
             (Some(why), _) => Err(why.as_str()),
             (None, first) => Ok(first.map_or(rate, |first| first.throughput.operations_per_second)),
         };
-        let ratio = judge::by_test_1(rate, why_no_figure, first);
+        let ratio = checks::by_test_1(rate, why_no_figure, first);
         result.notes.extend(ratio.as_ref().err().cloned());
         if let Some(about) = &mut result.units {
             about.by_test_1 = ratio.ok();
@@ -290,7 +290,7 @@ impl Units<'_> {
         exact.extend(self.args.quiet.then(|| "--quiet".to_owned()));
         fleet::limit(self.groups.as_ref(), self.args.fleet.share())?;
         let around = Mark::now(&cluster.watched);
-        let measured = blocks::measure_dealt(words::read(&words, &exact)?, &test.units_by_node);
+        let measured = blocks::measure_dealt(arguments::parse(&words, &exact)?, &test.units_by_node);
         let others = around.others_until(&Mark::now(&cluster.watched));
         fleet::limit(self.groups.as_ref(), None)?;
         let mut result = measured?;

@@ -3,10 +3,10 @@
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use crate::chance::Chance;
 use crate::machine::process;
 use crate::machine::watch::{Watched, is_local};
 use crate::result::Versions;
+use crate::rng::Rng;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
@@ -16,7 +16,7 @@ pub const BENCH_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The servers as the user named them.
 #[derive(Clone, Debug)]
-pub struct SiteRequest {
+pub struct SutRequest {
     /// Host and port of each.
     pub addresses: Vec<String>,
     /// The login.
@@ -29,7 +29,7 @@ pub struct SiteRequest {
 
 /// The servers of a run.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SystemUnderTest {
     /// Host and port of each.
     pub addresses: Vec<String>,
     /// The login.
@@ -44,15 +44,15 @@ pub struct Site {
     pub is_local: bool,
 }
 
-impl Site {
+impl SystemUnderTest {
     /// Connects to the first server and collects the facts about all of them.
-    pub fn open(request: SiteRequest, seed: u64) -> anyhow::Result<(Site, Admin)> {
+    pub fn open(request: SutRequest, seed: u64) -> anyhow::Result<(SystemUnderTest, Admin)> {
         if let Some(pid) = request.pids.iter().find(|pid| process::cpu(**pid).is_none()) {
             bail!("--server-pid {pid}: there is no such process on this machine");
         }
-        let mut chance = Chance::new(seed, 3_000_000);
+        let mut rng = Rng::new(seed, 3_000_000);
         let first = request.addresses.first().context("no server given")?;
-        let mut admin = Admin::connect(first, &request.login, &mut chance)?;
+        let mut admin = Admin::connect(first, &request.login, &mut rng)?;
         let (server_name, server_id) = admin.server_info().unwrap_or_default();
         let versions = Versions {
             bench: BENCH_VERSION.to_owned(),
@@ -69,7 +69,7 @@ impl Site {
         let counted = counted.unwrap_or(json!(0)).as_u64().unwrap_or(0) as usize;
         let host_of = |address: &String| address.rsplit_once(':').map(|(h, _)| h.to_owned());
         let is_local = request.addresses.iter().all(|a| host_of(a).is_some_and(|host| is_local(&host)));
-        let site = Site {
+        let sut = SystemUnderTest {
             servers: counted.max(request.addresses.len()),
             addresses: request.addresses,
             login: request.login,
@@ -77,6 +77,6 @@ impl Site {
             versions,
             is_local,
         };
-        Ok((site, admin))
+        Ok((sut, admin))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::alarms::{DISTURBED, percent};
 use crate::machine::cgroup::Quota;
 use crate::machine::watch::Watched;
-use crate::machine::{own, whole};
+use crate::machine::{host_cpu, own_process};
 use crate::result::{Alarm, RunResult};
 
 /// Above this use of a core, other programs disturb a measurement.
@@ -15,7 +15,7 @@ const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
 
 /// The conditions of one run.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Conditions {
     /// Processor time of programs other than client and servers, as a share of one core.
     pub others_core_share: Option<f64>,
     /// Bytes that each server sent to others, per operation of the whole cluster; `None` unless known of all.
@@ -54,8 +54,8 @@ impl Mark {
         let samples: Vec<_> = servers.iter().map(Watched::sample).collect();
         Mark {
             at: Instant::now(),
-            busy_seconds: whole::busy_seconds(),
-            own_seconds: own::cpu().seconds,
+            busy_seconds: host_cpu::busy_seconds(),
+            own_seconds: own_process::cpu().seconds,
             servers_seconds: samples.iter().map(|sample| sample.cpu_seconds).sum(),
             local_seconds: servers
                 .iter()
@@ -73,7 +73,7 @@ impl Mark {
     }
 
     /// The conditions of `result`, which was measured between this mark and `after` while nodes had `quota`.
-    pub fn until(&self, after: &Mark, result: &RunResult, quota: Option<Quota>) -> Surroundings {
+    pub fn until(&self, after: &Mark, result: &RunResult, quota: Option<Quota>) -> Conditions {
         let operations: u64 = match result.runs.len() {
             0 => result.series.points.iter().map(|point| point.ok).sum(),
             // Includes the untimed runs, which are also between the marks.
@@ -82,7 +82,7 @@ impl Mark {
         let sent = self.link_bytes.as_ref().zip(after.link_bytes.as_ref());
         let per_operation =
             |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / operations as f64;
-        Surroundings {
+        Conditions {
             quota,
             others_core_share: self.others_until(after),
             link_bytes_per_operation: sent

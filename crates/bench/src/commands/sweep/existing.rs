@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::chance::Chance;
 use crate::flags;
 use crate::machine::watch;
+use crate::rng::Rng;
 use crate::wire::admin::{Admin, AskError, DialError};
 use crate::wire::handshake::Login;
 use crate::wire::terms;
@@ -23,7 +23,7 @@ const DRIVER_PORT: u16 = 28015;
 
 /// Flags about running clusters.
 #[derive(Args, Clone, Debug)]
-pub(super) struct GivenFlags {
+pub(super) struct ExistingClusterFlags {
     /// Driver addresses of all servers of a running cluster (comma list); once per cluster. Then nothing is
     /// started, and its size is the number of addresses
     #[arg(long, value_name = "HOST:PORT,…",
@@ -46,14 +46,14 @@ pub(super) struct GivenFlags {
 
 /// A running cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct ExistingCluster {
     /// Host and driver port of each server.
     pub(super) addresses: Vec<String>,
     /// The metrics page of each, if given.
     pub(super) pages: Vec<Option<String>>,
 }
 
-impl GivenFlags {
+impl ExistingClusterFlags {
     /// Whether existing tables may be replaced.
     pub(super) fn may_drop(&self) -> bool {
         self.drop
@@ -65,9 +65,9 @@ impl GivenFlags {
     }
 
     /// The given clusters. Fails if two have the same size, because the result of a size would be ambiguous.
-    pub(super) fn clusters(&self) -> anyhow::Result<Vec<Given>> {
+    pub(super) fn clusters(&self) -> anyhow::Result<Vec<ExistingCluster>> {
         let mut pages = self.http.iter().map(|page| metrics_page(page));
-        let mut clusters: Vec<Given> = Vec::new();
+        let mut clusters: Vec<ExistingCluster> = Vec::new();
         for hosts in &self.cluster {
             let hosts = hosts.split(',').map(str::trim);
             let addresses: Vec<String> =
@@ -76,7 +76,7 @@ impl GivenFlags {
                 bail!("--cluster {}: an address is empty", self.cluster.join(" --cluster "));
             }
             let pages = addresses.iter().map(|_| pages.next()).collect();
-            clusters.push(Given { addresses, pages });
+            clusters.push(ExistingCluster { addresses, pages });
         }
         let servers: usize = clusters.iter().map(|cluster| cluster.addresses.len()).sum();
         if !self.http.is_empty() && self.http.len() != servers {
@@ -98,7 +98,7 @@ impl GivenFlags {
 
     /// Queries all servers of `clusters`. Fails, before anything is changed, if one does not answer, if two clusters
     /// are the same, if a metrics page is not served, or if the sweep's table exists and must not be replaced.
-    pub(super) fn look_at(&self, clusters: &[Given]) -> anyhow::Result<()> {
+    pub(super) fn look_at(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
         for cluster in clusters {
             cluster.all_answer(&self.login())?;
         }
@@ -121,7 +121,7 @@ impl GivenFlags {
 
     /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep compares sizes, and
     /// sums up the use of all servers. A missing server goes unnoticed if this login may not read the list of servers.
-    fn are_whole(&self, clusters: &[Given]) -> anyhow::Result<()> {
+    fn are_whole(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         for cluster in clusters {
             let given = cluster.addresses.join(",");
@@ -152,7 +152,7 @@ impl GivenFlags {
     }
 }
 
-impl Given {
+impl ExistingCluster {
     /// Fails if a server rejects this login.
     fn all_answer(&self, login: &Login) -> anyhow::Result<()> {
         self.addresses.iter().try_for_each(|address| connect(address, login).map(drop))
@@ -184,7 +184,7 @@ impl Given {
 
 /// Connects to a server. An error names the flags of a sweep.
 pub(super) fn connect(address: &str, login: &Login) -> anyhow::Result<Admin> {
-    match Admin::connect(address, login, &mut Chance::new(1, 7_000_000)) {
+    match Admin::connect(address, login, &mut Rng::new(1, 7_000_000)) {
         Ok(admin) => Ok(admin),
         Err(DialError::Unreachable { source, .. }) => {
             Err(source).with_context(|| format!("--cluster: no server answers at {address}"))
@@ -212,7 +212,7 @@ mod tests {
         sweep: super::super::SweepArgs,
     }
 
-    fn clusters(words: &str) -> anyhow::Result<Vec<Given>> {
+    fn clusters(words: &str) -> anyhow::Result<Vec<ExistingCluster>> {
         let line = Line::try_parse_from(std::iter::once("sweep").chain(words.split(' ')))?;
         line.sweep.given.clusters()
     }

@@ -10,7 +10,7 @@ struct Words<A: Args> {
 }
 
 /// Parses `words`, separated by spaces, followed by the arguments `exact`. Fails with the errors of the command line.
-pub(super) fn read<A: Args>(words: &str, exact: &[String]) -> anyhow::Result<A> {
+pub(super) fn parse<A: Args>(words: &str, exact: &[String]) -> anyhow::Result<A> {
     let all = std::iter::once("bench").chain(words.split_whitespace()).map(str::to_owned);
     let parsed = Words::<A>::try_parse_from(all.chain(exact.iter().cloned()));
     Ok(parsed.with_context(|| format!("`{words}` is no legal command"))?.args)

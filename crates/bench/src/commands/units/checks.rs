@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::alarms;
 use crate::blocks::placement::Roles;
 use crate::result::{CheckOutcome, RunResult, ServerUse};
-use crate::units_result::{RoleDisk, Untold};
+use crate::units_result::{RoleDisk, UnverifiedCheck};
 use crate::wire::answer::FailureKind;
 
 /// The only class of errors by which a server rejects a query for lack of memory, without having done anything. A write
@@ -21,7 +21,7 @@ const ALIKE: RangeInclusive<f64> = 0.0..=1.25;
 /// If a node that holds the table wrote fewer bytes, [`TWICE`] and [`ALIKE`] are not checked: a server writes rows a
 /// second time when its memory for new rows is full, and in a short test it is a matter of chance whether that happens.
 const MANY_BYTES: f64 = 1e9;
-/// The reason in an [`Untold`] about roles.
+/// The reason in an [`UnverifiedCheck`] about roles.
 const UNKNOWN_ROLES: &str = "the cluster does not say who holds what";
 const HOLDERS: [&str; 3] = [PRIMARIES, SECONDARIES, BOTH];
 const PRIMARIES: &str = "primaries";
@@ -144,7 +144,7 @@ impl Base<'_> {
 #[derive(Default)]
 pub(super) struct Verdicts {
     checks: Vec<CheckOutcome>,
-    untold: Vec<Untold>,
+    untold: Vec<UnverifiedCheck>,
 }
 
 impl Verdicts {
@@ -166,7 +166,12 @@ impl Verdicts {
             Err(error) => {
                 self.checks.push(equal("answers to how many blocks are there", 1.0, 0.0));
                 let why = format!("they could not be counted: {error:#}");
-                self.untold.push(Untold { name: name.to_owned(), expected: wanted, found: None, why });
+                self.untold.push(UnverifiedCheck {
+                    name: name.to_owned(),
+                    expected: wanted,
+                    found: None,
+                    why,
+                });
             }
         }
     }
@@ -190,7 +195,7 @@ impl Verdicts {
             ]),
             None => {
                 self.checks.push(equal("answers to who holds what", 1.0, 0.0));
-                self.untold.extend([primaries, secondaries].map(|name| Untold {
+                self.untold.extend([primaries, secondaries].map(|name| UnverifiedCheck {
                     name: name.to_owned(),
                     expected: half as f64,
                     found: None,
@@ -235,7 +240,7 @@ impl Verdicts {
                 (Some(found), format!("too little written: {wrote:.0} MB by each node, it takes {wanted:.0}"))
             }
         };
-        self.untold.push(Untold { name, expected, found, why });
+        self.untold.push(UnverifiedCheck { name, expected, found, why });
     }
 
     /// Adds all checks to the result.

@@ -1,6 +1,6 @@
 //! Resources of this program that would outlive it: processes, control groups, folders. Each is released when its
-//! [`Holding`] is dropped, and all of them, the latest first, when a signal ends the program. When the program is
-//! killed, processes are ended by other means: see [`super::leash`].
+//! [`CleanupGuard`] is dropped, and all of them, the latest first, when a signal ends the program. When the program is
+//! killed, processes are ended by other means: see [`super::guarded_process`].
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::Deref;
@@ -13,75 +13,75 @@ use signal_hook::iterator::Signals;
 /// The signals that end the program, unless its parent had them ignored, as `nohup` does.
 const ENDING: [(i32, &str); 3] = [(SIGHUP, "SIGHUP"), (SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")];
 
-static HOLDINGS: Gate<Holdings> = Gate::new(Holdings { held: Vec::new(), last: 0, is_watched: false });
+static CLEANUPS: Gate<Cleanups> = Gate::new(Cleanups { held: Vec::new(), last: 0, is_watched: false });
 
-type GiveUp = Box<dyn FnOnce() -> io::Result<()> + Send>;
+type Release = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-struct Holdings {
+struct Cleanups {
     /// In the order of creation.
-    held: Vec<Held>,
+    held: Vec<Cleanup>,
     last: u64,
     is_watched: bool,
 }
 
-struct Held {
+struct Cleanup {
     number: u64,
     /// Starts the release without waiting.
-    hasten: Box<dyn FnOnce() + Send>,
-    give_up: GiveUp,
+    start_release: Box<dyn FnOnce() + Send>,
+    release: Release,
 }
 
 /// A resource that is released when this is dropped or a signal ends the program.
 #[derive(Debug)]
-pub struct Holding<T> {
+pub struct CleanupGuard<T> {
     thing: T,
     number: u64,
 }
 
-impl<T: Clone + Send + 'static> Holding<T> {
-    /// Creates a resource that `give_up` releases. Does not return once a signal ends the program, so that nothing is
+impl<T: Clone + Send + 'static> CleanupGuard<T> {
+    /// Creates a resource that `release` releases. Does not return once a signal ends the program, so that nothing is
     /// created that would be left. Fails if the resource cannot be created or signals cannot be watched.
     pub fn make(
         make: impl FnOnce() -> io::Result<T>,
-        give_up: fn(&T) -> io::Result<()>,
-    ) -> io::Result<Holding<T>> {
-        Holding::make_many(make, |_| (), give_up)
+        release: fn(&T) -> io::Result<()>,
+    ) -> io::Result<CleanupGuard<T>> {
+        CleanupGuard::make_many(make, |_| (), release)
     }
 
-    /// The same for one of many resources with a slow `give_up`: when a signal ends the program, `hasten` is first
+    /// The same for one of many resources with a slow `release`: when a signal ends the program, `start_release` is first
     /// called for all of them, so that they end at the same time. It must not wait, and may be called while a resource
     /// is being released.
     pub fn make_many(
         make: impl FnOnce() -> io::Result<T>,
-        hasten: fn(&T),
-        give_up: fn(&T) -> io::Result<()>,
-    ) -> io::Result<Holding<T>> {
-        let mut holdings = HOLDINGS.enter();
-        if !holdings.is_watched {
+        start_release: fn(&T),
+        release: fn(&T) -> io::Result<()>,
+    ) -> io::Result<CleanupGuard<T>> {
+        let mut cleanup = CLEANUPS.enter();
+        if !cleanup.is_watched {
             watch()?;
-            holdings.is_watched = true;
+            cleanup.is_watched = true;
         }
         let thing = make()?;
-        let (hastened, given_up) = (thing.clone(), thing.clone());
-        holdings.last += 1;
-        let number = holdings.last;
-        holdings.held.push(Held {
+        let (started, released) = (thing.clone(), thing.clone());
+        cleanup.last += 1;
+        let number = cleanup.last;
+        cleanup.held.push(Cleanup {
             number,
-            hasten: Box::new(move || hasten(&hastened)),
-            give_up: Box::new(move || give_up(&given_up)),
+            start_release: Box::new(move || start_release(&started)),
+            release: Box::new(move || release(&released)),
         });
-        Ok(Holding { thing, number })
+        Ok(CleanupGuard { thing, number })
     }
 }
 
-impl<T> Holding<T> {
+impl<T> CleanupGuard<T> {
     /// Releases it, as dropping does, and returns whether that worked.
-    pub fn give_up(self) -> io::Result<()> {
-        HOLDINGS.enter().give_up(self.number)
+    pub fn release(self) -> io::Result<()> {
+        CLEANUPS.enter().release(self.number)
     }
 }
 
-impl<T> Deref for Holding<T> {
+impl<T> Deref for CleanupGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -89,28 +89,28 @@ impl<T> Deref for Holding<T> {
     }
 }
 
-impl<T> Drop for Holding<T> {
+impl<T> Drop for CleanupGuard<T> {
     fn drop(&mut self) {
-        // A caller that needs the outcome has called `give_up`; here an error cannot be handled.
-        let _ = HOLDINGS.enter().give_up(self.number);
+        // A caller that needs the outcome has called `release`; here an error cannot be handled.
+        let _ = CLEANUPS.enter().release(self.number);
     }
 }
 
-impl Holdings {
+impl Cleanups {
     /// Releases a resource, unless that was done.
-    fn give_up(&mut self, number: u64) -> io::Result<()> {
+    fn release(&mut self, number: u64) -> io::Result<()> {
         let place = self.held.iter().position(|held| held.number == number);
-        place.map_or(Ok(()), |place| (self.held.remove(place).give_up)())
+        place.map_or(Ok(()), |place| (self.held.remove(place).release)())
     }
 
     /// Hastens all releases, then releases all, the latest first. Returns the errors.
-    fn give_up_all(&mut self) -> Vec<String> {
-        let mut hastened: Vec<GiveUp> = Vec::new();
-        for Held { hasten, give_up, .. } in self.held.drain(..) {
-            hasten();
-            hastened.push(give_up);
+    fn release_all(&mut self) -> Vec<String> {
+        let mut started: Vec<Release> = Vec::new();
+        for Cleanup { start_release, release, .. } in self.held.drain(..) {
+            start_release();
+            started.push(release);
         }
-        let outcomes = hastened.into_iter().rev().map(|give_up| give_up());
+        let outcomes = started.into_iter().rev().map(|release| release());
         outcomes.filter_map(Result::err).map(|error| error.to_string()).collect()
     }
 }
@@ -118,7 +118,7 @@ impl Holdings {
 /// Does `work` unless a signal ends the program; does not return once one does. For work that reports ended processes,
 /// or writes results, which would be wrong while the program ends its own processes.
 pub fn unless_ending<T>(work: impl FnOnce() -> T) -> T {
-    let _held = HOLDINGS.enter();
+    let _held = CLEANUPS.enter();
     work()
 }
 
@@ -170,7 +170,7 @@ fn watch() -> io::Result<()> {
             && thread("ending", move || end(first)).is_ok()
             && let Some(second) = arriving.next()
         {
-            // A second signal means: do not wait. Servers are still ended by their leash.
+            // A second signal means: do not wait. Servers are still ended by their companion processes.
             eprintln!("bench: ended before its servers were gone; their data may be left");
             std::process::exit(128 + second);
         }
@@ -185,8 +185,8 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// Releases everything and exits with the status that shells use for the signal. The lock is held until then: threads
 /// that would report ended nodes, or start new ones, wait for it.
 fn end(number: i32) {
-    let mut holdings = HOLDINGS.close();
-    let failures = holdings.give_up_all();
+    let mut cleanup = CLEANUPS.close();
+    let failures = cleanup.release_all();
     let name = ENDING.iter().find(|(known, _)| *known == number).map_or("a signal", |(_, name)| name);
     let mut stderr = io::stderr();
     // Overwrites the progress line. A closed terminal is ignored.
@@ -224,11 +224,11 @@ mod tests {
 
     #[test]
     fn a_thing_is_given_up_once() {
-        let times = || Holding::make(|| Ok(Arc::new(AtomicU32::new(0))), count).expect("made");
+        let times = || CleanupGuard::make(|| Ok(Arc::new(AtomicU32::new(0))), count).expect("made");
         let (dropped, asked) = (times(), times());
         let seen = [Arc::clone(&dropped), Arc::clone(&asked)];
         drop(dropped);
-        asked.give_up().expect("given up");
+        asked.release().expect("given up");
         assert_eq!(seen.map(|times| times.load(Ordering::Relaxed)), [1, 1]);
     }
 
@@ -237,18 +237,23 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let held = |number: u64| {
             let [began, ended] = [Arc::clone(&told), Arc::clone(&told)];
-            Held {
+            Cleanup {
                 number,
-                hasten: Box::new(move || began.lock().expect("told").push(format!("hasten {number}"))),
-                give_up: Box::new(move || {
+                start_release: Box::new(move || {
+                    began.lock().expect("told").push(format!("start_release {number}"))
+                }),
+                release: Box::new(move || {
                     ended.lock().expect("told").push(format!("give up {number}"));
                     Err(io::Error::other(format!("{number} stays")))
                 }),
             }
         };
-        let mut holdings = Holdings { held: vec![held(1), held(2)], last: 2, is_watched: false };
-        assert_eq!(holdings.give_up_all(), ["2 stays", "1 stays"]);
-        assert_eq!(*told.lock().expect("told"), ["hasten 1", "hasten 2", "give up 2", "give up 1"]);
+        let mut cleanup = Cleanups { held: vec![held(1), held(2)], last: 2, is_watched: false };
+        assert_eq!(cleanup.release_all(), ["2 stays", "1 stays"]);
+        assert_eq!(
+            *told.lock().expect("told"),
+            ["start_release 1", "start_release 2", "give up 2", "give up 1"]
+        );
     }
 
     #[test]

@@ -48,7 +48,7 @@ mod tests {
     fn a_program_and_what_it_starts_become_batch_work() {
         if std::env::var_os(TELLS).is_none() {
             let mut own = Command::new(std::env::current_exe().expect("this program"));
-            let name = "machine::batch::tests::a_program_and_what_it_starts_become_batch_work";
+            let name = "machine::batch_scheduling::tests::a_program_and_what_it_starts_become_batch_work";
             let ended = own.args(["--exact", name]).env(TELLS, "").output().expect("a second one");
             let said = String::from_utf8_lossy(&ended.stdout);
             assert!(ended.status.success() && said.contains("1 passed"), "{said}");

@@ -5,16 +5,16 @@
 
 /// A random number generator, determined by a seed and a stream number.
 #[derive(Clone, Debug)]
-pub struct Chance {
+pub struct Rng {
     state: [u64; 4],
 }
 
-impl Chance {
+impl Rng {
     /// Generator number `stream` of `seed`. Streams of one seed do not overlap in practice.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mixer = seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(17);
         let state = std::array::from_fn(|_| split_mix(&mut mixer));
-        Chance { state }
+        Rng { state }
     }
 
     /// 64 random bits.
@@ -59,27 +59,27 @@ fn split_mix(state: &mut u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Chance;
+    use super::Rng;
 
     #[test]
     fn the_same_seed_draws_the_same_numbers_for_ever() {
-        let mut chance = Chance::new(42, 0);
-        let drawn: Vec<u64> = (0..3).map(|_| chance.next_u64()).collect();
-        let mut again = Chance::new(42, 0);
+        let mut rng = Rng::new(42, 0);
+        let drawn: Vec<u64> = (0..3).map(|_| rng.next_u64()).collect();
+        let mut again = Rng::new(42, 0);
         assert_eq!(drawn, (0..3).map(|_| again.next_u64()).collect::<Vec<_>>());
-        assert_ne!(drawn[0], Chance::new(42, 1).next_u64());
-        assert_ne!(drawn[0], Chance::new(43, 0).next_u64());
+        assert_ne!(drawn[0], Rng::new(42, 1).next_u64());
+        assert_ne!(drawn[0], Rng::new(43, 0).next_u64());
     }
 
     #[test]
     fn draws_are_spread_evenly() {
-        let mut chance = Chance::new(1, 0);
+        let mut rng = Rng::new(1, 0);
         let mut counts = [0u32; 10];
         for _ in 0..100_000 {
-            counts[chance.below(10) as usize] += 1;
+            counts[rng.below(10) as usize] += 1;
         }
         assert!(counts.iter().all(|c| (9_600..10_400).contains(c)), "{counts:?}");
-        let mean = (0..100_000).map(|_| chance.unit()).sum::<f64>() / 100_000.0;
+        let mean = (0..100_000).map(|_| rng.unit()).sum::<f64>() / 100_000.0;
         assert!((mean - 0.5).abs() < 0.005, "{mean}");
     }
 }

@@ -12,20 +12,20 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 850_000..=950_000;
 #[derive(Clone, Debug)]
 pub struct Candidate {
     published: Published,
-    departures: Vec<String>,
+    differences: Vec<String>,
 }
 
 impl Candidate {
     /// The series `workload` of `report`, for a run against `servers`.
     pub fn new(report: &str, workload: &str, servers: usize) -> Self {
         let published = Published { report: report.to_owned(), workload: workload.to_owned(), servers };
-        Candidate { published, departures: Vec::new() }
+        Candidate { published, differences: Vec::new() }
     }
 
-    /// Records the difference `how` if `departs`.
-    pub fn depart(&mut self, departs: bool, how: impl Into<String>) {
-        if departs {
-            self.departures.push(how.into());
+    /// Records the difference `how` if `differs`.
+    pub fn add_difference(&mut self, differs: bool, how: impl Into<String>) {
+        if differs {
+            self.differences.push(how.into());
         }
     }
 
@@ -33,30 +33,35 @@ impl Candidate {
     pub fn compare_pacing(&mut self, plan: &Plan) {
         let expected = CONNECTIONS_PER_SERVER * self.published.servers;
         let found = plan.connections;
-        self.depart(found != expected, format!("{found} connections instead of {expected}"));
-        self.depart(plan.pipeline != 1, format!("pipeline {} instead of 1", plan.pipeline));
+        self.add_difference(found != expected, format!("{found} connections instead of {expected}"));
+        self.add_difference(plan.pipeline != 1, format!("pipeline {} instead of 1", plan.pipeline));
         self.compare_loop(plan);
     }
 
     /// Compares the kind of loop: published runs used a closed one.
     pub fn compare_loop(&mut self, plan: &Plan) {
-        self.depart(!matches!(plan.kind, LoopKind::Closed), "an open loop instead of a closed one");
+        self.add_difference(!matches!(plan.kind, LoopKind::Closed), "an open loop instead of a closed one");
     }
 
     /// Compares the mean size of a block with the published one.
     pub fn compare_block(&mut self, bytes: u64) {
         let found = bytes / 1_000;
-        self.depart(!BLOCK_BYTES.contains(&bytes), format!("blocks of {found} KB instead of about 900"));
+        self.add_difference(
+            !BLOCK_BYTES.contains(&bytes),
+            format!("blocks of {found} KB instead of about 900"),
+        );
     }
 
     /// The series if the run has no differences; otherwise `None`, with a note that lists them.
     pub fn settle(self, notes: &mut Vec<String>) -> Option<Published> {
-        if self.departures.is_empty() {
+        if self.differences.is_empty() {
             return Some(self.published);
         }
         let Published { report, workload, .. } = self.published;
-        notes
-            .push(format!("not beside the published {workload} of {report}: {}", self.departures.join(", ")));
+        notes.push(format!(
+            "not beside the published {workload} of {report}: {}",
+            self.differences.join(", ")
+        ));
         None
     }
 }
@@ -66,14 +71,14 @@ mod tests {
     use super::Candidate;
 
     #[test]
-    fn only_a_like_run_stands_beside_a_published_one() {
+    fn only_a_similar_run_is_compared_with_a_published_one() {
         let mut notes = Vec::new();
         let mut like = Candidate::new("r", "w", 1);
         like.compare_block(900_000);
         assert!(like.settle(&mut notes).is_some() && notes.is_empty());
         let mut unlike = Candidate::new("r", "w", 1);
         unlike.compare_block(849_999);
-        unlike.depart(true, "soft durability");
+        unlike.add_difference(true, "soft durability");
         assert!(unlike.settle(&mut notes).is_none());
         assert_eq!(
             notes,

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::shape::{Asked, Draw, Expects, Shape};
+use super::shape::{Draw, Expects, Shape, ShapeQuery};
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
 /// The workload of one shape.
-pub struct Asker {
+pub struct ShapeWorkload {
     shape: &'static Shape,
     draw: Draw,
     asked: u64,
@@ -17,10 +17,10 @@ pub struct Asker {
     awaited: HashMap<u64, (Expects, Vec<Value>)>,
 }
 
-impl Asker {
+impl ShapeWorkload {
     /// Sends queries of `shape` with values from `draw`.
-    pub fn new(shape: &'static Shape, draw: Draw) -> Asker {
-        Asker { shape, draw, asked: 0, awaited: HashMap::new() }
+    pub fn new(shape: &'static Shape, draw: Draw) -> ShapeWorkload {
+        ShapeWorkload { shape, draw, asked: 0, awaited: HashMap::new() }
     }
 
     fn whole(&mut self, number: u64, mut items: Vec<Value>) -> Verdict {
@@ -40,9 +40,9 @@ impl Asker {
     }
 }
 
-impl Workload for Asker {
+impl Workload for ShapeWorkload {
     fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
-        let Asked { query: term, expects } = (self.shape.ask)(&mut self.draw);
+        let ShapeQuery { query: term, expects } = (self.shape.ask)(&mut self.draw);
         self.asked += 1;
         self.awaited.insert(self.asked, (expects, Vec::new()));
         query.extend_from_slice(b"[1,");
@@ -93,20 +93,20 @@ fn wrong(why: &str) -> Verdict {
 mod tests {
     use super::super::shape::SHAPES;
     use super::*;
-    use crate::chance::Chance;
+    use crate::rng::Rng;
 
-    fn asker(shape: usize) -> (Asker, Part) {
-        let draw = Draw { chance: Chance::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
-        let mut asker = Asker::new(&SHAPES[shape], draw);
+    fn workload(shape: usize) -> (ShapeWorkload, Part) {
+        let draw = Draw { rng: Rng::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
+        let mut workload = ShapeWorkload::new(&SHAPES[shape], draw);
         let mut query = Vec::new();
-        let part = asker.next(0, &mut query).expect("a query");
+        let part = workload.next(0, &mut query).expect("a query");
         assert!(serde_json::from_slice::<Value>(&query).is_ok_and(|query| query[0] == 1));
-        (asker, part)
+        (workload, part)
     }
 
     #[track_caller]
-    fn judged(asker: &mut Asker, part: &Part, body: &str, scrutiny: Scrutiny) -> Verdict {
-        asker.judge(part, body.as_bytes(), scrutiny, &mut Vec::new())
+    fn judged(workload: &mut ShapeWorkload, part: &Part, body: &str, scrutiny: Scrutiny) -> Verdict {
+        workload.judge(part, body.as_bytes(), scrutiny, &mut Vec::new())
     }
 
     fn rows(t: u8, count: usize) -> String {
@@ -115,31 +115,33 @@ mod tests {
 
     #[test]
     fn all_rows_must_come_whether_in_one_batch_or_in_two() {
-        let (mut asker, part) = asker(0);
-        assert_eq!(judged(&mut asker, &part, &rows(2, 20), Scrutiny::Whole), Verdict::Done);
-        let (mut asker, part) = self::asker(0);
-        assert_eq!(judged(&mut asker, &part, &rows(3, 8), Scrutiny::Whole), Verdict::More);
-        assert_eq!(judged(&mut asker, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
-        let (mut asker, part) = self::asker(0);
-        assert!(matches!(judged(&mut asker, &part, &rows(2, 19), Scrutiny::Whole), Verdict::Failed(_)));
-        let (mut asker, part) = self::asker(0);
-        assert_eq!(judged(&mut asker, &part, &rows(3, 8), Scrutiny::Head), Verdict::More);
-        assert_eq!(judged(&mut asker, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
-        assert!(asker.awaited.is_empty());
+        let (mut workload, part) = workload(0);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 20), Scrutiny::Whole), Verdict::Done);
+        let (mut workload, part) = self::workload(0);
+        assert_eq!(judged(&mut workload, &part, &rows(3, 8), Scrutiny::Whole), Verdict::More);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        let (mut workload, part) = self::workload(0);
+        assert!(matches!(judged(&mut workload, &part, &rows(2, 19), Scrutiny::Whole), Verdict::Failed(_)));
+        let (mut workload, part) = self::workload(0);
+        assert_eq!(judged(&mut workload, &part, &rows(3, 8), Scrutiny::Head), Verdict::More);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        assert!(workload.awaited.is_empty());
     }
 
     #[test]
     fn an_insert_that_met_a_row_and_an_error_are_failures_at_first_sight() {
         let met = r#"{"t":1,"r":[{"errors":1,"inserted":0,"first_error":"Duplicate primary key `id`:"}]}"#;
-        let (mut asker, part) = asker(2);
-        let Verdict::Failed(failure) = judged(&mut asker, &part, met, Scrutiny::Head) else { panic!("good") };
+        let (mut workload, part) = workload(2);
+        let Verdict::Failed(failure) = judged(&mut workload, &part, met, Scrutiny::Head) else {
+            panic!("good")
+        };
         assert_eq!(failure.kind, FailureKind::WriteError);
-        let (mut asker, part) = self::asker(3);
+        let (mut workload, part) = self::workload(3);
         let error = r#"{"t":18,"e":4100000,"r":["Table `a.b` does not exist."],"b":[]}"#;
-        let Verdict::Failed(failure) = judged(&mut asker, &part, error, Scrutiny::Head) else {
+        let Verdict::Failed(failure) = judged(&mut workload, &part, error, Scrutiny::Head) else {
             panic!("good")
         };
         assert_eq!(failure.kind, FailureKind::OpFailed);
-        assert!(asker.awaited.is_empty());
+        assert!(workload.awaited.is_empty());
     }
 }

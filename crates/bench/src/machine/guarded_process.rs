@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::holdings::Holding;
+use super::cleanup::CleanupGuard;
 use super::process;
 
 /// The companion is not a child of the program, which expects only its own children, and not in its control group. It
 /// is in the process group of the shell because that does no job control, whatever the environment says.
-const BEGINNING: &str = r#"
+const SHELL_PROLOGUE: &str = r#"
 set +m
 exec 3<&0 </dev/null
 ( (read -r line <&3; kill -KILL 0) >/dev/null 2>&1 & )
@@ -32,33 +32,33 @@ exec "$@"
 "#;
 
 /// The other processes of a killed group take a moment to end.
-const END_TRIES: u32 = 100;
-const END_PAUSE: Duration = Duration::from_millis(10);
+const END_POLLS_MAX: u32 = 100;
+const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process in its own process group, which is killed when this is dropped or this program ends.
 #[derive(Debug)]
-pub struct Leashed {
-    child: Holding<Arc<Mutex<Child>>>,
+pub struct GuardedProcess {
+    child: CleanupGuard<Arc<Mutex<Child>>>,
     id: u32,
 }
 
-impl Leashed {
+impl GuardedProcess {
     /// Starts `program`, from its first instruction in the control group with the file of process ids `procs`, if
-    /// given. `dress` adds arguments and redirects the output. A missing program ends with status 127 and an error in
+    /// given. `configure` adds arguments and redirects the output. A missing program ends with status 127 and an error in
     /// its output.
     pub fn start(
         program: &Path,
         procs: Option<&Path>,
-        dress: impl FnOnce(&mut Command),
-    ) -> io::Result<Leashed> {
+        configure: impl FnOnce(&mut Command),
+    ) -> io::Result<GuardedProcess> {
         let mut command = Command::new("sh");
-        command.args(["-c", BEGINNING, "sh"]).arg(procs.unwrap_or(Path::new(""))).arg(program);
-        dress(&mut command);
+        command.args(["-c", SHELL_PROLOGUE, "sh"]).arg(procs.unwrap_or(Path::new(""))).arg(program);
+        configure(&mut command);
         command.stdin(Stdio::piped()).process_group(0);
         let spawn = || command.spawn().map(|child| Arc::new(Mutex::new(child)));
-        let child = Holding::make_many(spawn, kill, end)?;
+        let child = CleanupGuard::make_many(spawn, kill, end)?;
         let id = lock(&child).id();
-        Ok(Leashed { child, id })
+        Ok(GuardedProcess { child, id })
     }
 
     /// The id of the process and its group.
@@ -86,11 +86,11 @@ fn end(child: &Arc<Mutex<Child>>) -> io::Result<()> {
     kill(child);
     let mut child = lock(child);
     child.wait()?;
-    for _ in 0..END_TRIES {
+    for _ in 0..END_POLLS_MAX {
         if !process::any_in_group(child.id()) {
             break;
         }
-        std::thread::sleep(END_PAUSE);
+        std::thread::sleep(END_POLL_INTERVAL);
     }
     Ok(())
 }
@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
 
-    fn shell(script: &str) -> (Leashed, impl Iterator<Item = String>) {
-        let process = Leashed::start(Path::new("sh"), None, |command| {
+    fn shell(script: &str) -> (GuardedProcess, impl Iterator<Item = String>) {
+        let process = GuardedProcess::start(Path::new("sh"), None, |command| {
             command.args(["-c", script]).stdout(Stdio::piped());
         });
         let process = process.expect("a shell");
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(output.count(), 0);
         let started = Instant::now();
         while process.status().is_none() && started.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(END_PAUSE);
+            std::thread::sleep(END_POLL_INTERVAL);
         }
         assert_eq!(process.status().and_then(|status| status.code()), Some(3));
     }
@@ -140,7 +140,7 @@ mod tests {
     fn a_control_group_is_joined_before_anything_else() {
         let folder = tempfile::tempdir().expect("a folder");
         let procs = folder.path().join("cgroup.procs");
-        let process = Leashed::start(Path::new("cat"), Some(&procs), |command| {
+        let process = GuardedProcess::start(Path::new("cat"), Some(&procs), |command| {
             command.arg(&procs).stdout(Stdio::piped());
         });
         let process = process.expect("a process");

@@ -16,7 +16,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// The requirements of a fleet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Needs<'a> {
+pub(super) struct Requirements<'a> {
     /// Nodes at the same time.
     pub(super) nodes: usize,
     /// Share of one core for each, if limited.
@@ -31,7 +31,7 @@ pub(super) struct Needs<'a> {
 
 /// The resources of a machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Has {
+pub(super) struct MachineResources {
     pub(super) cores: usize,
     /// 0 if unknown.
     pub(super) memory_bytes: u64,
@@ -39,7 +39,7 @@ pub(super) struct Has {
 
 /// Why a machine cannot run a fleet, with the flag to change.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub enum Unfit {
+pub enum UnmetRequirement {
     /// The program cannot be started.
     #[error("--target-binary {path}: {why}")]
     Program {
@@ -104,9 +104,9 @@ pub enum Unfit {
     },
 }
 
-impl Needs<'_> {
+impl Requirements<'_> {
     /// Fails with the first requirement that `machine` does not meet.
-    pub(super) fn fit(&self, machine: Has) -> Result<(), Unfit> {
+    pub(super) fn fit(&self, machine: MachineResources) -> Result<(), UnmetRequirement> {
         if let Some(binary) = self.binary {
             is_program(binary)?;
         }
@@ -115,23 +115,23 @@ impl Needs<'_> {
         self.have_memory(machine.memory_bytes)
     }
 
-    fn have_ports(&self) -> Result<(), Unfit> {
+    fn have_ports(&self) -> Result<(), UnmetRequirement> {
         let (nodes, offset) = (self.nodes, self.port_offset);
         if nodes > NODES_MAX {
-            return Err(Unfit::Nodes { nodes, most: NODES_MAX });
+            return Err(UnmetRequirement::Nodes { nodes, most: NODES_MAX });
         }
         let port = usize::from(CLUSTER_PORT) + usize::from(offset) + nodes.saturating_sub(1);
         if port > usize::from(u16::MAX) {
-            return Err(Unfit::Ports { offset, nodes, port });
+            return Err(UnmetRequirement::Ports { offset, nodes, port });
         }
         Ok(())
     }
 
-    fn have_shares(&self, cores: usize) -> Result<(), Unfit> {
+    fn have_shares(&self, cores: usize) -> Result<(), UnmetRequirement> {
         let Some(share) = self.core_share else { return Ok(()) };
         let all = share * self.nodes as f64;
         match all > cores as f64 + ROUNDING {
-            true => Err(Unfit::Shares {
+            true => Err(UnmetRequirement::Shares {
                 share,
                 nodes: self.nodes,
                 all,
@@ -142,11 +142,11 @@ impl Needs<'_> {
         }
     }
 
-    fn have_memory(&self, memory_bytes: u64) -> Result<(), Unfit> {
+    fn have_memory(&self, memory_bytes: u64) -> Result<(), UnmetRequirement> {
         let all_mb = (self.nodes as u64).saturating_mul(self.cache_mb.saturating_add(PROCESS_MB));
         let has_mb = memory_bytes / (1 << 20);
         match memory_bytes > 0 && all_mb > has_mb {
-            true => Err(Unfit::Memory {
+            true => Err(UnmetRequirement::Memory {
                 nodes: self.nodes,
                 cache_mb: self.cache_mb,
                 process_mb: PROCESS_MB,
@@ -159,8 +159,8 @@ impl Needs<'_> {
 }
 
 /// Checks the program. A name without a slash is looked up in `PATH`.
-fn is_program(binary: &Path) -> Result<(), Unfit> {
-    let unfit = |why| Err(Unfit::Program { path: binary.to_owned(), why });
+fn is_program(binary: &Path) -> Result<(), UnmetRequirement> {
+    let unfit = |why| Err(UnmetRequirement::Program { path: binary.to_owned(), why });
     let is_executable = |path: &Path| {
         path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
     };
@@ -182,12 +182,12 @@ fn is_program(binary: &Path) -> Result<(), Unfit> {
 mod tests {
     use super::*;
 
-    const MACHINE: Has = Has { cores: 2, memory_bytes: 24 << 30 };
-    const SIXTEEN: Needs<'_> =
-        Needs { nodes: 16, core_share: Some(0.05), cache_mb: 512, port_offset: 400, binary: None };
+    const MACHINE: MachineResources = MachineResources { cores: 2, memory_bytes: 24 << 30 };
+    const SIXTEEN: Requirements<'_> =
+        Requirements { nodes: 16, core_share: Some(0.05), cache_mb: 512, port_offset: 400, binary: None };
 
     #[track_caller]
-    fn refused(needs: Needs<'_>, words: &str) {
+    fn refused(needs: Requirements<'_>, words: &str) {
         let why = needs.fit(MACHINE).expect_err("it does not fit").to_string();
         assert!(why.contains(words), "{why}");
     }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_published_sweep_fits_on_two_cores() {
         assert_eq!(SIXTEEN.fit(MACHINE), Ok(()));
-        let all = Needs { nodes: 20, core_share: Some(0.1), ..SIXTEEN };
+        let all = Requirements { nodes: 20, core_share: Some(0.1), ..SIXTEEN };
         assert_eq!(all.fit(MACHINE), Ok(()), "twenty tenths are two");
     }
 
@@ -203,34 +203,34 @@ mod tests {
     fn shares_that_the_machine_does_not_have_are_refused() {
         let words =
             "--core-share 99: 2 nodes would have 198.00 cores together, and this machine has 2; take fewer";
-        refused(Needs { nodes: 2, core_share: Some(99.0), ..SIXTEEN }, words);
-        refused(Needs { core_share: Some(0.2), ..SIXTEEN }, "3.20 cores");
-        assert_eq!(Needs { core_share: None, ..SIXTEEN }.fit(MACHINE), Ok(()));
+        refused(Requirements { nodes: 2, core_share: Some(99.0), ..SIXTEEN }, words);
+        refused(Requirements { core_share: Some(0.2), ..SIXTEEN }, "3.20 cores");
+        assert_eq!(Requirements { core_share: None, ..SIXTEEN }.fit(MACHINE), Ok(()));
     }
 
     #[test]
     fn memory_that_the_machine_does_not_have_is_refused() {
         let words =
             "100 nodes take up to 64000 MB of memory, 512 each for caches (--cache-size) and about 128";
-        refused(Needs { nodes: 100, core_share: None, ..SIXTEEN }, words);
-        refused(Needs { nodes: 1, cache_mb: u64::MAX, ..SIXTEEN }, "smaller caches");
-        let unknown = Has { memory_bytes: 0, ..MACHINE };
+        refused(Requirements { nodes: 100, core_share: None, ..SIXTEEN }, words);
+        refused(Requirements { nodes: 1, cache_mb: u64::MAX, ..SIXTEEN }, "smaller caches");
+        let unknown = MachineResources { memory_bytes: 0, ..MACHINE };
         assert_eq!(SIXTEEN.fit(unknown), Ok(()));
     }
 
     #[test]
     fn ports_that_do_not_exist_are_refused() {
         let words = "--port-offset 60000: node 2 of 2 would have the port 89016; the last port is 65535";
-        refused(Needs { nodes: 2, port_offset: 60_000, ..SIXTEEN }, words);
-        let last = Needs { nodes: 2, port_offset: u16::MAX - CLUSTER_PORT - 1, ..SIXTEEN };
+        refused(Requirements { nodes: 2, port_offset: 60_000, ..SIXTEEN }, words);
+        let last = Requirements { nodes: 2, port_offset: u16::MAX - CLUSTER_PORT - 1, ..SIXTEEN };
         assert_eq!(last.fit(MACHINE), Ok(()));
-        refused(Needs { nodes: 3, ..last }, "65536");
-        refused(Needs { nodes: 1001, core_share: None, ..SIXTEEN }, "at most 1000");
+        refused(Requirements { nodes: 3, ..last }, "65536");
+        refused(Requirements { nodes: 1001, core_share: None, ..SIXTEEN }, "at most 1000");
     }
 
     #[test]
     fn what_is_no_program_is_refused() {
-        let of = |path: &'static str| Needs { binary: Some(Path::new(path)), ..SIXTEEN };
+        let of = |path: &'static str| Requirements { binary: Some(Path::new(path)), ..SIXTEEN };
         refused(of("/nope"), "--target-binary /nope: there is no such file");
         refused(of("/etc"), "--target-binary /etc: that is no program");
         refused(of("/proc/version"), "that is no program");

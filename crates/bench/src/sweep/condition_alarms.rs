@@ -2,9 +2,9 @@
 
 use super::run::SweepRun;
 use crate::alarms::{TOO_SHORT, percent};
+use crate::conditions::disturbed;
 use crate::machine::cgroup::Quota;
 use crate::result::Alarm;
-use crate::surroundings::disturbed;
 
 /// Above this share of waiting time, the client may keep nodes waiting.
 const CLIENT_WAITING_SHARE_MAX: f64 = 0.3;
@@ -21,13 +21,13 @@ const NODE_CPU_SECONDS_MIN: f64 = 0.1;
 pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
     let told = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
     let of_run = [client_waited(run), too_short(run)].into_iter().flatten().map(told);
-    disturbed(&[run.around.others_core_share]).into_iter().chain(of_run)
+    disturbed(&[run.conditions.others_core_share]).into_iter().chain(of_run)
 }
 
 /// If nodes have not used their shares, and the client had to wait for a core, the client was the bottleneck.
 fn client_waited(run: &SweepRun) -> Option<(&'static str, String)> {
     let waited = run.result.client.waiting_share.filter(|share| *share > CLIENT_WAITING_SHARE_MAX)?;
-    let used = share_used(run, run.around.quota?).filter(|used| *used < SHARE_USED_MIN)?;
+    let used = share_used(run, run.conditions.quota?).filter(|used| *used < SHARE_USED_MIN)?;
     let message = format!(
         "the client waited for a core for {} of its time while the nodes used {} of their shares: the client, not the \
          shares, may be the limit; take fewer nodes at once or a smaller --core-share, on a quiet machine",
@@ -39,7 +39,7 @@ fn client_waited(run: &SweepRun) -> Option<(&'static str, String)> {
 
 fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
     let seconds = run.result.time.measured_seconds;
-    let periods = run.around.quota.map(|quota| seconds * 1e6 / quota.period_us as f64);
+    let periods = run.conditions.quota.map(|quota| seconds * 1e6 / quota.period_us as f64);
     if let Some(periods) = periods.map(f64::floor).filter(|periods| *periods < PERIODS_MIN) {
         let message = format!(
             "{periods:.0} periods of the shares were measured: in fewer than {PERIODS_MIN:.0} nodes may have had more \
@@ -73,8 +73,8 @@ mod tests {
 
     use super::*;
     use crate::assemble::{About, blank};
+    use crate::conditions::Conditions;
     use crate::result::ServerUse;
-    use crate::surroundings::Surroundings;
     use crate::sweep::run::Workload;
 
     /// The kinds of alarms for a run of two nodes with 7 % of a core each.
@@ -95,7 +95,7 @@ mod tests {
         result.time.measured_seconds = seconds;
         result.client.waiting_share = Some(client_waited);
         let quota = Some(Quota::of_core(0.07));
-        let around = Surroundings { quota, ..Surroundings::default() };
+        let around = Conditions { quota, ..Conditions::default() };
         let run = SweepRun {
             workload: Workload::CSync,
             round: 0,
@@ -103,7 +103,7 @@ mod tests {
             shards: 2,
             replicas: 2,
             result,
-            around,
+            conditions: around,
         };
         alarms(&run).map(|alarm| alarm.kind).collect()
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use crate::machine::watch::Watched;
 
 /// Time between two checks.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Consecutive checks that must find no background work: one compaction often follows another.
-const QUIET_LOOKS: u32 = 5;
+const QUIET_POLLS: u32 = 5;
 /// The maximum number of checks, five minutes; then the measurement starts anyway.
-const LOOKS_MAX: u32 = 1_500;
+const POLLS_MAX: u32 = 1_500;
 
 /// The outcome of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rest {
+pub enum Quiescence {
     /// The servers are quiet.
     Reached,
     /// There was still background work at the timeout.
@@ -23,28 +23,28 @@ pub enum Rest {
 }
 
 /// Waits until the engines of all servers are quiet.
-pub fn wait(servers: &[Watched]) -> Rest {
-    let look = || {
+pub fn wait(servers: &[Watched]) -> Quiescence {
+    let poll = || {
         let running = servers.iter().map(|server| server.sample().background_running);
         running.sum::<Option<u64>>().filter(|_| !servers.is_empty())
     };
-    wait_by(look, || std::thread::sleep(PAUSE))
+    wait_with(poll, || std::thread::sleep(POLL_INTERVAL))
 }
 
-fn wait_by(mut look: impl FnMut() -> Option<u64>, mut pause: impl FnMut()) -> Rest {
+fn wait_with(mut poll: impl FnMut() -> Option<u64>, mut wait: impl FnMut()) -> Quiescence {
     let mut quiet = 0;
-    for _ in 0..LOOKS_MAX {
-        match look() {
-            None => return Rest::Unknown,
+    for _ in 0..POLLS_MAX {
+        match poll() {
+            None => return Quiescence::Unknown,
             Some(0) => quiet += 1,
             Some(_) => quiet = 0,
         }
-        if quiet >= QUIET_LOOKS {
-            return Rest::Reached;
+        if quiet >= QUIET_POLLS {
+            return Quiescence::Reached;
         }
-        pause();
+        wait();
     }
-    Rest::Busy
+    Quiescence::Busy
 }
 
 #[cfg(test)]
@@ -55,13 +55,13 @@ mod tests {
     fn rest_is_quiet_for_a_while() {
         let mut running = [1, 0, 0, 2, 0, 0, 0, 0, 0, 9].into_iter();
         let mut looks = 0;
-        let rest = wait_by(|| running.next(), || looks += 1);
-        assert_eq!((rest, looks, running.next()), (Rest::Reached, 8, Some(9)));
+        let rest = wait_with(|| running.next(), || looks += 1);
+        assert_eq!((rest, looks, running.next()), (Quiescence::Reached, 8, Some(9)));
     }
 
     #[test]
     fn who_never_rests_or_does_not_say_is_not_waited_for() {
-        assert_eq!(wait_by(|| Some(1), || ()), Rest::Busy);
-        assert_eq!(wait_by(|| None, || ()), Rest::Unknown);
+        assert_eq!(wait_with(|| Some(1), || ()), Quiescence::Busy);
+        assert_eq!(wait_with(|| None, || ()), Quiescence::Unknown);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 const CPU_SECONDS_MIN: f64 = 0.2;
 
 /// Fails if runs of `seconds` are too short on a machine with this many `cores`, even at full load.
-pub(super) fn can_be(seconds: f64, cores: usize) -> anyhow::Result<()> {
+pub(super) fn check_possible(seconds: f64, cores: usize) -> anyhow::Result<()> {
     let cores = cores.max(1) as f64;
     ensure!(
         seconds * cores >= CPU_SECONDS_MIN,
@@ -20,7 +20,7 @@ pub(super) fn can_be(seconds: f64, cores: usize) -> anyhow::Result<()> {
 }
 
 /// Fails if a run of `seconds` will use too little, judging by a trial of `kind` that used `used` in `trial_seconds`.
-pub(super) fn will_be(kind: &str, used: f64, trial_seconds: f64, seconds: f64) -> anyhow::Result<()> {
+pub(super) fn check_expected(kind: &str, used: f64, trial_seconds: f64, seconds: f64) -> anyhow::Result<()> {
     let per_second = used / trial_seconds.max(1e-9);
     let expected = per_second * seconds;
     let advice = match per_second > 0.0 {
@@ -52,23 +52,23 @@ mod tests {
 
     #[test]
     fn what_cannot_give_a_figure_is_refused_with_what_can() {
-        assert!(can_be(0.1, 2).is_ok() && can_be(0.04, 8).is_ok());
-        let why = can_be(0.05, 3).expect_err("it is too short").to_string();
+        assert!(check_possible(0.1, 2).is_ok() && check_possible(0.04, 8).is_ok());
+        let why = check_possible(0.05, 3).expect_err("it is too short").to_string();
         assert!(
             why.contains("--seconds 0.05: the 3 cores") && why.contains("at least --seconds 0.07"),
             "{why}"
         );
-        assert!(can_be(0.07, 3).is_ok());
+        assert!(check_possible(0.07, 3).is_ok());
     }
 
     #[test]
     fn a_trial_tells_whether_runs_will_be_long_enough() {
-        assert!(will_be("GET-LOCAL", 0.4, 2.0, 1.0).is_ok());
-        let why = will_be("UPDATE-ONE", 0.11, 1.0, 1.0).expect_err("it will be too short").to_string();
+        assert!(check_expected("GET-LOCAL", 0.4, 2.0, 1.0).is_ok());
+        let why = check_expected("UPDATE-ONE", 0.11, 1.0, 1.0).expect_err("it will be too short").to_string();
         assert!(why.starts_with("UPDATE-ONE: --seconds 1 would be too short"), "{why}");
         assert!(why.contains("0.11 s") && why.ends_with("give --seconds 4 or more"), "{why}");
-        assert!(will_be("UPDATE-ONE", 0.44, 4.0, 4.0).is_ok());
-        let why = will_be("UPDATE-ONE", 0.0, 1.0, 1.0).expect_err("nothing was used").to_string();
+        assert!(check_expected("UPDATE-ONE", 0.44, 4.0, 4.0).is_ok());
+        let why = check_expected("UPDATE-ONE", 0.0, 1.0, 1.0).expect_err("nothing was used").to_string();
         assert!(why.ends_with("give more --seconds"), "{why}");
     }
 
