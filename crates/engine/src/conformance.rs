@@ -21,8 +21,8 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     spaces_do_not_mix(&*open());
     a_deleted_range_is_gone_and_no_more(&*open());
     a_snapshot_sees_nothing_later(&*open());
-    a_scan_outlives_what_made_it(&*open());
-    bounds_mean_what_they_say(&*open());
+    a_scan_outlives_its_snapshot_handle(&*open());
+    bounds_are_respected(&*open());
     a_restarted_scan_is_as_a_new_one(&*open(), seed);
     large_values_survive_a_flush(&*open());
     readers_never_see_half_a_batch(&open());
@@ -45,7 +45,7 @@ pub fn collect(
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut scan = Arc::clone(snapshot).scan(space, range, direction);
     let mut pairs = Vec::new();
-    while let Some((key, value)) = scan.next().expect("the scan goes on") {
+    while let Some((key, value)) = scan.next().expect("the scan continues") {
         pairs.push((key.to_vec(), value.to_vec()));
     }
     assert_eq!(scan.next().expect("the scan has ended"), None, "an ended scan stays ended");
@@ -166,7 +166,7 @@ fn a_snapshot_sees_nothing_later(engine: &dyn Engine) {
     assert_eq!(keys(engine, (Unbounded, Unbounded), Direction::Ascending), ["added", "changed"]);
 }
 
-fn a_scan_outlives_what_made_it(engine: &dyn Engine) {
+fn a_scan_outlives_its_snapshot_handle(engine: &dyn Engine) {
     for number in 0..1000_u32 {
         put(engine, Space::Rows, &number.to_be_bytes(), b"value");
     }
@@ -176,14 +176,14 @@ fn a_scan_outlives_what_made_it(engine: &dyn Engine) {
     batch.delete_range(Space::Rows, &0_u32.to_be_bytes(), &u32::MAX.to_be_bytes());
     engine.write(batch).expect("the write succeeds");
     let mut expected = 0_u32;
-    while let Some((key, _)) = scan.next().expect("the scan goes on") {
+    while let Some((key, _)) = scan.next().expect("the scan continues") {
         assert_eq!(key, expected.to_be_bytes());
         expected += 1;
     }
     assert_eq!(expected, 1000);
 }
 
-fn bounds_mean_what_they_say(engine: &dyn Engine) {
+fn bounds_are_respected(engine: &dyn Engine) {
     for key in ["a", "b", "b\0", "c"] {
         put(engine, Space::Rows, key.as_bytes(), b"1");
     }
@@ -230,7 +230,7 @@ fn a_restarted_scan_is_as_a_new_one(engine: &dyn Engine, seed: u64) {
             // Some scans are dropped in the middle.
             let wanted = if below(3) == 0 { below(10) as usize } else { usize::MAX };
             while found.len() < wanted
-                && let Some((key, value)) = scan.next().expect("the scan goes on")
+                && let Some((key, value)) = scan.next().expect("the scan continues")
             {
                 found.push((key.to_vec(), value.to_vec()));
             }
@@ -295,7 +295,7 @@ fn the_hook_has_run_when_rows_are_durable(engine: &Arc<dyn Engine>) {
     engine.set_pre_flush_hook(Arc::new(move || {
         count.fetch_add(1, Ordering::SeqCst);
         if let Some(engine) = below.upgrade() {
-            assert!(get(&*engine, Space::Rows, b"a").is_some(), "what is flushed was written before");
+            assert!(get(&*engine, Space::Rows, b"a").is_some(), "flushed batches were written before");
         }
         match refuses.load(Ordering::SeqCst) {
             true => Err(std::io::Error::other("the log is not durable")),

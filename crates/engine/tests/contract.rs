@@ -161,7 +161,7 @@ mod rocks {
             scope.spawn(|| (0..ROWS).for_each(|number| put(&engine, &row(number), &[7; 500])));
             has_begun.recv_timeout(Duration::from_secs(60)).expect("memtables this small are flushed");
             let before = crashed(&alive, &dir.path().join("before"));
-            assert_eq!(before.get(Space::Rows, &row(0)).unwrap(), None, "nothing goes before the hook");
+            assert_eq!(before.get(Space::Rows, &row(0)).unwrap(), None, "nothing is durable before the hook");
             drop(word);
         });
         engine.flush().unwrap();

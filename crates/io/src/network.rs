@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn only_the_first_wake_of_a_sleep_makes_a_call() {
-        let (loop_waker, heard) = (LoopWaker::new(), Arc::new(AtomicUsize::new(0)));
-        let counted = heard.clone();
+        let (loop_waker, calls) = (LoopWaker::new(), Arc::new(AtomicUsize::new(0)));
+        let counter = calls.clone();
         loop_waker.set_wake_fn(Box::new(move || {
-            counted.fetch_add(1, Ordering::SeqCst);
+            counter.fetch_add(1, Ordering::SeqCst);
         }));
         loop_waker.wake();
         assert!(!loop_waker.try_sleep(), "woken while awake");
@@ -181,7 +181,7 @@ mod tests {
         assert!(loop_waker.try_sleep(), "asleep already");
         loop_waker.wake();
         loop_waker.wake();
-        assert_eq!(heard.load(Ordering::SeqCst), 1);
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
         assert!(loop_waker.take_wake());
     }
 }

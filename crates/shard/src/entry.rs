@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_no_engine_can_hold_is_no_mark() {
+    fn a_seal_state_too_large_for_the_engine_is_refused() {
         let entry = |number| EntryWriter::seal(7, 9, SealState::of_number(number));
         let greatest = Entry::parse(entry(SealState::NUMBER_MAX)).unwrap();
         assert_eq!(greatest.seal_state.map(SealState::number), Some(SealState::NUMBER_MAX));

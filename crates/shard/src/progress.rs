@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stays_and_is_kept_beside_what_is_missing() {
+    fn a_seal_state_is_stored_beside_the_missing_numbers() {
         let mut progress = Progress::default();
         check(&mut progress, 3, &[], Verdict::Apply);
         progress.set_seal_state(SealState::sealed(5));

@@ -24,12 +24,12 @@ pub(crate) struct Proposal {
     // The rows that this is, or was, the newest proposal of.
     keys: Vec<PrimaryKey>,
     sequence: u64,
-    stage: Mutex<ProposalStage>,
+    state: Mutex<ProposalState>,
 }
 
 type Outcome = Result<Lsn, ProposeError>;
 
-enum ProposalStage {
+enum ProposalState {
     /// The proposer still holds its latches, so no other thread may wait for them on behalf of this proposal: a stopped
     /// log resolves a proposal before `propose` returns, on the proposer's own thread.
     LatchesHeld(TicketSender),
@@ -48,8 +48,8 @@ impl Proposal {
         sequence: u64,
     ) -> (Arc<Proposal>, WriteTicket) {
         let (sender, ticket) = ticket::pair();
-        let stage = Mutex::new(ProposalStage::LatchesHeld(sender));
-        (Arc::new(Proposal { context, keys, sequence, stage }), ticket)
+        let state = Mutex::new(ProposalState::LatchesHeld(sender));
+        (Arc::new(Proposal { context, keys, sequence, state }), ticket)
     }
 
     /// The callback for the log.
@@ -60,26 +60,26 @@ impl Proposal {
 
     /// The proposer has released its latches.
     pub(crate) fn release_latches(&self) {
-        let mut stage = self.stage.lock();
-        match mem::replace(&mut *stage, ProposalStage::Settled) {
-            ProposalStage::LatchesHeld(sender) => *stage = ProposalStage::Free(sender),
-            ProposalStage::AnsweredEarly(sender, outcome) => {
-                drop(stage);
+        let mut state = self.state.lock();
+        match mem::replace(&mut *state, ProposalState::Settled) {
+            ProposalState::LatchesHeld(sender) => *state = ProposalState::Free(sender),
+            ProposalState::AnsweredEarly(sender, outcome) => {
+                drop(state);
                 self.settle(outcome, sender);
             }
-            over => *stage = over,
+            over => *state = over,
         }
     }
 
     fn answer(&self, outcome: Outcome) {
-        let mut stage = self.stage.lock();
-        match mem::replace(&mut *stage, ProposalStage::Settled) {
-            ProposalStage::LatchesHeld(sender) => *stage = ProposalStage::AnsweredEarly(sender, outcome),
-            ProposalStage::Free(sender) => {
-                drop(stage);
+        let mut state = self.state.lock();
+        match mem::replace(&mut *state, ProposalState::Settled) {
+            ProposalState::LatchesHeld(sender) => *state = ProposalState::AnsweredEarly(sender, outcome),
+            ProposalState::Free(sender) => {
+                drop(state);
                 self.settle(outcome, sender);
             }
-            over => *stage = over,
+            over => *state = over,
         }
     }
 

@@ -188,8 +188,8 @@ impl Replica {
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
         // Always a new number, so that the change of indexes is noticed.
-        let told = self.registrations.load(Ordering::Acquire) + registrations.into_inner() + 1;
-        self.registrations.store(told, Ordering::Release);
+        let registered = self.registrations.load(Ordering::Acquire) + registrations.into_inner() + 1;
+        self.registrations.store(registered, Ordering::Release);
         self.rows.store(applied_state.rows, Ordering::Release);
         self.applied.store(applied_state.lsn.0, Ordering::Release);
         *self.applied_state.lock() = applied_state;
@@ -429,15 +429,15 @@ fn inherited_builds(
     table: &Table,
     predecessors: &[Predecessor],
 ) -> Result<BTreeMap<IndexId, IndexBuild>, ReadError> {
-    let mut told: BTreeMap<IndexId, usize> = BTreeMap::new();
+    let mut ready_counts: BTreeMap<IndexId, usize> = BTreeMap::new();
     for old in predecessors {
         for (index, build) in IndexBuild::read_all(&**store.engine(), table.id(), old.group)? {
-            *told.entry(index).or_default() += usize::from(build == IndexBuild::Ready);
+            *ready_counts.entry(index).or_default() += usize::from(build == IndexBuild::Ready);
         }
     }
     let build = |ready| match ready == predecessors.len() {
         true => IndexBuild::Ready,
         false => IndexBuild::default(),
     };
-    Ok(told.into_iter().map(|(index, ready)| (index, build(ready))).collect())
+    Ok(ready_counts.into_iter().map(|(index, ready)| (index, build(ready))).collect())
 }

@@ -96,16 +96,16 @@ impl SealProposals {
         match seal_state.is_sealed() {
             true => _ = self.sealing.fetch_max(seal_state.0, Ordering::AcqRel),
             // A seal greater than this opening stays.
-            false => self.forget(|sealing| sealing < seal_state.0),
+            false => self.clear_if(|sealing| sealing < seal_state.0),
         }
     }
 
     /// Forgets a seal that failed.
     pub(crate) fn end(&self, seal_state: SealState) {
-        self.forget(|sealing| sealing == seal_state.0);
+        self.clear_if(|sealing| sealing == seal_state.0);
     }
 
-    fn forget(&self, is_over: impl Fn(u64) -> bool) {
+    fn clear_if(&self, is_over: impl Fn(u64) -> bool) {
         let over = |seal| is_over(seal).then_some(0);
         // Unchanged unless it is over.
         let _ = self.sealing.fetch_update(Ordering::AcqRel, Ordering::Acquire, over);
@@ -118,19 +118,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_late_changes_nothing() {
+    fn late_entries_change_nothing() {
         let mut seal_state = SealState::default();
-        let mut heard = |new: SealState| {
+        let mut apply = |new: SealState| {
             seal_state = seal_state.max(new);
             (seal_state.is_sealed(), seal_state.epoch())
         };
-        assert_eq!(heard(SealState::sealed(0)), (true, 0));
-        assert_eq!(heard(SealState::open(1)), (false, 1));
-        assert_eq!(heard(SealState::sealed(0)), (false, 1), "a seal that was given up");
-        assert_eq!(heard(SealState::sealed(1)), (true, 1));
-        assert_eq!(heard(SealState::open(1)), (true, 1), "what opened it before");
-        assert_eq!(heard(SealState::sealed(2)), (true, 2));
-        assert_eq!(heard(SealState::open(2)), (true, 2), "what the seal before was given up for");
+        assert_eq!(apply(SealState::sealed(0)), (true, 0));
+        assert_eq!(apply(SealState::open(1)), (false, 1));
+        assert_eq!(apply(SealState::sealed(0)), (false, 1), "the abandoned seal");
+        assert_eq!(apply(SealState::sealed(1)), (true, 1));
+        assert_eq!(apply(SealState::open(1)), (true, 1), "the earlier opening");
+        assert_eq!(apply(SealState::sealed(2)), (true, 2));
+        assert_eq!(apply(SealState::open(2)), (true, 2), "the opening of the same epoch");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(seals.proposed_seal(), None);
         seals.begin(SealState::sealed(1), Term(4));
         seals.begin(SealState::open(1), Term(4));
-        assert_eq!(seals.proposed_seal(), Some(SealState::sealed(1)), "the opening comes before it");
+        assert_eq!(seals.proposed_seal(), Some(SealState::sealed(1)), "the opening is older");
         seals.begin(SealState::sealed(2), Term(5));
         seals.end(SealState::sealed(1));
         assert_eq!((seals.proposed_seal(), seals.term()), (Some(SealState::sealed(2)), Term(5)));

@@ -75,8 +75,8 @@ impl RowBatch {
     /// If `index` is not below [`RowBatch::len`].
     #[must_use]
     pub fn key(&self, index: usize) -> PrimaryKey {
-        let place = self.rows[index];
-        PrimaryKey(self.block.slice(place.start..place.start + place.key_len as usize))
+        let offsets = self.rows[index];
+        PrimaryKey(self.block.slice(offsets.start..offsets.start + offsets.key_len as usize))
     }
 
     /// The bytes of the key at `index`.
@@ -86,8 +86,8 @@ impl RowBatch {
     /// If `index` is not below [`RowBatch::len`].
     #[must_use]
     pub fn key_bytes(&self, index: usize) -> &[u8] {
-        let place = self.rows[index];
-        &self.block[place.start..place.start + place.key_len as usize]
+        let offsets = self.rows[index];
+        &self.block[offsets.start..offsets.start + offsets.key_len as usize]
     }
 
     /// The stored bytes of the row at `index`, not verified.
@@ -97,9 +97,9 @@ impl RowBatch {
     /// If `index` is not below [`RowBatch::len`].
     #[must_use]
     pub fn row_bytes(&self, index: usize) -> Bytes {
-        let place = self.rows[index];
-        let start = place.start + place.key_len as usize;
-        self.block.slice(start..start + place.row_len as usize)
+        let offsets = self.rows[index];
+        let start = offsets.start + offsets.key_len as usize;
+        self.block.slice(start..start + offsets.row_len as usize)
     }
 
     /// All rows in order.

@@ -43,14 +43,14 @@ impl Changes {
         let key = change.key.as_bytes();
         let gained = i64::from(change.row.is_some()) - i64::from(change.existed);
         self.recent.resize(RECENT_SLOTS, EMPTY_SLOT);
-        let place = &mut self.recent[recent_slot(key)];
-        let recent = *place as usize;
+        let slot = &mut self.recent[recent_slot(key)];
+        let recent = *slot as usize;
         let row = change.row.as_ref().map(detached);
         if is_row(self.batch.change(recent), table, key) {
             self.batch.supersede(recent, row);
             return gained;
         }
-        *place = self.batch.len() as u32;
+        *slot = self.batch.len() as u32;
         let parts: [&[u8]; 2] = [table.as_bytes(), key];
         match row {
             Some(row) => self.batch.put_joined(Space::Rows, &parts, row),

@@ -58,10 +58,10 @@ impl Target for Evaluate {
 fn evaluated(term: &Term) -> Result<&'static str, EvalError> {
     let cancel = Arc::new(Cancel::new());
     let (done, wait) = std::sync::mpsc::channel::<()>();
-    let told = cancel.clone();
-    let bell = std::thread::spawn(move || {
+    let canceller = cancel.clone();
+    let watchdog = std::thread::spawn(move || {
         if wait.recv_timeout(CANCEL_AFTER).is_err() {
-            told.set();
+            canceller.set();
         }
     });
     let random = SeededRandom::new(7);
@@ -76,7 +76,7 @@ fn evaluated(term: &Term) -> Result<&'static str, EvalError> {
     let answer = reql::eval_value(term, &Scope::empty(), &env).and_then(|value| read(value, &env));
     // The thread may have ended already; in any case it ends now.
     let _ = done.send(());
-    let _ = bell.join();
+    let _ = watchdog.join();
     answer
 }
 

@@ -59,20 +59,20 @@ impl Target for Frame {
     }
 
     fn check(&self, input: &[u8]) -> Outcome {
-        let shaken = check_handshake(input);
+        let handshake = check_handshake(input);
         let framed = check_frames(input);
         let asked = request::query_type(input).map_err(|_| ());
         let silent = request::asks_for_noreply(input);
-        Outcome::of((shaken, framed, format!("{asked:?}"), silent))
+        Outcome::of((handshake, framed, format!("{asked:?}"), silent))
     }
 }
 
 /// The end of the handshake, and the size of the response. They must not depend on how the bytes are divided.
 fn check_handshake(input: &[u8]) -> (String, usize) {
-    let whole = shake(input, input.len().max(1));
+    let whole = run_handshake(input, input.len().max(1));
     for chunk_bytes in [1, 7] {
         if input.len() < 4096 {
-            assert_eq!(shake(input, chunk_bytes), whole, "in pieces of {chunk_bytes} bytes");
+            assert_eq!(run_handshake(input, chunk_bytes), whole, "in pieces of {chunk_bytes} bytes");
         }
     }
     let (step, out) = whole;
@@ -84,13 +84,13 @@ fn check_handshake(input: &[u8]) -> (String, usize) {
     (step, out.len().min(1000) / 100)
 }
 
-fn shake(input: &[u8], chunk_bytes: usize) -> (Step, Vec<u8>) {
+fn run_handshake(input: &[u8], chunk_bytes: usize) -> (Step, Vec<u8>) {
     let randomness = Randomness { nonce: [7; 18], decoy: Decoy::new([9; 32]) };
     let mut handshake = ServerHandshake::new(randomness);
     let mut out = Vec::new();
     let mut waiting = Vec::new();
-    for piece in input.chunks(chunk_bytes) {
-        waiting.extend_from_slice(piece);
+    for chunk in input.chunks(chunk_bytes) {
+        waiting.extend_from_slice(chunk);
         let progress = handshake.advance(&waiting, &OnlyAdmin, "fuzz", &mut out);
         assert!(progress.used <= waiting.len(), "uses no more than there is");
         waiting.drain(..progress.used);

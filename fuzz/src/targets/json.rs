@@ -108,7 +108,7 @@ fn compare_with_judge(input: &[u8], found: &Result<Datum, JsonError>) {
 
 fn check_value(input: &[u8], value: &Datum) {
     let text = value.to_json_string();
-    let again = json::parse(text.as_bytes()).expect("what is printed can be read");
+    let again = json::parse(text.as_bytes()).expect("printed JSON can be read");
     assert!(again == *value && again.to_json_string() == text, "printing and reading change nothing");
     if let Ok(shared) = Text::try_from(input) {
         let shared = json::parse_shared(&shared).expect("shared text reads like any other");

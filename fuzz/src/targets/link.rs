@@ -20,22 +20,23 @@ impl Target for Link {
             sample_frame(kind, flags, number, payload).expect("a kind of frame")
         };
         let hello = sample_hello("fuzz");
-        let mut letter = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
-        letter.extend_from_slice(&4_u32.to_le_bytes());
-        letter.extend_from_slice(b"body");
-        let talk = [frame(1, 3, 0, b""), frame(2, 3, 1, b""), frame(4, 7, 9, b""), frame(5, 3, 1, &letter)];
+        let mut message = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
+        message.extend_from_slice(&4_u32.to_le_bytes());
+        message.extend_from_slice(b"body");
+        let exchange =
+            [frame(1, 3, 0, b""), frame(2, 3, 1, b""), frame(4, 7, 9, b""), frame(5, 3, 1, &message)];
         let long = [9_u64.to_le_bytes().as_slice(), b"first"].concat();
         let parts = [frame(6, 1, 5, &long), frame(7, 3, 4, b"answer"), frame(6, 2, 5, b"last")];
-        let book = br#"{"version":1,"servers":[{"server":"00000000-0000-0000-0000-000000000002","name":"a","addresses":["h:1"],"started_ms":5,"removed":false}]}"#;
+        let servers = br#"{"version":1,"servers":[{"server":"00000000-0000-0000-0000-000000000002","name":"a","addresses":["h:1"],"started_ms":5,"removed":false}]}"#;
         let rest = [
-            frame(10, 3, 0, book),
+            frame(10, 3, 0, servers),
             frame(8, 3, 2, b"no"),
             frame(9, 3, 3, b""),
             frame(11, 3, 5, b""),
             frame(3, 3, 1, b"why"),
         ];
         let behind = |frames: &[Vec<u8>]| [hello.clone(), frames.concat()].concat();
-        vec![hello.clone(), behind(&talk), behind(&parts), behind(&rest)]
+        vec![hello.clone(), behind(&exchange), behind(&parts), behind(&rest)]
     }
 
     fn dictionary(&self) -> &'static [&'static [u8]] {

@@ -19,7 +19,7 @@ pub(super) struct Tree {
     // The number of live snapshots at each moment.
     readers: BTreeMap<Moment, usize>,
     // The keys with more than one version.
-    crowded: Vec<(Space, Bytes)>,
+    multi_version: Vec<(Space, Bytes)>,
     bytes: u64,
 }
 
@@ -56,10 +56,10 @@ impl Tree {
                 Change::Put { space, key, value } => self.set(space, key, Some(value.clone())),
                 Change::Delete { space, key } => self.set(space, key, None),
                 Change::DeleteRange { space, start, end } => {
-                    let doomed =
+                    let deleted =
                         self.spaces[space as usize].range::<[u8], _>(scan_range::half_open(start, end));
-                    let doomed: Vec<Bytes> = doomed.map(|(key, _)| key.clone()).collect();
-                    for key in doomed {
+                    let deleted: Vec<Bytes> = deleted.map(|(key, _)| key.clone()).collect();
+                    for key in deleted {
                         self.set(space, &key, None);
                     }
                 }
@@ -120,15 +120,15 @@ impl Tree {
     fn set(&mut self, space: Space, key: &[u8], value: Option<Bytes>) {
         let map = &mut self.spaces[space as usize];
         if let Some(versions) = map.get_mut(key) {
-            let was_crowded = versions.len() > 1;
+            let was_multi_version = versions.len() > 1;
             self.bytes += value.as_ref().map_or(0, |value| pair_bytes(key, value));
             versions.push((self.now, value));
             self.bytes -= prune(key, versions, &self.readers, self.flushed);
             match versions.len() {
                 0 => drop(map.remove(key)),
                 1 => {}
-                _ if was_crowded => {}
-                _ => self.crowded.push((space, Bytes::copy_from_slice(key))),
+                _ if was_multi_version => {}
+                _ => self.multi_version.push((space, Bytes::copy_from_slice(key))),
             }
         } else if let Some(value) = value {
             self.bytes += pair_bytes(key, &value);
@@ -138,8 +138,8 @@ impl Tree {
 
     /// Drops versions that are no longer visible.
     fn sweep(&mut self) {
-        let mut crowded = std::mem::take(&mut self.crowded);
-        crowded.retain(|(space, key)| {
+        let mut multi_version = std::mem::take(&mut self.multi_version);
+        multi_version.retain(|(space, key)| {
             let map = &mut self.spaces[*space as usize];
             let Some(versions) = map.get_mut(key) else { return false };
             self.bytes -= prune(key, versions, &self.readers, self.flushed);
@@ -149,7 +149,7 @@ impl Tree {
             }
             left > 1
         });
-        self.crowded = crowded;
+        self.multi_version = multi_version;
     }
 }
 

@@ -190,9 +190,9 @@ impl ThreadAccount {
 fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
     THREAD_ACCOUNT.with_borrow_mut(|current| {
         match &current.account {
-            Some(leaving) if leaving.resets_on_leave => {
+            Some(previous) if previous.resets_on_leave => {
                 if current.has_checked {
-                    leaving.end();
+                    previous.end();
                 }
                 current.base = net();
             }

@@ -213,7 +213,7 @@ mod tests {
         let budget = Budget::new(100);
         let mut reservation = Reservation::new(budget.clone(), Owner::Connections);
         reservation.set(150);
-        assert_eq!(budget.reserved_by(Owner::Connections), 150, "what is there is counted");
+        assert_eq!(budget.reserved_by(Owner::Connections), 150, "the whole buffer is counted");
         assert!(reservation.grow_to(151).is_err());
         reservation.set(10);
         assert_eq!(reservation.grow_to(100), Ok(()));

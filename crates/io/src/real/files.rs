@@ -164,7 +164,7 @@ mod tests {
         };
         assert!(leaves(0), "the first page stays");
         assert!(leaves(4 * MB - 1), "the last page stays");
-        assert!(is_cached(&watched, 6 * MB), "what lies behind was not meant");
+        assert!(is_cached(&watched, 6 * MB), "later bytes stay cached");
         let mut found = vec![0; bytes.len()];
         assert_eq!(file.read_at(0, &mut found).unwrap(), bytes.len());
         assert_eq!(found, bytes);

@@ -177,12 +177,12 @@ pub(super) fn unpack_position(from: &mut Unpacker) -> Result<IndexRowPosition, U
 /// Encodes how far an index was read.
 pub(super) fn pack_index_position(position: &IndexCursor, out: &mut Packer) {
     out.count(u64::from(position.wanted));
-    pack_position(&position.place, out);
+    pack_position(&position.position, out);
 }
 
 /// Decodes the result of [`pack_index_position`].
 pub(super) fn unpack_index_position(from: &mut Unpacker) -> Result<IndexCursor, UnpackError> {
-    Ok(IndexCursor { wanted: unpack_u32(from)?, place: unpack_position(from)? })
+    Ok(IndexCursor { wanted: unpack_u32(from)?, position: unpack_position(from)? })
 }
 
 fn pack_values(values: &[(Bounds, u32)], out: &mut Packer) {

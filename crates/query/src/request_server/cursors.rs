@@ -174,7 +174,7 @@ impl RowCursor {
             }
             if self.by_values {
                 let Placed { place, wanted, .. } = row;
-                batch.position = Some(ReadPosition::Index(IndexCursor { wanted, place }));
+                batch.position = Some(ReadPosition::Index(IndexCursor { wanted, position: place }));
             }
         }
         Ok(BatchEnd::More)

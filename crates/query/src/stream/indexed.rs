@@ -97,9 +97,9 @@ impl ShardIndexRange {
                 let Some(row) = row else { return Ok(None) };
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
-                let number = if self.interleaved { bucket_of(row.place.primary.as_bytes()) } else { 0 };
+                let number = if self.interleaved { bucket_of(row.position.primary.as_bytes()) } else { 0 };
                 let bucket = BucketPosition { number, rows: 1 };
-                let (place, wanted, times) = (row.place, row.wanted, row.times);
+                let (place, wanted, times) = (row.position, row.wanted, row.times);
                 Ok(Some(Placed { item, place, wanted, times, bucket }))
             }
             PartRows::Intersecting(rows) => {

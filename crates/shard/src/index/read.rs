@@ -110,14 +110,14 @@ pub struct IndexCursor {
     /// The index of the range of values, in `IndexQuery::wanted`.
     pub wanted: u32,
     /// The position of the last row.
-    pub place: IndexRowPosition,
+    pub position: IndexRowPosition,
 }
 
 /// A row read by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {
     /// The position of the row.
-    pub place: IndexRowPosition,
+    pub position: IndexRowPosition,
     /// The index of the range of values that it was found in, in `IndexQuery::wanted`.
     pub wanted: u32,
     /// The row.
@@ -130,11 +130,11 @@ impl IndexRow {
     /// The index value that it was found under.
     #[must_use]
     pub fn value(&self, index: &IndexDef) -> Datum {
-        match &self.place.value {
+        match &self.position.value {
             Some(value) => value.clone(),
             None => {
                 let mut values = index.values(&self.row).into_iter();
-                values.find(|(key, _)| key.bytes == self.place.key).map_or(Datum::Null, |(_, value)| value)
+                values.find(|(key, _)| key.bytes == self.position.key).map_or(Datum::Null, |(_, value)| value)
             }
         }
     }
@@ -188,7 +188,7 @@ impl IndexRows {
         let mut waiting = waiting.collect::<Result<Vec<_>, KeyError>>()?;
         if let (Some(first), Some(after)) = (waiting.first_mut(), &query.after) {
             let whole = std::mem::replace(&mut first.range, IndexRange::all());
-            first.range = resume_at(whole, &after.place.key, query.order.direction());
+            first.range = resume_at(whole, &after.position.key, query.order.direction());
         }
         waiting.reverse();
         Ok(IndexRows {
@@ -224,8 +224,8 @@ impl IndexRows {
             }
             let row = self.row(&hit.primary)?;
             let times = u64::from(hit.entry.times) * u64::from(times);
-            let place = IndexRowPosition { key: hit.key, value: None, primary: hit.primary };
-            return Ok(Some(IndexRow { place, wanted: self.wanted(), row, times }));
+            let position = IndexRowPosition { key: hit.key, value: None, primary: hit.primary };
+            return Ok(Some(IndexRow { position, wanted: self.wanted(), row, times }));
         }
     }
 
@@ -296,7 +296,7 @@ impl IndexRows {
 
     /// The position up to which rows of the present range of values were read before.
     fn after(&self) -> Option<&IndexRowPosition> {
-        self.after.as_ref().filter(|after| after.wanted == self.wanted()).map(|after| &after.place)
+        self.after.as_ref().filter(|after| after.wanted == self.wanted()).map(|after| &after.position)
     }
 
     /// Whether a hit was read before, as far as that is known without its row.
@@ -325,7 +325,7 @@ impl IndexRows {
             rows.extend(self.truncated_rows(&hit, times)?);
             let RowOrder::By(_) = self.order else { break };
             if rows.len() > self.sorted_max
-                && let Some(value) = rows.pop().and_then(|row| row.place.value)
+                && let Some(value) = rows.pop().and_then(|row| row.position.value)
             {
                 return Err(IndexError::TooMany { most: self.sorted_max, value });
             }
@@ -336,8 +336,8 @@ impl IndexRows {
         }
         match self.order {
             RowOrder::Any => {}
-            RowOrder::By(Direction::Ascending) => rows.sort_by(|a, b| a.place.cmp(&b.place)),
-            RowOrder::By(Direction::Descending) => rows.sort_by(|a, b| b.place.cmp(&a.place)),
+            RowOrder::By(Direction::Ascending) => rows.sort_by(|a, b| a.position.cmp(&b.position)),
+            RowOrder::By(Direction::Descending) => rows.sort_by(|a, b| b.position.cmp(&a.position)),
         }
         self.ready.extend(rows);
         Ok(())
@@ -355,19 +355,24 @@ impl IndexRows {
                 continue;
             }
             known.insert(value.clone(), rows.len());
-            let place =
+            let position =
                 IndexRowPosition { key: hit.key.clone(), value: Some(value), primary: hit.primary.clone() };
-            rows.push(IndexRow { place, wanted: self.wanted(), row: row.clone(), times: u64::from(times) });
+            rows.push(IndexRow {
+                position,
+                wanted: self.wanted(),
+                row: row.clone(),
+                times: u64::from(times),
+            });
         }
         let Some(after) = self.after() else { return Ok(rows) };
         match self.order {
-            RowOrder::By(Direction::Ascending) => rows.retain(|row| row.place > *after),
-            RowOrder::By(Direction::Descending) => rows.retain(|row| row.place < *after),
+            RowOrder::By(Direction::Ascending) => rows.retain(|row| row.position > *after),
+            RowOrder::By(Direction::Descending) => rows.retain(|row| row.position < *after),
             // In the order of the values in the row.
             RowOrder::Any => match (&hit.key, &hit.primary).cmp(&(&after.key, &after.primary)) {
                 Ordering::Less => rows.clear(),
                 Ordering::Equal => {
-                    let last = rows.iter().position(|row| row.place == *after);
+                    let last = rows.iter().position(|row| row.position == *after);
                     rows.drain(..last.map_or(rows.len(), |last| last + 1));
                 }
                 Ordering::Greater => {}

@@ -30,22 +30,29 @@ fn end_of(snapshot: &TableSnapshot) -> CopyEnd {
 
 /// Copies rows of `from` until the copy is complete, or for a number of requests. Returns the bytes sent and whether it
 /// is complete.
-fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: CopyRangeSizes, pieces: usize) -> (usize, bool) {
+fn copy(
+    from: &Shard,
+    to: &Shard,
+    response_bytes: usize,
+    sizes: CopyRangeSizes,
+    responses_max: usize,
+) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
     let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
     let mut sent = 0;
-    for _ in 0..pieces {
+    for _ in 0..responses_max {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
-        let piece = Difference::with(&snapshot, restoration.after(), &copy_ranges, piece_bytes).unwrap();
-        sent += piece.rows.iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum::<usize>();
+        let response =
+            Difference::with(&snapshot, restoration.after(), &copy_ranges, response_bytes).unwrap();
+        sent += response.rows.iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum::<usize>();
         let before = restoration.after().cloned();
-        restoration.take(&copy_ranges, piece).unwrap();
+        restoration.take(&copy_ranges, response).unwrap();
         if restoration.is_whole() {
             assert_eq!(restoration.rows(), snapshot.count().unwrap());
             restoration.finish().unwrap();
             return (sent, true);
         }
-        assert!(restoration.after() > before.as_ref(), "it goes on with every piece");
+        assert!(restoration.after() > before.as_ref(), "it makes progress with every response");
     }
     (sent, false)
 }
@@ -69,10 +76,10 @@ fn a_repeatedly_interrupted_copy_ends_equal_to_its_source() {
         loop {
             let sizes =
                 CopyRangeSizes { bytes: 1 + chance.below(300) as usize, count: chance.below(6) as usize };
-            let (piece_bytes, pieces) = (1 + chance.below(800) as usize, chance.below(12) as usize);
+            let (response_bytes, responses_max) = (1 + chance.below(800) as usize, chance.below(12) as usize);
             // Rows are written between the attempts, both rows already sent and others.
             (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
-            if copy(&from, &to, piece_bytes, sizes, pieces).1 {
+            if copy(&from, &to, response_bytes, sizes, responses_max).1 {
                 break;
             }
         }
@@ -138,14 +145,14 @@ fn a_response_to_another_request_is_refused() {
     let snapshot = from.snapshot().unwrap();
     let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
     let copy_ranges = restoration.copy_ranges(SIZES).unwrap();
-    let piece = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
-    let last = piece.reach.clone();
-    restoration.take(&copy_ranges, piece.clone()).unwrap();
+    let response = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
+    let last = response.reach.clone();
+    restoration.take(&copy_ranges, response.clone()).unwrap();
     let misfits = [
         // A repeated response; more identical ranges than were sent; rows that do not ascend; rows beyond its end.
-        piece.clone(),
+        response.clone(),
         Difference { same: 1, reach: None, rows: Vec::new() },
-        Difference { same: 0, reach: None, rows: piece.rows.iter().rev().cloned().collect() },
+        Difference { same: 0, reach: None, rows: response.rows.iter().rev().cloned().collect() },
         Difference { same: 0, reach: last, rows: vec![(key("k0999"), bytes::Bytes::new())] },
     ];
     for misfit in misfits {

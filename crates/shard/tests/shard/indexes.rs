@@ -91,7 +91,7 @@ fn held(shard: &Shard, query: &IndexQuery) -> Vec<(Datum, PrimaryKey)> {
     let index = rows.index().clone();
     let mut found = Vec::new();
     while let Some(row) = rows.next().unwrap() {
-        let pair = (row.value(&index), row.place.primary.clone());
+        let pair = (row.value(&index), row.position.primary.clone());
         found.extend(std::iter::repeat_n(pair, row.times as usize));
     }
     found
@@ -140,7 +140,7 @@ fn check_parts(shard: &Shard, read: &IndexQuery, chance: &mut Chance, seed: u64)
     let mut rows = shard.read_index(read).unwrap();
     let mut positions = Vec::new();
     while let Some(row) = rows.next().unwrap() {
-        positions.push((IndexCursor { wanted: row.wanted, place: row.place }, row.times));
+        positions.push((IndexCursor { wanted: row.wanted, position: row.position }, row.times));
     }
     let all = held(shard, read);
     if !positions.is_empty() {
@@ -284,7 +284,7 @@ fn a_build_continues_after_a_crash() {
                 break;
             }
             shard.sync().wait().unwrap();
-            assert!(looked_at(&shard) > before, "seed {seed}: a step goes further");
+            assert!(looked_at(&shard) > before, "seed {seed}: a step makes progress");
             drop((builder, shard));
             bed = bed.crash();
             crashes += 1;
@@ -323,7 +323,7 @@ fn a_refused_step_of_a_build_is_not_skipped_over() {
         }
         build.join().unwrap()
     });
-    assert!(failed, "the builder is told");
+    assert!(failed, "the builder gets the error");
     assert_ne!(shard.index_build(A), IndexBuild::Ready);
     shard.sync().wait().unwrap();
     build(&shard);

@@ -113,17 +113,17 @@ fn the_parts_of_a_range_cover_it() {
     shard.sync().wait().unwrap();
     let snapshot = shard.snapshot().unwrap();
     let range = KeyRange { start: KeyBound::Excluded(key("k0100")), end: KeyBound::Included(key("k1899")) };
-    for pieces in [1, 2, 7, 16] {
-        let parts = snapshot.split(&range, pieces).unwrap();
-        assert_eq!(parts.len(), pieces);
+    for count in [1, 2, 7, 16] {
+        let parts = snapshot.split(&range, count).unwrap();
+        assert_eq!(parts.len(), count);
         let mut rows = Vec::new();
-        for shard_range in &parts {
-            let mut scan = snapshot.scan(shard_range, Direction::Ascending);
+        for part in &parts {
+            let mut scan = snapshot.scan(part, Direction::Ascending);
             let before = rows.len();
             while let Some((_, row)) = scan.next().unwrap() {
                 rows.push(number(&row) as u32);
             }
-            let fair = 1799 / pieces;
+            let fair = 1799 / count;
             assert!((rows.len() - before).abs_diff(fair) <= fair / 4 + 1);
         }
         assert!(rows.into_iter().eq(101..=1899));

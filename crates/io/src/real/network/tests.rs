@@ -38,7 +38,7 @@ impl NetworkHandler for Mirror {
 struct Caller {
     address: Option<String>,
     message: Bytes,
-    told: Sender<NetworkEvent>,
+    sender: Sender<NetworkEvent>,
 }
 
 impl NetworkHandler for Caller {
@@ -57,7 +57,7 @@ impl NetworkHandler for Caller {
                 let pieces = self.message.chunks(10_000).map(Bytes::copy_from_slice).collect();
                 commands.push(NetworkCommand::Send { connection: id, bytes: pieces, notify_drained: true });
             }
-            drop(self.told.send(event));
+            drop(self.sender.send(event));
         }
         now.after(LONG)
     }
@@ -86,8 +86,8 @@ fn comes_back(tls: Option<Tls>, host: &str) {
     let place = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], tls.clone());
     let message: Bytes = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let (told, network_events) = channel();
-    let _caller = start(Caller { address: Some(address), message: message.clone(), told }, Vec::new(), tls);
+    let (sender, network_events) = channel();
+    let _caller = start(Caller { address: Some(address), message: message.clone(), sender }, Vec::new(), tls);
     let (mut returned, mut has_drained) = (Vec::new(), false);
     while returned.len() < message.len() || !has_drained {
         match network_events.recv_timeout(LONG).expect("something happens") {
@@ -97,7 +97,7 @@ fn comes_back(tls: Option<Tls>, host: &str) {
             other => panic!("{other:?}"),
         }
     }
-    assert!(returned == message, "what comes back is what was sent");
+    assert!(returned == message, "the same bytes come back");
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn closing_reason(dialed: Option<Tls>, dialing: Option<Tls>) -> (String, Option<
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], dialed);
-    let (told, network_events) = channel();
+    let (sender, network_events) = channel();
     let message = Bytes::from_static(&[b'R'; 24]);
-    let _caller = start(Caller { address: Some(address), message, told }, Vec::new(), dialing);
+    let _caller = start(Caller { address: Some(address), message, sender }, Vec::new(), dialing);
     let mut arrived = None;
     loop {
         match network_events.recv_timeout(LONG).expect("something happens") {
@@ -183,17 +183,17 @@ fn drive_borrowed(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<u
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).unwrap());
         let mut source = SourceFd(&watched.as_raw_fd());
         poll.registry().register(&mut source, Token(0), Interest::READABLE).unwrap();
-        let (mut network_events, mut turns) = (Events::with_capacity(8), 0);
+        let (mut network_events, mut iterations) = (Events::with_capacity(8), 0);
         let waker = task::Waker::from(Arc::new(Rings(waker)));
         while !stop.load(Ordering::SeqCst) {
-            turns += 1;
+            iterations += 1;
             borrowed.receive();
             let rest = borrowed.flush(&waker);
             if !borrowed.has_pending_wake() {
                 poll.poll(&mut network_events, Some(rest)).unwrap();
             }
         }
-        turns
+        iterations
     })
 }
 
@@ -214,9 +214,9 @@ fn bytes_come_in_order_and_once_on_either_thread() {
         let stop = Arc::new(AtomicBool::new(false));
         let borrower = (round != 1).then(|| drive_borrowed(&mirror, stop.clone()));
         let message = Bytes::from(vec![round; 1_000_000]);
-        let (told, network_events) = channel();
+        let (sender, network_events) = channel();
         let _caller = start(
-            Caller { address: Some(address.clone()), message: message.clone(), told },
+            Caller { address: Some(address.clone()), message: message.clone(), sender },
             Vec::new(),
             None,
         );
@@ -258,8 +258,8 @@ impl NetworkHandler for Teller {
 fn output_of_several_steps_waits_for_the_borrower_and_leaves_together() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (told, arrived) = channel();
-    let lender = start(Teller(told), vec![listener], None);
+    let (sender, arrived) = channel();
+    let lender = start(Teller(sender), vec![listener], None);
     let mut borrowed = lender.lend().unwrap();
     let mut caller = std::net::TcpStream::connect(address).unwrap();
     for said in [b"one, ", b"two. "] {
@@ -275,9 +275,9 @@ fn output_of_several_steps_waits_for_the_borrower_and_leaves_together() {
         caller.set_nonblocking(false).unwrap();
     }
     borrowed.flush(task::Waker::noop());
-    let mut heard = [0; 64];
-    let len = caller.read(&mut heard).unwrap();
-    assert_eq!(&heard[..len], b"one, two. ");
+    let mut received = [0; 64];
+    let len = caller.read(&mut received).unwrap();
+    assert_eq!(&received[..len], b"one, two. ");
 }
 
 #[test]
@@ -296,11 +296,11 @@ fn a_loop_is_not_returned_after_a_panic() {
 fn an_accepted_connection_has_its_local_address() {
     let listener = StdListener::bind("0.0.0.0:0").unwrap();
     let address = format!("127.0.0.2:{}", listener.local_addr().unwrap().port());
-    let (told, network_events) = channel();
-    let idle = Caller { address: None, message: Bytes::new(), told };
+    let (sender, network_events) = channel();
+    let idle = Caller { address: None, message: Bytes::new(), sender };
     let _dialed = start(idle, vec![listener], None);
-    let (told, _) = channel();
-    let dials = Caller { address: Some(address.clone()), message: Bytes::new(), told };
+    let (sender, _) = channel();
+    let dials = Caller { address: Some(address.clone()), message: Bytes::new(), sender };
     let _dialing = start(dials, Vec::new(), None);
     let accepted = network_events.recv_timeout(LONG).unwrap();
     assert!(matches!(&accepted, NetworkEvent::Accepted(_, ends) if ends.local == address), "{accepted:?}");
@@ -311,8 +311,8 @@ fn a_refused_connection_is_reported() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let (told, network_events) = channel();
-    let _caller = start(Caller { address: Some(address), message: Bytes::new(), told }, Vec::new(), None);
+    let (sender, network_events) = channel();
+    let _caller = start(Caller { address: Some(address), message: Bytes::new(), sender }, Vec::new(), None);
     let closed = network_events.recv_timeout(LONG).unwrap();
     assert!(matches!(&closed, NetworkEvent::Closed(_, why) if why.contains("refused")), "{closed:?}");
 }
