@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Context;
-use bench::chance::Chance;
+use bench::rng::Rng;
 use bench::wire::admin::dial_and_greet;
 use bench::wire::answer::{self, Failure, FailureKind, PARTIAL};
 use bench::wire::frame;
@@ -33,7 +33,7 @@ impl Wire {
     /// Connects to `address`, which is host and port.
     pub fn connect(address: &str) -> anyhow::Result<Wire> {
         let login = Login { user: "admin".to_owned(), password: String::new() };
-        let (stream, _) = dial_and_greet(address, &login, &mut Chance::new(0, 0))?;
+        let (stream, _) = dial_and_greet(address, &login, &mut Rng::new(0, 0))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Wire { stream, token: 0, received: Vec::new() })
     }
