@@ -4,7 +4,7 @@ use datum::Datum;
 use reql::{Arg, Call, EvalError, Op, Scope};
 
 use crate::context::Cx;
-use crate::term::sequence::Over;
+use crate::term::sequence::SequenceCall;
 use crate::term::{
     between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, js, map,
     order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
@@ -28,7 +28,7 @@ pub(super) fn over_sequence(
     scope: &Scope<'_>,
     first: Value,
 ) -> Result<Value, EvalError> {
-    let over = Over { cx, call, scope, first };
+    let over = SequenceCall { cx, call, scope, first };
     match call.op {
         Op::OrderBy => order_by::order_by(over),
         Op::Min | Op::Max => by_index::extreme(over),

@@ -8,25 +8,25 @@ use datum::{Datum, ObjectBuilder, Text};
 /// Fails with a message when a `link` line is none (RFC 8288).
 pub(super) fn header_datum(headers: &[(String, String)]) -> Result<Datum, String> {
     let mut out = ObjectBuilder::new();
-    let mut peers = ObjectBuilder::new();
+    let mut links = ObjectBuilder::new();
     let mut has_links = false;
     for (name, value) in headers {
         if name == "link" {
             has_links = true;
-            add_links(value, &mut peers)?;
+            add_links(value, &mut links)?;
         } else {
             out.insert(Text::from(name.as_str()), value.as_str().into());
         }
     }
     if has_links {
-        out.insert(Text::from_static("link"), Datum::Object(peers.build()));
+        out.insert(Text::from_static("link"), Datum::Object(links.build()));
     }
     Ok(Datum::Object(out.build()))
 }
 
 /// Takes `<url>; what, <url>; what` apart. What is said of a link ends at a comma, so that it is
 /// cut if it holds one.
-fn add_links(line: &str, peers: &mut ObjectBuilder) -> Result<(), String> {
+fn add_links(line: &str, links: &mut ObjectBuilder) -> Result<(), String> {
     let mut rest = line.trim_start();
     while !rest.is_empty() {
         let bad = || format!("failed to parse link header line: '{rest}'");
@@ -40,7 +40,7 @@ fn add_links(line: &str, peers: &mut ObjectBuilder) -> Result<(), String> {
                 None => return Err(bad()),
             },
         };
-        peers.insert(Text::from(what.trim()), url.into());
+        links.insert(Text::from(what.trim()), url.into());
         rest = next.trim_start();
     }
     Ok(())

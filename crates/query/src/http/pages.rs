@@ -35,7 +35,7 @@ impl Pages {
     fn fetch(&mut self, env: &Env<'_>) -> Result<(), EvalError> {
         let answer = self.exchange.send(env.cancel)?;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        self.more = self.left != Some(0) && self.turn(&answer, env)?;
+        self.more = self.left != Some(0) && self.next_page(&answer, env)?;
         self.ready = match answer.body {
             Datum::Array(items) => items.into_vec().into_iter(),
             other => vec![other].into_iter(),
@@ -44,7 +44,7 @@ impl Pages {
     }
 
     /// Asks for the next page; false after the last.
-    fn turn(&mut self, answer: &Answer, env: &Env<'_>) -> Result<bool, EvalError> {
+    fn next_page(&mut self, answer: &Answer, env: &Env<'_>) -> Result<bool, EvalError> {
         let closure = match &self.page {
             Page::Nothing => return Ok(false),
             Page::LinkNext => return Ok(self.follow(next_link(&answer.header))),
@@ -55,8 +55,8 @@ impl Pages {
         context.insert(Text::from_static("header"), answer.header.clone());
         context.insert(Text::from_static("body"), answer.body.clone());
         let context = Datum::Object(context.build());
-        let said = closure.call(std::slice::from_ref(&context), env);
-        said.and_then(|said| self.obey(said)).map_err(|error| {
+        let result = closure.call(std::slice::from_ref(&context), env);
+        result.and_then(|result| self.apply(result)).map_err(|error| {
             let text = self.exchange.failure(&error.message());
             let shown = context.pretty();
             let text = format!("{text}\nError occurred during `page` called with:\n{shown}\n");
@@ -64,9 +64,9 @@ impl Pages {
         })
     }
 
-    fn obey(&mut self, said: Datum) -> Result<bool, EvalError> {
-        let fields = match said {
-            Datum::Null | Datum::String(_) => return self.go_on(said),
+    fn apply(&mut self, result: Datum) -> Result<bool, EvalError> {
+        let fields = match result {
+            Datum::Null | Datum::String(_) => return self.continue_with(result),
             Datum::Object(fields) => fields,
             other => {
                 let kind = other.kind().name();
@@ -84,10 +84,10 @@ impl Pages {
         if let Some(params) = params {
             self.exchange.add_params(params)?;
         }
-        url.map_or(Ok(true), |url| self.go_on(url))
+        url.map_or(Ok(true), |url| self.continue_with(url))
     }
 
-    fn go_on(&mut self, url: Datum) -> Result<bool, EvalError> {
+    fn continue_with(&mut self, url: Datum) -> Result<bool, EvalError> {
         match url {
             Datum::Null => Ok(false),
             Datum::String(url) => Ok(self.follow(Some(url))),
@@ -127,8 +127,8 @@ impl Items for Pages {
 /// The link that is said to be the next.
 fn next_link(header: &Datum) -> Option<Text> {
     let Datum::Object(header) = header else { return None };
-    let Some(Datum::Object(peers)) = header.get("link") else { return None };
-    match peers.get("rel=\"next\"") {
+    let Some(Datum::Object(links)) = header.get("link") else { return None };
+    match links.get("rel=\"next\"") {
         Some(Datum::String(url)) => Some(url),
         _ => None,
     }

@@ -1,9 +1,7 @@
-//! The fast path: queries about one row, or reads of a few, by the primary key, recognised by their
-//! shape and answered without a thread of their own. A read is answered at once, a write when its
-//! ticket says so.
+//! The fast path: reads and writes of one row, and reads of a few, by the primary key. Queries are recognised by their
+//! shape and run without a thread of their own. A read completes at once, a write with its ticket.
 //!
-//! Whatever is not quite of the shape (or would be an error) goes the long way, which gives the
-//! same answer.
+//! Every other query, and every query with an error, takes the slow path, which has the same result.
 
 mod range;
 mod remote;
@@ -32,37 +30,37 @@ use crate::table::{Privilege, Resource, access, read_failed};
 use remote::{CallMode, Retry};
 use shape::{Options, Row, TableName};
 
-/// Most keys of a `get_all` that is answered here: no connection should wait long for another.
+/// Most keys of a `get_all`: one connection must not delay another for long.
 const KEYS_MAX: usize = 32;
 
-/// The answer of a query about one row, or a few.
+/// The result of a query on the fast path.
 pub enum PointAnswer {
-    /// A read, answered.
+    /// A finished read of one row.
     Read(Result<Datum, EvalError>),
-    /// A read of some rows, answered: a stream that ends with them.
+    /// A finished read of some rows: a stream of one batch.
     Rows(RowTexts),
     /// The number of rows of a table.
     Count(Datum),
-    /// A read on its way to the node that has the row.
+    /// A read that waits for another node.
     RemoteRead(RemotePoint),
-    /// A write on its way.
+    /// A write that waits for its outcome.
     Write(PointWrite),
 }
 
 impl Session {
-    /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
-    /// it is not, or not simply: [`Session::run`] answers it then. Does not wait for the disk to write, but some
-    /// kilobytes of rows may have to go to the engine's memory first, as with a write; a read may wait for the disk
-    /// to read. After a [`PointAnswer::Write`] or a [`PointAnswer::RemoteRead`] [`crate::Service::flush`] must be
-    /// called, or it waits until somebody else calls it.
+    /// Runs `query`, or starts it, if it has a shape of the fast path. `None` means that [`Session::run`] has to run
+    /// it. It does not wait for the disk to write, though some kilobytes of rows may first go to the engine's memory,
+    /// as with a write; a read may wait for the disk to read. After a [`PointAnswer::Write`] or a
+    /// [`PointAnswer::RemoteRead`] the caller must call [`crate::Service::flush`]: otherwise it waits until another
+    /// caller does.
     #[must_use]
     pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
-        let answer = self.begin_point(query, CallMode::First)?;
+        let answer = self.begin_point(query, CallMode::Batched)?;
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         Some(answer)
     }
 
-    /// The same for a query that was counted already.
+    /// The same for a query that was counted before.
     fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
@@ -77,7 +75,7 @@ impl Session {
         })
     }
 
-    /// The table of that name, if the user may read it, and how fresh the query wants its rows.
+    /// The table with this name, if the user may read it, and the read mode of the query.
     fn readable<'c>(
         &self,
         catalog: &'c Catalog,
@@ -90,7 +88,7 @@ impl Session {
         Some((table, name.mode.or(options.mode).unwrap_or(ReadMode::Single)))
     }
 
-    /// The rows under a few keys that are written out, all of them here.
+    /// `get_all` with a few literal keys, whose shards are all on this node.
     fn get_all(&self, query: &Query, args: &[Term]) -> Option<RowTexts> {
         let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
         let key = |term: &Term| match term {
@@ -98,7 +96,7 @@ impl Session {
             _ => None,
         };
         let mut keys: Vec<PrimaryKey> = keys.iter().map(key).collect::<Option<_>>()?;
-        // A key named twice has its row twice.
+        // A key that is given twice returns its row twice.
         keys.sort_unstable();
         let keys = interleaved(keys);
         let catalog = self.service.node().catalog_guard();
@@ -112,13 +110,13 @@ impl Session {
             let Target::Local(shard) = self.service.reader(table.shard(first), mode)? else { return None };
             shard.get_texts(keys, &mut rows, bytes_max).ok()?;
         }
-        // More would be more than one batch, and who comes after a row that is missing is found by the long way.
+        // More rows would be more than one batch, and if a row is missing the interleaved order is another one.
         let fits = rows.bytes() < bytes_max && rows.len() == keys.len();
         self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         fits.then_some(rows)
     }
 
-    /// The number of rows of a table that is here as a whole, which is kept.
+    /// The number of rows of a table whose shards are all on this node; it is stored.
     fn count(&self, query: &Query, table: &Term) -> Option<Datum> {
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
@@ -144,21 +142,22 @@ impl Session {
         let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
         let handle = table.shard(&key);
         let site = match call_mode {
-            CallMode::First => self.service.first_reader(handle, mode),
-            CallMode::Alone | CallMode::Retry => self.service.reader(handle, mode),
+            CallMode::Batched => self.service.first_reader(handle, mode),
+            CallMode::Alone | CallMode::Monitored => self.service.reader(handle, mode),
         };
         let Some(site) = site else {
             let retry = || Retry::new(self, query, handle, Some(mode));
-            return (mode == ReadMode::Single).then(|| PointAnswer::RemoteRead(RemotePoint::seek(retry())));
+            return (mode == ReadMode::Single)
+                .then(|| PointAnswer::RemoteRead(RemotePoint::wait_for_leader(retry())));
         };
         match site {
-            // To confirm who leads may take a while.
+            // The confirmation of the leader may take a while.
             Target::Local(_) if mode == ReadMode::Majority => None,
             Target::Local(shard) => {
                 self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
                 match shard.get(&key) {
                     Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
-                    // The long way finds the row's new shard.
+                    // The slow path finds the row's new shard.
                     Err(ReadError::WrongShard { .. }) => None,
                     Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
                 }
@@ -166,13 +165,13 @@ impl Session {
             Target::Remote(server) => {
                 let batch = BatchKey { server, table: table.config.id, mode };
                 let retry = Retry::new(self, query, handle, Some(mode));
-                Some(PointAnswer::RemoteRead(RemotePoint::ask_read(retry, batch, key, call_mode)))
+                Some(PointAnswer::RemoteRead(RemotePoint::send_read(retry, batch, key, call_mode)))
             }
         }
     }
 }
 
-/// Keys in the order in which their rows are given if all of them are there (decision 0042).
+/// Keys in the order of their rows if all rows exist (decision 0042).
 fn interleaved(keys: Vec<PrimaryKey>) -> Vec<PrimaryKey> {
     let mut buckets = Buckets::new();
     let mut in_turns = Vec::with_capacity(keys.len());

@@ -1,5 +1,5 @@
-//! The first few rows of a range of the primary key: `limit` of a table, of `between`, in the order
-//! of the key or in none.
+//! The first few rows of a range of the primary key: `limit` of a table or of `between`, in the order of the key or in
+//! none.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,25 +18,25 @@ use crate::session::Session;
 use crate::stream::{Buckets, Next, ROUND_ROWS};
 use crate::table::primary_range;
 
-/// Most rows that are read here: no connection should wait long for another.
+/// Most rows of a result: one connection must not delay another for long.
 const ROWS_MAX: f64 = 128.0;
 
-/// Most rows that are read for a few, before and after twice as many as are wanted.
+/// Rows that may be read in addition to twice the wanted number.
 const ROWS_AHEAD: usize = 128;
 
-/// What the query says, before the table is known.
+/// The parts of the query, before the table is known.
 struct Range<'a> {
     table: TableName<'a>,
-    /// `None`: in no order.
+    /// `None` for no order.
     order: Option<Direction>,
     bounds: Option<Bounds>,
-    /// Indexes that the query names: none may be another than the primary key.
+    /// Indexes that the query names: all of them must be the primary key.
     indexes: Vec<&'a str>,
     most: usize,
 }
 
 impl Session {
-    /// The rows, if they are all here and are not more than one batch.
+    /// The rows, if all shards are on this node and they fit in one batch.
     pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<RowTexts> {
         let Range { table, order, bounds, indexes, most } = Range::of(limit)?;
         let catalog = self.service.node().catalog_guard();
@@ -48,18 +48,18 @@ impl Session {
             return None;
         }
         let range = bounds.as_ref().map_or_else(KeyRange::all, primary_range);
-        let mut near = Vec::new();
+        let mut local = Vec::new();
         for (shard, range) in table.covering(&range) {
             let Target::Local(shard) = self.service.reader(shard, mode)? else { return None };
-            near.push((shard, range));
+            local.push((shard, range));
         }
         let (rows, read) = match order {
-            None => interleaved(near, most)?,
+            None => interleaved(local, most)?,
             Some(direction) => {
                 if direction == Direction::Descending {
-                    near.reverse();
+                    local.reverse();
                 }
-                let rows = ordered_rows(near, direction, most)?;
+                let rows = ordered_rows(local, direction, most)?;
                 let read = rows.len();
                 (rows, read)
             }
@@ -70,10 +70,10 @@ impl Session {
 }
 
 /// The first rows in the order of their keys, unless they are more than one batch.
-fn ordered_rows(near: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: usize) -> Option<RowTexts> {
+fn ordered_rows(local: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: usize) -> Option<RowTexts> {
     let bytes_max = reql::BatchLimits::default().first().bytes_max;
     let mut rows = RowTexts::default();
-    for (shard, range) in near {
+    for (shard, range) in local {
         let mut scan = scan(shard, &range, direction)?.at_most(most - rows.len());
         let before = rows.len();
         while let Some(row) = scan.next_view().ok()? {
@@ -93,15 +93,14 @@ fn ordered_rows(near: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: 
     Some(rows)
 }
 
-/// The first rows that are dealt where there is no order (decision 0042) and how many were read for them, unless those are
-/// many more.
-fn interleaved(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, usize)> {
+/// The first interleaved rows (decision 0042) and the number of rows read for them, unless that is too large.
+fn interleaved(local: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, usize)> {
     let bytes_max = reql::BatchLimits::default().first().bytes_max;
-    // The texts that were read, one behind the other; hands hold where each lies.
+    // The texts of the rows that were read, one after the other; buckets contain their positions.
     let (mut read, mut buckets) = (Vec::new(), Buckets::new());
     let (mut seen, rows_max) = (0, (ROWS_AHEAD + 2 * most).min(ROUND_ROWS));
     let mut rows = RowTexts::default();
-    for (shard, range) in near {
+    for (shard, range) in local {
         if rows.len() == most {
             break;
         }
@@ -126,7 +125,7 @@ fn interleaved(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTe
     Some((rows, seen))
 }
 
-/// Gives as far as it is known who comes next; `ended` says that nothing is added to the hands any more.
+/// Adds the next rows while they are known; `ended` says that the buckets get no more.
 fn give(buckets: &mut Buckets<Span>, ended: bool, read: &[u8], rows: &mut RowTexts, most: usize) {
     while rows.len() < most
         && let Next::Item(span) = buckets.next_item(ended)
@@ -135,10 +134,10 @@ fn give(buckets: &mut Buckets<Span>, ended: bool, read: &[u8], rows: &mut RowTex
     }
 }
 
-/// Where a row lies among the texts that were read.
+/// The position of a row in the texts.
 type Span = std::ops::Range<usize>;
 
-/// A scan of what `shard` has of a range, unless it has lost it meanwhile or would have to wait.
+/// A scan of `range` in `shard`, unless the rows have moved or the scan would have to wait.
 fn scan(shard: &Shard, range: &KeyRange, direction: Direction) -> Option<RowScan> {
     let generation = shard.rows_generation();
     let scan = shard.try_snapshot().ok()??.scan(range, direction);
@@ -169,7 +168,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What is ordered by an index and nothing else, and which way.
+/// The table that is ordered by an index and nothing else, and the direction.
 fn ordered<'a>(order: &'a Call, indexes: &mut Vec<&'a str>) -> Option<(&'a Term, Direction)> {
     let ([of], [(name, index)]) = (order.args.as_slice(), order.optargs.as_slice()) else { return None };
     if name != "index" {
@@ -184,7 +183,7 @@ fn ordered<'a>(order: &'a Call, indexes: &mut Vec<&'a str>) -> Option<(&'a Term,
     Some((of, direction))
 }
 
-/// What `between` is called on, and its bounds.
+/// The table of a `between`, and its bounds.
 fn bounded<'a>(between: &'a Call, indexes: &mut Vec<&'a str>) -> Option<(&'a Term, Option<Bounds>)> {
     let [of, left, right] = between.args.as_slice() else { return None };
     let mut bounds =
@@ -204,7 +203,7 @@ fn bounded<'a>(between: &'a Call, indexes: &mut Vec<&'a str>) -> Option<(&'a Ter
     Some((of, Some(bounds)))
 }
 
-/// A bound that is written out.
+/// A literal bound.
 fn bound(term: &Term) -> Option<Datum> {
     match term {
         Term::Datum(value @ (Datum::Number(_) | Datum::String(_) | Datum::Bool(_))) => {

@@ -1,6 +1,6 @@
-//! A query about one row that another node has: asked on this thread, answered when the links have
-//! the answer. Where the shard is between two leaders the query waits without a thread (`seek`) and is
-//! begun anew, here or there; only what is about one row no more takes one.
+//! Point queries about a row on another node. The request is sent on the calling thread, and the response completes the
+//! future. While the shard elects a leader the query waits without a thread and is then started again, here or there. A
+//! thread is only needed if the query is not on the fast path any more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,13 +27,12 @@ use crate::routing::{
 use crate::session::{Answer, QueryError, Session};
 use crate::write::WriteResult;
 
-/// How long a read may take when it is asked for the first time. Another try is looked after, since the server
-/// may hang; this one costs nothing.
+/// The timeout of a read's first attempt, which is not watched for a hanging server. Later attempts are.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(1);
-/// Who leads may have been known just before the end of the search: that long it is asked all the same.
+/// A leader that becomes known just before the end of the lookup gets this much time for another attempt.
 const LAST_ATTEMPT_EXTRA: Duration = Duration::from_secs(3);
 
-/// A query about one row on its way to another node. Completes with the result the client gets.
+/// A point query that waits for another node. Completes with the result for the client.
 #[must_use = "it may still fail"]
 pub struct RemotePoint {
     state: RemotePointState,
@@ -41,65 +40,65 @@ pub struct RemotePoint {
 }
 
 enum RemotePointState {
-    /// The other node was asked; a write has the result it is added to.
-    Asked(ServerId, Arc<ResponseSlot>, Option<WriteResult>),
-    /// The other node was asked for this row among others.
-    AskedAmong(ServerId, Arc<RowSlot>),
-    /// The row was not where it was looked for, or nobody is known to lead its shard.
+    /// The request is pending; a write has the result to which its report is added.
+    Requested(ServerId, Arc<ResponseSlot>, Option<WriteResult>),
+    /// The request is pending in a read batch.
+    Batched(ServerId, Arc<RowSlot>),
+    /// The row was not where it was expected, or no leader is known.
     NotHere,
-    /// Soon it is worth another try.
-    Waits(Arc<OneShot<()>>),
-    /// A write that was begun anew.
-    Near(LocalWrite),
-    /// The query runs the long way.
-    Sought(Arc<OneShot<Result<Datum, EvalError>>>),
+    /// It waits for the next attempt.
+    Waiting(Arc<OneShot<()>>),
+    /// A write that was started again is local now.
+    Local(LocalWrite),
+    /// The slow path evaluates the query.
+    Evaluating(Arc<OneShot<Result<Datum, EvalError>>>),
 }
 
-/// A write that is carried out here.
+/// A local write.
 pub(super) type LocalWrite = Pin<Box<dyn Future<Output = Result<Datum, EvalError>> + Send>>;
 
-/// Where a write goes on that was begun anew.
+/// Where a write is after it was started again.
 pub(super) enum Retried {
-    Near(LocalWrite),
-    Far(Box<RemotePoint>),
+    Local(LocalWrite),
+    Remote(Box<RemotePoint>),
 }
 
-/// What is needed to begin anew.
+/// Starts the query again.
 pub(super) struct Retry {
     session: Session,
-    /// Its text: what was read of it is more, and is seldom needed again.
+    /// The text of the query: it is smaller than the parsed query, and seldom needed.
     query: Option<Text>,
     shard: ShardHandle,
-    /// How a read wants its row; none for a write.
+    /// The read mode; `None` for a write.
     mode: Option<ReadMode>,
     attempts: Attempts,
 }
 
-/// How often the row was not where it was looked for, and until when it is looked for.
+/// Failed attempts, and the time until which the query tries again.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Attempts {
     failed: u32,
-    /// Who was asked last.
+    /// The server of the last attempt.
     asked: Option<ServerId>,
     until: Option<Instant>,
-    /// How a read is asked from now on.
+    /// How a read sends its next request.
     call_mode: CallMode,
 }
 
-/// With whom a read is asked, and how long its answer is waited for.
+/// How a read sends its request, and for how long it waits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum CallMode {
-    /// Together with what others ask of the same server at the moment, and not for long.
+    /// In a batch, with the short timeout.
     #[default]
-    First,
-    /// Alone, and not for long.
+    Batched,
+    /// Alone, with the short timeout.
     Alone,
-    /// It took long already: for as long as the server does not hang.
-    Retry,
+    /// Alone, until the response arrives or the server is known to hang: the short timeout was exceeded.
+    Monitored,
 }
 
 impl Attempts {
-    /// Fails when it has been tried for long enough.
+    /// Fails when the time is over.
     fn check(self, session: &Session, shard: &ShardHandle, mode: Option<ReadMode>) -> Result<(), EvalError> {
         let timeout = if session.service.is_led(shard) { LAST_ATTEMPT_EXTRA } else { Duration::ZERO };
         match self.until.is_some_and(|until| until + timeout <= Instant::now()) {
@@ -113,19 +112,19 @@ impl Attempts {
 }
 
 impl Retry {
-    /// The query once more. It is about a row of `shard`, and reads it in `mode` or writes it.
+    /// For a query about a row of `shard`, which reads it in `mode` or writes it.
     pub fn new(session: &Session, query: &Arc<Query>, shard: &ShardHandle, mode: Option<ReadMode>) -> Retry {
         let query = Some(query.source.clone());
         Retry { session: session.clone(), query, shard: shard.clone(), mode, attempts: Attempts::default() }
     }
 
-    /// Goes on counting where an earlier try was.
-    pub fn go_on(&mut self, attempts: Attempts) {
+    /// Continues to count from earlier attempts.
+    pub fn continue_from(&mut self, attempts: Attempts) {
         self.attempts = attempts;
     }
 
-    /// The row was not at `server`, which says that `leader` leads its shard.
-    fn not_at(&self, server: ServerId, leader: Option<ServerId>) {
+    /// Records that the row was not at `server`, which names `leader` as the leader of its shard.
+    fn forget_location(&self, server: ServerId, leader: Option<ServerId>) {
         if self.mode == Some(ReadMode::Outdated) {
             self.shard.not_read_from(server);
         } else {
@@ -133,117 +132,117 @@ impl Retry {
         }
     }
 
-    /// Goes on as `point`, which is the same query begun anew, and counts on.
-    fn become_of(&mut self, RemotePoint { state, retry }: RemotePoint) -> RemotePointState {
+    /// Takes the state of `point`, the same query started again, and keeps counting attempts.
+    fn take_over(&mut self, RemotePoint { state, retry }: RemotePoint) -> RemotePointState {
         *self = Retry { attempts: self.attempts, ..retry };
         state
     }
 
-    /// Becomes that of `point`, whose question leaves now: nobody comes back for the links' turn.
-    fn leaves_as(&mut self, point: RemotePoint) -> RemotePointState {
-        let state = self.become_of(point);
+    /// Takes the state of `point` and sends its request at once, since no caller flushes after this.
+    fn send_as(&mut self, point: RemotePoint) -> RemotePointState {
+        let state = self.take_over(point);
         self.session.service.flush_requests();
         state
     }
 
-    /// What `server` was asked for together with others has no answer: a replica that is being filled, say.
-    fn ask_alone(&mut self, server: ServerId) -> Result<RemotePointState, Result<Datum, EvalError>> {
+    /// The read batch from `server` failed, for instance because the replica is still being filled.
+    fn retry_alone(&mut self, server: ServerId) -> Result<RemotePointState, Result<Datum, EvalError>> {
         if self.mode == Some(ReadMode::Outdated) {
             self.shard.not_read_from(server);
         }
-        self.ask(CallMode::Alone)
+        self.retry_with(CallMode::Alone)
     }
 
-    /// A read is begun anew, and asked otherwise.
-    fn ask(&mut self, call_mode: CallMode) -> Result<RemotePointState, Result<Datum, EvalError>> {
+    /// Starts a read again with another call mode.
+    fn retry_with(&mut self, call_mode: CallMode) -> Result<RemotePointState, Result<Datum, EvalError>> {
         self.attempts.call_mode = call_mode;
-        self.begin()
+        self.begin_again()
     }
 
-    /// What comes next, now that the answer of `server` is here; the end of the query if that is all.
+    /// The next state after the response of `server`, or the result of the query.
     fn settle(
         &mut self,
         server: ServerId,
         answer: Result<Bytes, CallError>,
         result: Option<WriteResult>,
     ) -> Result<RemotePointState, Result<Datum, EvalError>> {
-        if self.was_short(server, &answer) {
-            // It is looked after from now on.
-            return self.ask(CallMode::Retry);
+        if self.timed_out_early(server, &answer) {
+            // From now on the call is watched for a hanging server.
+            return self.retry_with(CallMode::Monitored);
         }
-        match finished(answer, result) {
+        match into_result(answer, result) {
             Ok(answer) => Err(answer),
-            Err(NotHere { leader }) => {
+            Err(RowNotHere { leader }) => {
                 self.attempts.asked = Some(server);
-                self.not_at(server, leader);
+                self.forget_location(server, leader);
                 Ok(RemotePointState::NotHere)
             }
         }
     }
 
-    /// Whether there was no answer only because the first try of a read is a short one.
-    fn was_short(&self, server: ServerId, answer: &Result<Bytes, CallError>) -> bool {
+    /// Whether a read only failed because of the short timeout of its first attempt.
+    fn timed_out_early(&self, server: ServerId, answer: &Result<Bytes, CallError>) -> bool {
         matches!(answer, Err(CallError::Rpc(RpcError::NoAnswer(_) | RpcError::NotConnected(_))))
-            && self.attempts.call_mode != CallMode::Retry
+            && self.attempts.call_mode != CallMode::Monitored
             && self.mode.and_then(failover_for).is_some()
             && self.session.service.peers().is_connected(server)
     }
 
-    /// Waits until another try is worth it.
+    /// Waits until the next attempt makes sense.
     fn wait(&mut self) -> RemotePointState {
         let service = &self.session.service;
         self.attempts.until.get_or_insert_with(|| Instant::now() + service.lookup_timeout(&self.shard));
         let Attempts { failed, asked, .. } = self.attempts;
         let any_replica = self.mode == Some(ReadMode::Outdated);
         self.attempts.failed += 1;
-        RemotePointState::Waits(
+        RemotePointState::Waiting(
             service.leader_lookup.wait(&self.shard, LookupAttempts { failed, asked, any_replica }),
         )
     }
 
-    /// Begins anew, unless it has been tried for long enough.
-    fn begin(&mut self) -> Result<RemotePointState, Result<Datum, EvalError>> {
+    /// Starts the query again, unless the time is over.
+    fn begin_again(&mut self) -> Result<RemotePointState, Result<Datum, EvalError>> {
         self.attempts.check(&self.session, &self.shard, self.mode).map_err(Err)?;
-        let query = self.query.as_ref().map(read_again).transpose().map_err(Err)?;
+        let query = self.query.as_ref().map(parse_again).transpose().map_err(Err)?;
         match query.and_then(|query| self.session.begin_point(&query, self.attempts.call_mode)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
-            Some(PointAnswer::RemoteRead(point)) => Ok(self.leaves_as(point)),
+            Some(PointAnswer::RemoteRead(point)) => Ok(self.send_as(point)),
             Some(PointAnswer::Write(write)) => match write.retried(self.attempts) {
-                Retried::Far(point) => Ok(self.leaves_as(*point)),
-                Retried::Near(write) => {
-                    // Nobody comes back for the log's turn.
+                Retried::Remote(point) => Ok(self.send_as(*point)),
+                Retried::Local(write) => {
+                    // No caller flushes after this.
                     self.session.service.flush();
-                    Ok(RemotePointState::Near(write))
+                    Ok(RemotePointState::Local(write))
                 }
             },
-            _ => Ok(RemotePointState::Sought(self.run())),
+            _ => Ok(RemotePointState::Evaluating(self.evaluate())),
         }
     }
 
-    /// Runs the query the long way on a thread of its own, if it was not yet.
-    fn run(&mut self) -> Arc<OneShot<Result<Datum, EvalError>>> {
-        let sought = Arc::new(OneShot::default());
+    /// Evaluates the query on the slow path, on a thread of the pool.
+    fn evaluate(&mut self) -> Arc<OneShot<Result<Datum, EvalError>>> {
+        let evaluated = Arc::new(OneShot::default());
         let session = self.session.clone();
-        let (found, query) = (sought.clone(), self.query.take());
+        let (found, query) = (evaluated.clone(), self.query.take());
         let (attempts, shard, mode) = (self.attempts, self.shard.clone(), self.mode);
         self.session.service.slow_path.run(move || {
             let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
-            let query = query.and_then(|query| read_again(&query));
-            // Others may have kept the threads for so long that it is not worth another search.
+            let query = query.and_then(|query| parse_again(&query));
+            // It may have waited for a thread until its time was over.
             let query = query.and_then(|query| attempts.check(&session, &shard, mode).map(|()| query));
-            found.complete(query.and_then(|query| run_long(&session, &query)));
+            found.complete(query.and_then(|query| evaluate_query(&session, &query)));
         });
-        sought
+        evaluated
     }
 }
 
-/// The query whose text is `source`, which was legal.
-fn read_again(source: &Text) -> Result<Arc<Query>, EvalError> {
+/// Parses the text of a query that was legal before.
+fn parse_again(source: &Text) -> Result<Arc<Query>, EvalError> {
     let query = parse_shared_query(source.clone().into_bytes());
     query.map(Arc::new).map_err(|error| EvalError::internal(error.to_string()))
 }
 
-fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
+fn evaluate_query(session: &Session, query: &Query) -> Result<Datum, EvalError> {
     match session.run(query, Arc::new(Cancel::new())) {
         Ok(answered) => match answered.answer {
             Answer::Atom(datum) => Ok(datum),
@@ -255,19 +254,19 @@ fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
 }
 
 impl RemotePoint {
-    /// Tries once more, as soon as that is worth it: nobody is known to lead.
-    pub(super) fn seek(retry: Retry) -> RemotePoint {
+    /// Tries again when a leader is known.
+    pub(super) fn wait_for_leader(retry: Retry) -> RemotePoint {
         RemotePoint { state: RemotePointState::NotHere, retry }
     }
 
-    /// The same after the replica that is here refused a write.
-    pub(super) fn seek_elsewhere(mut retry: Retry) -> RemotePoint {
+    /// The same after the local replica refused a write.
+    pub(super) fn wait_for_other_leader(mut retry: Retry) -> RemotePoint {
         retry.attempts.asked = Some(retry.session.service.node().identity().server);
-        RemotePoint::seek(retry)
+        RemotePoint::wait_for_leader(retry)
     }
 
-    /// Asks for the row under `key`. The question leaves with [`crate::Service::flush`] at the latest.
-    pub(super) fn ask_read(
+    /// Requests the row under `key`. The request is sent with [`crate::Service::flush`] at the latest.
+    pub(super) fn send_read(
         retry: Retry,
         batch: BatchKey,
         key: PrimaryKey,
@@ -275,26 +274,26 @@ impl RemotePoint {
     ) -> RemotePoint {
         let (service, server) = (&retry.session.service, batch.server);
         let failover_to = failover_for(batch.mode);
-        if failover_to.is_some() && call_mode == CallMode::First {
+        if failover_to.is_some() && call_mode == CallMode::Batched {
             let slot = service.read_batches.add(service.peers(), batch, BATCH_RPC, key);
-            return RemotePoint { state: RemotePointState::AskedAmong(server, slot), retry };
+            return RemotePoint { state: RemotePointState::Batched(server, slot), retry };
         }
         let timeout = if failover_to.is_some() && call_mode == CallMode::Alone {
             FIRST_READ_TIMEOUT
         } else {
             SHORT_CALL_TIMEOUT
         };
-        let request = question_for(batch.table, batch.mode, vec![key]);
+        let request = encode_get(batch.table, batch.mode, vec![key]);
         let slot = service.peers().call_buffered(server, request, timeout);
-        if let (Some(failover_to), CallMode::Retry) = (failover_to, call_mode) {
+        if let (Some(failover_to), CallMode::Monitored) = (failover_to, call_mode) {
             watch_for_failover(service, &slot, server, &retry.shard, failover_to);
         }
-        RemotePoint { state: RemotePointState::Asked(server, slot, None), retry }
+        RemotePoint { state: RemotePointState::Requested(server, slot, None), retry }
     }
 
-    /// Asks `server` to write; `result` is what its report is added to. The question leaves with
+    /// Requests a write from `server`; its report is added to `result`. The request is sent with
     /// [`crate::Service::flush`] at the latest.
-    pub(super) fn ask(
+    pub(super) fn send_write(
         retry: Retry,
         server: ServerId,
         request: &Request,
@@ -303,7 +302,7 @@ impl RemotePoint {
         let service = &retry.session.service;
         let slot = service.peers().call_buffered(server, request.to_bytes(), SHORT_CALL_TIMEOUT);
         watch_for_failover(service, &slot, server, &retry.shard, FailoverTo::Leader);
-        RemotePoint { state: RemotePointState::Asked(server, slot, result), retry }
+        RemotePoint { state: RemotePointState::Requested(server, slot, result), retry }
     }
 }
 
@@ -315,27 +314,27 @@ impl Future for RemotePoint {
         loop {
             *state = match state {
                 RemotePointState::NotHere => retry.wait(),
-                RemotePointState::Sought(sought) => return sought.poll(context),
-                RemotePointState::Near(write) => return write.as_mut().poll(context),
-                RemotePointState::Waits(ready) => match ready.poll(context) {
+                RemotePointState::Evaluating(evaluated) => return evaluated.poll(context),
+                RemotePointState::Local(write) => return write.as_mut().poll(context),
+                RemotePointState::Waiting(ready) => match ready.poll(context) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(()) => match retry.begin() {
+                    Poll::Ready(()) => match retry.begin_again() {
                         Ok(state) => state,
                         Err(answer) => return Poll::Ready(answer),
                     },
                 },
-                RemotePointState::Asked(server, slot, result) => match slot.poll(context) {
+                RemotePointState::Requested(server, slot, result) => match slot.poll(context) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(answer) => match retry.settle(*server, answer, result.take()) {
                         Ok(state) => state,
                         Err(answer) => return Poll::Ready(answer),
                     },
                 },
-                RemotePointState::AskedAmong(server, slot) => {
+                RemotePointState::Batched(server, slot) => {
                     let next = match slot.poll(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Ok(row)) => return Poll::Ready(Ok(row)),
-                        Poll::Ready(Err(RowUnavailable::RetryAlone)) => retry.ask_alone(*server),
+                        Poll::Ready(Err(RowUnavailable::RetryAlone)) => retry.retry_alone(*server),
                         Poll::Ready(Err(RowUnavailable::Rpc(error))) => {
                             retry.settle(*server, Err(CallError::Rpc(error)), None)
                         }
@@ -350,30 +349,30 @@ impl Future for RemotePoint {
     }
 }
 
-/// How a row is asked for among others.
-const BATCH_RPC: BatchRpc = BatchRpc { request: question_for, rows: rows_in, timeout: FIRST_READ_TIMEOUT };
+/// The encoding of read batches.
+const BATCH_RPC: BatchRpc = BatchRpc { request: encode_get, rows: decode_rows, timeout: FIRST_READ_TIMEOUT };
 
-fn question_for(table: TableId, mode: ReadMode, keys: Vec<PrimaryKey>) -> EncodedRequest {
+fn encode_get(table: TableId, mode: ReadMode, keys: Vec<PrimaryKey>) -> EncodedRequest {
     Request::Get { table, mode, keys }.to_bytes()
 }
 
-fn rows_in(answer: Bytes) -> Result<Vec<Datum>, RemoteError> {
+fn decode_rows(answer: Bytes) -> Result<Vec<Datum>, RemoteError> {
     read(answer, Vec::<Datum>::unpack)
 }
 
-/// The row was not where it was looked for; nothing was done.
-struct NotHere {
+/// The row was not where it was expected; nothing was done.
+struct RowNotHere {
     leader: Option<ServerId>,
 }
 
-/// What the client gets, unless the row is to be looked for.
-fn finished(
+/// The result for the client, unless the row must be located again.
+fn into_result(
     answer: Result<Bytes, CallError>,
     result: Option<WriteResult>,
-) -> Result<Result<Datum, EvalError>, NotHere> {
+) -> Result<Result<Datum, EvalError>, RowNotHere> {
     let is_write = result.is_some();
     let read = answer.map_err(RemoteError::from).and_then(|bytes| match result {
-        None => rows_in(bytes).map(|mut rows| rows.pop()),
+        None => decode_rows(bytes).map(|mut rows| rows.pop()),
         Some(mut result) => {
             let report = read(bytes, unpack_reports)?.pop().flatten();
             Ok(report.map(|report| {
@@ -386,7 +385,9 @@ fn finished(
         Ok(Some(datum)) => Ok(Ok(datum)),
         Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => Ok(Err(error)),
         Err(RemoteError::NoResponse) if is_write => Ok(Err(lost_contact())),
-        Err(RemoteError::NotHere(leader)) => Err(NotHere { leader }),
-        Ok(None) | Err(RemoteError::NotConnected | RemoteError::NoResponse) => Err(NotHere { leader: None }),
+        Err(RemoteError::NotHere(leader)) => Err(RowNotHere { leader }),
+        Ok(None) | Err(RemoteError::NotConnected | RemoteError::NoResponse) => {
+            Err(RowNotHere { leader: None })
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The shapes of queries that the fast path knows.
+//! The shapes of queries on the fast path.
 
 use datum::Datum;
 use reql::wire::Query;
@@ -6,39 +6,36 @@ use reql::{Call, Op, Term};
 
 use crate::routing::ReadMode;
 
-/// A table by name.
+/// A table by its name.
 #[derive(Clone, Copy)]
 pub(super) struct TableName<'a> {
-    /// The database, if the query names it here.
+    /// The database, if the term names it.
     pub db: Option<&'a str>,
-    /// The table.
     pub name: &'a str,
-    /// How fresh reads must be, if the query says so here.
+    /// The read mode, if the term has one.
     pub mode: Option<ReadMode>,
 }
 
 /// A row by its primary key.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
-    /// Its table.
     pub table: TableName<'a>,
-    /// Its key.
     pub key: &'a Datum,
 }
 
-/// The options of the whole query that matter here.
+/// Options of the whole query.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options<'a> {
-    /// The database of tables that do not name one.
+    /// The database of tables without one.
     pub db: Option<&'a str>,
     /// The durability of writes.
     pub durability: Option<&'a str>,
-    /// How fresh reads must be.
+    /// The read mode.
     pub mode: Option<ReadMode>,
 }
 
 impl<'a> Options<'a> {
-    /// The options of `query`, unless there is one that the long way must look at.
+    /// The options of `query`, unless there is one that only the slow path handles.
     pub fn of(query: &'a Query) -> Option<Options<'a>> {
         let mut options = Options::default();
         for (name, term) in &query.optargs {
@@ -55,7 +52,7 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// `table.get(key)` with a key that is written out.
+    /// `table.get(key)` with a literal key.
     pub fn of(term: &'a Term) -> Option<Row<'a>> {
         let call = term.as_call().filter(|call| call.op == Op::Get)?;
         match call.args.as_slice() {
@@ -66,7 +63,7 @@ impl<'a> Row<'a> {
 }
 
 impl<'a> TableName<'a> {
-    /// `table(name)` or `db(name).table(name)` with names that are written out.
+    /// `table(name)` or `db(name).table(name)` with literal names.
     pub fn of(term: &'a Term) -> Option<TableName<'a>> {
         let call = term.as_call().filter(|call| call.op == Op::Table)?;
         let mut mode = None;
@@ -93,7 +90,7 @@ fn db_name(call: &Call) -> Option<&str> {
     }
 }
 
-/// A read mode that is written out; others go the long way.
+/// A literal read mode; other terms take the slow path.
 fn read_mode(term: &Term) -> Option<ReadMode> {
     let Term::Datum(Datum::String(name)) = term else { return None };
     ReadMode::parse(name).ok().filter(|mode| *mode != ReadMode::DebugDirect)

@@ -1,4 +1,4 @@
-//! Writes of one row: decided on this thread, answered when the log has them.
+//! Writes of one row: decided on the calling thread, complete when the log has them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,22 +23,21 @@ use crate::session::Session;
 use crate::table::{Privilege, Resource, access, write_failed};
 use crate::write::{WriteResult, decision, is_refused};
 
-/// Nobody tells a point write to stop: it is over before anybody could ([`Edit::is_brief`]).
+/// Point writes are not cancelled: they are too quick for that ([`Edit::is_brief`]).
 static NEVER: Cancel = Cancel::new();
 
-/// A write of one row on its way. Completes with the result the client gets.
+/// A pending write of one row. Completes with the result for the client.
 #[must_use = "the write may still fail"]
 pub struct PointWrite(PointWriteState);
 
 enum PointWriteState {
-    /// Where there are other replicas, the query once more, should one of them lead before the log has
-    /// the write.
-    Near {
+    /// `retry` is set where there are other replicas: one of them may become leader before the log has the write.
+    Local {
         ticket: WriteTicket,
         answer: Datum,
         retry: Option<Retry>,
     },
-    Far(RemotePoint),
+    Remote(RemotePoint),
 }
 
 impl Future for PointWrite {
@@ -47,16 +46,16 @@ impl Future for PointWrite {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let refused = match &mut self.0 {
-                PointWriteState::Near { ticket, answer, retry } => match Pin::new(ticket).poll(context) {
+                PointWriteState::Local { ticket, answer, retry } => match Pin::new(ticket).poll(context) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(_)) => return Poll::Ready(Ok(std::mem::replace(answer, Datum::Null))),
                     Poll::Ready(Err(error)) if is_refused(&error) => retry.take().ok_or(error),
                     Poll::Ready(Err(error)) => Err(error),
                 },
-                PointWriteState::Far(point) => return Pin::new(point).poll(context),
+                PointWriteState::Remote(point) => return Pin::new(point).poll(context),
             };
             match refused {
-                Ok(retry) => self.0 = PointWriteState::Far(RemotePoint::seek_elsewhere(retry)),
+                Ok(retry) => self.0 = PointWriteState::Remote(RemotePoint::wait_for_other_leader(retry)),
                 Err(error) => return Poll::Ready(Err(write_failed(&error))),
             }
         }
@@ -64,23 +63,23 @@ impl Future for PointWrite {
 }
 
 impl PointWrite {
-    /// Goes on, and goes on counting, where an earlier try was.
+    /// Continues to count from earlier attempts.
     pub(super) fn retried(self, attempts: Attempts) -> Retried {
         match self.0 {
-            PointWriteState::Far(point) => Retried::Far(Box::new(point)),
-            PointWriteState::Near { ticket, answer, mut retry } => {
-                retry.iter_mut().for_each(|retry| retry.go_on(attempts));
-                Retried::Near(Box::pin(PointWrite(PointWriteState::Near { ticket, answer, retry })))
+            PointWriteState::Remote(point) => Retried::Remote(Box::new(point)),
+            PointWriteState::Local { ticket, answer, mut retry } => {
+                retry.iter_mut().for_each(|retry| retry.continue_from(attempts));
+                Retried::Local(Box::pin(PointWrite(PointWriteState::Local { ticket, answer, retry })))
             }
         }
     }
 }
 
-/// What is written where.
+/// The table, key and edit of a write.
 struct PointEdit<'a> {
     table: TableName<'a>,
     edit: Edit,
-    /// The key; an inserted row without one gets one.
+    /// The key; an inserted row without one gets a generated key.
     key: Option<Datum>,
 }
 
@@ -100,7 +99,7 @@ impl Session {
         let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
         let place = Resource::Table(table.db.id, table.config.id);
         access::check_user(&catalog, &self.client.user, Privilege::Write, place).ok()?;
-        // This thread serves many clients: what may take long runs on one where it can be stopped.
+        // This thread serves many clients: edits that may take long run where they can be cancelled.
         if !plan.edit.is_brief() || !writes_are_brief(&table.config) {
             return None;
         }
@@ -109,7 +108,7 @@ impl Session {
         let key = PrimaryKey::encode(&key).ok()?;
         let handle = table.shard(&key);
         match self.service.leader(handle) {
-            None => Some(PointWrite(PointWriteState::Far(RemotePoint::seek(Retry::new(
+            None => Some(PointWrite(PointWriteState::Remote(RemotePoint::wait_for_leader(Retry::new(
                 self, query, handle, None,
             ))))),
             Some(Target::Local(shard)) => {
@@ -129,8 +128,8 @@ impl Session {
                     edits: Edits::One(edit),
                 });
                 let retry = Retry::new(self, query, handle, None);
-                let point = RemotePoint::ask(retry, server, &request, Some(result));
-                Some(PointWrite(PointWriteState::Far(point)))
+                let point = RemotePoint::send_write(retry, server, &request, Some(result));
+                Some(PointWrite(PointWriteState::Remote(point)))
             }
         }
     }
@@ -144,7 +143,7 @@ impl Session {
         }
     }
 
-    /// The key of the row and the edit; an insert without a key is given one.
+    /// The key of the row and the edit; an insert without a key gets a generated one.
     fn keyed(&self, plan: PointEdit<'_>, field: &Text, result: &mut WriteResult) -> Option<(Datum, Edit)> {
         match (plan.key, plan.edit) {
             (Some(key), edit) => Some((key, edit)),
@@ -189,11 +188,11 @@ impl Session {
             (decision(&report), report)
         };
         let durability = options.durability.unwrap_or(table.config.durability);
-        // An error here wrote nothing: the long way meets it again, or finds the row's new shard.
+        // An error here wrote nothing: the slow path meets it again, or finds the row's new shard.
         let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
         self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
         result.add(report);
-        Some(PointWrite(PointWriteState::Near { ticket, answer: result.into_datum(), retry }))
+        Some(PointWrite(PointWriteState::Local { ticket, answer: result.into_datum(), retry }))
     }
 }
 

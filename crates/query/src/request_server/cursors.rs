@@ -1,4 +1,4 @@
-//! Questions that open a cursor over the rows of a part, and read it batch by batch.
+//! Requests that open a cursor over rows, read its batches, or close it.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::service::ServedCursor;
 use crate::stream::{Indexed, Rows};
 use crate::table::{BucketPosition, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_interleaved};
 
-/// Bytes of the first batch of a cursor; each later one may be four times as long.
+/// Bytes of the first batch of a cursor; each later one may be four times as large.
 const BATCH_BYTES_MIN: usize = 16 << 10;
-/// Most bytes of a batch, roughly. What one row becomes stays together.
+/// Most bytes of a batch, roughly. The items of one row stay together.
 const BATCH_BYTES_MAX: usize = 512 << 10;
-/// An item of so many bytes is not written out before there is memory for it.
+/// From this size on an item is only encoded if there is memory for it.
 const LARGE_ITEM_BYTES: usize = 1 << 20;
-/// More bytes are not counted.
+/// Sizes are not counted beyond this.
 const ITEM_BYTES_MAX: usize = u32::MAX as usize;
-/// What a row that no item is made of counts in a batch.
+/// The size of a row without items in a batch.
 const ROW_BYTES: usize = 64;
 
 impl Inner {
@@ -42,7 +42,7 @@ impl Inner {
         let cx = self.cx(eval_params, running.cancel.clone());
         let rows = match &part.index {
             Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
-                // Whoever asked knows other shards, and could not tell how far each was read.
+                // The sender knows other shards, and could not tell how far each was read.
                 if are_interleaved(part.order, Some(&**index)) && parts.len() > part.ranges.len() {
                     return Response::NotHere(None);
                 }
@@ -76,23 +76,23 @@ impl Inner {
         }
     }
 
-    /// Reads on in a cursor that is kept here. It is taken at once, so that whoever closes it right behind this
-    /// question finds it being read.
+    /// Reads the next batch of a cursor. The cursor is taken out at once, so that a close that follows this request
+    /// finds it running.
     pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Responder) {
         let Some(cursor) = self.service.cursors.take(key) else {
             return reply(Ok(Response::<()>::NotHere(None).to_bytes(|(), _| ())));
         };
-        let running = self.running.enter(key, cursor.cancel());
+        let running = self.running.register(key, cursor.cancel());
         let inner = self.clone();
         self.service.request_threads.run(move || {
             let batch = inner.read_batch(&running, cursor);
-            // Before the next question of that number can come.
+            // Before the next request with this number can arrive.
             drop(running);
             reply(Ok(batch));
         });
     }
 
-    /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
+    /// Reads a batch, and keeps the cursor unless it has ended or was closed meanwhile.
     fn read_batch(&self, running: &RunningRequest, mut cursor: Box<dyn ServedCursor>) -> Bytes {
         let _cancel_scope = cancel::scope(Some(running.cancel.clone()));
         unless_cancelled(&running.cancel, || {
@@ -105,7 +105,7 @@ impl Inner {
             if !cursor.is_over() {
                 account.move_to(Owner::Cursors);
                 self.service.cursors.keep(running.key(), cursor, self.service.node().clock().now());
-                // Whoever closes it from now on finds it there.
+                // A close from now on finds it among the kept cursors.
                 if running.cancel.is_set() {
                     self.service.cursors.take(running.key());
                 }
@@ -115,15 +115,15 @@ impl Inner {
     }
 }
 
-/// Rows being read for another node.
+/// A cursor over rows for another node.
 struct RowCursor {
     cx: Arc<Cx>,
     rows: ServedRows,
-    /// Whether it matters where an item stands in the order of its index.
+    /// Whether items need their position in the index.
     placed: bool,
-    /// Whether rows are found by their values in an index.
+    /// Whether rows are found by values of an index.
     by_values: bool,
-    /// Whether items are dealt where the query runs, so that each goes with its hand.
+    /// Whether the sender interleaves the items, which need their buckets for that.
     interleaved: bool,
     steps: Vec<Transform>,
     batch_bytes: usize,

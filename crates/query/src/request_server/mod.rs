@@ -1,8 +1,7 @@
-//! Answers the questions of other nodes, with the code that serves this node's own queries.
+//! The server for requests of other nodes. It uses the code that serves this node's own queries.
 //!
-//! What takes no more than a look at a row, or a write of one, is done on the thread that brought
-//! the question; everything else on threads of its own. Whether the user may ask was checked where
-//! the query came in.
+//! Reads and writes of one row run on the thread that received the request, all other requests on threads of a pool.
+//! The sending node has checked the permissions of the user.
 
 mod cursors;
 mod reads;
@@ -28,20 +27,20 @@ use crate::service::Service;
 use crate::system;
 use crate::table::{Identifiers, KeyOrder, StoredTable};
 
-/// A longer question is read on a thread of its own.
+/// A longer request is decoded on a thread of the pool.
 const INLINE_BYTES: usize = 32 << 10;
-/// Answers what other nodes ask. Made for one service, given to the links.
+/// Serves requests of other nodes.
 #[derive(Clone)]
 pub struct QueryServer(Arc<Inner>);
 
 struct Inner {
     service: Arc<Service>,
-    /// What is being answered and can be stopped.
+    /// Running requests that can be cancelled.
     running: Arc<RunningRequests>,
 }
 
 impl QueryServer {
-    /// Answers with the tables of `service`.
+    /// Serves the tables of `service`.
     #[must_use]
     pub fn new(service: Arc<Service>) -> QueryServer {
         QueryServer(Arc::new(Inner { service, running: Arc::default() }))
@@ -59,9 +58,9 @@ impl RpcHandler for QueryServer {
         }
     }
 
-    /// Stops what runs for `server` and ends its cursors.
+    /// Cancels the requests of `server` and closes its cursors.
     fn gone(&self, server: ServerId) {
-        self.0.running.stop_all(server);
+        self.0.running.cancel_all(server);
         self.0.service.cursors.forget(server);
     }
 }
@@ -75,12 +74,12 @@ impl Inner {
         reply: Responder,
     ) {
         match Request::from_bytes(request) {
-            Ok(request) => self.answer(from, request, running, reply),
+            Ok(request) => self.dispatch(from, request, running, reply),
             Err(invalid) => reply(Err(invalid.to_string())),
         }
     }
 
-    fn answer(
+    fn dispatch(
         self: Arc<Self>,
         from: ServerId,
         request: Request,
@@ -88,7 +87,7 @@ impl Inner {
         reply: Responder,
     ) {
         match request {
-            // To confirm who leads may take a while.
+            // The confirmation of the leader may take a while.
             Request::Get { table, mode, keys }
                 if keys.len() <= BATCH_KEYS_MAX && mode != ReadMode::Majority =>
             {
@@ -106,32 +105,31 @@ impl Inner {
             }
             long => {
                 let inner = self.clone();
-                // What is done at once is over before anybody could stop it.
+                // Requests that run at once are done before they could be cancelled.
                 let running = running.or_else(|| self.running(from, long.number()));
-                self.service.request_threads.run(move || reply(Ok(inner.answer_accounted(long, running))));
+                self.service.request_threads.run(move || reply(Ok(inner.respond_accounted(long, running))));
             }
         }
     }
 
-    /// Stops a question and ends its cursor, wherever it is by now: being answered, waiting for the next question, or
-    /// still on its way.
+    /// Cancels a request and closes its cursor: it may be running, kept for the next request, or not arrived yet.
     fn stop(&self, key: RequestKey) {
-        let is_running = self.running.stop(key);
-        // In this order: what is still being read is kept before it is running no more.
+        let is_running = self.running.cancel(key);
+        // The order matters: a cursor that is being read is kept before it stops running.
         let is_kept = self.service.cursors.take(key).is_some();
         if !is_running && !is_kept {
-            self.running.stop_early(key);
+            self.running.cancel_early(key);
         }
     }
 
-    /// From now on a question with a number can be stopped.
+    /// Registers a request with a number, so that it can be cancelled.
     fn running(&self, from: ServerId, number: Option<u64>) -> Option<RunningRequest> {
-        number.map(|number| self.running.enter((from, number), Arc::new(Cancel::new())))
+        number.map(|number| self.running.register((from, number), Arc::new(Cancel::new())))
     }
 
-    /// What an answer takes is drawn from the node's memory, and given back once it is bytes. A cursor has an
-    /// account for as long as it is open.
-    fn answer_accounted(&self, request: Request, running: Option<RunningRequest>) -> Bytes {
+    /// Responds with memory from the node's budget, which is given back once the response is encoded. A cursor has an
+    /// account while it is open.
+    fn respond_accounted(&self, request: Request, running: Option<RunningRequest>) -> Bytes {
         match (request, running) {
             (Request::Open { part, eval_params, steps, .. }, Some(running)) => {
                 self.open(&running, &part, eval_params, steps)
@@ -140,28 +138,29 @@ impl Inner {
                 let account = Account::new(self.service.memory.clone());
                 let _counting = account.enter();
                 match running {
-                    Some(running) => self.answer_stoppable(other, &running.cancel),
-                    None => self.answer_long(other),
+                    Some(running) => self.respond_cancellable(other, &running.cancel),
+                    None => self.respond(other),
                 }
             }
         }
     }
 
-    fn answer_stoppable(&self, request: Request, cancel: &Arc<Cancel>) -> Bytes {
+    fn respond_cancellable(&self, request: Request, cancel: &Arc<Cancel>) -> Bytes {
         let _cancel_scope = cancel::scope(Some(cancel.clone()));
         match request {
-            // Never told as moved: what of it was done already would be done once more.
+            // Never responds that the shard is not here after a cancellation: the sender would repeat the part that was
+            // done.
             Request::Write(write) => self.write(write, cancel.clone()),
             Request::Count { part, .. } => unless_cancelled(cancel, || self.count(&part, cancel.clone())),
             Request::Few { part, .. } => unless_cancelled(cancel, || self.few(&part)),
             Request::Gather { part, eval_params, pipeline, .. } => {
                 unless_cancelled(cancel, || self.gather(&part, eval_params, pipeline, cancel.clone()))
             }
-            other => self.answer_long(other),
+            other => self.respond(other),
         }
     }
 
-    fn answer_long(&self, request: Request) -> Bytes {
+    fn respond(&self, request: Request) -> Bytes {
         match request {
             Request::Get { table, mode, keys } => self.get(table, mode, &keys),
             Request::Sync { table, ranges } => self.sync(table, &ranges),
@@ -174,7 +173,7 @@ impl Inner {
         Cx::served(self.service.clone(), Text::from_static("admin"), eval_params, cancel)
     }
 
-    /// The table of this id; it is elsewhere as long as this node has not heard of it.
+    /// The table with this id; not here while this node's catalog does not have it.
     fn table(&self, table: TableId, mode: ReadMode) -> Response<StoredTable> {
         match self.service.node().catalog_guard().table_by_id(table) {
             Some(handle) => Response::Done(StoredTable { handle: handle.clone(), read_mode: mode }),
@@ -182,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// What is here of a part, all of it or nothing, as `make` makes it.
+    /// The local part of `part` as `make` opens it: all of it or nothing.
     fn parts<P>(
         &self,
         part: &TableRanges,
@@ -200,7 +199,7 @@ impl Inner {
                     Some(Target::Local(shard)) => {
                         let generation = shard.rows_generation();
                         match make(&table, shard, range) {
-                            // Looked at afterwards: rows that are taken away meanwhile are not missing.
+                            // Checked afterwards, because rows may have been removed while `make` ran.
                             Response::Done(_) if !shard.is_current(generation) => {
                                 return Response::NotHere(None);
                             }
@@ -230,8 +229,8 @@ impl Inner {
     }
 }
 
-/// Does `work`. What was stopped halfway is lost, not failed: whoever still wants it, because only the link was
-/// gone, looks for it anew.
+/// Runs `work`. The response to a cancelled request is that the shard is not here: if the sender still wants it,
+/// because only the link was closed, it tries again.
 fn unless_cancelled(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
     let lost = || Response::<()>::NotHere(None).to_bytes(|(), _| ());
     if cancel.is_set() {
@@ -241,7 +240,7 @@ fn unless_cancelled(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
     if cancel.is_set() { lost() } else { answer }
 }
 
-/// That something was done which has no result.
+/// The response of a request without a result.
 fn done() -> Bytes {
     Response::Done(true).to_bytes(Codec::pack)
 }

@@ -1,4 +1,4 @@
-//! Questions that read: rows by their keys, counts, and what is gathered over the rows of a part.
+//! Requests that read: rows by their keys, counts, and aggregates.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl Inner {
     ) -> Response<Vec<ShardIndexRange>> {
         self.parts(part, |table, shard, range| match shard.has_seen_index(index.id) {
             true => ShardIndexRange::of(cx, table, shard, range, index, part.order).into(),
-            // It is elsewhere as long as this node has not heard of it.
+            // This shard has not received the index yet.
             false => Response::NotHere(None),
         })
     }
@@ -43,7 +43,7 @@ impl Inner {
         self.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
         let mut found = RowsResponse::new(keys.len());
         let catalog = self.service.node().catalog_guard();
-        // It is elsewhere as long as this node has not heard of it.
+        // Not here while this node's catalog does not have it.
         let table = catalog.table_by_id(table);
         match table.map_or(Response::NotHere(None), |table| self.find(table, mode, keys, &mut found)) {
             Response::Done(()) => found.finish(),
@@ -109,7 +109,7 @@ impl Inner {
         })
     }
 
-    /// Whether the index of a part names few of its rows, in every shard.
+    /// Whether the index of `part` finds few of its rows in every shard.
     pub(super) fn few(&self, part: &TableRanges) -> Bytes {
         let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
             return Response::Done(false).to_bytes(Codec::pack);
@@ -119,8 +119,8 @@ impl Inner {
     }
 }
 
-/// The answer to a question for rows, copied into it from where they lie: what `Response::Done` with a list of datums
-/// is as bytes.
+/// The response to a read by keys. Rows are copied into it from where they are stored; the bytes are those of
+/// `Response::Done` with a list of datums.
 struct RowsResponse {
     rows: usize,
     answer: Option<Packer>,
@@ -139,7 +139,7 @@ impl RowsResponse {
         }
     }
 
-    /// With room for rows like the first one.
+    /// Reserves space for rows of the size of the first one.
     fn begin(rows: usize, first: Option<&Object>) -> Packer {
         let each = first.and_then(row::stored).map_or(1, |bytes| bytes.len() + LENGTH_BYTES);
         let wanted = each.saturating_mul(rows).min(EXPECTED_BYTES_MAX.max(each));
@@ -157,7 +157,7 @@ impl RowsResponse {
     }
 }
 
-/// Room for the kind of an answer or a datum, and a length.
+/// Bytes for the kind of a response or datum, and a length.
 const LENGTH_BYTES: usize = 12;
-/// More room is not made for rows that may be smaller than the first.
+/// More space is not reserved, since later rows may be smaller than the first.
 const EXPECTED_BYTES_MAX: usize = 64 << 10;

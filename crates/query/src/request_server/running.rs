@@ -1,10 +1,10 @@
-//! What is being answered for other nodes, by the number it can be stopped by.
+//! Running requests of other nodes, by the number to cancel them by.
 //!
-//! A question is entered when it arrives, before it waits for a thread: whoever changes their mind at once says so
-//! on the same link right behind it. A long question is overtaken by that, since it comes in parts: a stop of what has
-//! not arrived is remembered. That it has not cannot be seen by its number: whoever asks takes the numbers before
-//! the questions leave, from several threads, and those that are asked of others are among them. So the numbers of what
-//! has arrived are remembered as well.
+//! A request is registered when it arrives, before it waits for a thread, since its cancellation may follow right
+//! behind it on the same link. A cancellation can even overtake a long request, which arrives in parts, so
+//! cancellations of requests that have not arrived are remembered. Numbers do not tell whether a request has arrived:
+//! several threads of the sender take numbers before they send, also for other servers. So the numbers of arrived
+//! requests are remembered as well.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use cluster::ServerId;
 use parking_lot::Mutex;
 use reql::Cancel;
 
-/// Who asked, and the number they gave it.
+/// The sender, and its number of the request.
 pub(super) type RequestKey = (ServerId, u64);
 
-/// Most numbers that are remembered of one server, of stops and of what has arrived; the oldest are forgotten first.
+/// Most numbers that are remembered per server, for cancellations and for arrived requests; the oldest are dropped
+/// first.
 const RECENT_NUMBERS_MAX: usize = 4096;
 
-/// The questions that can be stopped.
+/// The requests that can be cancelled.
 #[derive(Default)]
 pub(super) struct RunningRequests(Mutex<Requests>);
 
@@ -29,34 +30,35 @@ struct Requests {
     history: HashMap<ServerId, PeerHistory>,
 }
 
-/// What was heard of one server on its present link.
+/// The numbers of one server on its present link.
 #[derive(Default)]
 struct PeerHistory {
-    /// Questions that are here or were: no stop of them comes early.
+    /// Requests that have arrived: a cancellation of one is not early.
     arrived: RecentNumbers,
-    /// Stops of questions that have not arrived.
+    /// Cancellations of requests that have not arrived.
     early: RecentNumbers,
 }
 
-/// The last numbers of some kind.
+/// The last numbers of one kind.
 #[derive(Default)]
 struct RecentNumbers {
     numbers: HashSet<u64>,
-    /// The same, in the order in which they came.
+    /// The same numbers in the order of their arrival.
     order: VecDeque<u64>,
 }
 
-/// A question that can be stopped until this is dropped.
+/// A request that can be cancelled until this is dropped.
 pub(super) struct RunningRequest {
     running: Arc<RunningRequests>,
     key: RequestKey,
-    /// Set when it is to stop.
+    /// Set by the cancellation.
     pub cancel: Arc<Cancel>,
 }
 
 impl RunningRequests {
-    /// From now on the question can be stopped: `cancel` is set then. It is at once if the stop came first.
-    pub fn enter(self: &Arc<Self>, key: RequestKey, cancel: Arc<Cancel>) -> RunningRequest {
+    /// Registers a request, which a cancellation then stops through `cancel`. If the cancellation came first, `cancel`
+    /// is set at once.
+    pub fn register(self: &Arc<Self>, key: RequestKey, cancel: Arc<Cancel>) -> RunningRequest {
         let mut known = self.0.lock();
         let (server, number) = key;
         let history = known.history.entry(server).or_default();
@@ -68,15 +70,15 @@ impl RunningRequests {
         RunningRequest { running: self.clone(), key, cancel }
     }
 
-    /// Stops a question that is here; false if it is not.
-    pub fn stop(&self, key: RequestKey) -> bool {
+    /// Cancels a running request. Returns false if it is not running.
+    pub fn cancel(&self, key: RequestKey) -> bool {
         let known = self.0.lock();
         let cancel = known.running.get(&key);
         cancel.inspect(|cancel| cancel.set()).is_some()
     }
 
-    /// Stops a question that will arrive. One that has been here does not.
-    pub fn stop_early(&self, (server, number): RequestKey) {
+    /// Remembers the cancellation of a request that has not arrived. A request that has arrived before is done.
+    pub fn cancel_early(&self, (server, number): RequestKey) {
         let mut known = self.0.lock();
         let history = known.history.entry(server).or_default();
         if !history.arrived.numbers.contains(&number) {
@@ -84,8 +86,8 @@ impl RunningRequests {
         }
     }
 
-    /// Stops all that `server` asked. Nothing more arrives of what it was asking.
-    pub fn stop_all(&self, server: ServerId) {
+    /// Cancels all requests of `server`, whose link is closed: none of them arrives any more.
+    pub fn cancel_all(&self, server: ServerId) {
         let mut known = self.0.lock();
         let of_server = |(owner, _): &RequestKey| *owner == server;
         known.running.iter().filter(|(key, _)| of_server(key)).for_each(|(_, cancel)| cancel.set());
@@ -106,7 +108,7 @@ impl RecentNumbers {
         }
     }
 
-    /// Whether the number was there; it is no longer.
+    /// Removes a number. Returns whether it was there.
     fn take(&mut self, number: u64) -> bool {
         let is_there = self.numbers.remove(&number);
         if is_there {
@@ -117,7 +119,7 @@ impl RecentNumbers {
 }
 
 impl RunningRequest {
-    /// Who asked, and the number.
+    /// The sender and the number.
     pub fn key(&self) -> RequestKey {
         self.key
     }
@@ -140,48 +142,48 @@ mod tests {
     }
 
     fn is_stopped(running: &Arc<RunningRequests>, key: RequestKey) -> bool {
-        running.enter(key, Arc::default()).cancel.is_set()
+        running.register(key, Arc::default()).cancel.is_set()
     }
 
     #[test]
     fn a_question_that_was_overtaken_by_its_stop_is_stopped_once() {
         let running = Arc::<RunningRequests>::default();
         let key = (server(1), 7);
-        assert!(!running.stop(key));
-        running.stop_early(key);
+        assert!(!running.cancel(key));
+        running.cancel_early(key);
         assert!(!is_stopped(&running, (server(2), 7)), "of another server");
         assert!(is_stopped(&running, key));
         assert!(!is_stopped(&running, key));
-        let request = running.enter(key, Arc::default());
-        assert!(running.stop(key) && request.cancel.is_set());
+        let request = running.register(key, Arc::default());
+        assert!(running.cancel(key) && request.cancel.is_set());
     }
 
     #[test]
     fn stops_of_what_never_arrives_are_forgotten() {
         let running = Arc::<RunningRequests>::default();
-        (0..=RECENT_NUMBERS_MAX as u64).for_each(|number| running.stop_early((server(1), number)));
+        (0..=RECENT_NUMBERS_MAX as u64).for_each(|number| running.cancel_early((server(1), number)));
         assert!(!is_stopped(&running, (server(1), 0)), "beyond their number");
         assert!(is_stopped(&running, (server(1), 1)));
-        running.stop_all(server(1));
+        running.cancel_all(server(1));
         assert!(!is_stopped(&running, (server(1), 2)), "with their server");
     }
 
     #[test]
     fn the_stops_of_one_server_push_out_none_of_another() {
         let running = Arc::<RunningRequests>::default();
-        running.stop_early((server(1), 7));
-        (0..2 * RECENT_NUMBERS_MAX as u64).for_each(|number| running.stop_early((server(2), number)));
+        running.cancel_early((server(1), 7));
+        (0..2 * RECENT_NUMBERS_MAX as u64).for_each(|number| running.cancel_early((server(2), number)));
         assert!(is_stopped(&running, (server(1), 7)));
     }
 
     #[test]
     fn stops_of_what_was_here_are_not_remembered() {
         let running = Arc::<RunningRequests>::default();
-        running.stop_early((server(1), 0));
+        running.cancel_early((server(1), 0));
         for number in 1..RECENT_NUMBERS_MAX as u64 {
-            drop(running.enter((server(1), number), Arc::default()));
-            assert!(!running.stop((server(1), number)));
-            running.stop_early((server(1), number));
+            drop(running.register((server(1), number), Arc::default()));
+            assert!(!running.cancel((server(1), number)));
+            running.cancel_early((server(1), number));
         }
         let early = |known: &Requests| known.history[&server(1)].early.order.clone();
         assert_eq!(early(&running.0.lock()), [0]);

@@ -1,4 +1,4 @@
-//! Questions that write: one row, whose answer comes from whoever hears of its outcome, or many; and sync.
+//! Requests that write one row, whose response is sent when the log has the outcome, or many rows; and sync.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,20 +17,20 @@ use crate::routing::{CallbackTask, ReadMode};
 use crate::table::{StoredTable, TableRef, write_failed};
 use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, decision, has_moved, is_refused};
 
-/// A write of one row that is brief is over before anybody could stop it.
+/// A brief write of one row is done before it could be cancelled.
 static NEVER: Cancel = Cancel::new();
 
 impl Inner {
-    /// Whether it is about one row and soon decided, so that the thread that brought it can do it.
+    /// Whether it writes one row and is quick to decide, so that the receiving thread can run it.
     pub(super) fn is_brief(&self, write: &WriteRequest) -> bool {
         write.keys.len() == 1 && write.edits.at(0).is_brief() && {
             let catalog = self.service.node().catalog_guard();
-            // One that is not known is soon refused.
+            // A write to an unknown table is refused quickly.
             catalog.table_by_id(write.table).is_none_or(|table| writes_are_brief(&table.config))
         }
     }
 
-    /// A write of one row: proposed here, answered by whoever hears of its outcome.
+    /// Proposes a write of one row. The response is sent by the thread that completes the ticket.
     pub(super) fn write_one(&self, write: &WriteRequest, reply: Responder) {
         let not_here = |leader| Response::<()>::NotHere(leader).to_bytes(|(), _| ());
         let (table, Some(key)) = (self.table(write.table, ReadMode::Single), write.keys.first()) else {
@@ -72,7 +72,7 @@ impl Inner {
                             let done = Response::Done([Some(report)]);
                             done.write_to_bytes(|all, out| pack_reports(all, show, out))
                         }
-                        // Nothing was written: whoever leads now is asked.
+                        // Nothing was written: the sender tries the new leader.
                         Err(error) if is_refused(&error) => not_here(None),
                         Err(error) => failed(error),
                     }));
@@ -114,7 +114,7 @@ impl Inner {
         reports.write_to_bytes(|reports, out| pack_reports(reports, show, out))
     }
 
-    /// As far as this node has heard.
+    /// The version of the settings that this node has.
     fn settings_of(&self, table: &StoredTable) -> SettingsVersion {
         SettingsVersion::of(&self.service.node().catalog_guard(), &table.handle.config)
     }

@@ -1,4 +1,4 @@
-//! Rows and items after some steps, each item with its hand.
+//! Rows and items after some steps, each with its bucket.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use super::indexed::Indexed;
 use super::rows::Rows;
 use crate::table::{BucketPosition, BucketedItem, BucketedItems, PlacedItems};
 
-/// Rows that know out of which hand they are given.
+/// Rows with their buckets.
 pub(crate) trait BucketedRows: Send {
-    /// The next row, its hand, and how many times it is wanted.
+    /// The next row, its bucket, and how many times it is in the sequence.
     fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(BucketPosition, Datum, u64)>, EvalError>;
 }
 
@@ -27,7 +27,7 @@ impl BucketedRows for Indexed {
     }
 }
 
-/// What some steps make of rows.
+/// Rows after some steps.
 pub(super) struct BucketedSteps<R> {
     rows: R,
     steps: Vec<Transform>,
@@ -58,11 +58,11 @@ impl<R: BucketedRows> BucketedItems for BucketedSteps<R> {
                 Ok(Flow::Continue)
             })?;
         }
-        Ok(first_or_nothing(ready, rows))
+        Ok(first_or_skipped(ready, rows))
     }
 }
 
-/// What some more steps make of items.
+/// Items after some more steps.
 pub(super) struct BucketedThen {
     items: Box<dyn BucketedItems>,
     steps: Vec<Transform>,
@@ -92,12 +92,12 @@ impl BucketedItems for BucketedThen {
             bucket.rows = 0;
             Ok(Flow::Continue)
         })?;
-        Ok(first_or_nothing(ready, rows))
+        Ok(first_or_skipped(ready, rows))
     }
 }
 
-/// The first of the items that were made of what `rows` were looked at for.
-fn first_or_nothing(ready: &mut VecDeque<(BucketPosition, Datum)>, rows: u32) -> BucketedItem {
+/// The first of the items made from `rows` rows.
+fn first_or_skipped(ready: &mut VecDeque<(BucketPosition, Datum)>, rows: u32) -> BucketedItem {
     ready
         .pop_front()
         .map_or(BucketedItem::Skipped(rows as usize), |(bucket, item)| BucketedItem::Item(bucket, item))

@@ -1,9 +1,8 @@
-//! Terms that need all items of a sequence, carried out where the rows are.
+//! Terms that need all items of a sequence, evaluated where the rows are.
 //!
-//! The range is cut into pieces of about equal size; each piece is scanned on a thread of the pool
-//! with all steps, and their partial results are merged in the order of the pieces. When a function
-//! needs more than its arguments the rows come to it instead, one after the other. Other nodes do the
-//! same with what they hold, all at the same time, and send one partial result each.
+//! A range is split into scan ranges of about equal size. Threads of the pool scan them with all steps, and the partial
+//! results are merged in the order of the ranges. Other nodes do the same with their shards, at the same time, and send
+//! one partial result each. If a function is open, all rows are pulled to this thread instead.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +24,15 @@ use crate::context::Cx;
 use crate::remote::{RemoteTally, RetryBudget, Target, joined_ranges, refreshed, unreadable};
 use crate::table::{KeyOrder, StoredTable, read_failed};
 
-/// Below this many bytes a range is not worth cutting up.
+/// A range with fewer bytes is not split.
 const SCAN_RANGE_BYTES_MIN: u64 = 256 << 10;
-/// Pieces per thread, so that threads that finish early find more to do.
+/// Scan ranges per thread, so that threads that finish early find more to do.
 const SCAN_RANGES_PER_THREAD: usize = 4;
 
-/// The value of a chain of terms that ends the sequence.
+/// The value of a chain of terms that ends a sequence.
 pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
-    // What makes an array and nothing else takes all there is. Source: `datum_stream_t::to_array` of RethinkDB.
+    // A term that only makes an array reads everything, whatever the batch options are. Source:
+    // `datum_stream_t::to_array` of RethinkDB.
     if !matches!(pipeline.terminal, Terminal::Collect) {
         cx.env().check_batches()?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
     match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {
         None => gather_from(cx, Source::Rows(rows), pipeline),
         Some(found) => match gather_from(cx, Source::Rows(found), pipeline.clone()) {
-            // Nobody named the index, so it does not matter that it is gone.
+            // The plan chose the index and not the query, so the rows can be found without it.
             Err(error) if error.class() == ErrorClass::OpFailed => {
                 gather_from(cx, Source::Rows(rows), pipeline)
             }
@@ -53,9 +53,10 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
     }
 }
 
-/// Of rows that are grouped by the index they are found by: if another one gets its name, they are grouped by that.
+/// Aggregates rows that are grouped by the index that finds them. If another index gets its name meanwhile, the rows
+/// are grouped by that one.
 fn gather_grouped(cx: &Cx, rows: &RowSource, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
-    rows.relying_on(None).by_present_index(cx, |named| {
+    rows.relying_on(None).with_present_index(cx, |named| {
         let (mut counting, mut pipeline) = (rows.clone(), pipeline.clone());
         if let Some(index) = named.index_instead_of(rows)
             && let Some(by) = pipeline.group.as_mut().and_then(|group| group.selectors.last_mut())
@@ -82,12 +83,12 @@ fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Valu
             if let Some(trace) = &cx.trace {
                 pipeline.names().into_iter().for_each(|name| trace.at_top(name));
             }
-            walk(cx, items, &pipeline)
+            consume(cx, items, &pipeline)
         }
     }
 }
 
-/// Whether what is made of the rows shows in which order they came.
+/// Whether the result depends on the order of the rows.
 fn order_seen(pipeline: &Pipeline) -> OrderSeen {
     match pipeline.terminal {
         Terminal::Count | Terminal::Sum(_) | Terminal::Avg(_) | Terminal::Distinct => OrderSeen::No,
@@ -103,20 +104,20 @@ fn is_plain_count(pipeline: &Pipeline) -> bool {
     pipeline.steps.is_empty() && pipeline.group.is_none() && matches!(pipeline.terminal, Terminal::Count)
 }
 
-/// Whether the rows of several shards must be merged before anything is done with them.
+/// Whether the rows of several shards must be merged before the steps.
 fn merges(rows: &RowSource) -> bool {
     rows.index.is_some() && rows.order != KeyOrder::Any && rows.table.handle.shards().len() > 1
 }
 
-/// Rows of one shard that are here, however they are found.
+/// Rows of one local shard, found by key or by index.
 pub(crate) trait LocalRows: Sized {
-    /// All parts of `rows`, of which this node has those that are near.
+    /// All parts of `rows`: local ones, and the ranges of other nodes.
     fn find(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<Vec<FoundRange<Self>>, EvalError>;
 
-    /// What is known of the rows of `parts` together.
+    /// The partial result of all rows of `parts`.
     fn tally(cx: &Cx, parts: Vec<Self>, order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError>;
 
-    /// The number of rows of `parts` together.
+    /// The number of rows of `parts`.
     fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError>;
 }
 
@@ -134,7 +135,7 @@ impl LocalRows for ShardRange {
         merged(cx, work, cx.service.pool.map(scan_ranges, scan))
     }
 
-    /// Of a whole shard the number is kept; of a part its keys are walked.
+    /// The number of rows of a whole shard is stored; other ranges count their keys.
     fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
         let counts = cx.service.pool.map(parts, |part: ShardRange| match part.whole {
             true => part.snapshot.count(),
@@ -181,10 +182,9 @@ fn merged(cx: &Cx, work: &Pipeline, tallies: Vec<Result<Tally, EvalError>>) -> R
     Ok(all)
 }
 
-/// The number of rows.
 fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
     let rows = RowSource { order: KeyOrder::Any, ..rows.clone() };
-    rows.by_present_index(cx, |rows| match rows.index {
+    rows.with_present_index(cx, |rows| match rows.index {
         Some(_) => count_for::<ShardIndexRange>(cx, rows, &mut RetryBudget::new()),
         None => count_for::<ShardRange>(cx, rows, &mut RetryBudget::new()),
     })
@@ -192,7 +192,7 @@ fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
 
 fn count_for<P: LocalRows>(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<u64, EvalError> {
     let ByServer { local, remote } = ByServer::of(P::find(cx, rows, budget)?);
-    let ask = |(server, ranges)| RemoteTally::request_count(cx, server, rows.part(ranges));
+    let ask = |(server, ranges)| RemoteTally::request_count(cx, server, rows.table_ranges(ranges));
     let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
     let mut all = P::count(cx, local)?;
     for remote in asked {
@@ -219,7 +219,7 @@ pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalE
     let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
         Some(Target::Local(local)) => ShardRange::of(local, range).map(|part| Run::Local(vec![part])),
         Some(Target::Remote(server)) => {
-            Ok(Run::Requested(RemoteTally::request_count(cx, server, whole.part(vec![range]))))
+            Ok(Run::Requested(RemoteTally::request_count(cx, server, whole.table_ranges(vec![range]))))
         }
         None => Ok(Run::NotFound(range)),
     };
@@ -239,7 +239,7 @@ pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalE
     each.collect()
 }
 
-/// The parts of a sequence whose order does not matter: near ones, and ranges by server.
+/// The parts of a sequence whose order does not matter: local ones, and ranges by server.
 struct ByServer<P> {
     local: Vec<P>,
     remote: BTreeMap<ServerId, Vec<KeyRange>>,
@@ -258,7 +258,7 @@ impl<P> ByServer<P> {
     }
 }
 
-/// `ranges` of `rows` as they are to be looked for once more.
+/// `ranges` of `rows`, to be located again.
 fn reopened(
     cx: &Cx,
     rows: &RowSource,
@@ -271,12 +271,12 @@ fn reopened(
     }
     let table = refreshed(cx, &rows.table, budget)?;
     let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
-    // What are parts of one shard by now is read at once.
+    // Ranges that are in one shard by now are read together.
     Ok(joined_ranges(ranges).iter().map(source).collect())
 }
 
-/// Items that must come here, one after the other.
-fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
+/// Pulls all items to this thread.
+fn consume(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
     if items.is_infinite() {
         return Err(reql::infinite());
     }
@@ -289,12 +289,12 @@ fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql:
     pipeline.finish(tally)
 }
 
-/// Rows that stay where they are.
+/// Aggregates rows where they are.
 fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let started = cx.node().clock().now();
     let note = cx.trace.as_ref().map(|trace| trace.read(rows.note(cx, pipeline.names())));
     let work = Arc::new(pipeline);
-    let all = rows.by_present_index(cx, |rows| match rows.index {
+    let all = rows.with_present_index(cx, |rows| match rows.index {
         Some(_) => tally_for::<ShardIndexRange>(cx, rows, &work, &mut RetryBudget::new()),
         None => tally_for::<ShardRange>(cx, rows, &work, &mut RetryBudget::new()),
     })?;
@@ -304,8 +304,7 @@ fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, Eva
     work.finish(all)
 }
 
-/// What is known of all rows: every node makes one partial result of what it has, or, where the
-/// order of the rows matters, one of each run of them.
+/// The partial result of all rows: one of each node or, where the order of the rows matters, one of each run of rows.
 fn tally_for<P: LocalRows>(
     cx: &Cx,
     rows: &RowSource,
@@ -313,7 +312,7 @@ fn tally_for<P: LocalRows>(
     budget: &mut RetryBudget,
 ) -> Result<Tally, EvalError> {
     let mut all = work.start();
-    let ask = |server, ranges| RemoteTally::request(cx, server, rows.part(ranges), work);
+    let ask = |server, ranges| RemoteTally::request(cx, server, rows.table_ranges(ranges), work);
     let mut runs = runs(P::find(cx, rows, budget)?, rows.order, ask).into_iter();
     while let Some(run) = runs.next() {
         if let Err(error) = add_run(cx, rows, work, budget, run, &mut all) {
@@ -352,13 +351,13 @@ fn add_run<P: LocalRows>(
     Ok(())
 }
 
-/// Rows that one partial result is made of.
+/// Consecutive rows with one partial result.
 enum Run<P> {
-    /// Here.
+    /// On this node.
     Local(Vec<P>),
-    /// By another node, which was asked.
+    /// On another node; the request is pending.
     Requested(RemoteTally),
-    /// Nobody is known who has them.
+    /// No replica is known that can be read.
     NotFound(KeyRange),
 }
 
@@ -392,7 +391,7 @@ fn runs<P>(
     runs
 }
 
-/// The parts in pieces of about equal size, in the order of the rows.
+/// Splits the parts into scan ranges of about equal size, in the order of the rows.
 fn scan_ranges(cx: &Cx, parts: Vec<ShardRange>, direction: Direction) -> Result<Vec<ShardRange>, EvalError> {
     let threads = cx.service.pool.threads().max(1);
     let mut scan_ranges = Vec::new();

@@ -24,11 +24,11 @@ pub(crate) struct ShardIndexRange {
     items: IndexItems,
     rows: PartRows,
     current: Option<(Datum, u64)>,
-    /// Whether rows are dealt out of hands.
+    /// Whether the rows are interleaved by bucket.
     interleaved: bool,
 }
 
-/// Rows as the index finds them.
+/// The rows, by the kind of read.
 enum PartRows {
     Values(Box<IndexRows>),
     Intersecting(IntersectingRows),
@@ -36,7 +36,7 @@ enum PartRows {
 }
 
 impl ShardIndexRange {
-    /// The rows of `shard` whose keys lie in `range`, as they are now.
+    /// The present rows of `shard` whose keys are in `range`.
     pub fn of(
         cx: &Cx,
         table: &StoredTable,
@@ -79,7 +79,6 @@ impl ShardIndexRange {
         Ok(count)
     }
 
-    /// The next item.
     pub fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             if let Some(item) = again(&mut self.current) {
@@ -120,7 +119,7 @@ impl ShardIndexRange {
     }
 }
 
-/// What is wanted of a row.
+/// The item for a row.
 fn of_items(items: IndexItems, value: impl FnOnce() -> Datum, row: &Object) -> Datum {
     match items {
         IndexItems::Rows => Datum::Object(row.clone()),
@@ -129,7 +128,7 @@ fn of_items(items: IndexItems, value: impl FnOnce() -> Datum, row: &Object) -> D
     }
 }
 
-/// An item that is to be given some times more.
+/// An item that occurs several times.
 fn again(current: &mut Option<(Datum, u64)>) -> Option<Datum> {
     let (item, times) = current.as_mut().filter(|(_, times)| *times > 0)?;
     *times -= 1;
@@ -142,18 +141,18 @@ impl PlacedItems for ShardIndexRange {
     }
 }
 
-/// Rows of several shards, being read.
+/// The merged rows of several shards.
 pub(crate) struct Indexed {
-    // Each shard, or all shards of another node, and in order its next row.
+    // For each local shard, and for each other node, its rows and the next one of them.
     heads: Vec<(Box<dyn PlacedItems>, Option<Placed>)>,
     order: KeyOrder,
     current: Option<(Datum, u64)>,
 }
 
 impl Indexed {
-    /// The rows of all `heads` in this order, in which each has its own.
+    /// Merges `heads`, each of which is in this order.
     pub fn new(mut heads: Vec<Box<dyn PlacedItems>>, order: KeyOrder) -> Indexed {
-        // Where any order will do it is that of the shards; heads are taken from the end.
+        // Without order one head follows the other. Heads are taken from the end.
         if order == KeyOrder::Any {
             heads.reverse();
         }
@@ -211,14 +210,14 @@ impl Items for Indexed {
     }
 }
 
-/// Sorted items, equal ones once.
+/// Sorted items without duplicates.
 pub(crate) struct Distinct {
     items: Box<dyn Items>,
     last: Option<Datum>,
 }
 
 impl Distinct {
-    /// Each of `items`, which are sorted, once.
+    /// `items` must be sorted.
     pub fn new(items: Box<dyn Items>) -> Distinct {
         Distinct { items, last: None }
     }
@@ -237,8 +236,7 @@ impl Items for Distinct {
     }
 }
 
-/// Rows that come as pairs with their index values, in the order of those, those of one value
-/// in an order of their own.
+/// Rows in the order of their index values, and rows with equal values in another order.
 pub(crate) struct Ties {
     pairs: Box<dyn Items>,
     orders: Vec<Order>,
@@ -247,7 +245,7 @@ pub(crate) struct Ties {
 }
 
 impl Ties {
-    /// The rows of `pairs`, ordered among those of one index value by `orders`.
+    /// The rows of `pairs` of index value and row; `orders` orders those with equal values.
     pub fn new(pairs: Box<dyn Items>, orders: Vec<Order>) -> Ties {
         Ties { pairs, orders, next: None, ready: VecDeque::new() }
     }

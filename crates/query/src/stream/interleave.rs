@@ -1,8 +1,8 @@
-//! Rows that nobody ordered, as RethinkDB gives them: out of eight hands in turns.
+//! Interleaving: rows without an order, in the order of RethinkDB: round-robin over eight buckets.
 //!
-//! The items of a stretch of rows are held until their turn comes. A stretch ends after so many rows or bytes, so that
-//! little is held and a filter that keeps rows of one hand only does not make the whole table be read for the next
-//! turn. Decision 0042.
+//! Items are held until it is the turn of their bucket. A round ends after a number of rows or bytes. This limits the
+//! memory, and a filter that keeps rows of one bucket only does not make the whole table be read for the next item.
+//! Decision 0042.
 
 use std::collections::VecDeque;
 
@@ -13,37 +13,37 @@ use reql::{Env, EvalError};
 
 use crate::table::{BucketedItem, BucketedItems};
 
-/// Rows that are looked at in a stretch.
+/// Rows that are read per round.
 pub(crate) const ROUND_ROWS: usize = 2048;
-/// Bytes that are held, roughly, before a stretch ends.
+/// A round ends when about this many bytes are held.
 const HELD_BYTES_MAX: usize = 512 << 10;
 
-/// The items of a sequence without an order, dealt out.
+/// The interleaved items of a sequence without an order.
 pub(crate) struct Interleaved {
     source: Box<dyn BucketedItems>,
     buckets: Buckets<Datum>,
-    /// Rows looked at since the stretch began.
+    /// Rows read in this round.
     rows: usize,
-    /// Whether nothing is added to the hands any more before all are empty.
+    /// Whether nothing is added to the buckets until all are empty.
     round_ended: bool,
     source_ended: bool,
 }
 
 impl Interleaved {
-    /// What `source` gives, hand by hand in turns.
+    /// The items of `source`, interleaved.
     pub fn new(source: Box<dyn BucketedItems>) -> Interleaved {
         Interleaved { source, buckets: Buckets::new(), rows: 0, round_ended: false, source_ended: false }
     }
 
-    /// Begins the next stretch: all hands were given out.
+    /// Starts the next round; all buckets are empty.
     fn begin_round(&mut self) {
-        // Rows of which nothing was made may have come many at a time.
+        // One step of the source may skip many rows.
         self.rows = self.rows.saturating_sub(ROUND_ROWS);
         self.round_ended = false;
         self.buckets = Buckets::new();
     }
 
-    /// Takes one more step on the way through the rows.
+    /// Reads the next step of the source.
     fn read_on(&mut self, env: &Env<'_>) -> Result<(), EvalError> {
         match self.source.next_bucketed(env)? {
             BucketedItem::Item(bucket, item) => {
@@ -76,38 +76,36 @@ impl Items for Interleaved {
     }
 }
 
-/// What a turn came to.
+/// The next item of the buckets.
 pub(crate) enum Next<T> {
-    /// The next item.
     Item(T),
-    /// The hand whose turn it is is empty, and may get more.
+    /// The bucket whose turn it is has no item yet.
     Empty,
-    /// All hands are empty.
     AllEmpty,
 }
 
-/// The items that are held, and whose turn it is.
+/// The held items, and the bucket whose turn it is.
 ///
-/// A hand whose turn comes when it is empty leaves, and the last one takes its seat and waits for the next round. A hand
-/// that never had anything was never there. Source: `rget_response_reader_t::unshard` of RethinkDB.
+/// An empty bucket leaves the order when it is its turn. The last bucket takes its place and waits for the next turn. A
+/// bucket that never had an item is removed without that. Source: `rget_response_reader_t::unshard` of RethinkDB.
 pub(crate) struct Buckets<T> {
     items: [VecDeque<(T, usize)>; BUCKETS as usize],
-    /// Those that ever had something.
+    /// Which buckets ever had an item.
     seen: [bool; BUCKETS as usize],
-    /// Those that are dealt out of, in the order of their turns.
+    /// The buckets that are not removed, in the order of their turns.
     order: Vec<u8>,
     next_item: usize,
     held_bytes: usize,
 }
 
 impl<T> Buckets<T> {
-    /// Nothing is held, and the first hand is to give.
+    /// Without items; the first bucket is next.
     pub fn new() -> Buckets<T> {
         let (items, order) = (std::array::from_fn(|_| VecDeque::new()), (0..BUCKETS).collect());
         Buckets { items, seen: Default::default(), order, next_item: 0, held_bytes: 0 }
     }
 
-    /// Adds an item of about so many bytes to a hand.
+    /// Adds an item of about `bytes` bytes to a bucket.
     pub fn push(&mut self, bucket: u8, item: T, bytes: usize) {
         let bucket = usize::from(bucket);
         self.held_bytes += bytes;
@@ -115,7 +113,7 @@ impl<T> Buckets<T> {
         self.items[bucket].push_back((item, bytes));
     }
 
-    /// The next item; `ended` says that nothing is added any more, and is said again until all hands are empty.
+    /// The next item. `ended` says that no items are added until all buckets are empty; it must stay true until then.
     pub fn next_item(&mut self, ended: bool) -> Next<T> {
         loop {
             if self.next_item >= self.order.len() {
@@ -153,7 +151,7 @@ mod tests {
     use super::{BucketedItem, BucketedItems, HELD_BYTES_MAX, Interleaved, ROUND_ROWS};
     use crate::table::BucketPosition;
 
-    /// Steps that were laid out beforehand.
+    /// Prepared steps.
     struct Steps(VecDeque<BucketedItem>);
 
     impl BucketedItems for Steps {
@@ -183,7 +181,7 @@ mod tests {
         std::iter::from_fn(|| items.next(&env).expect("no error")).collect()
     }
 
-    /// `transform/fold.yaml:39` of RethinkDB's suite tells every twentieth row of 0 to 99.
+    /// `transform/fold.yaml:39` of RethinkDB's suite shows every twentieth row of 0 to 99.
     #[test]
     fn rows_come_as_rethinkdb_gives_them() {
         let row = |id: i32| {
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_hand_that_is_empty_gives_its_seat_to_the_last() {
-        // The last one, 3, waits for the next round when 0 leaves.
+        // The last bucket, 3, waits for the next turn when 0 leaves.
         let rows = all(interleaved([number(0, 1), number(1, 2), number(1, 3), number(3, 4), number(3, 5)]));
         assert_eq!(Datum::from(rows), json::parse(b"[1,2,4,3,5]").expect("JSON"));
     }
@@ -228,7 +226,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_when_items_are_too_large_to_be_held() {
         let text = |id: usize| Datum::from(format!("{id:04}{}", "x".repeat(HELD_BYTES_MAX / 7)));
-        // The other hands get something only after they were found empty.
+        // The other buckets get items only after they were found empty.
         let number = |id: usize| if id < 20 { [4, 0][id % 2] } else { (id % usize::from(BUCKETS)) as u8 };
         let item = |id: usize| BucketedItem::Item(BucketPosition { number: number(id), rows: 1 }, text(id));
         let mut given = all(interleaved((0..64).map(item)));
@@ -244,7 +242,7 @@ mod tests {
                 BucketedItem::Item(bucket, Datum::Number(f64::from(id * 10 + part)))
             })
         };
-        // All of a table of fewer rows than a stretch is dealt as one: each hand gives its first item first.
+        // A table with fewer rows than a round is interleaved as a whole: each bucket returns its first item first.
         let given = all(interleaved((0..ROUND_ROWS as i32 / 2).flat_map(items)));
         let first: Vec<Datum> = (0..8).map(|id| Datum::Number(f64::from(id * 10))).collect();
         assert_eq!(given[..8], first);

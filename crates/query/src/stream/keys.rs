@@ -1,4 +1,4 @@
-//! The rows of a table under some keys.
+//! Rows of a table by their keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use super::row_reads;
 use crate::context::Cx;
 use crate::table::{BucketPosition, StoredTable, TableRef, access};
 
-/// The rows under some keys, each as many times as its key was named.
+/// The rows under some keys, each as often as its key was given.
 pub(crate) struct KeySource {
     cx: Arc<Cx>,
     table: StoredTable,
     waiting: std::vec::IntoIter<(PrimaryKey, usize)>,
     ready: VecDeque<KeyedRow>,
-    /// How many keys are asked for at once.
+    /// How many keys are read next.
     ahead: usize,
 }
 
-/// A row, how many times it is wanted, and out of which hand it is given.
+/// A row, how many times it is in the sequence, and its bucket.
 struct KeyedRow {
     row: Datum,
     times: usize,
     bucket: u8,
 }
 
-/// Most keys that are asked for at once.
+/// Most keys that are read at once.
 const AHEAD_MAX: usize = 256;
 
 impl KeySource {
-    /// The rows of `table` under `keys`, which are in order. Fails if whoever asks may not read them.
+    /// The rows of `table` under `keys`, which must be sorted. Fails if the caller may not read them.
     pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> Result<KeySource, EvalError> {
         access::check_stream_read(cx, &TableRef::Stored(table.clone()))?;
         let waiting = keys.into_iter();
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }
 
-    /// Whether it can be seen without reading that there is nothing.
+    /// Whether it is known without reading that there are no rows.
     pub fn is_exhausted(&self) -> bool {
         self.ready.is_empty() && self.waiting.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Sequences of an open query: where their items come from and the steps they take.
+//! Sequences: sources of items, the steps they take, and terms that need all items.
 
 mod bucketed_rows;
 mod gather;

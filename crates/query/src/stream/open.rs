@@ -1,4 +1,4 @@
-//! Finding the parts of a range, on this node and others, and beginning to read them.
+//! Locates the parts of a range on this node and others, and starts reading them.
 
 use std::collections::VecDeque;
 
@@ -24,21 +24,16 @@ use crate::table::{
     read_failed,
 };
 
-/// A part of a range, and who has it.
+/// A part of a range, and where it is.
 pub(crate) enum FoundRange<T> {
-    /// This node: its rows, as of this moment.
+    /// On this node: its rows, as of now.
     Local(T),
-    /// Another one.
-    Remote {
-        /// Which.
-        server: ServerId,
-        /// The part of the range.
-        range: KeyRange,
-    },
+    /// On another node.
+    Remote { server: ServerId, range: KeyRange },
 }
 
 impl RowSource {
-    /// The parts of the range in the order of the primary keys.
+    /// The parts of the range, in its order.
     pub fn find(&self, cx: &Cx, budget: &mut RetryBudget) -> Result<Vec<FoundRange<ShardRange>>, EvalError> {
         let mut parts = self.find_with(cx, budget, |_, shard, range| {
             ShardRange::of(shard, range).map_err(|error| read_failed(&error))
@@ -49,7 +44,7 @@ impl RowSource {
         Ok(parts)
     }
 
-    /// The parts of the range where rows are found by the table's index.
+    /// The parts of the range, with rows found by the index.
     pub fn find_by_index(
         &self,
         cx: &Cx,
@@ -61,31 +56,33 @@ impl RowSource {
         })
     }
 
-    /// The parts of the range, those that are near as `near` makes them. Looks again for as long as
-    /// `budget` lasts while a part has no replica that may be read.
+    /// The parts of the range; `local` opens those of this node. While a part has no replica that may be read, it tries
+    /// again as long as `budget` lasts.
     fn find_with<T>(
         &self,
         cx: &Cx,
         budget: &mut RetryBudget,
-        near: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
+        local: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
     ) -> Result<Vec<FoundRange<T>>, EvalError> {
         access::check_stream_read(cx, &TableRef::Stored(self.table.clone()))?;
         let mut table = self.table.clone();
         loop {
-            match self.look(cx, &table, &near)? {
+            match self.locate(cx, &table, &local)? {
                 Ok(parts) => return Ok(parts),
-                Err(lost) if budget.wait(cx, &table, &lost)? => table = refreshed(cx, &table, budget)?,
-                Err(lost) => return Err(unreadable(&lost, table.read_mode)),
+                Err(unavailable) if budget.wait(cx, &table, &unavailable)? => {
+                    table = refreshed(cx, &table, budget)?
+                }
+                Err(unavailable) => return Err(unreadable(&unavailable, table.read_mode)),
             }
         }
     }
 
-    /// The parts as they are now, or one that nobody is known to have.
-    fn look<T>(
+    /// The present parts, or a range without a replica that may be read.
+    fn locate<T>(
         &self,
         cx: &Cx,
         table: &StoredTable,
-        near: &impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
+        local: &impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
     ) -> Result<Result<Vec<FoundRange<T>>, KeyRange>, EvalError> {
         let mut parts = Vec::new();
         let mut confirmations = LeaderConfirmations::new(table.read_mode);
@@ -94,33 +91,33 @@ impl RowSource {
                 Some(Target::Local(shard)) if !confirmations.may_read(shard) => return Ok(Err(range)),
                 Some(Target::Local(shard)) => {
                     let generation = shard.rows_generation();
-                    let part = near(table, shard, range.clone())?;
-                    // Looked at afterwards: rows that are taken away meanwhile are not missing.
+                    let part = local(table, shard, range.clone())?;
+                    // Checked afterwards, because rows may have been removed while `local` ran.
                     if !shard.is_current(generation) && table.read_mode != ReadMode::DebugDirect {
                         return Ok(Err(range));
                     }
                     parts.push(FoundRange::Local(part));
                 }
-                // Rows without an order come shard after shard: how far an index was read is known of one at a time.
+                // Each shard is separate where rows are interleaved: the position in an index is only known for one
+                // shard at a time.
                 Some(Target::Remote(server))
                     if self.index.is_some() && are_interleaved(self.order, self.index.as_deref()) =>
                 {
                     parts.push(FoundRange::Remote { server, range });
                 }
-                Some(Target::Remote(server)) => push_far(&mut parts, server, range),
+                Some(Target::Remote(server)) => push_remote(&mut parts, server, range),
                 None => return Ok(Err(range)),
             }
         }
         Ok(Ok(parts))
     }
 
-    /// Begins to read.
+    /// Starts reading.
     pub fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         self.open_stepped(cx, Vec::new(), Vec::new())
     }
 
-    /// Begins to read; items are what `steps`, which are closed, make of the rows where they are, and `later` of
-    /// that here.
+    /// Starts reading. `steps`, which must be closed, are run where the rows are, and `later` on this thread.
     pub fn open_stepped(
         &self,
         cx: &Cx,
@@ -128,8 +125,8 @@ impl RowSource {
         later: Vec<Transform>,
     ) -> Result<Box<dyn Items>, EvalError> {
         let budget = RetryBudget::new();
-        let dealt = are_interleaved(self.order, self.index.as_deref());
-        Ok(match (&self.index, dealt) {
+        let interleaved = are_interleaved(self.order, self.index.as_deref());
+        Ok(match (&self.index, interleaved) {
             (Some(_), true) => {
                 let rows = self.open_indexed(cx)?;
                 let rows = Box::new(BucketedSteps::new(rows, steps));
@@ -145,17 +142,17 @@ impl RowSource {
     }
 
     fn open_indexed(&self, cx: &Cx) -> Result<Indexed, EvalError> {
-        self.by_present_index(cx, |rows| rows.open_index(cx, RetryBudget::new()))
+        self.with_present_index(cx, |rows| rows.open_index(cx, RetryBudget::new()))
     }
 
-    /// By this very index. All shards have it, or have failed, before any row is given out.
+    /// Opens the index; all shards have opened it, or the read has failed, before the first row is returned.
     fn open_index(&self, cx: &Cx, mut budget: RetryBudget) -> Result<Indexed, EvalError> {
         let mut heads: Vec<Box<dyn PlacedItems>> = Vec::new();
         for found in self.find_by_index(cx, &mut budget)? {
             heads.push(match found {
                 FoundRange::Local(part) => Box::new(part),
                 FoundRange::Remote { server, range } => {
-                    Box::new(self.open_far(cx, server, range, Vec::new(), budget.remaining())?)
+                    Box::new(self.open_remote(cx, server, range, Vec::new(), budget.remaining())?)
                 }
             });
         }
@@ -163,57 +160,57 @@ impl RowSource {
         Ok(Indexed::new(heads, self.order))
     }
 
-    /// By the primary key, in the order that was asked for.
+    /// By the primary key, in the order of the query.
     fn open_ordered(
         &self,
         cx: &Cx,
         steps: Vec<Transform>,
         budget: RetryBudget,
     ) -> Result<Box<dyn Items>, EvalError> {
-        let near = |rows: Rows, steps| stepped(Box::new(rows.at_most(self.most)), steps);
-        let far = |rows| Box::new(rows) as Box<dyn Items>;
-        let mut stages = self.stages(cx, &steps, budget, near, far)?;
-        match (stages.len(), stages.pop_front()) {
+        let local = |rows: Rows, steps| stepped(Box::new(rows.at_most(self.most)), steps);
+        let remote = |rows| Box::new(rows) as Box<dyn Items>;
+        let mut parts_opened = self.parts_opened(cx, &steps, budget, local, remote)?;
+        match (parts_opened.len(), parts_opened.pop_front()) {
             (1, Some(only)) => Ok(only),
-            (_, first) => Ok(Box::new(Chain(first.into_iter().chain(stages).collect()))),
+            (_, first) => Ok(Box::new(Chain(first.into_iter().chain(parts_opened).collect()))),
         }
     }
 
-    /// By the primary key, with the hand of each row, which counts where there is no order.
+    /// By the primary key, with the bucket of each row.
     fn open_bucketed(
         &self,
         cx: &Cx,
         steps: Vec<Transform>,
         budget: RetryBudget,
     ) -> Result<Chain<dyn BucketedItems>, EvalError> {
-        let near = |rows: Rows, steps| Box::new(BucketedSteps::new(rows, steps)) as Box<dyn BucketedItems>;
-        let far = |rows| Box::new(rows) as Box<dyn BucketedItems>;
-        self.stages(cx, &steps, budget, near, far).map(Chain)
+        let local = |rows: Rows, steps| Box::new(BucketedSteps::new(rows, steps)) as Box<dyn BucketedItems>;
+        let remote = |rows| Box::new(rows) as Box<dyn BucketedItems>;
+        self.parts_opened(cx, &steps, budget, local, remote).map(Chain)
     }
 
-    /// The parts in the order of their keys, those that are near and neighbours as one.
-    fn stages<T: ?Sized>(
+    /// Opens the parts in the order of their keys; adjacent local parts become one.
+    fn parts_opened<T: ?Sized>(
         &self,
         cx: &Cx,
         steps: &[Transform],
         mut budget: RetryBudget,
-        near: impl Fn(Rows, Vec<Transform>) -> Box<T>,
-        far: impl Fn(RemoteRows) -> Box<T>,
+        local: impl Fn(Rows, Vec<Transform>) -> Box<T>,
+        remote: impl Fn(RemoteRows) -> Box<T>,
     ) -> Result<VecDeque<Box<T>>, EvalError> {
-        let mut stages = VecDeque::new();
+        let mut parts_opened = VecDeque::new();
         let mut parts = Vec::new();
-        let end_near = |parts: &mut Vec<ShardRange>, stages: &mut VecDeque<Box<T>>| {
+        let end_local = |parts: &mut Vec<ShardRange>, parts_opened: &mut VecDeque<Box<T>>| {
             if !parts.is_empty() {
                 let rows = Rows::new(cx, std::mem::take(parts), self.order.direction());
-                stages.push_back(near(rows, steps.to_vec()));
+                parts_opened.push_back(local(rows, steps.to_vec()));
             }
         };
         for found in self.find(cx, &mut budget)? {
             match found {
                 FoundRange::Local(part) => parts.push(part),
                 FoundRange::Remote { server, range } => {
-                    end_near(&mut parts, &mut stages);
-                    stages.push_back(far(self.open_far(
+                    end_local(&mut parts, &mut parts_opened);
+                    parts_opened.push_back(remote(self.open_remote(
                         cx,
                         server,
                         range,
@@ -223,11 +220,11 @@ impl RowSource {
                 }
             }
         }
-        end_near(&mut parts, &mut stages);
-        Ok(stages)
+        end_local(&mut parts, &mut parts_opened);
+        Ok(parts_opened)
     }
 
-    fn open_far(
+    fn open_remote(
         &self,
         cx: &Cx,
         server: ServerId,
@@ -241,8 +238,8 @@ impl RowSource {
     }
 }
 
-/// Adds a far part, to the last one where they are neighbours of one server.
-fn push_far<T>(parts: &mut Vec<FoundRange<T>>, server: ServerId, range: KeyRange) {
+/// Adds a remote part, merged with the last one if they are adjacent and on the same server.
+fn push_remote<T>(parts: &mut Vec<FoundRange<T>>, server: ServerId, range: KeyRange) {
     if let Some(FoundRange::Remote { server: known, range: last }) = parts.last_mut()
         && *known == server
         && let Some(both) = joined(last, &range)
@@ -253,7 +250,7 @@ fn push_far<T>(parts: &mut Vec<FoundRange<T>>, server: ServerId, range: KeyRange
     parts.push(FoundRange::Remote { server, range });
 }
 
-/// One sequence after the other.
+/// Sequences one after the other.
 struct Chain<T: ?Sized>(VecDeque<Box<T>>);
 
 impl Items for Chain<dyn Items> {
@@ -280,7 +277,7 @@ impl BucketedItems for Chain<dyn BucketedItems> {
     }
 }
 
-/// Begins to read what another node was asked for and does not have any more.
+/// Opens a range that another node had when it was located, and does not have any more.
 fn reopen(cx: &Cx, source: RemoteSource, budget: RetryBudget) -> Result<ReopenedRows, EvalError> {
     let RemoteSource { table, range, order, index, steps, is_to_write } = source;
     let rows = RowSource { table, range, order, index, most: None, is_to_write };

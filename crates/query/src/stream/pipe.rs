@@ -1,5 +1,5 @@
-//! A source of items and the steps they take. As long as only steps were added nothing has been
-//! read, so that all of it can still be carried out where the rows are.
+//! Pipes: a source of items and the steps they take. Nothing is read while steps are added, so that all of them can
+//! still run where the rows are.
 
 use cluster::IndexConfig;
 use datum::Array;
@@ -15,23 +15,23 @@ use super::rows::RowSource;
 use super::steps::stepped;
 use crate::context::Cx;
 
-/// Where items come from.
+/// A source of items.
 pub(crate) enum Source {
-    /// A range of a table that nobody reads yet.
+    /// A range of a table that is not read yet.
     Rows(RowSource),
-    /// The rows under some primary keys, in no order.
+    /// Rows under some primary keys, in no order.
     Keys(Box<KeySource>),
     /// Items that are pulled one by one.
     Items(Box<dyn Items>),
 }
 
 impl Source {
-    /// Items that are at hand.
+    /// Items in memory.
     pub fn of_array(items: Array) -> Source {
         Source::Items(Box::new(ArrayItems::new(items)))
     }
 
-    /// The same, for whoever counts on it that the index of the rows is `index` or holds the same.
+    /// The same rows, for a query that relies on the definition of `index`.
     pub fn relying_on(self, index: Option<IndexConfig>) -> Source {
         match self {
             Source::Rows(rows) => Source::Rows(rows.relying_on(index)),
@@ -40,21 +40,19 @@ impl Source {
     }
 }
 
-/// A source and the steps its items take.
+/// A source and the steps that its items take.
 pub(crate) struct Pipe {
-    /// Where items come from.
     pub source: Source,
-    /// What happens to them, in order.
     pub steps: Vec<Transform>,
 }
 
 impl Pipe {
-    /// The items of a source as they are.
+    /// The items of a source without steps.
     pub fn of_source(source: Source) -> Pipe {
         Pipe { source, steps: Vec::new() }
     }
 
-    /// The same, read to be written.
+    /// The same rows, read to be written.
     #[must_use]
     pub fn into_write(self) -> Pipe {
         match self.source {
@@ -65,17 +63,17 @@ impl Pipe {
         }
     }
 
-    /// Items that are made one by one.
+    /// Items that are pulled one by one.
     pub fn of_items(items: impl Items + 'static) -> Pipe {
         Pipe::of_source(Source::Items(Box::new(items)))
     }
 
-    /// Items that are at hand.
+    /// Items in memory.
     pub fn of_array(items: Array) -> Pipe {
         Pipe::of_source(Source::of_array(items))
     }
 
-    /// Whether it can be seen without reading that there is nothing.
+    /// Whether it is known without reading that there are no items.
     pub fn is_exhausted(&self) -> bool {
         match &self.source {
             Source::Rows(rows) => rows.names_nothing(),
@@ -84,13 +82,13 @@ impl Pipe {
         }
     }
 
-    /// One step more.
+    /// Adds a step.
     pub fn then(mut self, step: Transform) -> Pipe {
         self.steps.push(step);
         self
     }
 
-    /// Begins to read; no more than the first `most` items will be wanted.
+    /// Starts reading; the caller takes no more than `most` items.
     pub fn open_first(self, cx: &Cx, most: usize) -> Result<Box<dyn Items>, EvalError> {
         match self.source {
             Source::Rows(rows) if self.steps.is_empty() => {
@@ -100,12 +98,12 @@ impl Pipe {
         }
     }
 
-    /// Begins to read.
+    /// Starts reading.
     pub fn open(self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         let mut steps = self.steps;
         match self.source {
             Source::Rows(rows) => {
-                // Closed steps are taken where the rows are.
+                // Closed steps run where the rows are.
                 let closed = steps.iter().take_while(|step| step.is_closed()).count();
                 let later = steps.split_off(closed);
                 let found = plan::found(cx, &rows, &steps, OrderSeen::Yes);
@@ -116,7 +114,7 @@ impl Pipe {
                     later.iter().for_each(|step| trace.at_top(step.name()));
                 }
                 match found.map(|found| found.open_stepped(cx, steps.clone(), later.clone())) {
-                    // Nobody named the index, so it does not matter if it is gone.
+                    // The plan chose the index and not the query, so the rows can be found without it.
                     Some(Err(error)) if error.class() == ErrorClass::OpFailed => {
                         rows.open_stepped(cx, steps, later)
                     }

@@ -1,8 +1,7 @@
-//! How the rows of a filter are found: all of them are looked at, or an index names those that may
-//! stay.
+//! Plans: whether the rows of a filter are found by a scan or by an index.
 //!
-//! The filter is asked of every row that was found, so that an index may name too many. It must not
-//! leave one out that the filter would keep or fail about. Decision 0017 says when that holds.
+//! The filter is still applied to every row that was found, so an index may find too many. It must not miss a row that
+//! the filter would keep or fail on. Decision 0017 says when that is so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +16,23 @@ use crate::context::Cx;
 use crate::remote::{RemoteTally, Target};
 use crate::table::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
 
-/// Whether the order of rows that nobody ordered can be seen in the answer.
+/// Whether the result depends on the order of rows that the query did not order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrderSeen {
-    /// It can.
     Yes,
-    /// Whatever is made of the rows is the same in any order.
+    /// The result is the same in any order.
     No,
 }
 
-/// An index is worth it if it names at most one in so many rows: a row found by it costs about as
-/// much as eight that are walked over.
+/// An index is used if it finds at most one in this many rows: a row found by it costs about as much as eight rows of a
+/// scan.
 const WORTH_ONE_IN: u64 = 8;
-/// So few rows are always worth it.
+/// An index that finds at most this many rows is always used.
 const FEW: u64 = 4;
-/// Longer texts may be cut in an index, where rows then have another order.
+/// An index may truncate longer texts, which changes the order of their rows.
 const TEXT_BYTES_MAX: usize = 64;
 
-/// How `rows` are better found than as they say, when `steps` are what happens to them first.
+/// A better way to find `rows` when `steps` are applied to them first, if there is one.
 pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderSeen) -> Option<RowSource> {
     let untouched = rows.index.is_none() && rows.order == KeyOrder::Any && rows.range == KeyRange::all();
     let filter = steps.first().and_then(filter_of).filter(|_| untouched)?;
@@ -62,7 +60,7 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
     })
 }
 
-/// The filter a step is, if it leaves out rows in which something is missing.
+/// The filter of a step, if it drops rows in which something is missing.
 fn filter_of(step: &Transform) -> Option<&Filter> {
     let filter = match step {
         Transform::Filter(filter) | Transform::Matching(Predicate::Filter(filter)) => filter,
@@ -71,8 +69,7 @@ fn filter_of(step: &Transform) -> Option<&Filter> {
     matches!(filter.on_missing, OnMissing::Drop).then_some(filter)
 }
 
-/// What the rows that stay have in their fields: conditions that are looked at before anything
-/// that could fail.
+/// The conditions on fields of the rows that stay. Only conditions that are evaluated before anything can fail count.
 fn conditions(filter: &Filter) -> Vec<(Text, Bounds)> {
     let mut out: Vec<(Text, Bounds)> = Vec::new();
     let mut add = |(field, bounds): (Text, Bounds)| match out.iter_mut().find(|(known, _)| *known == field) {
@@ -97,8 +94,8 @@ fn conjuncts(body: &Term) -> Option<&[Term]> {
     body.as_call().filter(|call| call.op == Op::And && !call.traits.splices).map(|call| call.args.as_slice())
 }
 
-/// The condition that a comparison of a field with a constant is. Such a comparison fails only
-/// where the field is missing.
+/// The condition of a comparison between a field and a constant. Such a comparison only fails where the field is
+/// missing.
 fn comparison(closure: &Closure, term: &Term) -> Option<(Text, Bounds)> {
     let call = term.as_call().filter(|call| !call.traits.splices)?;
     let [left, right] = call.args.as_slice() else { return None };
@@ -118,7 +115,7 @@ fn comparison(closure: &Closure, term: &Term) -> Option<(Text, Bounds)> {
     Some((field, bounds))
 }
 
-/// The comparison with its sides exchanged.
+/// The comparison with its sides swapped.
 fn mirrored(op: Op) -> Op {
     match op {
         Op::Lt => Op::Gt,
@@ -148,7 +145,7 @@ fn constant(closure: &Closure, term: &Term) -> Option<Datum> {
     }
 }
 
-/// The field that an index is of, if it is of nothing but a field.
+/// The field of an index, if it indexes a field and nothing else.
 fn field_of(func: &reql::FuncTerm) -> Option<&Text> {
     let call = func.body.as_call().filter(|call| matches!(call.op, Op::Bracket | Op::GetField))?;
     match (func.params.as_slice(), call.args.as_slice()) {
@@ -157,7 +154,7 @@ fn field_of(func: &reql::FuncTerm) -> Option<&Text> {
     }
 }
 
-/// Both conditions at once.
+/// Narrows a condition by another one.
 fn narrow(known: &mut Bounds, more: Bounds) {
     if more.left > known.left || (more.left == known.left && more.left_side == Side::Open) {
         (known.left, known.left_side) = (more.left, more.left_side);
@@ -167,8 +164,8 @@ fn narrow(known: &mut Bounds, more: Bounds) {
     }
 }
 
-/// Whether an index has every value within the bounds: values of one type that all can be keys, or a single value; only that
-/// where the order is seen, for its rows are in the order of a scan.
+/// Whether an index contains every value within the bounds: a single value, or values of one type that can all be keys.
+/// If the order is seen, it must be a single value, whose rows are in the order of a scan.
 fn names_all(bounds: &Bounds, seen: OrderSeen) -> bool {
     if bounds.left == bounds.right {
         return match &bounds.left {
@@ -181,7 +178,7 @@ fn names_all(bounds: &Bounds, seen: OrderSeen) -> bool {
     seen == OrderSeen::No && (same || above_all)
 }
 
-/// Neighbouring types in the order of all values, every value of which can be a key.
+/// Types that are adjacent in the order of values and whose values can all be keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Bool,
@@ -200,24 +197,26 @@ fn zone(value: &Datum) -> Option<Zone> {
     }
 }
 
-/// Whether in every shard the index is built and names few of the rows. Other nodes are asked about
-/// the shards they have, all at the same time.
+/// Whether the index is built and finds few rows in every shard. Other nodes are asked about their shards at the same
+/// time.
 fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
     let Some(query) = rows.index.as_ref().and_then(|index| index.values()) else { return false };
-    let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
+    let mut remote: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
     for (shard, range) in rows.table.handle.covering(&rows.range) {
         match cx.service.reader(shard, rows.table.read_mode) {
             Some(Target::Local(shard)) if names_few(shard, &query) => {}
-            Some(Target::Remote(server)) if !cx.serves_remote => far.entry(server).or_default().push(range),
+            Some(Target::Remote(server)) if !cx.serves_remote => {
+                remote.entry(server).or_default().push(range)
+            }
             _ => return false,
         }
     }
-    let ask = |(server, ranges)| RemoteTally::request_few(cx, server, rows.part(ranges));
-    let asked: Vec<RemoteTally> = far.into_iter().map(ask).collect();
+    let ask = |(server, ranges)| RemoteTally::request_few(cx, server, rows.table_ranges(ranges));
+    let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
     asked.iter().all(|asked| asked.few(cx) == Some(true))
 }
 
-/// Whether the index is built in this shard and names few of its rows.
+/// Whether the index is built in this shard and finds few of its rows.
 pub(crate) fn names_few(shard: &Shard, query: &IndexQuery) -> bool {
     let most = (shard.count() / WORTH_ONE_IN).max(FEW);
     let named = shard.read_index(query).and_then(|named| named.has_more_than(most));

@@ -1,4 +1,4 @@
-//! Reading rows of a table: one by key, or the rows of a system table in order.
+//! Reads of rows by key, and of the rows of system tables.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalE
         TableRef::Stored(stored) => {
             let key = match PrimaryKey::encode(key) {
                 Ok(key) => key,
-                // The bounds are legal, and no row has them.
+                // The bounds are legal keys, and no row has them.
                 Err(error) if error.is_extreme() => return Ok(Datum::Null),
                 Err(error) => return Err(key_error(&error)),
             };
@@ -33,7 +33,7 @@ pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalE
     }
 }
 
-/// The row of a system table under `key`, for whoever has shown to be allowed to see it.
+/// The row of a system table under `key`. The caller must have checked the permission to read it.
 pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Option<Object>, EvalError> {
     let rows = system_rows::rows(cx, system)?;
     let under = |key: &Datum| rows.iter().find(|row| row.get("id").as_ref() == Some(key)).cloned();
@@ -60,7 +60,7 @@ pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Resul
     }
 }
 
-/// Where the rows under `keys` are, for who wants to know.
+/// The record of a read by keys.
 fn note_of_keys(cx: &Cx, table: &StoredTable, keys: &[PrimaryKey]) -> ReadNote {
     let mut shards: Vec<_> = keys.iter().map(|key| table.handle.shard(key)).collect();
     shards.sort_by_key(|shard| shard.group());
@@ -72,7 +72,7 @@ fn note_of_keys(cx: &Cx, table: &StoredTable, keys: &[PrimaryKey]) -> ReadNote {
     ReadNote::of_keys(format!("{db}.{name}"), keys.len(), (shards.len(), elsewhere))
 }
 
-/// Reads the rows at `waiting`; returns those that were not where they were looked for.
+/// Reads the rows at `waiting`; returns those whose shard was not where it was expected.
 fn try_rows(
     cx: &Cx,
     table: &StoredTable,
@@ -82,7 +82,7 @@ fn try_rows(
 ) -> Result<Vec<usize>, EvalError> {
     let mut moved = Vec::new();
     let mut confirmations = LeaderConfirmations::new(table.read_mode);
-    let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+    let mut remote: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
     for i in waiting {
         match cx.service.reader(table.handle.shard(&keys[*i]), table.read_mode) {
             Some(Target::Local(shard)) if !confirmations.may_read(shard) => moved.push(*i),
@@ -94,7 +94,7 @@ fn try_rows(
                 Err(ReadError::WrongShard { .. }) => moved.push(*i),
                 Err(error) => return Err(read_failed(&error)),
             },
-            Some(Target::Remote(server)) => far.entry(server).or_default().push(*i),
+            Some(Target::Remote(server)) => remote.entry(server).or_default().push(*i),
             None => moved.push(*i),
         }
     }
@@ -102,18 +102,18 @@ fn try_rows(
     let ask = |(server, indexes): (ServerId, Vec<usize>)| {
         RemoteKeys::send(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
     };
-    let asked: Vec<RemoteKeys> = far.into_iter().map(ask).collect();
-    for far in asked {
-        match far.wait(cx, table, keys)? {
-            Some(found) => far.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
-            None => moved.extend(&far.indexes),
+    let asked: Vec<RemoteKeys> = remote.into_iter().map(ask).collect();
+    for remote in asked {
+        match remote.wait(cx, table, keys)? {
+            Some(found) => remote.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
+            None => moved.extend(&remote.indexes),
         }
     }
     moved.sort_unstable();
     Ok(moved)
 }
 
-/// The rows of a system table whose keys are in `range`, in the order of their keys.
+/// The rows of a system table whose keys are in `range`, in their order.
 pub(crate) fn system_rows(
     cx: &Cx,
     system: &SystemRef,

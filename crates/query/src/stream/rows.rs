@@ -1,4 +1,4 @@
-//! Rows of a table as a sequence: a range in the order of its keys.
+//! Rows of a range of a table, in the order of their keys.
 
 use std::sync::Arc;
 
@@ -14,39 +14,35 @@ use crate::context::{Cx, ReadNote, RowCounter, trace};
 use crate::remote::{TableRanges, Target};
 use crate::table::{IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, read_failed};
 
-/// A range of a table's rows that nobody reads yet.
+/// Rows of a table that are not read yet.
 #[derive(Clone)]
 pub(crate) struct RowSource {
-    /// The table.
     pub table: StoredTable,
     /// The range of primary keys.
     pub range: KeyRange,
-    /// The order the rows must come in.
     pub order: KeyOrder,
-    /// The secondary index they are found by, and ordered by, if it is not the primary key.
+    /// The secondary index that finds and orders them; `None` for the primary key.
     pub index: Option<Arc<IndexRead>>,
-    /// No more rows than these will be wanted, if that is known; where there is no order more may be read.
+    /// The query takes no more than this many rows, if that is known. Where there is no order more rows may be read.
     pub most: Option<usize>,
-    /// Whether they are read to be written: what was read by an index is not gone on with at a later moment then, for a
-    /// row that was written meanwhile may stand elsewhere and come again.
+    /// Whether they are read to be written. A read by an index is not continued at a later moment then, since a row
+    /// that was written meanwhile may have moved in the index and appear again.
     pub is_to_write: bool,
 }
 
-/// A part of a range as one shard holds it, at one moment.
+/// The part of a range in one local shard, at one moment.
 #[derive(Clone)]
 pub(crate) struct ShardRange {
-    /// The rows of the shard.
     pub snapshot: TableSnapshot,
-    /// The part of the range.
     pub range: KeyRange,
-    /// Whether that is all the shard has.
+    /// Whether the range covers the whole shard.
     pub whole: bool,
-    /// What is read of it is counted there.
+    /// Counts the rows that are read.
     pub activity: Arc<Activity>,
 }
 
 impl ShardRange {
-    /// What `shard` has of `range`, at this moment.
+    /// The present rows of `shard` in `range`.
     pub fn of(shard: &Shard, range: KeyRange) -> Result<ShardRange, ReadError> {
         let whole = range == *shard.range();
         Ok(ShardRange { snapshot: shard.snapshot()?, range, whole, activity: shard.activity().clone() })
@@ -54,12 +50,12 @@ impl ShardRange {
 }
 
 impl RowSource {
-    /// The rows of a range of primary keys.
+    /// Rows of a range of primary keys.
     pub fn by_key(table: StoredTable, range: KeyRange, order: KeyOrder) -> RowSource {
         RowSource { table, range, order, index: None, most: None, is_to_write: false }
     }
 
-    /// The rows of `table` under some values of a secondary index, each so many times.
+    /// The rows of `table` under some values of a secondary index, each the given number of times.
     pub fn of_values(
         table: &TableRef,
         index: &IndexConfig,
@@ -70,13 +66,13 @@ impl RowSource {
         Ok(RowSource::of_index(table, index, Wanted::Values(wanted), IndexItems::Rows))
     }
 
-    /// Whether no value is named under which rows are looked for.
+    /// Whether the index is asked for no value.
     pub fn names_nothing(&self) -> bool {
         let wanted = self.index.as_ref().map(|index| &index.wanted);
         matches!(wanted, Some(Wanted::Values(values)) if values.is_empty())
     }
 
-    /// What an index finds in `table`, in no particular order.
+    /// Rows that an index finds in `table`, in no particular order.
     pub fn of_index(
         table: &StoredTable,
         index: &IndexConfig,
@@ -89,7 +85,7 @@ impl RowSource {
         RowSource { index, ..RowSource::by_key(table.clone(), KeyRange::all(), KeyOrder::Any) }
     }
 
-    /// How these rows are read, for who wants to know; `on_the_rows` is what is done where they are.
+    /// The record of this read; `on_the_rows` are the steps that run where the rows are.
     pub fn note(&self, cx: &Cx, on_the_rows: Vec<String>) -> ReadNote {
         let (db, name) = (&self.table.handle.db.name, &self.table.handle.config.name);
         let by = match &self.index {
@@ -116,19 +112,19 @@ impl RowSource {
         ReadNote { table, by, order, shards, elsewhere, on_the_rows, took: None, scan_ranges, times: 1 }
     }
 
-    /// Some ranges of it, as another node is asked for them.
-    pub fn part(&self, ranges: Vec<KeyRange>) -> TableRanges {
+    /// Some ranges of it, for a request to another node.
+    pub fn table_ranges(&self, ranges: Vec<KeyRange>) -> TableRanges {
         let table = self.table.handle.config.id;
         let (mode, order, index) = (self.table.read_mode, self.order, self.index.clone());
         TableRanges { table, mode, order, ranges, index }
     }
 }
 
-/// Rows being read.
+/// An open scan of rows.
 pub(crate) struct Rows {
     seen: RowCounter,
     waiting: Vec<ShardRange>,
-    /// Of the part that is being read.
+    /// The activity counter of the present part.
     activity: Option<Arc<Activity>>,
     direction: Direction,
     scan: Option<RowScan>,
@@ -138,7 +134,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The rows of `parts`, one after the other.
+    /// The rows of `parts`, one part after the other.
     pub fn new(cx: &Cx, mut parts: Vec<ShardRange>, direction: Direction) -> Rows {
         // Parts are taken from the end.
         parts.reverse();
@@ -146,29 +142,28 @@ impl Rows {
         Rows { seen: RowCounter::of(cx), waiting: parts, activity, direction, scan, batch, given: 0, most }
     }
 
-    /// The same, of which no more than `most` will be asked for.
+    /// The same rows; the caller takes no more than `most` of them.
     pub fn at_most(self, most: Option<usize>) -> Rows {
         Rows { most, ..self }
     }
 
-    /// The next row.
     pub fn next_row(&mut self) -> Result<Option<Datum>, EvalError> {
         self.row().map_err(|error| read_failed(&error))
     }
 
-    /// Out of which hand the last row is given where there is no order.
+    /// The bucket of the last row.
     pub fn bucket(&self) -> u8 {
         let last = self.given.checked_sub(1);
         self.batch.as_ref().zip(last).map_or(0, |(batch, last)| bucket_of(batch.key_bytes(last)))
     }
 
-    /// The key of the last row, unless there is none at hand.
+    /// The key of the last row, while it is in memory.
     pub fn position(&self) -> Option<PrimaryKey> {
         let batch = self.batch.as_ref()?;
         Some(batch.key(self.given.checked_sub(1)?))
     }
 
-    /// Makes sure there is a row in hand; false at the end.
+    /// Makes sure that there is a row in memory; false at the end.
     fn fill(&mut self) -> Result<bool, ReadError> {
         loop {
             if self.batch.as_ref().is_some_and(|batch| self.given < batch.len()) {

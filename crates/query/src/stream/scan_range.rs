@@ -1,4 +1,4 @@
-//! One piece of a range of rows, taken through a pipeline on one thread.
+//! Scans one range of rows through a pipeline on one thread.
 
 use datum::Datum;
 use datum::row::RowView;
@@ -9,10 +9,10 @@ use super::ShardRange;
 use crate::context::{Cx, RowCounter};
 use crate::table::read_failed;
 
-/// Rows between two looks at whether the query should stop, where a row is a matter of nanoseconds.
+/// Rows between two checks for cancellation, where a row takes nanoseconds.
 const ROWS_PER_CANCEL_CHECK: usize = 64;
 
-/// What is known of the rows of `range`.
+/// The partial result of the rows of `range`.
 pub(crate) fn scan(
     cx: &Cx,
     range: &ShardRange,
@@ -33,8 +33,8 @@ pub(crate) fn scan(
     Ok(tally)
 }
 
-/// Looks at rows where they lie; those that are not plain are copied, and where most are not, all that
-/// follow. How many there were.
+/// Evaluates rows in place. Rows that need more are copied, and once most of them do, all that follow. Returns the
+/// number of rows.
 fn in_place(
     mut scan: RowScan,
     mut direct: Direct,
@@ -69,7 +69,7 @@ fn in_place(
     }
 }
 
-/// Whether the row was plain.
+/// Returns whether the row was evaluated in place.
 fn push(
     direct: &mut Direct,
     pipeline: &Pipeline,
@@ -87,7 +87,7 @@ fn push(
     }
 }
 
-/// Copies rows in blocks, of which items are slices. How many there were.
+/// Copies rows in batches, whose items are slices of the batch. Returns the number of rows.
 fn in_batches(
     mut scan: RowScan,
     pipeline: &Pipeline,

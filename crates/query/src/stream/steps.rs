@@ -1,4 +1,4 @@
-//! Items of a sequence after some steps.
+//! Items after some steps.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) fn stepped(items: Box<dyn Items>, steps: Vec<Transform>) -> Box<dyn I
     Box::new(Piped { items, steps, ready: VecDeque::new() })
 }
 
-/// The items of a source after the steps.
+/// Items of a source after some steps.
 struct Piped {
     items: Box<dyn Items>,
     steps: Vec<Transform>,

@@ -64,10 +64,10 @@ impl SystemTable for CurrentIssues {
         issues.extend(disk(cx, identifiers));
         if !cx.serves_remote {
             // Each waits for servers that may hang: all at the same time.
-            let unseen = aside(cx, |node| node.unseen());
-            let trouble = aside(cx, |node| node.catalog_trouble());
+            let unseen = on_thread(cx, |node| node.unseen());
+            let trouble = on_thread(cx, |node| node.catalog_trouble());
             let of_tables = table_issues(cx, identifiers);
-            issues.extend(unseen_issue(cx, &unseen(), identifiers));
+            issues.extend(connectivity_issue(cx, &unseen(), identifiers));
             issues.extend(trouble().map(|trouble| catalog_issue(cx, &trouble, identifiers)));
             issues.extend(collisions(cx));
             issues.extend(of_tables);
@@ -77,7 +77,7 @@ impl SystemTable for CurrentIssues {
 }
 
 /// Asks the node on a thread of its own; what it answers is had by calling the result.
-fn aside<T: Send + 'static>(cx: &Cx, ask: fn(&Node) -> T) -> impl FnOnce() -> T {
+fn on_thread<T: Send + 'static>(cx: &Cx, ask: fn(&Node) -> T) -> impl FnOnce() -> T {
     let (sender, receiver) = task::channel();
     let (here, there) = (cx.service.clone(), cx.service.clone());
     // Where there is no thread it is asked when it is wanted.
@@ -155,7 +155,7 @@ fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, descrip
 }
 
 /// Servers that do not see each other although somebody sees both: the one that does not see, and whom.
-fn unseen_issue(cx: &Cx, pairs: &[(ServerId, ServerId)], identifiers: Identifiers) -> Option<Issue> {
+fn connectivity_issue(cx: &Cx, pairs: &[(ServerId, ServerId)], identifiers: Identifiers) -> Option<Issue> {
     let catalog = cx.catalog();
     let named = |server| named_server(&catalog, server, Identifiers::Name);
     let shown = pairs.iter().map(|(one, other)| format!("`{}` not to `{}`", named(*one), named(*other)));
@@ -243,7 +243,7 @@ fn listed(names: &[Text]) -> String {
 }
 
 /// Whether a table is to be told of. One whose replicas are there and get their rows while it is used is not.
-fn is_trouble(ready: Readiness, gone: &BTreeSet<ServerId>) -> bool {
+fn has_issue(ready: Readiness, gone: &BTreeSet<ServerId>) -> bool {
     let is_available = ready.writes && ready.reads && ready.outdated_reads;
     !(ready.all_replicas || is_available && gone.is_empty())
 }
@@ -294,7 +294,7 @@ fn table_issue(
         .filter(|(_, state)| *state == ReplicaState::Disconnected)
         .map(|(server, _)| *server)
         .collect();
-    if !is_trouble(ready, &gone) {
+    if !has_issue(ready, &gone) {
         return None;
     }
     let what = uses(ready, shards.iter().any(|shard| shard.leader.is_some()));
@@ -373,8 +373,8 @@ mod tests {
         let usable = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: false };
         let unled = Readiness { reads: false, writes: false, ..usable };
         let (none, gone) = (BTreeSet::new(), BTreeSet::from([ServerId(Uuid::from_u128(1))]));
-        assert!(is_trouble(unled, &none) && is_trouble(unled, &gone));
-        assert!(is_trouble(usable, &gone) && !is_trouble(usable, &none));
-        assert!(!is_trouble(Readiness { all_replicas: true, ..usable }, &none));
+        assert!(has_issue(unled, &none) && has_issue(unled, &gone));
+        assert!(has_issue(usable, &gone) && !has_issue(usable, &none));
+        assert!(!has_issue(Readiness { all_replicas: true, ..usable }, &none));
     }
 }

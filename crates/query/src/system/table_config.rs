@@ -192,19 +192,19 @@ fn read(
     let name = named(new, "table name")?;
     let db = read_db(cx, &field(new, "db")?, identifiers)?;
     check_indexes(old, new)?;
-    let primary_key = said(old, new, "primary_key", read_primary_key)?;
+    let primary_key = field_of(old, new, "primary_key", read_primary_key)?;
     // What is not written is not looked at: a server in it may have gone, or another may have got its name.
     let shards = match old {
         Some(old) if old.get("shards") == new.get("shards") => None,
-        _ => said(old, new, "shards", |value| read_shards(cx, old, value, identifiers))?,
+        _ => field_of(old, new, "shards", |value| read_shards(cx, old, value, identifiers))?,
     };
     let settings = Settings {
         name,
         db,
         primary_key,
         shards,
-        write_acks: said(old, new, "write_acks", read_acks)?,
-        durability: said(old, new, "durability", read_durability)?,
+        write_acks: field_of(old, new, "write_acks", read_acks)?,
+        durability: field_of(old, new, "durability", read_durability)?,
     };
     check_hook(old, new)?;
     only(new, &FIELDS)?;
@@ -212,7 +212,7 @@ fn read(
 }
 
 /// What a row says in the field `name`, which only a new one may leave out.
-fn said<T>(
+fn field_of<T>(
     old: Option<&Object>,
     new: &Object,
     name: &str,
@@ -242,9 +242,9 @@ fn read_db(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<DbConfig,
 
 /// Fails unless a row names the indexes that are there, in any order.
 fn check_indexes(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
-    let given = said(old, new, "indexes", read_indexes)?;
+    let given = field_of(old, new, "indexes", read_indexes)?;
     let (known, why) = match old {
-        Some(old) => (said(None, old, "indexes", read_indexes)?, "create or drop indexes"),
+        Some(old) => (field_of(None, old, "indexes", read_indexes)?, "create or drop indexes"),
         None => (None, "create indexes"),
     };
     if given.unwrap_or_default() == known.unwrap_or_default() {
@@ -265,7 +265,7 @@ fn read_indexes(value: &Datum) -> Result<BTreeSet<Text>, EvalError> {
 
 /// Fails unless a row shows the write hook that is there; a new row may show that there is none.
 fn check_hook(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
-    let given = said(old, new, "write_hook", |value| Ok(value.clone()))?;
+    let given = field_of(old, new, "write_hook", |value| Ok(value.clone()))?;
     let known = old.and_then(|old| old.get("write_hook"));
     if given.unwrap_or(Datum::Null) == known.unwrap_or(Datum::Null) {
         return Ok(());

@@ -11,14 +11,14 @@ use reql::{Call, Closure, EvalError, FuncTerm, Op, ResultKind, Scope, StoredFunc
 use shard::IndexKind;
 
 use super::sequence;
-use super::sequence::Over;
+use super::sequence::SequenceCall;
 use crate::context::Cx;
 use crate::stream::{Distinct, Pipe, by_function};
 use crate::table::{Index, IndexItems, KeyOrder};
 use crate::value::{Grouped, Row, Seq, Slice, Value};
 
 /// `min`, `max`: by an index, or by the primary key when nothing else is said of a table.
-pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn extreme(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let name = own_index(&over)?;
     let bare_table =
         over.call.args.len() == 1 && matches!(&over.first, Value::Table(slice) if slice.is_whole());
@@ -46,7 +46,7 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
 }
 
 /// `distinct`: of the items, or of the values of an index.
-pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn distinct(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let Some(name) = own_index(&over)? else {
         return match over.first {
             // Rows differ in their primary key: in its order, nothing has to be kept.
@@ -82,7 +82,7 @@ pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
 }
 
 /// `group`: by fields, functions and the value of an index, which comes last.
-pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn group(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let Some(name) = own_index(&over)? else {
         return sequence::apply(over);
     };
@@ -160,7 +160,7 @@ fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
 }
 
 /// The index that this very term names, or the whole query.
-fn own_index(over: &Over<'_>) -> Result<Option<Text>, EvalError> {
+fn own_index(over: &SequenceCall<'_>) -> Result<Option<Text>, EvalError> {
     let named = match over.call.optarg("index") {
         Some(term) => over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?,
         None => match over.cx.global("index") {

@@ -7,7 +7,7 @@ use reql::stream::{Items, Zipped};
 use reql::{Closure, Env, EvalError, Term};
 
 use super::sequence;
-use super::sequence::Over;
+use super::sequence::SequenceCall;
 use crate::context::Cx;
 use crate::stream::Pipe;
 use crate::value::{Args, Seq, Value};
@@ -34,7 +34,7 @@ pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `concat_map`: the items of what a function answers for each item. A function that reaches
 /// tables may answer a stream.
-pub(crate) fn concat_map(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn concat_map(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let (cx, call) = (over.cx, over.call);
     let open = matches!(call.args.get(1), Some(Term::Func(func)) if !func.closed);
     let func = match call.args.get(1) {

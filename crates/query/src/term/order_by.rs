@@ -7,14 +7,14 @@ use reql::{
 };
 
 use super::sequence;
-use super::sequence::Over;
+use super::sequence::SequenceCall;
 use crate::context::Cx;
 use crate::stream::{Pipe, Ties};
 use crate::table::{Index, IndexItems, KeyOrder};
 use crate::value::{Seq, Slice, Value};
 
 /// `order_by`: the rows of a table in the order of an index, or items sorted by fields and functions.
-pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn order_by(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     check_deterministic(&over)?;
     let operation = over.operation(IndexOption::Ignore)?;
     let Operation::OrderBy(orders) = &operation else { return Err(not_an_order()) };
@@ -61,12 +61,12 @@ pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Opti
     let [Term::Call(ordered), Term::Datum(Datum::Number(most))] = limit.args.as_slice() else { return None };
     let by_index = ordered.optarg("index").is_some() || cx.global("index").is_some();
     let plain = ordered.op == Op::OrderBy && !by_index && !ordered.traits.splices;
-    let whole = most.fract() == 0.0 && (0.0..=MOST).contains(most);
+    let whole = most.fract() == 0.0 && (0.0..=TOP_ITEMS_MAX).contains(most);
     (plain && whole).then(|| top(cx, ordered, *most as usize, limit, scope))
 }
 
 /// More are sorted as they always were.
-const MOST: f64 = 100_000.0;
+const TOP_ITEMS_MAX: f64 = 100_000.0;
 
 fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let Some(term) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
@@ -79,7 +79,7 @@ fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) ->
     if !read_here {
         return sorted_whole(cx, ordered, limit, scope, first);
     }
-    let over = Over { cx, call: ordered, scope, first };
+    let over = SequenceCall { cx, call: ordered, scope, first };
     check_deterministic(&over).map_err(|error| error.at(0))?;
     let Operation::OrderBy(orders) = over.operation(IndexOption::Refuse).map_err(|error| error.at(0))? else {
         return Err(not_an_order());
@@ -87,7 +87,7 @@ fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) ->
     let seq = over.first.into_seq(cx).map_err(|error| error.at(0).at(0))?;
     match sequence::end(cx, seq.pipe, Vec::new(), Terminal::Top { orders, most }) {
         Ok(top) => Ok(sequence::selection_of_array(seq.table, Value::of_closed(top))),
-        Err(error) if may_be_unasked(&error) && purity::can_be_repeated(term) => {
+        Err(error) if may_be_unneeded(&error) && purity::can_be_repeated(term) => {
             let again = cx.eval(term, scope).map_err(|error| error.at(0).at(0))?;
             sorted_whole(cx, ordered, limit, scope, again).map_err(|other| match other.class() {
                 ErrorClass::ResourceLimit => error.at(0),
@@ -111,7 +111,7 @@ fn sorted_whole(
 
 /// Whether it may be an error of a key that nothing is compared by: that of the only item, or one behind a
 /// key that no other item has. Who sorts all of them does not ask for it; who keeps the first does.
-fn may_be_unasked(error: &EvalError) -> bool {
+fn may_be_unneeded(error: &EvalError) -> bool {
     matches!(error.class(), ErrorClass::QueryLogic | ErrorClass::NonExistence | ErrorClass::User)
 }
 
@@ -131,7 +131,7 @@ fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError
 }
 
 /// What names the index an order goes by, and which way.
-fn index(over: &Over<'_>) -> Result<Option<(Datum, Direction)>, EvalError> {
+fn index(over: &SequenceCall<'_>) -> Result<Option<(Datum, Direction)>, EvalError> {
     match (over.call.optarg("index").map(directed), over.cx.global("index")) {
         (Some((term, direction)), _) => {
             let named = over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?;
@@ -152,7 +152,7 @@ fn directed(term: &Term) -> (&Term, Direction) {
     }
 }
 
-fn check_deterministic(over: &Over<'_>) -> Result<(), EvalError> {
+fn check_deterministic(over: &SequenceCall<'_>) -> Result<(), EvalError> {
     let func = |term: &Term| matches!(directed(term).0, Term::Func(_));
     match over.call.args.iter().skip(1).find(|term| func(term) && purity::of_term(term) == Determinism::Never)
     {

@@ -16,7 +16,7 @@ use crate::table::TableRef;
 use crate::value::{Grouped, Row, Seq, Value};
 
 /// A term over a sequence whose first argument was evaluated.
-pub(crate) struct Over<'a> {
+pub(crate) struct SequenceCall<'a> {
     /// The query.
     pub cx: &'a Cx,
     /// The term.
@@ -27,7 +27,7 @@ pub(crate) struct Over<'a> {
     pub first: Value,
 }
 
-impl Over<'_> {
+impl SequenceCall<'_> {
     /// The operation the term is, once its other arguments are evaluated.
     pub fn operation(&self, index: IndexOption) -> Result<Operation, EvalError> {
         let built = reql::operation(self.call, self.scope, &self.cx.env(), index)?;
@@ -36,7 +36,7 @@ impl Over<'_> {
 }
 
 /// A term over a table, a part of one, a stream, an array, or (some) a single value.
-pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
+pub(crate) fn apply(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (over.cx, over.call.op);
     match over.first {
         Value::Datum(ref single) => reql::check_source(op, single)?,

@@ -38,11 +38,11 @@ pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// Waits for the shards of `ranges`; returns what of them was not where it was looked for.
 fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<KeyRange>, EvalError> {
     let (mut tickets, mut moved) = (Vec::new(), Vec::new());
-    let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
+    let mut remote: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
     for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
         match cx.service.leader(shard) {
             Some(Target::Local(shard)) => tickets.push(shard.sync()),
-            Some(Target::Remote(server)) => far.entry(server).or_default().push(range),
+            Some(Target::Remote(server)) => remote.entry(server).or_default().push(range),
             None => moved.push(range),
         }
     }
@@ -50,7 +50,7 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
         let request = Request::Sync { table: table.handle.config.id, ranges: ranges.clone() };
         (server, cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT), ranges)
     };
-    let asked: Vec<_> = far.into_iter().map(ask).collect();
+    let asked: Vec<_> = remote.into_iter().map(ask).collect();
     for ticket in tickets {
         ticket.wait().map_err(|error| write_failed(&error))?;
     }

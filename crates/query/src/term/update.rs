@@ -172,15 +172,15 @@ fn write_batch(
 ) -> Result<(), EvalError> {
     let keys = rows.iter().map(|(key, _)| PrimaryKey::encode(key).map_err(|error| key_error(&error)));
     let keys: Vec<PrimaryKey> = keys.collect::<Result<_, _>>()?;
-    let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
+    let evaluated: Vec<Edit> = if atomic { Vec::new() } else { evaluate_edits(cx, table, rows, &keys, edit) };
     let planned =
-        PlannedWrites { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
+        PlannedWrites { keys: &keys, edit: &|i| evaluated.get(i).unwrap_or(edit), generated: &|_| false };
     executor.write(&planned)?.into_iter().for_each(|report| result.add(report));
     Ok(())
 }
 
 /// What a change that may reach other tables makes of each row. The rows are overwritten with it.
-fn work_out(
+fn evaluate_edits(
     cx: &Cx,
     table: &TableRef,
     rows: &[(Datum, Datum)],

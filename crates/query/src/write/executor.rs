@@ -259,7 +259,7 @@ impl<'a> WriteExecutor<'a> {
                 _ => moved.extend(indexes),
             }
         }
-        let asked: Vec<RemoteWrite> =
+        let requested: Vec<RemoteWrite> =
             remote.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
         let mut written = Ok(());
         for (shard, indexes) in local {
@@ -270,7 +270,7 @@ impl<'a> WriteExecutor<'a> {
             }
         }
         // Even after a failure all requests are waited for: the error must say whether something was written.
-        for remote in asked {
+        for remote in requested {
             let settled = self.settle_remote(&remote, reports).map(|rows| moved.extend(rows));
             written = written.and(settled);
         }
