@@ -47,7 +47,7 @@ pub(crate) struct Cx {
     pub random: SeededRandom,
     /// Whether this is a request of another node, which may not lead to further requests.
     pub serves_remote: bool,
-    /// Records what the query does, for `explain` and `profile`.
+    /// Records the work of the query, for `explain` and `profile`.
     pub trace: Option<Arc<Trace>>,
     /// Counts the rows that were read, where that is reported.
     pub rows_read: Option<Arc<AtomicU64>>,

@@ -1,4 +1,4 @@
-//! A record of what a query does, for `explain` and `profile`.
+//! A record of the work of a query, for `explain` and `profile`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const READS_MAX: usize = 100;
 /// Most scan ranges of one read that are listed.
 const SCAN_RANGES_MAX: usize = 1_000;
 
-/// What was done, in the order in which it began. Repeated reads are one entry, so that the record of a query that
+/// Reads and steps, in the order in which they began. Repeated reads are one entry, so that the record of a query that
 /// reads once per item of a sequence stays short.
 #[derive(Debug, Default)]
 struct Notes {

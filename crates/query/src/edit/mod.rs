@@ -74,7 +74,7 @@ pub(crate) fn writes_are_brief(config: &TableConfig) -> bool {
     hook == Cost::Brief && config.indexes.cost() <= Cost::PerItem
 }
 
-/// What an insert does if the row exists.
+/// How an insert treats a row that exists.
 #[derive(Clone)]
 pub(crate) enum Conflict {
     Error,

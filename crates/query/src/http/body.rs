@@ -1,4 +1,4 @@
-//! A body becomes a value.
+//! Converts response bodies to values.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use regex::Regex;
 
 use super::options::ResultFormat;
 
-/// A body that is not what it should be: why, and whether the message shows it.
+/// A body that could not be converted: the reason, and the part to show in the message.
 pub(super) struct BadBody {
     pub why: String,
     pub shown: Datum,
 }
 
-/// What `body` is under `format`, where the server says it is of `content_type`.
+/// The value of `body` in `format`, with the content type of the response.
 pub(super) fn value(body: &[u8], format: ResultFormat, content_type: &str) -> Result<Datum, BadBody> {
     match format {
         ResultFormat::Json => of_json(body),
@@ -38,7 +38,7 @@ fn auto(body: &[u8], content_type: &str) -> Result<Datum, BadBody> {
     Ok(text(body))
 }
 
-/// A body as a string; bytes that are no UTF-8 become replacement characters.
+/// A body as a string; invalid UTF-8 becomes replacement characters.
 pub(super) fn text(body: &[u8]) -> Datum {
     String::from_utf8_lossy(body).into_owned().into()
 }
@@ -66,7 +66,7 @@ fn of_jsonp(body: &[u8]) -> Result<Datum, BadBody> {
     of_json(argument.ok_or_else(failed)?.as_str().as_bytes())
 }
 
-/// A call with one argument, which is captured: the whole text, and a semicolon if there is one.
+/// A call with one argument, which is captured, and an optional semicolon.
 fn jsonp() -> String {
     const NAME: &str = r"\s*[$_\p{L}\p{Nl}][$_\p{L}\p{Nl}\p{Mn}\p{Mc}\p{Nd}\p{Pc}]*\s*";
     const KEY: &str = r#"\[\s*['"].*['"]\s*\]\s*"#;

@@ -1,4 +1,4 @@
-//! One request of a query and its answer as values.
+//! HTTP requests of a query, with their responses as values.
 
 use datum::{Datum, Object};
 use reql::{Cancel, EvalError};
@@ -9,23 +9,21 @@ use super::options::HttpOptions;
 use super::params::{encoded, url_params};
 use super::request::{HttpFailure, HttpResponse, Method, WebSession};
 
-/// Requests that differ in URL and parameters only.
+/// Requests that differ only in URL and parameters.
 pub(crate) struct Exchange {
     session: Box<dyn WebSession>,
     url: String,
     options: HttpOptions,
 }
 
-/// An answer as a query sees it.
+/// A response as values.
 pub(crate) struct Answer {
-    /// Its headers.
     pub header: Datum,
-    /// Its body.
     pub body: Datum,
 }
 
 impl Exchange {
-    /// Requests of `url`.
+    /// Requests to `url`.
     pub fn new(session: Box<dyn WebSession>, url: String, options: HttpOptions) -> Exchange {
         Exchange { session, url, options }
     }
@@ -35,12 +33,12 @@ impl Exchange {
         &self.options.params
     }
 
-    /// Asks another URL from now on.
+    /// Changes the URL of the next request.
     pub fn set_url(&mut self, url: String) {
         self.url = url;
     }
 
-    /// Adds parameters; new ones take the place of old ones.
+    /// Adds parameters; they replace those with the same name.
     pub fn add_params(&mut self, params: Datum) -> Result<(), EvalError> {
         let mut all = self.options.params.to_builder();
         for (name, value) in url_params(params)?.iter() {
@@ -50,8 +48,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends the request. Whatever goes wrong outside is a NON_EXISTENCE error, so that
-    /// `default` can do something about it.
+    /// Sends the request. Failures of the network or the server are NON_EXISTENCE errors, which `default` catches.
     pub fn send(&mut self, cancel: &Cancel) -> Result<Answer, EvalError> {
         let mut request = self.options.request.clone();
         request.url = with_params(&self.url, &self.options.params);
@@ -100,7 +97,7 @@ impl Exchange {
     }
 }
 
-/// The URL with parameters appended to those it has.
+/// Appends parameters to a URL that may have some.
 fn with_params(url: &str, params: &Object) -> String {
     let params = encoded(params);
     if params.is_empty() {

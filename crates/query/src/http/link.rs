@@ -1,11 +1,11 @@
-//! Response headers as a value, the `link` header taken apart.
+//! Response headers as a value, with parsed `link` headers.
 
 use datum::{Datum, ObjectBuilder, Text};
 
-/// Headers as an object of strings. Of several lines with one name the last stays, but the links
-/// of all `link` lines are collected: `{<what is said of it>: <url>}`.
+/// Headers as an object of strings. If a name occurs several times the last value is kept, but the links of all `link`
+/// headers are collected as `{<parameters>: <url>}`.
 ///
-/// Fails with a message when a `link` line is none (RFC 8288).
+/// Fails with a message for an invalid `link` header (RFC 8288).
 pub(super) fn header_datum(headers: &[(String, String)]) -> Result<Datum, String> {
     let mut out = ObjectBuilder::new();
     let mut links = ObjectBuilder::new();
@@ -24,8 +24,7 @@ pub(super) fn header_datum(headers: &[(String, String)]) -> Result<Datum, String
     Ok(Datum::Object(out.build()))
 }
 
-/// Takes `<url>; what, <url>; what` apart. What is said of a link ends at a comma, so that it is
-/// cut if it holds one.
+/// Parses `<url>; parameters, <url>; parameters`. Parameters end at the first comma, even within quotes.
 fn add_links(line: &str, links: &mut ObjectBuilder) -> Result<(), String> {
     let mut rest = line.trim_start();
     while !rest.is_empty() {

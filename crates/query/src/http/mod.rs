@@ -1,6 +1,6 @@
-//! HTTP requests of queries: what is asked, what came back, and how pages follow each other.
+//! HTTP requests of queries: requests, responses, and paging.
 //!
-//! The exchange itself is somebody else's: [`Web`] is implemented where sockets are.
+//! The caller of this crate sends them: it implements [`Web`].
 
 mod body;
 mod exchange;

@@ -1,13 +1,13 @@
-//! What is asked for beside the request itself.
+//! Options of `http`, besides the request itself.
 
 use datum::Object;
 
 use super::request::HttpRequest;
 
-/// What is made of a body.
+/// The conversion of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultFormat {
-    /// What its content type says.
+    /// By its content type.
     Auto,
     /// JSON.
     Json,
@@ -21,10 +21,10 @@ pub(crate) enum ResultFormat {
 
 /// The options of one `http`.
 pub(crate) struct HttpOptions {
-    /// The request, still without URL.
+    /// The request, without its URL.
     pub request: HttpRequest,
-    /// What is appended to the URL.
+    /// Parameters to append to the URL.
     pub params: Object,
-    /// What is made of the body.
+    /// The conversion of the body.
     pub format: ResultFormat,
 }

@@ -1,4 +1,4 @@
-//! Pages: one request after the other, each from what the one before answered.
+//! Paging: each request depends on the response to the one before.
 
 use datum::{Datum, ObjectBuilder, Text};
 use reql::stream::Items;
@@ -8,26 +8,26 @@ use super::exchange::{Answer, Exchange};
 
 /// How the next page is found.
 pub(crate) enum Page {
-    /// A function of `{params, header, body}`.
+    /// By a function of `{params, header, body}`.
     Func(Closure),
-    /// The header's link to the next.
+    /// By the header's link to the next page.
     LinkNext,
-    /// There is only one.
+    /// There is only one page.
     Nothing,
 }
 
-/// The items of all pages: of arrays their elements, else the bodies.
+/// The items of all pages: elements of arrays, and other bodies as they are.
 pub(crate) struct Pages {
     exchange: Exchange,
     page: Page,
-    /// Requests that may still be made; `None` when there is no limit.
+    /// Requests that may still be sent; `None` for no limit.
     left: Option<u64>,
     more: bool,
     ready: std::vec::IntoIter<Datum>,
 }
 
 impl Pages {
-    /// At most `limit` pages, or all of them.
+    /// Reads at most `limit` pages, or all.
     pub fn new(exchange: Exchange, page: Page, limit: Option<u64>) -> Pages {
         Pages { exchange, page, left: limit, more: limit != Some(0), ready: Vec::new().into_iter() }
     }
@@ -43,7 +43,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks for the next page; false after the last.
+    /// Sets the URL of the next page; false after the last.
     fn next_page(&mut self, answer: &Answer, env: &Env<'_>) -> Result<bool, EvalError> {
         let closure = match &self.page {
             Page::Nothing => return Ok(false),
@@ -124,7 +124,7 @@ impl Items for Pages {
     }
 }
 
-/// The link that is said to be the next.
+/// The link to the next page.
 fn next_link(header: &Datum) -> Option<Text> {
     let Datum::Object(header) = header else { return None };
     let Some(Datum::Object(links)) = header.get("link") else { return None };

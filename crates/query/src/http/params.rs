@@ -1,9 +1,9 @@
-//! Parameters of a URL, and forms, which are written alike.
+//! URL parameters and form fields, which have the same encoding.
 
 use datum::{Datum, Object};
 use reql::EvalError;
 
-/// Parameters of a URL, unless they are none.
+/// URL parameters; fails if they are no object of simple values.
 pub(crate) fn url_params(params: Datum) -> Result<Object, EvalError> {
     let Datum::Object(fields) = params else {
         let (kind, shown) = (params.kind().name(), params.pretty());
@@ -14,7 +14,7 @@ pub(crate) fn url_params(params: Datum) -> Result<Object, EvalError> {
     Ok(fields)
 }
 
-/// Fails unless every field can be a parameter; `what` says what they are of.
+/// Fails unless every field can be a parameter; `what` names the object.
 pub(crate) fn check_params(fields: &Object, what: &str) -> Result<(), EvalError> {
     for (name, value) in fields.iter() {
         if !matches!(value, Datum::Number(_) | Datum::String(_) | Datum::Null) {
@@ -46,7 +46,7 @@ pub(crate) fn encoded(fields: &Object) -> String {
     out
 }
 
-/// Everything but unreserved characters as `%XX` (RFC 3986, 2.3).
+/// Escapes all but unreserved characters as `%XX` (RFC 3986, 2.3).
 fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {

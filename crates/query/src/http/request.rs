@@ -1,10 +1,10 @@
-//! What a query asks of the web, and what it gets.
+//! HTTP requests and responses, and the trait that sends them.
 
 use std::time::Duration;
 
 use reql::Cancel;
 
-/// How a request asks.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `GET`
@@ -40,83 +40,83 @@ impl Method {
     }
 }
 
-/// A name and a password.
+/// Credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// Sent with the first request.
     Basic {
-        /// Who.
+        /// The user name.
         user: String,
-        /// With which password.
+        /// The password.
         pass: String,
     },
-    /// Sent as the answer to the server's challenge.
+    /// Sent in response to the server's challenge.
     Digest {
-        /// Who.
+        /// The user name.
         user: String,
-        /// With which password.
+        /// The password.
         pass: String,
     },
 }
 
-/// One request, with everything that may be done to get its answer.
+/// A request, with the limits for retries and redirects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// Where, with the parameters; without a scheme it means `http`.
+    /// The URL with its parameters; without a scheme it means `http`.
     pub url: String,
-    /// Header lines of the query's own, name and value.
+    /// Headers of the query, names and values.
     pub headers: Vec<(String, String)>,
-    /// What is sent.
+    /// The body.
     pub body: Vec<u8>,
-    /// Who asks.
+    /// The credentials.
     pub auth: Option<Auth>,
-    /// How often at most a failure that may pass is tried again; 0 forbids even the first time.
+    /// Most attempts after temporary failures; 0 does not even send the first one.
     pub attempts: u64,
-    /// Redirections followed at most.
+    /// Most redirects to follow.
     pub redirects: u32,
-    /// How long all of it may take.
+    /// The timeout for all attempts together.
     pub timeout: Duration,
-    /// Whether the server's certificate must be good.
+    /// Whether to verify the server's certificate.
     pub verify: bool,
-    /// Most bytes of the answer's body, unpacked.
+    /// Most bytes of the response body, decompressed.
     pub body_bytes_max: u64,
 }
 
-/// The last answer to a request.
+/// The response to the last attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// Its status code.
+    /// The status code.
     pub status: u16,
-    /// Its headers in their order, names in small letters.
+    /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body, unpacked.
+    /// The body, decompressed.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HttpFailure {
-    /// It took longer than it may.
+    /// The timeout was exceeded.
     TimedOut,
-    /// The query was told to stop.
+    /// The query was cancelled.
     Cancelled,
-    /// Anything else, as a message says it.
+    /// Any other failure, as a message.
     Failed(String),
 }
 
-/// The way out into the web.
+/// Sends HTTP requests for queries.
 pub trait Web: Send + Sync {
-    /// Begins a series of requests that share cookies.
+    /// Starts a session, whose requests share cookies.
     fn session(&self) -> Box<dyn WebSession>;
 }
 
 /// A series of requests that share cookies.
 pub trait WebSession: Send {
-    /// Carries out one request: tries again, follows redirections, answers challenges.
+    /// Sends one request, with retries, redirects and authentication.
     ///
-    /// Blocks for at most the request's timeout; returns soon after `cancel` is set. Addresses
-    /// that are not public are refused, also behind a redirection, unless the server allows them.
+    /// Blocks for at most the request's timeout; returns soon after `cancel` is set. Addresses that are not public are
+    /// refused, also after a redirect, unless the server allows them.
     fn send(&mut self, request: &HttpRequest, cancel: &Cancel) -> Result<HttpResponse, HttpFailure>;
 }

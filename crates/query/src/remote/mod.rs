@@ -1,7 +1,7 @@
 //! Reads and writes of shards on other nodes, as RPCs.
 //!
 //! A request is bytes (docs/formats/request.md). The other node carries it out with the code that serves its own
-//! queries. It never sends requests of its own for it, so nodes cannot wait for each other in a circle: a node without
+//! queries. It never sends further requests for it, so nodes cannot wait for each other in a circle: a node without
 //! the shard responds that it is not here, and the sender looks up the shard again.
 //!
 //! - [`target`]: which node to send a request for a shard to, and for how long to retry

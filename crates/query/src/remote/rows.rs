@@ -163,7 +163,7 @@ impl RemoteRows {
         }
     }
 
-    /// Opens the rows after those that arrived, wherever they are now. They are read as of a later moment.
+    /// Opens the rest of the rows, wherever they are now. They are read as of a later moment.
     fn reopened(&mut self) -> Result<ReopenedRows, EvalError> {
         let mut source = self.source.clone();
         match (&self.position, &source.index) {

@@ -11,8 +11,8 @@ use super::SystemRowRequests;
 use crate::context::Cx;
 use crate::table::SystemRef;
 
-/// The rows of a system table, those of other nodes included where the table has rows per server. Rows of several nodes
-/// with the same id are merged by adding up their figures. The order of a table covers the rows of all nodes.
+/// The rows of a system table, including the rows of other nodes where the table has rows per server. Rows of several
+/// nodes with the same id are merged by adding up their figures. The order of a table covers the rows of all nodes.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
     let is_asked = system.table.is_per_server() && !cx.serves_remote;
     // Other nodes work while this one does.
@@ -36,7 +36,7 @@ pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError
     Ok(rows)
 }
 
-/// The rows of `server`: those it sent, or those that stand for it if it did not respond.
+/// The rows that `server` sent, or the substitutes if it did not respond.
 fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Object>>) -> Vec<Object> {
     match told {
         Some(rows) => {

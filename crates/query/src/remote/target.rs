@@ -135,7 +135,7 @@ impl RetryBudget {
         RetryBudget { remaining: LEADER_LOOKUP_TIMEOUT, attempts: 0 }
     }
 
-    /// A copy of what is left, for another reader.
+    /// A copy of the rest of the budget, for another reader.
     pub fn remaining(&self) -> RetryBudget {
         RetryBudget { remaining: self.remaining, attempts: self.attempts }
     }

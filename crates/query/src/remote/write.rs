@@ -30,7 +30,7 @@ pub(crate) struct RemoteWrite {
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTarget {
     pub table: TableId,
-    /// What the write waits for; `None` means the table's setting.
+    /// The durability to wait for; `None` means the table's setting.
     pub durability: Option<Durability>,
     /// Whether to skip the table's write hook.
     pub ignore_hook: bool,

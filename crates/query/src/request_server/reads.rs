@@ -119,7 +119,7 @@ impl Inner {
     }
 }
 
-/// The response to a read by keys. Rows are copied into it from where they are stored; the bytes are those of
+/// The response to a read by keys. Rows are copied into it from where they are stored; the encoding equals that of
 /// `Response::Done` with a list of datums.
 struct RowsResponse {
     rows: usize,

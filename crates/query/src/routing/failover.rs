@@ -161,7 +161,7 @@ impl Failover {
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
-    /// Asks other servers who leads the shards of which no local replica learns it.
+    /// Asks other servers for the leaders of shards without a local replica that learns them.
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
         let of_leader = |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.hears();
@@ -208,8 +208,8 @@ impl WaitList {
         !std::mem::replace(&mut self.is_running, true)
     }
 
-    /// The servers with overdue calls, and those that `hung` at the last check; `None` when there are none and no calls
-    /// are pending, which ends the thread's run.
+    /// The servers with overdue calls, and the servers that `hung` at the last check; `None` when there are none and no
+    /// calls are pending, which ends the thread's run.
     fn begin_check(&mut self, hung: &BTreeSet<ServerId>) -> Option<BTreeSet<ServerId>> {
         self.checks += 1;
         self.waiting.retain(|waiting| waiting.slot.strong_count() > 0);

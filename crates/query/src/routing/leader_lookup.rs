@@ -114,7 +114,7 @@ impl LeaderLookup {
     }
 }
 
-/// What a lookup needs to know of shards: a trait, so that tests can fake them.
+/// The node as a lookup sees it: a trait, so that tests can fake it.
 trait LookupSource<S> {
     /// Whether no server has to be asked for the leader.
     fn is_known(&self, shard: &S) -> bool;

@@ -22,7 +22,7 @@ const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The other nodes, as far as queries call them. Without a client every call fails as not connected.
 pub struct Peers {
     client: OnceLock<Arc<dyn RpcClient>>,
-    /// The server to call for a shard's range instead of its own one, in tests.
+    /// The server to call for a shard's range instead of its replica, in tests.
     forced: OnceLock<ForcedTarget>,
     next: AtomicU64,
 }
@@ -50,7 +50,7 @@ pub(crate) enum RemoteError {
     NotConnected,
     /// The request could not be encoded, and a retry would not help: nothing was done.
     NotSent(EvalError),
-    /// It is not known what was done.
+    /// The effect of the request is unknown.
     NoResponse,
     /// The request was carried out and failed.
     Eval(EvalError),

@@ -1,6 +1,6 @@
-//! JavaScript in queries: who runs it, and what a query keeps of it.
+//! JavaScript in queries: the traits that run it, and the sessions of a query.
 //!
-//! Scripts do not run in this process: [`Scripts`] is implemented where processes are.
+//! Scripts do not run in this process: the caller of this crate implements [`Scripts`].
 
 mod runner;
 mod sandbox;

@@ -1,5 +1,5 @@
-//! The scripts of one query: a session that begins with the first of them and begins anew after
-//! one was ended, and the functions it keeps.
+//! The scripts of one query. They share a session, which starts with the first script and is replaced after a failure,
+//! and the functions of that session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use reql::EvalError;
 
 use super::sandbox::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 
-/// Functions a session keeps at once; the one used longest ago goes first.
+/// Most functions that a session keeps; the least recently used one is released first.
 const FUNCTIONS_MAX: usize = 100;
 
 /// Runs the scripts of one query, one at a time.
@@ -20,7 +20,7 @@ pub(crate) struct ScriptRunner {
     session: Mutex<Option<Running>>,
 }
 
-/// What a script is and how long it may take.
+/// A script and its timeout.
 #[derive(Clone, Copy)]
 pub(crate) struct Script<'a> {
     pub source: &'a str,
@@ -29,11 +29,11 @@ pub(crate) struct Script<'a> {
 
 struct Running {
     session: Box<dyn ScriptSession>,
-    /// Functions by the source they came of, the one used last at the end.
+    /// Functions by their source, the most recently used one last.
     functions: VecDeque<(String, FunctionId)>,
 }
 
-/// What a script came to.
+/// The result of a script.
 pub(crate) enum ScriptValue {
     Datum(Datum),
     Function,
@@ -54,7 +54,7 @@ impl ScriptRunner {
         })
     }
 
-    /// Calls the function that a script is.
+    /// Calls the function that a script evaluates to.
     pub fn call(
         &self,
         scripts: &Arc<dyn Scripts>,
@@ -79,7 +79,7 @@ impl ScriptRunner {
         })
     }
 
-    /// Does something with the session; one that failed is not used again.
+    /// Runs `work` with the session, which is dropped if that fails.
     fn with<T>(
         &self,
         scripts: &Arc<dyn Scripts>,
@@ -101,7 +101,7 @@ impl ScriptRunner {
 }
 
 impl Running {
-    /// The function that a script is known to be, or what it comes to now.
+    /// The known function of a script, or the result of running it.
     fn function(
         &mut self,
         script: Script<'_>,

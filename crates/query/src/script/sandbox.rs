@@ -1,4 +1,4 @@
-//! What a query asks of whoever runs scripts.
+//! The traits for running scripts.
 
 use std::time::Duration;
 
@@ -9,50 +9,50 @@ use reql::Cancel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionId(pub u64);
 
-/// What a script came to.
+/// The result of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScriptAnswer {
     /// A value.
     Datum(Datum),
     /// A function, kept until it is released or the session ends.
     Function(FunctionId),
-    /// An error of the script or its value, in the words of the language.
+    /// An error of the script or its value, with the message of the language.
     Error(String),
 }
 
-/// Why a script has no answer. The session is of no use afterwards.
+/// Why a script has no result. The session cannot be used afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptFailure {
-    /// It took longer than it may, and was ended.
+    /// The timeout was exceeded; the script was ended.
     TimedOut,
-    /// The query was told to stop, and the script was ended.
+    /// The query was cancelled; the script was ended.
     Cancelled,
-    /// Whoever ran it came to an end, as it does when a script takes too much memory.
+    /// The process that ran it has ended, for instance because the script used too much memory.
     Crashed,
-    /// There are as many of them as there may be.
+    /// This many scripts run already, which is the limit.
     TooMany(usize),
 }
 
-/// How far a script may go.
+/// The limits of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptLimits<'a> {
-    /// How long it may take.
+    /// The timeout.
     pub timeout: Duration,
-    /// The most items an array may have that it answers.
+    /// Most items of an array in the result.
     pub array_limit: usize,
-    /// Set when the query should stop.
+    /// Cancels the script.
     pub cancel: &'a Cancel,
 }
 
-/// Runs scripts, each query's apart from all others.
+/// Runs scripts, with a separate session for each query.
 pub trait Scripts: Send + Sync {
-    /// A place for the scripts of one query. Blocks while one is made, which takes milliseconds.
+    /// Starts a session for the scripts of one query. Blocks for some milliseconds.
     fn session(&self) -> Result<Box<dyn ScriptSession>, ScriptFailure>;
 }
 
-/// The scripts of one query: they see each other's global variables and nothing else.
+/// The scripts of one query: they share global variables, and nothing with other queries.
 pub trait ScriptSession: Send {
-    /// Runs `source` and answers the value of its last statement.
+    /// Runs `source` and returns the value of its last statement.
     fn eval(&mut self, source: &str, limits: ScriptLimits<'_>) -> Result<ScriptAnswer, ScriptFailure>;
 
     /// Calls a function with values.
@@ -63,6 +63,6 @@ pub trait ScriptSession: Send {
         limits: ScriptLimits<'_>,
     ) -> Result<ScriptAnswer, ScriptFailure>;
 
-    /// Forgets a function.
+    /// Releases a function.
     fn release(&mut self, function: FunctionId) -> Result<(), ScriptFailure>;
 }

@@ -84,14 +84,14 @@ pub struct ServerFacts {
     pub started_unix: Duration,
     /// The last log lines of this server.
     pub logs: RecentLog,
-    /// Returns what is wrong with the memory of the process, if anything is.
+    /// Returns a description of a problem with the memory of the process, if there is one.
     pub memory_trouble: Option<fn() -> Option<String>>,
 }
 
 /// Counters of the query engine since the process started, for the metrics page and `stats`.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Queries started, those of the fast path included.
+    /// Queries started, on the fast path too.
     pub queries: AtomicU64,
     /// Rows read.
     pub rows_read: AtomicU64,

@@ -1,4 +1,4 @@
-//! Profiles: what a query did and how long that took.
+//! Profiles: the steps of a query and their durations.
 
 use std::sync::Arc;
 

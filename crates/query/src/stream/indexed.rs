@@ -1,4 +1,4 @@
-//! Rows found by a secondary index: those of each shard in the order of the index, merged.
+//! Rows found by a secondary index; the rows of several shards are merged in its order.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

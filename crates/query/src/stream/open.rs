@@ -56,8 +56,8 @@ impl RowSource {
         })
     }
 
-    /// The parts of the range; `local` opens those of this node. While a part has no replica that may be read, it tries
-    /// again as long as `budget` lasts.
+    /// The parts of the range; `local` opens the parts on this node. While a part has no replica that may be read, it
+    /// tries again as long as `budget` lasts.
     fn find_with<T>(
         &self,
         cx: &Cx,
@@ -92,7 +92,8 @@ impl RowSource {
                 Some(Target::Local(shard)) => {
                     let generation = shard.rows_generation();
                     let part = local(table, shard, range.clone())?;
-                    // Checked afterwards, because rows may have been removed while `local` ran.
+                    // The parts of the range; `local` opens the local ones. While a part has no replica that may be
+                    // read, it tries again as long as `budget` lasts.
                     if !shard.is_current(generation) && table.read_mode != ReadMode::DebugDirect {
                         return Ok(Err(range));
                     }

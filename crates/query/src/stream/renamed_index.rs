@@ -55,7 +55,7 @@ impl RowSource {
         RowSource { index: read.map(Arc::new), ..self.clone() }
     }
 
-    /// The index that finds these rows, with one value per row, if another one finds those of `before`.
+    /// The index that finds these rows, with one value per row, if it is not the one of `before`.
     pub fn index_instead_of(&self, before: &RowSource) -> Option<&IndexConfig> {
         let (read, other) = (self.index.as_ref()?, before.index.as_ref()?);
         let index = self.table.handle.config.indexes.find(&read.name);

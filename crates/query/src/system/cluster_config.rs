@@ -10,7 +10,7 @@ use crate::table::{Identifiers, RowEdit, SystemTable, admin_failed};
 
 pub(super) struct ClusterConfig;
 
-/// A timeout is shorter than so many seconds.
+/// Timeouts must be below this.
 const SECONDS_END: f64 = 1e9;
 
 impl SystemTable for ClusterConfig {
@@ -41,7 +41,7 @@ impl SystemTable for ClusterConfig {
     }
 }
 
-/// The heartbeat timeout that a row asks for, in whole seconds.
+/// The heartbeat timeout of a row, in whole seconds.
 fn seconds_of(row: &Object) -> Result<u64, EvalError> {
     let wrong = |what: &str, value: &Datum| {
         let shown = value.pretty();

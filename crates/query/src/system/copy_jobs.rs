@@ -1,4 +1,4 @@
-//! Replicas that are getting their rows, as rows of `rethinkdb.jobs`: told by the server that gets them.
+//! Replicas that copy their rows, as rows of `rethinkdb.jobs`; the receiving server shows them.
 
 use cluster::{Catalog, CopyProgress, GroupId, TableHandle};
 use datum::{Datum, Object, Text};
@@ -12,7 +12,7 @@ use crate::table::Identifiers;
 /// The type of such jobs. Source: docs/reql-spec.md section 14, `jobs`.
 const KIND: &str = "backfill";
 
-/// One row for each replica of a table on this server that is getting its rows from another.
+/// One row for each local replica that copies its rows from another server.
 pub(super) fn copy_jobs(cx: &Cx, identifiers: Identifiers) -> Vec<Object> {
     let catalog = cx.catalog();
     let copies = cx.node().copies_under_way().into_iter();
@@ -55,7 +55,7 @@ fn row(
     ]))
 }
 
-/// The share of the rows that has arrived, 0 to 1.
+/// The share of the rows that has arrived, from 0 to 1.
 #[allow(clippy::cast_precision_loss, reason = "a share need not be exact")]
 fn progress(getting: &CopyProgress) -> f64 {
     match getting.rows_total {

@@ -1,7 +1,7 @@
-//! `rethinkdb.current_issues`: what is wrong with the cluster now. Empty while all is well.
+//! `rethinkdb.current_issues`: present problems of the cluster; empty if there are none.
 //!
-//! Each node tells of itself (its log file, its memory, whom it cannot see); what is wrong with tables
-//! and names is told by the node that is asked.
+//! Each node shows its own problems (log file, memory, disk). The node that runs the query adds problems of tables,
+//! names and connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,14 @@ use crate::table::{Identifiers, SystemTable};
 
 pub(super) struct CurrentIssues;
 
-/// Makes the ids of issues: the same fault has the same id whoever tells of it.
+/// The namespace of issue ids: the same problem has the same id on all nodes.
 const ISSUES: Uuid = Uuid::from_u128(0x2a5e_66f1_9d0c_4b7e_8f35_11c2_94d7_e06b);
 
-/// One thing that is wrong.
+/// A problem.
 struct Issue {
     kind: &'static str,
     is_critical: bool,
-    /// What it is about, for its id.
+    /// Identifies its subject, for the id.
     about: String,
     description: String,
     info: Object,
@@ -63,7 +63,7 @@ impl SystemTable for CurrentIssues {
         issues.extend(memory(cx, identifiers));
         issues.extend(disk(cx, identifiers));
         if !cx.serves_remote {
-            // Each waits for servers that may hang: all at the same time.
+            // Both may wait for servers that hang, so they run at the same time.
             let unseen = on_thread(cx, |node| node.unseen());
             let trouble = on_thread(cx, |node| node.catalog_trouble());
             let of_tables = table_issues(cx, identifiers);
@@ -76,11 +76,11 @@ impl SystemTable for CurrentIssues {
     }
 }
 
-/// Asks the node on a thread of its own; what it answers is had by calling the result.
+/// Calls `ask` on another thread; the returned function waits for the result.
 fn on_thread<T: Send + 'static>(cx: &Cx, ask: fn(&Node) -> T) -> impl FnOnce() -> T {
     let (sender, receiver) = task::channel();
     let (here, there) = (cx.service.clone(), cx.service.clone());
-    // Where there is no thread it is asked when it is wanted.
+    // Without a thread it is called when the result is needed.
     let _ = task::spawn("issues", move || drop(sender.send(ask(there.node()))));
     move || receiver.recv().unwrap_or_else(|_| ask(here.node()))
 }
@@ -102,7 +102,7 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     Some(of_server(cx, "memory_error", name, message, description))
 }
 
-/// The log of this server does not get on, or its disk makes nothing durable.
+/// The log of this server makes no progress, or its disk makes nothing durable.
 fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let (node, name) = (cx.node(), cx.node().name());
     let (message, description) = if let Some(stall) = node.own_stall() {
@@ -129,7 +129,7 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
 }
 
-/// Why the log of this server does not get on, and since when.
+/// Why the log of this server makes no progress, and since when.
 fn why_stalled(node: &Node, stall: Stall) -> String {
     let since = moment(node, stall.since);
     match stall.cause {
@@ -142,7 +142,7 @@ fn why_stalled(node: &Node, stall: Stall) -> String {
     }
 }
 
-/// The second in which something began. It is the same whenever it is asked for.
+/// The start of a problem, in whole seconds, so that it is the same in every row.
 fn moment(node: &Node, since: Nanos) -> String {
     let time = Time::new(node.unix_at(since).as_secs() as f64, 0);
     reql::op::iso8601::print(&time).unwrap_or_default()
@@ -154,7 +154,7 @@ fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, descrip
     Issue { kind, is_critical: false, about, description, info }
 }
 
-/// Servers that do not see each other although somebody sees both: the one that does not see, and whom.
+/// Pairs of servers that are not connected to each other although another server is connected to both.
 fn connectivity_issue(cx: &Cx, pairs: &[(ServerId, ServerId)], identifiers: Identifiers) -> Option<Issue> {
     let catalog = cx.catalog();
     let named = |server| named_server(&catalog, server, Identifiers::Name);
@@ -177,7 +177,7 @@ fn connectivity_issue(cx: &Cx, pairs: &[(ServerId, ServerId)], identifiers: Iden
     Some(Issue { kind: "non_transitive_error", is_critical: false, about, description, info })
 }
 
-/// Several servers, or tables of one database, with one name.
+/// Servers with the same name.
 fn collisions(cx: &Cx) -> Vec<Issue> {
     let catalog = cx.catalog();
     let mut servers: BTreeMap<Text, Vec<String>> = BTreeMap::new();
@@ -198,7 +198,7 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
     servers.into_iter().map(issue).collect()
 }
 
-/// The catalog while nothing of it can be changed.
+/// The catalog cannot be changed.
 fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> Issue {
     let catalog = cx.catalog();
     let named = |as_what| {
@@ -242,13 +242,13 @@ fn listed(names: &[Text]) -> String {
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
-/// Whether a table is to be told of. One whose replicas are there and get their rows while it is used is not.
+/// Whether a table has a problem. A table whose connected replicas still copy rows while it is used has none.
 fn has_issue(ready: Readiness, gone: &BTreeSet<ServerId>) -> bool {
     let is_available = ready.writes && ready.reads && ready.outdated_reads;
     !(ready.all_replicas || is_available && gone.is_empty())
 }
 
-/// Who has replicas of a table and is away: some of them may be waited for, others in vain.
+/// The servers with replicas that are not connected: some may come back, removed ones will not.
 fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> String {
     let named = |servers: Vec<&ServerId>| {
         let mut names: Vec<Text> =
@@ -263,7 +263,7 @@ fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> St
     }
     if !removed.is_empty() {
         told.push(format!("Removed from the cluster for good: {}.", named(removed)));
-        // Where there is a majority they are taken out by themselves.
+        // With a quorum they are removed from the table without a repair.
         if !ready.writes {
             told.push("`reconfigure` with `emergency_repair` goes on without.".to_owned());
         }
@@ -280,7 +280,7 @@ fn table_issues(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
     tables.iter().zip(&states).filter_map(issue).collect()
 }
 
-/// A table that is not available for every access, or of which replicas cannot be reached.
+/// A table that is not fully available, or has replicas on servers that are not connected.
 fn table_issue(
     cx: &Cx,
     table: &TableHandle,
@@ -311,7 +311,7 @@ fn table_issue(
             format!("Servers that cannot write: {}.", listed(&stalled))
         }
         false => missing(&catalog, &gone, ready),
-        // Servers that were removed are in no configuration, and may have been the majority.
+        // Removed servers are in no configuration, and may have been the majority.
         true => "The servers that should hold it are connected, but they have no leader: they elect one, which takes a few \
                  seconds. Only if this lasts, those that held it with them are gone, and `reconfigure` with \
                  `emergency_repair` goes on without."
@@ -334,7 +334,7 @@ fn table_issue(
     Some(Issue { kind: "table_availability", is_critical: !ready.writes, about, description, info })
 }
 
-/// Whether nothing can be written on a server that is connected.
+/// Whether a connected server cannot write.
 fn is_stalled(cx: &Cx, server: ServerId) -> bool {
     match server == cx.node().identity().server {
         true => cx.node().own_stall().is_some(),
@@ -342,7 +342,7 @@ fn is_stalled(cx: &Cx, server: ServerId) -> bool {
     }
 }
 
-/// What can be done with a table that is `ready` for this, and of which some shards have a leader.
+/// What clients can do with a table, of which some shards may have a leader.
 fn uses(ready: Readiness, some_are_led: bool) -> &'static str {
     match ready {
         ready if ready.writes => "can be read and written, but has fewer replicas than it should",

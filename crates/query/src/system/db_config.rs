@@ -58,7 +58,7 @@ impl SystemTable for DbConfigTable {
             }
             (Some(old), None) => {
                 let (id, name) = (DbId(id_of(old)?), string(old, "name")?);
-                // Another database may have that name by then.
+                // Another database may have this name by then.
                 let dropped = node.drop_db_if(&name, |_, found| found.config.id == id);
                 dropped.map(drop).map_err(|error| match error {
                     AdminError::Forbidden => admin_failed(AdminError::DbMissing(name)),

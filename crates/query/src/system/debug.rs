@@ -1,4 +1,4 @@
-//! The hidden system tables: an ordinary table in memory for tests, and two views for debugging.
+//! Hidden system tables: an ordinary table in memory for tests, and two views for debugging.
 
 use datum::PrimaryKey;
 use datum::{Datum, Object, Text};
@@ -50,7 +50,7 @@ impl SystemTable for Stats {
     }
 }
 
-/// How many megabytes the caches of a server may have.
+/// The field for the largest allowed cache size, in megabytes.
 const CACHE_MB_MAX: &str = "cache_mb_max";
 
 fn stats(cx: &Cx) -> Object {
@@ -61,7 +61,7 @@ fn stats(cx: &Cx) -> Object {
         .collect()
 }
 
-/// What a row of `_debug_stats`, of this server or another, says of that.
+/// The largest allowed cache size in a row of `_debug_stats`.
 pub(super) fn cache_mb_max(row: &Object) -> Option<u64> {
     match row.get("stats")? {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count of megabytes
@@ -93,7 +93,7 @@ impl SystemTable for TableStatus {
         Ok(catalog.tables().into_iter().map(row).collect())
     }
 
-    /// It names the table it shows more of.
+    /// The error names the table that this one extends.
     fn write(&self, _cx: &Cx, _edit: RowEdit<'_>) -> Result<(), EvalError> {
         Err(EvalError::op_failed("It's illegal to write to the `rethinkdb.table_status` table."))
     }

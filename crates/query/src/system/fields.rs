@@ -1,4 +1,4 @@
-//! Making and reading the rows of system tables.
+//! Helpers for rows of system tables: creating them, and checking the fields of written ones.
 
 use datum::{Datum, Object, Text};
 use reql::EvalError;
@@ -6,25 +6,24 @@ use uuid::Uuid;
 
 use crate::value::is_name;
 
-/// The text in the field `error` of a row about a server that does not respond. Source: docs/reql-spec.md section 14.
+/// The field `error` of a row about a server that does not respond. Source: docs/reql-spec.md section 14.
 pub(super) const NO_ANSWER: &str = "Timed out. Unable to retrieve stats.";
 
-/// An object of these fields.
+/// An object with these fields.
 pub(super) fn object<const N: usize>(fields: [(&'static str, Datum); N]) -> Object {
     fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
 }
 
-/// An array of strings.
 pub(super) fn strings<I: IntoIterator<Item = Text>>(items: I) -> Datum {
     items.into_iter().map(Datum::String).collect::<Vec<_>>().into()
 }
 
-/// A field that a row must have.
+/// A required field of a row.
 pub(super) fn field(row: &Object, name: &str) -> Result<Datum, EvalError> {
     row.get(name).ok_or_else(|| EvalError::op_failed(format!("Expected a field named `{name}`.")))
 }
 
-/// The name that `value` is to be: `"table name"`, `"server name"`.
+/// `value` as a name; `what` is `"table name"`, `"server name"`.
 pub(super) fn name_of(value: &Datum, what: &str) -> Result<Text, EvalError> {
     let shown = || value.pretty();
     match value {
@@ -42,7 +41,7 @@ pub(super) fn named(row: &Object, what: &str) -> Result<Text, EvalError> {
     name_of(&field(row, "name")?, what).map_err(|error| error.prefixed("In `name`: "))
 }
 
-/// The text that `value` is to be.
+/// `value` as a text.
 pub(super) fn text_of(value: &Datum) -> Result<Text, EvalError> {
     match value {
         Datum::String(text) => Ok(text.clone()),
@@ -50,7 +49,7 @@ pub(super) fn text_of(value: &Datum) -> Result<Text, EvalError> {
     }
 }
 
-/// The id that `value` is to be.
+/// `value` as an id.
 pub(super) fn uuid_of(value: &Datum) -> Result<Uuid, EvalError> {
     let id = match value {
         Datum::String(text) => Uuid::parse_str(text).ok(),
@@ -59,7 +58,7 @@ pub(super) fn uuid_of(value: &Datum) -> Result<Uuid, EvalError> {
     id.ok_or_else(|| EvalError::op_failed(format!("Expected a UUID; got {}", value.pretty())))
 }
 
-/// The items of the array that `value` is to be.
+/// `value` as the items of an array.
 pub(super) fn items_of(value: &Datum) -> Result<&[Datum], EvalError> {
     match value {
         Datum::Array(items) => Ok(items),
@@ -67,12 +66,12 @@ pub(super) fn items_of(value: &Datum) -> Result<&[Datum], EvalError> {
     }
 }
 
-/// A string field of a row.
+/// A required field of a row, as a text.
 pub(super) fn string(row: &Object, name: &str) -> Result<Text, EvalError> {
     text_of(&field(row, name)?).map_err(|error| error.prefixed(&format!("In `{name}`: ")))
 }
 
-/// As [`only`], in the words of the tables of users and permissions.
+/// As [`only`], with the message of the tables `users` and `permissions`.
 pub(super) fn nothing_but(row: &Object, known: &[&str]) -> Result<(), EvalError> {
     let unknown = others(row, known);
     if unknown.is_empty() {
@@ -81,7 +80,7 @@ pub(super) fn nothing_but(row: &Object, known: &[&str]) -> Result<(), EvalError>
     Err(EvalError::op_failed(format!("Unexpected key(s) `{}`.", unknown.join("`, `"))))
 }
 
-/// Fails if `row` has fields other than these. It is looked for after everything else.
+/// Fails if `row` has other fields than these. It is checked last.
 pub(super) fn only(row: &Object, known: &[&str]) -> Result<(), EvalError> {
     let unknown = others(row, known);
     if unknown.is_empty() {

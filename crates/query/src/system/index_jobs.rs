@@ -1,4 +1,4 @@
-//! Indexes that are being built, as rows of `rethinkdb.jobs`.
+//! Indexes under construction, as rows of `rethinkdb.jobs`.
 
 use cluster::IndexProgress;
 use datum::{Datum, Object};

@@ -68,7 +68,7 @@ fn row(cx: &Cx, id: Uuid, job: &Job, identifiers: Identifiers) -> Object {
 }
 
 fn stop(cx: &Cx, key: &Datum) -> Result<(), EvalError> {
-    // A query that ended meanwhile needs no stopping.
+    // A query that has ended meanwhile needs no stop.
     if let Some(id) = query_id(key)?
         && !cx.service.jobs.stop(id)
     {
@@ -77,7 +77,7 @@ fn stop(cx: &Cx, key: &Datum) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// The query that a key names, if it is the key of any job. Fails for jobs of other types.
+/// The query with this key, if it can be the key of a job. Fails for jobs of other types.
 fn query_id(key: &Datum) -> Result<Option<Uuid>, EvalError> {
     let Datum::Array(parts) = key else { return Ok(None) };
     let [Datum::String(kind), id] = &**parts else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! `rethinkdb.logs`: what this server logged lately.
+//! `rethinkdb.logs`: the last log lines of each server.
 
 use datum::{Datum, Object, Text, Time};
 use reql::EvalError;
@@ -20,7 +20,7 @@ impl SystemTable for Logs {
         true
     }
 
-    /// The newest line first.
+    /// The newest line comes first.
     fn is_ordered(&self) -> bool {
         true
     }
@@ -48,7 +48,7 @@ fn row(line: LogLine, id: &Text, server: &Text) -> Object {
     ])
 }
 
-/// The time of a line as its key writes it: UTC with nanoseconds and no zone.
+/// The time of a line in its key: UTC with nanoseconds and without zone.
 fn moment(line: &LogLine) -> Text {
     let whole = Time::new(line.at.as_secs() as f64, 0);
     let seconds = reql::op::iso8601::print(&whole).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tables of database `rethinkdb`: what the node knows about itself, as rows.
+//! The tables of database `rethinkdb`: the state of the cluster as rows.
 
 mod cluster_config;
 mod copy_jobs;
@@ -47,12 +47,12 @@ const TABLES: [&dyn SystemTable; 15] = [
     &users::Users,
 ];
 
-/// The system table of that name.
+/// The system table with this name.
 pub(crate) fn table(name: &str) -> Option<&'static dyn SystemTable> {
     TABLES.into_iter().find(|table| table.name() == name)
 }
 
-/// The names of the system tables that `table_list` shows, in order.
+/// The names of system tables in `table_list`, sorted.
 pub(crate) fn listed() -> impl Iterator<Item = &'static str> {
     SYSTEM_TABLES.into_iter().filter(|name| !name.starts_with('_'))
 }

@@ -1,4 +1,4 @@
-//! `rethinkdb.permissions`: what each user was granted, scope by scope.
+//! `rethinkdb.permissions`: the permissions of each user, by scope.
 
 use cluster::{AdminError, Catalog, DbId, Permissions, Scope};
 use datum::{Datum, Object, Text};
@@ -65,7 +65,7 @@ impl SystemTable for PermissionsTable {
         grantee(&cx.catalog(), key).map(drop)
     }
 
-    /// A row in which no right is set is none.
+    /// A row without any permission does not exist.
     fn is_row_gone(&self, cx: &Cx, key: &Datum) -> bool {
         let catalog = cx.catalog();
         let Ok((user, scope)) = read_id(&catalog, key) else { return false };
@@ -73,7 +73,7 @@ impl SystemTable for PermissionsTable {
     }
 }
 
-/// User and scope of an id, if they are there and the user's rights can be changed.
+/// User and scope of an id. Both must exist, and the user's permissions must not be fixed.
 fn grantee(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
     let (user, scope) = read_id(catalog, id)?;
     if user == "admin" {
@@ -85,7 +85,7 @@ fn grantee(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
     Ok((user, scope))
 }
 
-/// What a row sets. Rights it does not name stay as they are.
+/// The change in a row. Permissions that it does not name stay as they are.
 fn read_change(row: &Object, scope: Scope) -> Result<RightsChange, EvalError> {
     match row.get("permissions") {
         Some(Datum::Object(rights)) => RightsChange::read(&rights, scope == Scope::Global),
@@ -103,7 +103,7 @@ fn known_fields(scope: Scope) -> &'static [&'static str] {
     }
 }
 
-/// The row of one grant, or nothing if its database or table is gone.
+/// The row of a grant, or none if its database or table is gone.
 fn row(
     catalog: &Catalog,
     user: &str,
@@ -148,7 +148,7 @@ fn table_name(catalog: &Catalog, db: DbId, table: TableId) -> Option<Text> {
     found.map(|table| table.config.name.clone())
 }
 
-/// Fails if a row says another user, database or table than its id.
+/// Fails if user, database or table of a row do not match its id.
 fn check_names(
     catalog: &Catalog,
     row: &Object,
@@ -178,7 +178,7 @@ fn check_names(
     Ok(())
 }
 
-/// User and scope of an id: `[user]`, `[user, database]` or `[user, database, table]`, which must be there.
+/// User and scope of an id: `[user]`, `[user, database]` or `[user, database, table]`. Database and table must exist.
 fn read_id(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
     let parts = match id {
         Datum::Array(parts) if (1..=3).contains(&parts.len()) => parts,
@@ -207,7 +207,7 @@ fn read_id(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
     Ok((user, Scope::Table(db, table)))
 }
 
-/// A part of an id. It must be spelt as ids are: the row of another spelling would be another one.
+/// A part of an id. It must have the normal spelling of ids: another spelling would be another row.
 fn uuid(what: &str, part: &Datum) -> Result<Uuid, EvalError> {
     let parsed = match part {
         Datum::String(text) => Uuid::parse_str(text).ok().filter(|uuid| *text == uuid.to_string()),

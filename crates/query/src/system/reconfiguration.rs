@@ -1,15 +1,15 @@
-//! Changes of the shards of one table, or of all tables of a database, one after another. What has to be copied before
-//! stops with the query that wants it.
+//! Changes of the shards of one table, or of all tables of a database one after another. If rows must be copied first,
+//! cancelling the query stops the change.
 
 use cluster::{AdminError, ShardPlaces, ShardsWanted, TableChange, TableHandle};
 use reql::EvalError;
 
 use crate::context::Cx;
 
-/// So many tables are named at most that were changed before one that could not be.
+/// Errors name at most this many tables that were changed before.
 const NAMED_MAX: usize = 10;
 
-/// What is done to tables, as errors call it.
+/// The kind of change, as errors name it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconfigurationKind {
     /// `reconfigure`.
@@ -18,26 +18,26 @@ pub(crate) enum ReconfigurationKind {
     PlanOnly,
     /// `rebalance`.
     Rebalance,
-    /// Writing a row of `table_config`.
+    /// A write to a row of `table_config`.
     Configure,
 }
 
-/// The change of one table, or of several, and how far it has come.
+/// The change of one or several tables, and its progress.
 pub(crate) struct Reconfiguration<'a> {
     pub cx: &'a Cx,
     kind: ReconfigurationKind,
     is_of_database: bool,
-    /// The names of the tables that were changed.
+    /// The names of the changed tables.
     done: Vec<String>,
 }
 
 impl<'a> Reconfiguration<'a> {
-    /// Of one table.
+    /// A change of one table.
     pub fn of_table(cx: &'a Cx, kind: ReconfigurationKind) -> Reconfiguration<'a> {
         Reconfiguration { cx, kind, is_of_database: false, done: Vec::new() }
     }
 
-    /// Of all tables of a database.
+    /// A change of all tables of a database.
     pub fn of_database(cx: &'a Cx, kind: ReconfigurationKind) -> Reconfiguration<'a> {
         Reconfiguration { is_of_database: true, ..Reconfiguration::of_table(cx, kind) }
     }
@@ -52,7 +52,7 @@ impl<'a> Reconfiguration<'a> {
         Ok(())
     }
 
-    /// Makes the shards of a table equal; whether there are rows enough for that.
+    /// Rebalances the shards of a table. Returns false if it has too few rows for that.
     pub fn rebalance(&mut self, table: &TableHandle) -> Result<bool, EvalError> {
         let cx = self.cx;
         let changed = cx.node().rebalance(table.config.id, &|| cx.check_cancel().is_ok());
@@ -62,7 +62,7 @@ impl<'a> Reconfiguration<'a> {
         Ok(is_done)
     }
 
-    /// Where the shards of a table would be put. Fails where [`Reconfiguration::change`] would be refused.
+    /// The planned placement of a table's shards. Fails if [`Reconfiguration::change`] would be refused.
     pub fn plan(&self, table: &TableHandle, wanted: &ShardsWanted) -> Result<Vec<ShardPlaces>, EvalError> {
         let cx = self.cx;
         let planned = cx.node().plan_places(table.config.id, wanted, &|| cx.check_cancel().is_ok());
@@ -70,8 +70,8 @@ impl<'a> Reconfiguration<'a> {
         planned.map_err(|error| self.failed(table, error))
     }
 
-    /// Why `table` could not be changed, in RethinkDB's words where it has some, and what was changed before it.
-    /// Source: `CATCH_OP_ERRORS` in admin_op_exc.hpp.
+    /// The error of a failed change of `table`, with RethinkDB's text where it has one, and the tables that were
+    /// changed before. Source: `CATCH_OP_ERRORS` in admin_op_exc.hpp.
     fn failed(&self, table: &TableHandle, error: AdminError) -> EvalError {
         let why = match &error {
             AdminError::NoMajority { servers } => format!(
@@ -100,7 +100,8 @@ impl<'a> Reconfiguration<'a> {
         }
     }
 
-    /// What became of the other tables of the database. What cannot be placed is refused of the first one as of any.
+    /// The state of the other tables of the database. If the placement is impossible, the first table already fails,
+    /// and none is named.
     fn before(&self, table: &TableHandle, error: &AdminError) -> String {
         let is_first = self.done.is_empty() && matches!(error, AdminError::Placement(_));
         if !self.is_of_database || self.kind == ReconfigurationKind::PlanOnly || is_first {
@@ -117,7 +118,7 @@ impl<'a> Reconfiguration<'a> {
     }
 }
 
-/// A table as messages name it.
+/// The name of a table in messages.
 fn named(table: &TableHandle) -> String {
     format!("{}.{}", table.db.name, table.config.name)
 }

@@ -1,14 +1,14 @@
-//! Permissions as ReQL writes them: objects of `read`, `write`, `config` and `connect`.
+//! Permissions as ReQL objects with `read`, `write`, `config` and `connect`.
 
 use cluster::Permissions;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
-/// A change to permissions: a name, and what it becomes; `None` unsets it.
+/// A change to permissions: names and new values; `None` unsets a permission.
 pub(crate) struct RightsChange(Vec<(Text, Option<bool>)>);
 
 impl RightsChange {
-    /// The change an object describes. `connect` exists only at the global scope.
+    /// The change that an object describes. `connect` exists only at the global scope.
     pub fn read(object: &Object, is_global: bool) -> Result<RightsChange, EvalError> {
         let mut changes = Vec::new();
         for name in ["read", "write", "config", "connect"] {
@@ -29,7 +29,7 @@ impl RightsChange {
         Ok(RightsChange(changes))
     }
 
-    /// `before` with this change.
+    /// `before` after this change.
     pub fn apply(&self, before: Permissions) -> Permissions {
         let mut after = before;
         for (name, value) in &self.0 {
@@ -55,7 +55,7 @@ fn flag(name: Text, value: &Datum) -> Result<(Text, Option<bool>), EvalError> {
     }
 }
 
-/// Permissions as a grant answers them: the set ones, or null when none is.
+/// Permissions in the result of `grant`: only the set ones, or null if none is.
 pub(crate) fn rights_datum(permissions: &Permissions) -> Datum {
     if permissions.is_unset() { Datum::Null } else { Datum::Object(permissions.to_object()) }
 }

@@ -1,5 +1,5 @@
-//! `rethinkdb.server_config`: name, tags and cache size of each server. Deleting the row of a server
-//! that is gone removes it for good.
+//! `rethinkdb.server_config`: name, tags and cache size of each server. Deleting the row of a server that is not
+//! connected removes it from the cluster.
 
 use cluster::ServerId;
 use datum::{Datum, Object, Text};
@@ -55,10 +55,10 @@ pub(crate) fn server_row(server: &cluster::ServerConfig) -> Object {
     ])
 }
 
-/// So many megabytes are as many bytes as a signed number of 64 bits cannot count any more.
+/// From this many megabytes on the number of bytes does not fit in a signed 64-bit integer.
 const CACHE_MB_MAX: f64 = (1u64 << 43) as f64;
 
-/// Checks the row; what comes of carrying it out is inside.
+/// Checks the row; the inner result is that of the change.
 fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, EvalError> {
     let name = named(new, "server name")?;
     let tags = tags(new)?;
@@ -70,7 +70,7 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, 
     Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
 }
 
-/// How many megabytes the caches are to have; `None` is "auto".
+/// The cache size in megabytes; `None` is "auto".
 fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
     let wrong = |why: String| Err(EvalError::op_failed(format!("In `cache_size_mb`: {why}")));
     let shown = |value: Datum| value.pretty();
@@ -87,8 +87,8 @@ fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
     }
 }
 
-/// Fails unless `server` can have such caches. How much memory it has, it alone knows: while it does not answer, any
-/// size is good that is not too small for all. It takes no more than it has when it hears of it.
+/// Fails unless `server` can have caches of this size. Only the server itself knows how much memory it has: while it
+/// does not respond, every size from the minimum on is accepted, and the server limits it later.
 fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalError> {
     let (Some(megabytes), Some(range)) = (cache, &cx.service.facts.cache_mb_range) else { return Ok(()) };
     let least = *range.start();
@@ -109,14 +109,14 @@ fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalErr
     Err(EvalError::op_failed(format!("In `cache_size_mb`: {why}")))
 }
 
-/// How many megabytes the caches of another server may have, if it says so.
+/// The largest cache size of another server in megabytes, if it responds.
 fn most_of(cx: &Cx, server: ServerId) -> Result<Option<u64>, EvalError> {
     let told = SystemRowRequests::send(cx, Stats.name(), Identifiers::Name).wait(cx)?;
     let row = told.into_iter().find(|(told_by, _)| *told_by == server).and_then(|(_, rows)| rows?.pop());
     Ok(row.and_then(|row| debug::cache_mb_max(&row)))
 }
 
-/// The tags, each once.
+/// The tags without duplicates.
 fn tags(row: &Object) -> Result<Vec<Text>, EvalError> {
     let items = field(row, "tags")?;
     let read = |items: &Datum| {

@@ -25,7 +25,7 @@ impl SystemTable for ServerStatus {
 
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let (node, facts) = (cx.node(), &cx.service.facts);
-        // A proxy is no server that an operator counts.
+        // A proxy is not counted as a server.
         if node.is_proxy() {
             return Ok(Vec::new());
         }
@@ -44,7 +44,7 @@ impl SystemTable for ServerStatus {
         statuses.extend(rows.last().map(|row| (server, row.clone())));
     }
 
-    /// What it said the last time. RethinkDB has that from every server that is connected, and asks none.
+    /// The last row that the server has sent. RethinkDB has it from every connected server, and does not request it.
     /// Source: `server_status_artificial_table_backend_t`.
     fn rows_when_unresponsive(&self, cx: &Cx, server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
         if let Some(row) = cx.service.statuses.lock().get(&server) {

@@ -1,4 +1,4 @@
-//! Shards as `table_config` has them, read: which servers, and which of them leads.
+//! Parses the shards in a row of `table_config`: their servers and primary replicas.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,19 @@ use reql::EvalError;
 use super::fields::{field, items_of, name_of, only, uuid_of};
 use crate::table::Identifiers;
 
-/// The servers that a row may name, and how.
+/// The servers that a row may name.
 pub(super) struct Servers<'a> {
-    /// All of them.
     pub catalog: &'a Catalog,
-    /// Who knows which are connected.
+    /// Knows which servers are connected.
     pub node: &'a Node,
-    /// Those that have the table's replicas now: their names are theirs before anybody else's, also while they are
-    /// away. Others must be connected. Source: `convert_server_id_from_datum` in tables/table_config.cc of RethinkDB.
+    /// The servers with replicas of the table: their names refer to them first, also while they are not connected.
+    /// Other servers must be connected. Source: `convert_server_id_from_datum` in tables/table_config.cc of RethinkDB.
     pub own: BTreeSet<ServerId>,
-    /// By name or by id.
+    /// Whether rows have names or ids.
     pub identifiers: Identifiers,
 }
 
-/// One shard of a row that somebody wrote.
+/// One shard of a row that a client has written.
 pub(super) fn shard_places(known: &Servers<'_>, shard: &Datum) -> Result<ShardPlaces, EvalError> {
     let Datum::Object(shard) = shard else {
         return Err(EvalError::op_failed(format!("Expected an object; got {}", shard.pretty())));
@@ -59,7 +58,7 @@ pub(super) fn shard_places(known: &Servers<'_>, shard: &Datum) -> Result<ShardPl
     })
 }
 
-/// The servers in a field, which may be absent.
+/// The servers in an optional field.
 fn servers(known: &Servers<'_>, shard: &Object, field: &str) -> Result<Vec<ServerId>, EvalError> {
     let Some(value) = shard.get(field) else { return Ok(Vec::new()) };
     let read = |value: &Datum| {

@@ -1,4 +1,4 @@
-//! `rethinkdb.stats`: figures of the cluster, its servers, and the tables on them.
+//! `rethinkdb.stats`: statistics of the cluster, its servers, and the tables on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl SystemTable for Stats {
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let rates = rates(cx);
         let mut rows = vec![cluster(cx, rates)];
-        // A proxy is in no list of servers.
+        // A proxy is not listed as a server.
         let is_server = !cx.node().is_proxy();
         rows.extend(is_server.then(|| server(cx, rates, identifiers)));
         let catalog = cx.catalog();
@@ -39,7 +39,7 @@ impl SystemTable for Stats {
         Ok(rows)
     }
 
-    /// Of tables, those that have a replica there. Source: docs/reql-spec.md section 14.
+    /// The server itself, and the tables with a replica on it. Source: docs/reql-spec.md section 14.
     fn rows_when_unresponsive(&self, cx: &Cx, server: ServerId, identifiers: Identifiers) -> Vec<Object> {
         let catalog = cx.catalog();
         if catalog.server(server).is_none_or(|known| known.is_proxy) {
@@ -71,7 +71,7 @@ impl SystemTable for Stats {
     }
 }
 
-/// Queries, rows read and rows written each second.
+/// Queries, rows read and rows written per second.
 fn rates(cx: &Cx) -> [f64; 3] {
     let counters = cx.service.counters();
     let counts = [&counters.queries, &counters.rows_read, &counters.rows_written];
@@ -109,13 +109,13 @@ fn server(cx: &Cx, [queries, read, written]: [f64; 3], identifiers: Identifiers)
     ])
 }
 
-/// What happened to the rows of a table that this server has.
+/// Statistics of a table on this server.
 struct Figures {
     read: u64,
     written: u64,
-    /// Both each second.
+    /// Rows read and written per second.
     rates: [f64; 2],
-    /// About how much they take in the engine.
+    /// The approximate size in the engine.
     bytes: u64,
 }
 
@@ -125,7 +125,7 @@ impl Figures {
         let (read, written) = activity.map_or((0, 0), |activity| (activity.read(), activity.written()));
         let mut bytes = 0;
         for shard in table.shards().iter().filter_map(|shard| shard.near()) {
-            // A shard without rows of its own yet takes nothing.
+            // A shard without rows yet has no size.
             let range = shard.range();
             bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);
         }

@@ -42,7 +42,7 @@ pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
     ])
 }
 
-/// Shards as rows show them.
+/// Shards in the format of rows.
 pub(crate) fn shard_rows(cx: &Cx, places: &[ShardPlaces], identifiers: Identifiers) -> Datum {
     let catalog = cx.catalog();
     let shown = |server: ServerId| named_server(&catalog, server, identifiers);
@@ -62,7 +62,7 @@ pub(crate) fn shard_rows(cx: &Cx, places: &[ShardPlaces], identifiers: Identifie
     places.iter().map(shard).collect::<Vec<_>>().into()
 }
 
-/// A server as rows show it; by its id where nobody knows its name.
+/// The name of a server, or its id if the name is unknown.
 pub(super) fn named_server(catalog: &Catalog, server: ServerId, identifiers: Identifiers) -> Text {
     match (identifiers, catalog.server_name(server)) {
         (Identifiers::Name, Some(name)) => name.clone(),
@@ -70,7 +70,7 @@ pub(super) fn named_server(catalog: &Catalog, server: ServerId, identifiers: Ide
     }
 }
 
-/// This server as rows show it.
+/// The name or id of this server.
 pub(super) fn server_name(cx: &Cx, identifiers: Identifiers) -> Text {
     match identifiers {
         Identifiers::Name => cx.node().name(),
@@ -78,7 +78,7 @@ pub(super) fn server_name(cx: &Cx, identifiers: Identifiers) -> Text {
     }
 }
 
-/// A table's database as rows show it.
+/// The name or id of a table's database.
 pub(super) fn db_name(table: &TableHandle, identifiers: Identifiers) -> Text {
     match identifiers {
         Identifiers::Name => table.db.name.clone(),
@@ -125,7 +125,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
     let id = id_of(old)?;
     check_config(cx, id)?;
     let row = read(cx, Some(old), new, identifiers).map_err(|error| error.prefixed(WRONG))?;
-    // Somebody may have dropped it since.
+    // It may have been dropped since.
     let table = cx.catalog().table_by_id(id).cloned().ok_or_else(|| EvalError::op_failed(NO_TABLE))?;
     if table.db.id != row.db.id {
         access::check(cx, Privilege::Config, Resource::Db(row.db.id))?;
@@ -150,7 +150,7 @@ fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
     let catalog = cx.catalog();
     let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
     let (db, name) = (table.db.name.clone(), table.config.name.clone());
-    // Another table may have that name by then.
+    // Another table may have this name by then.
     let dropped = cx.node().drop_table_if(&db, &name, |_, found| found.config.id == id);
     dropped.map(drop).map_err(|error| match error {
         AdminError::Forbidden => admin_failed(AdminError::TableMissing { db, table: name }),
@@ -158,7 +158,7 @@ fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
     })
 }
 
-/// Who writes a row must also be allowed to configure its table.
+/// Writing a row needs permission to configure its table.
 fn check_config(cx: &Cx, id: TableId) -> Result<(), EvalError> {
     match cx.catalog().table_by_id(id) {
         Some(table) => access::check(cx, Privilege::Config, Resource::Table(table.db.id, id)),
@@ -171,7 +171,7 @@ fn id_of(row: &Object) -> Result<TableId, EvalError> {
     Ok(TableId::from_uuid(id))
 }
 
-/// What can be set through a row.
+/// The fields of a row that can be written.
 struct Settings {
     name: Text,
     db: DbConfig,
@@ -181,8 +181,7 @@ struct Settings {
     shards: Option<Vec<ShardPlaces>>,
 }
 
-/// What a row says that is to be put in the place of `old`. A new one may leave out all but the names.
-/// Of several mistakes RethinkDB's first is told.
+/// Parses a row that replaces `old`. A new row needs only the names. Of several errors RethinkDB's first is reported.
 fn read(
     cx: &Cx,
     old: Option<&Object>,
@@ -193,7 +192,7 @@ fn read(
     let db = read_db(cx, &field(new, "db")?, identifiers)?;
     check_indexes(old, new)?;
     let primary_key = field_of(old, new, "primary_key", read_primary_key)?;
-    // What is not written is not looked at: a server in it may have gone, or another may have got its name.
+    // An unchanged field is not parsed: a server in it may be gone, or its name may belong to another one now.
     let shards = match old {
         Some(old) if old.get("shards") == new.get("shards") => None,
         _ => field_of(old, new, "shards", |value| read_shards(cx, old, value, identifiers))?,
@@ -211,7 +210,7 @@ fn read(
     Ok(settings)
 }
 
-/// What a row says in the field `name`, which only a new one may leave out.
+/// The field `name` of a row, which is optional in new rows.
 fn field_of<T>(
     old: Option<&Object>,
     new: &Object,
@@ -240,7 +239,7 @@ fn read_db(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<DbConfig,
     found.map(|db| db.config.clone()).ok_or_else(|| EvalError::op_failed(missing))
 }
 
-/// Fails unless a row names the indexes that are there, in any order.
+/// Fails unless the row lists the existing indexes, in any order.
 fn check_indexes(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
     let given = field_of(old, new, "indexes", read_indexes)?;
     let (known, why) = match old {
@@ -263,7 +262,7 @@ fn read_indexes(value: &Datum) -> Result<BTreeSet<Text>, EvalError> {
     Ok(names)
 }
 
-/// Fails unless a row shows the write hook that is there; a new row may show that there is none.
+/// Fails unless the row shows the existing write hook; a new row may show null.
 fn check_hook(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
     let given = field_of(old, new, "write_hook", |value| Ok(value.clone()))?;
     let known = old.and_then(|old| old.get("write_hook"));

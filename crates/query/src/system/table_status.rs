@@ -1,4 +1,4 @@
-//! `rethinkdb.table_status`: whether tables can be read and written, replica by replica.
+//! `rethinkdb.table_status`: whether tables can be read and written, by replica.
 
 use cluster::{ReplicaState, ServerId, ShardState, TableHandle, readiness};
 use datum::{Datum, Object};
@@ -16,7 +16,7 @@ pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
     status_row_of(cx, table, &cx.node().table_state(table), identifiers)
 }
 
-/// The row of a table whose shards are so.
+/// The row of a table with shards in these states.
 pub(super) fn status_row_of(
     cx: &Cx,
     table: &TableHandle,

@@ -1,4 +1,4 @@
-//! `rethinkdb.users`: the accounts. A password can be set, never read.
+//! `rethinkdb.users`: user accounts. Passwords can be set, but not read.
 
 use cluster::{AdminError, PasswordChange};
 use datum::{Datum, Object, Text};
@@ -9,7 +9,7 @@ use crate::context::Cx;
 use crate::table::{Identifiers, RowEdit, SystemTable, admin_failed};
 use crate::value::user_name;
 
-/// Most rounds of the hash of a password: they cannot be stopped on their way and take about a second.
+/// Most rounds of a password hash: it cannot be cancelled, and this many take about a second.
 const ITERATIONS_MAX: u32 = 1_000_000;
 
 pub(super) struct Users;
@@ -55,7 +55,7 @@ impl SystemTable for Users {
     }
 }
 
-/// The user that a key names.
+/// The user name in a key.
 fn name_in(key: &Datum) -> Result<Text, EvalError> {
     match key {
         Datum::String(name) => user_name(name),
@@ -68,7 +68,7 @@ fn not_a_name(key: &Datum) -> EvalError {
     EvalError::op_failed(format!("Expected a username as the primary key, got {shown}."))
 }
 
-/// What the row asks for: text sets a password, false removes it, true keeps the one there is.
+/// The change of the password: text sets it, false removes it, true keeps it.
 fn password(cx: &Cx, old: Option<&Object>, new: &Object) -> Result<PasswordChange, EvalError> {
     let make = |text: &str, rounds: Option<u32>| {
         let (record, is_set) = (cx.service.passwords)(text, rounds);

@@ -1,6 +1,6 @@
 //! Permission checks. Every term that reads, writes or configures calls them first.
 //!
-//! `admin` may do everything. Other users may do what they were granted. The narrowest scope that sets a permission
+//! `admin` may do everything. Other users need grants. The narrowest scope that sets a permission
 //! decides: table before database before global; a permission that is set nowhere is denied. Global permissions do not
 //! cover the system database.
 
@@ -12,7 +12,7 @@ use super::TableRef;
 use super::ids::{system_db_id, system_table_id};
 use crate::context::{Caller, Cx};
 
-/// What an operation needs permission for.
+/// The permission that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
     /// Reading rows.
@@ -38,7 +38,7 @@ impl Privilege {
     }
 }
 
-/// What an operation is about.
+/// The object of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resource {
     /// The whole cluster.
@@ -89,7 +89,7 @@ pub(crate) fn check_stream_read(cx: &Cx, table: &TableRef) -> Result<(), EvalErr
 }
 
 /// Fails if the caller may not read the tables of its result any more. Nothing is checked while the catalog is
-/// unchanged. Source: every batch is a read of its own in RethinkDB (clustering/query_routing/table_query_client.cc).
+/// unchanged. Source: every batch is a separate read in RethinkDB (clustering/query_routing/table_query_client.cc).
 pub(crate) fn recheck_stream_reads(cx: &Cx) -> Result<(), EvalError> {
     let version = cx.node().catalog_guard().version();
     let tables = cx.tables_read.to_check(version).into_iter();

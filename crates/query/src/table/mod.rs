@@ -69,7 +69,7 @@ pub(crate) struct SystemRef {
 pub(crate) trait SystemTable: Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// Whether every node has rows of its own: see `remote::system_rows`.
+    /// Whether each node has separate rows: see `remote::system_rows`.
     fn is_per_server(&self) -> bool {
         false
     }
@@ -90,7 +90,7 @@ pub(crate) trait SystemTable: Send + Sync {
     /// Called with the rows that another server has sent.
     fn observe_rows(&self, _cx: &Cx, _server: ServerId, _rows: &[Object]) {}
 
-    /// The rows that stand for those of a server that is connected and did not respond in time.
+    /// The substitutes for the rows of a server that is connected and did not respond in time.
     fn rows_when_unresponsive(&self, _cx: &Cx, _server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! `between`: the part of a table whose index values lie in a range.
+//! `between`: the part of a table whose index values are in a range.
 
 use datum::{Datum, Text};
 use reql::{EvalError, Op};
@@ -6,7 +6,7 @@ use shard::{Bounds, Side};
 
 use crate::value::{Args, Value};
 
-/// `between`: a range of an index, left bound included and right bound excluded unless said.
+/// `between`: a range of an index, by default with the left bound included and the right one excluded.
 /// `between_deprecated` takes null for no bound.
 pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut slice = args.slice(0)?;
@@ -15,7 +15,7 @@ pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (left, right) = (bound(&mut args, 1, Datum::MinVal)?, bound(&mut args, 2, Datum::MaxVal)?);
     let index = match args.optional_string("index")? {
         Some(index) => index,
-        // What the table was ordered by, if it was.
+        // The index by which the table is ordered, if it is.
         None => slice.index_name(),
     };
     if slice.bounds.as_ref().is_some_and(|bounds| !bounds.is_universe()) {
@@ -38,7 +38,7 @@ fn bound(args: &mut Args<'_>, i: usize, unbounded: Datum) -> Result<Datum, EvalE
     }
 }
 
-/// The side an optional argument asks for: `"open"` or `"closed"`.
+/// The side in an optional argument: `"open"` or `"closed"`.
 pub(crate) fn side(args: &Args<'_>, name: &'static str, default: Side) -> Result<Side, EvalError> {
     let Some(text) = args.optional_string(name)? else {
         return Ok(default);

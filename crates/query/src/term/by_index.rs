@@ -1,4 +1,4 @@
-//! Terms over sequences that can use an index of a table: `min`, `max`, `distinct`, `group`.
+//! Terms on sequences that can use an index: `min`, `max`, `distinct`, `group`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::stream::{Distinct, Pipe, by_function};
 use crate::table::{Index, IndexItems, KeyOrder};
 use crate::value::{Grouped, Row, Seq, Slice, Value};
 
-/// `min`, `max`: by an index, or by the primary key when nothing else is said of a table.
+/// `min`, `max`: by an index, or by the primary key of a table without further arguments.
 pub(crate) fn extreme(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let name = own_index(&over)?;
     let bare_table =
@@ -49,8 +49,7 @@ pub(crate) fn extreme(over: SequenceCall<'_>) -> Result<Value, EvalError> {
 pub(crate) fn distinct(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let Some(name) = own_index(&over)? else {
         return match over.first {
-            // Rows differ in their primary key: in its order, nothing has to be kept.
-            // Source: terms/sort.cc of RethinkDB.
+            // Rows differ in their primary key: in its order, no state is needed. Source: terms/sort.cc of RethinkDB.
             Value::Table(mut slice) if slice.index_name() == slice.table.primary_key() => {
                 if slice.order == KeyOrder::Any {
                     slice.order = KeyOrder::Ascending;
@@ -66,7 +65,7 @@ pub(crate) fn distinct(over: SequenceCall<'_>) -> Result<Value, EvalError> {
         if slice.is_whole() {
             slice.order = KeyOrder::Ascending;
         }
-        // Values of the primary key differ anyway, whatever the rows are ordered by.
+        // Values of the primary key differ, whatever the order of the rows is.
         let values = Transform::Field { name, term: "distinct" };
         return Ok(Value::Seq(Seq::stream(slice.into_seq(over.cx)?.pipe.then(values))));
     }
@@ -81,7 +80,7 @@ pub(crate) fn distinct(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     Ok(Value::Seq(Seq::stream(Pipe::of_items(Distinct::new(values)))))
 }
 
-/// `group`: by fields, functions and the value of an index, which comes last.
+/// `group`: by fields, functions and the value of an index, which is the last part of the key.
 pub(crate) fn group(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let Some(name) = own_index(&over)? else {
         return sequence::apply(over);
@@ -99,7 +98,7 @@ pub(crate) fn group(over: SequenceCall<'_>) -> Result<Value, EvalError> {
             by.selectors.push(by_function(&config)?);
             relied_on = Some(config);
         }
-        // Which of its values a row was found under is only known beside it.
+        // The value under which a row was found is not in the row: pairs contain both.
         Index::Secondary(_) => {
             items = IndexItems::Pairs;
             by.selectors = by.selectors.into_iter().map(of_row).collect::<Result<_, _>>()?;
@@ -111,15 +110,15 @@ pub(crate) fn group(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     Ok(Value::Grouped(Grouped::Lazy { pipe, by, steps }))
 }
 
-/// A variable that drivers never bind.
+/// A variable that drivers never use.
 const PAIR: i64 = -1;
 
-/// The function that takes a part of a pair.
+/// The function that takes an element of a pair.
 fn part(i: usize) -> Result<Closure, EvalError> {
     stored(&format!("[69,[[2,[{PAIR}]],[45,[[10,[{PAIR}]],{i}]]]]"))
 }
 
-/// A selector of rows as one of pairs of an index value and a row.
+/// Converts a selector of rows to one of pairs of index value and row.
 fn of_row(selector: Selector) -> Result<Selector, EvalError> {
     match selector {
         Selector::Field(Datum::String(field)) => {
@@ -132,8 +131,8 @@ fn of_row(selector: Selector) -> Result<Selector, EvalError> {
     }
 }
 
-/// The function that calls `closure` with the row of a pair. What it has captured is left as it is: written out it
-/// may be enormous.
+/// The function that calls `closure` with the row of a pair. Captured values are not written into it, since they may be
+/// very large.
 fn of_second(closure: &Closure) -> Result<Closure, EvalError> {
     let inner = &closure.func;
     let pair = (i64::MIN..=PAIR).rev().map(VarId).find(|id| !inner.captures.contains(id));
@@ -159,7 +158,7 @@ fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
     reql::closure(function.func(), &Scope::empty(), ResultKind::Datum)
 }
 
-/// The index that this very term names, or the whole query.
+/// The index that the term or the whole query names.
 fn own_index(over: &SequenceCall<'_>) -> Result<Option<Text>, EvalError> {
     let named = match over.call.optarg("index") {
         Some(term) => over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?,
@@ -181,7 +180,7 @@ fn whole_table(cx: &Cx, value: Value) -> Result<Slice, EvalError> {
     }
 }
 
-/// The index to use: the named one, which must exist, or the one in use already.
+/// The index to use: the named one, which must exist, or the present one.
 fn use_index(cx: &Cx, slice: &Slice, name: Option<Text>) -> Result<Text, EvalError> {
     let present = slice.index_name();
     slice.table.index(cx, &present)?;

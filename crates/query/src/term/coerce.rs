@@ -1,4 +1,4 @@
-//! `coerce_to` and `ungroup`: values that are not datums become datums.
+//! `coerce_to` and `ungroup`: conversions to datums.
 
 use datum::{Array, Datum, ObjectBuilder, Text};
 use reql::{Arg, EvalError, Op};
@@ -7,7 +7,7 @@ use super::sequence;
 use crate::context::Cx;
 use crate::value::{Args, Seq, Value};
 
-/// `coerce_to`: what is of the type already stays what it is; a sequence becomes an array or an object, a row its datum.
+/// `coerce_to`: a value that has the type stays as it is; a sequence becomes an array or an object, a row its datum.
 pub(crate) fn coerce_to(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let target = reql::op::coerce::target(&args.string(1)?)?;
@@ -34,7 +34,7 @@ pub(crate) fn coerce_to(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// Whether a value is of a type that is none of datums, or may be used as one. Source: `raw_type_is_convertible` in val.cc
+/// Whether a value has a type that is not a datum's, or may be used as one. Source: `raw_type_is_convertible` in val.cc
 /// of RethinkDB, where a datum may be used as a sequence.
 fn is_one(value: &Value, target: &str) -> bool {
     match target {

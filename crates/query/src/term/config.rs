@@ -13,7 +13,7 @@ use crate::value::{Args, Row, Value};
 
 /// `config`: the writable row of `table_config` or `db_config`.
 ///
-/// Who may configure the table or database sees it, whatever they may do in database `rethinkdb`.
+/// It needs permission to configure the table or database, and none for database `rethinkdb`.
 pub(crate) fn config(mut args: Args<'_>) -> Result<Value, EvalError> {
     let target = args.take(0)?;
     let cx = args.cx;
@@ -36,13 +36,13 @@ pub(crate) fn config(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `status`: the row of `table_status`, for everybody.
+/// `status`: the row of `table_status`, which needs no permission.
 pub(crate) fn status(mut args: Args<'_>) -> Result<Value, EvalError> {
     match args.table(0)? {
         TableRef::Stored(table) => {
             let (cx, id) = (args.cx, table.handle.config.id);
             let catalog = cx.catalog();
-            // Only its own leaders are asked, not those of all tables.
+            // Only the leaders of this table are asked, and not the leaders of all tables.
             let found = catalog.table_by_id(id).map(|table| status_row(cx, table, Identifiers::Name));
             selected(system_table("table_status")?, &id.uuid().to_string(), found)
         }
@@ -64,7 +64,7 @@ fn system_table(name: &str) -> Result<SystemRef, EvalError> {
     Ok(SystemRef { table, identifiers: Identifiers::Name })
 }
 
-/// The row under `id`, or that there is none.
+/// The row under `id`, or null.
 fn selected(system: SystemRef, id: &str, found: Option<Object>) -> Result<Value, EvalError> {
     let table = TableRef::System(system);
     match found {

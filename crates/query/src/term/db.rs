@@ -7,13 +7,13 @@ use crate::context::Cx;
 use crate::table::SYSTEM_DB;
 use crate::value::{Args, DbRef, Value, name_at};
 
-/// `db`: the database of that name, which must exist.
+/// `db`: the database with this name, which must exist.
 pub(crate) fn db(mut args: Args<'_>) -> Result<Value, EvalError> {
     let name = name_at(&mut args, 0, "Database")?;
     find_db(args.cx, &name).map(Value::Db)
 }
 
-/// The database of that name.
+/// The database with this name.
 pub(crate) fn find_db(cx: &Cx, name: &str) -> Result<DbRef, EvalError> {
     if name == SYSTEM_DB {
         return Ok(DbRef { name: SYSTEM_DB.into(), id: None });
@@ -26,14 +26,13 @@ pub(crate) fn find_db(cx: &Cx, name: &str) -> Result<DbRef, EvalError> {
     cx.retry_with_fresh_catalog(found).ok_or_else(missing)
 }
 
-/// The database the query works in when a term does not say.
+/// The database of terms that name none.
 pub(crate) fn default_db(cx: &Cx) -> Result<DbRef, EvalError> {
     let name = cx.default_db.as_ref().map_err(Clone::clone)?;
     find_db(cx, name)
 }
 
-/// The database and the name of a table that the arguments of a term say: both, or the name alone for the database the
-/// query works in.
+/// Database and table name in the arguments of a term: both, or only the table name for the default database.
 pub(crate) fn db_and_table(args: &mut Args<'_>) -> Result<(DbRef, Text), EvalError> {
     match args.len() {
         1 => Ok((default_db(args.cx)?, name_at(args, 0, "Table")?)),

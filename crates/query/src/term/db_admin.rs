@@ -67,7 +67,7 @@ pub(crate) fn change(old: Datum, new: Datum) -> Datum {
     Datum::Object(fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect())
 }
 
-/// The answer of an administrative term: counts and `config_changes`.
+/// The result of an administrative term: counts and `config_changes`.
 pub(crate) fn answer<const N: usize>(counts: [(&'static str, Datum); N], changes: Vec<Datum>) -> Value {
     let fields = counts.into_iter().chain([("config_changes", changes.into())]);
     let object: Object = fields.map(|(name, value)| (Text::from_static(name), value)).collect();

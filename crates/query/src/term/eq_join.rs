@@ -1,4 +1,4 @@
-//! `eq_join`: each left item with the rows whose key a value of it is.
+//! `eq_join`: each left item with the rows whose key is one of its values.
 
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use crate::stream::{RowSource, row_reads};
 use crate::table::{Index, TableRef, key_error};
 use crate::value::{Args, Value};
 
-/// `eq_join`: in the order of the left. Source of the order in which its arguments are looked at: terms/seq.cc of RethinkDB.
+/// `eq_join`: in the order of the left side. Source of the order in which arguments are checked: terms/seq.cc of
+/// RethinkDB.
 pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [left, by, table] = call.args.as_slice() else {
         return Err(EvalError::internal("EQ_JOIN without arguments"));
     };
     let left = match cx.eval(left, scope).map_err(|error| error.at(0))? {
-        // Groups that are sequences are no values yet.
+        // Groups of sequences are not values yet.
         Value::Grouped(groups) if !groups.is_stream() => return cx.call_per_group(call, scope, groups),
         left => left,
     };
@@ -56,15 +57,15 @@ struct EqJoined {
     left: Box<dyn Items>,
     selector: Selector,
     table: TableRef,
-    /// What the index is called, and the index once there is a key to look for.
+    /// The name of the index, and the index after the first lookup.
     name: Text,
     index: Option<Index>,
-    /// A left item and the rows of a secondary index it is paired with.
+    /// A left item and its rows of a secondary index.
     current: Option<(Datum, Box<dyn Items>)>,
 }
 
 impl EqJoined {
-    /// The index that got the name since the last key was looked for, if one did by which rows can be ordered.
+    /// The index that has got the name since the last lookup, if rows can be ordered by it.
     fn replaced(&self) -> Option<Index> {
         let (TableRef::Stored(table), Some(Index::Secondary(known))) = (&self.table, &self.index) else {
             return None;
@@ -74,7 +75,7 @@ impl EqJoined {
         (present.id != known.id && !present.kind.is_geo()).then(|| Index::Secondary(present.clone()))
     }
 
-    /// What `left` is paired with under `key`, if that is one row; more are paired one by one.
+    /// Looks up the rows for `left` under `key`: returns the pair for a single row; several rows are paired one by one.
     fn look_up(&mut self, left: Datum, key: Datum) -> Result<Option<Datum>, EvalError> {
         let index = match self.replaced().or(self.index.take()) {
             Some(index) => index,
@@ -86,7 +87,7 @@ impl EqJoined {
             Index::Secondary(_) => secondary::encode(&key).map(drop),
         };
         match (legal, index) {
-            // The bounds are legal, and no row has them.
+            // The bounds are legal keys, and no row has them.
             (Err(error), _) if error.is_extreme() => Ok(None),
             (Err(error), Index::Secondary(_)) => Err(key_error(&error)),
             (Err(error), _) if matches!(self.table, TableRef::Stored(_)) => Err(key_error(&error)),

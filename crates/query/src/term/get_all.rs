@@ -1,4 +1,4 @@
-//! `get_all`: the rows under some keys, a key named n times yielding its row n times.
+//! `get_all`: the rows under some keys; a key that is given n times returns its row n times.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::stream::{KeySource, Pipe, RowSource, Source, row_reads};
 use crate::table::{Index, KeyOrder, TableRef, key_error};
 use crate::value::{Args, Seq, Value};
 
-/// `get_all`: the rows whose index value is one of the keys, in no particular order.
+/// `get_all`: the rows with one of the keys as index value, in no particular order.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let index = args.optional_string("index")?;
@@ -26,7 +26,7 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     for key in keys {
         match PrimaryKey::encode(&key) {
             Ok(key) => *wanted.entry(key).or_default() += 1,
-            // The bounds are legal, and no row has them.
+            // The bounds are legal keys, and no row has them.
             Err(error) if error.is_extreme() => {}
             Err(error) => wrong = wrong.or(Some(error)),
         }
@@ -43,7 +43,7 @@ fn by_index(table: TableRef, index: &IndexConfig, keys: Vec<Datum>) -> Result<Va
     let mut wanted: BTreeMap<Datum, u32> = BTreeMap::new();
     for key in keys {
         match key {
-            // The bounds are legal, and no row has them.
+            // The bounds are legal keys, and no row has them.
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
                 Ok(_) => *wanted.entry(key).or_default() += 1,
@@ -55,7 +55,7 @@ fn by_index(table: TableRef, index: &IndexConfig, keys: Vec<Datum>) -> Result<Va
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(source)))))
 }
 
-/// A key that is asked for: null and shapes are none of any index by which rows can be ordered.
+/// A key. Null and shapes cannot be keys of an index by which rows can be ordered.
 fn wanted_key(args: &mut Args<'_>, i: usize) -> Result<Datum, EvalError> {
     match args.datum(i)? {
         Datum::Null => Err(EvalError::non_existence("Keys cannot be NULL.").at(i)),

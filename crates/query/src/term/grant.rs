@@ -1,4 +1,4 @@
-//! `grant`: what a user may do, everywhere, in a database or on a table.
+//! `grant`: sets permissions of a user globally, for a database or for a table.
 
 use cluster::Scope;
 use datum::{Datum, Text};

@@ -1,4 +1,4 @@
-//! Secondary indexes: created, dropped, renamed, listed, waited for.
+//! Terms for secondary indexes: create, drop, rename, list, status, wait.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::routing::ReadMode;
 use crate::table::{Privilege, Resource, StoredTable, TableRef, access, admin_failed};
 use crate::value::{Args, Value};
 
-/// What the binary form of an index function begins with; RethinkDB checks for it, and so do we.
+/// The prefix of the binary form of an index function; RethinkDB checks it too.
 const BLOB_PREFIX: &[u8] = b"$reql_index_function$";
-/// What tells our form of it from RethinkDB's, and its version.
+/// Marks our binary form, which differs from RethinkDB's, and its version.
 const BLOB_OURS: &[u8] = b"rekindle\x01";
 const BLOB_MULTI: u8 = 1;
 const BLOB_GEO: u8 = 2;
-/// How long `index_wait` sleeps at most before it looks whether its query was stopped.
+/// How often `index_wait` checks whether its query was cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The names of a table's secondary indexes.
@@ -44,8 +44,8 @@ pub(crate) fn index_list(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(index_names(&table)))
 }
 
-/// `index_create`: of a field of the index's name, of a function, or of what `index_status` shows
-/// of another index.
+/// `index_create`: of the field with the index's name, of a function, or of the binary form in the `index_status` of
+/// another index.
 pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, name) = (args.table(0)?, args.plain_string(1)?);
     check_name(&table, &name)?;
@@ -58,7 +58,7 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
                 if purity::of_func(&closure.func) != Determinism::Always {
                     let why =
                         "Could not prove function deterministic.  Index functions must be deterministic.";
-                    // Told of what the function answers.
+                    // The error is about the body of the function.
                     return Err(EvalError::logic(why).at(1).at(2));
                 }
                 let stored = StoredFunc::of_closure(&closure).map_err(|error| error.at(2))?;
@@ -102,7 +102,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(answer("renamed", 1))
 }
 
-/// `index_status`: what is known of the named indexes, or of all.
+/// `index_status`: the state of the named indexes, or of all.
 pub(crate) fn index_status(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, names) = table_and_names(&mut args)?;
     Ok(Value::Datum(statuses(args.cx, &table, &names)?.0))
@@ -163,7 +163,7 @@ fn answer(what: &'static str, count: i32) -> Value {
     Value::Datum(Datum::Object(object))
 }
 
-/// The table as the catalog has it now: its indexes may have changed since the query began.
+/// The table in the present catalog: its indexes may have changed since the query began.
 fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
     let TableRef::Stored(stored) = table else { return Ok(table.clone()) };
     let catalog = cx.catalog();
@@ -174,8 +174,8 @@ fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
     Ok(TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode }))
 }
 
-/// What is known of the named indexes, or of all, by name; and whether all are ready. The shards' leaders know: they are
-/// looked for as for a read, which fails without one of them.
+/// The state of the named indexes, or of all, by name; and whether all are ready. It comes from the leaders of the
+/// shards, and fails without one of them, as a read does.
 fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum, bool), EvalError> {
     let mut table = present(cx, table)?;
     let mut budget = RetryBudget::new();
@@ -236,7 +236,7 @@ fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
     Datum::Object(object)
 }
 
-/// The query that makes such an index, as the JavaScript driver writes it.
+/// The query that creates such an index, as the JavaScript driver writes it.
 fn create_query(index: &IndexConfig) -> String {
     let function = reql::print::function(index.function.func());
     let options = match index.kind {
@@ -282,8 +282,8 @@ fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
     }
 }
 
-/// The function of an index that was given none: the field of its name, as RethinkDB writes it, whose web interface
-/// looks for that text.
+/// The default function of an index: the field with its name, in the form of RethinkDB, whose web interface looks for
+/// this text.
 fn field(name: &Text) -> Result<StoredFunc, EvalError> {
     let text = format!("[69,[[2,[-19]],[31,[[10,[-19]],{}]]]]", Datum::String(name.clone()).to_json_string());
     StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))

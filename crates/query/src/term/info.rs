@@ -1,4 +1,4 @@
-//! `info` and `type_of`: what a value is.
+//! `info` and `type_of`: descriptions of values.
 
 use datum::{Datum, ObjectBuilder, Text};
 use reql::EvalError;
@@ -11,12 +11,12 @@ use crate::stream::count_each;
 use crate::table::{TableRef, access, system_db_id, system_table_id};
 use crate::value::{Args, DbRef, Slice, Value};
 
-/// `type_of`: the name of the type.
+/// `type_of`: the name of a value's type.
 pub(crate) fn type_of(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(args.take(0)?.type_of().into()))
 }
 
-/// `info`: an object that describes the value.
+/// `info`: an object that describes a value.
 pub(crate) fn info(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let value = args.take(0)?;

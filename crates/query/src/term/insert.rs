@@ -1,4 +1,4 @@
-//! `insert`: puts new rows into a table.
+//! `insert`: adds rows to a table.
 
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use reql::purity::{self, Determinism};
@@ -11,7 +11,7 @@ use crate::table::key_error;
 use crate::value::{Args, Value, no_selection};
 use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult, return_changes};
 
-/// `insert`: an object, or a sequence of objects. Rows without a key get one.
+/// `insert`: an object, or a sequence of objects. Rows without a key get a generated one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [table, rows] = call.args.as_slice() else {
         return Err(EvalError::internal("INSERT without arguments"));
@@ -40,22 +40,22 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     };
     match written {
         Ok(()) => inserter.executor.finish()?,
-        // Rows that came before may have been written.
+        // Earlier rows may have been written.
         Err(error) => return Err(inserter.executor.final_error(error)),
     }
     Ok(Value::Datum(inserter.result.into_datum()))
 }
 
-/// What is inserted.
+/// The rows to insert.
 enum Rows {
     One(Datum),
     Many(Pipe),
 }
 
-/// What the second argument says to insert.
+/// The rows in the second argument.
 fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
     match value {
-        // Times and shapes are objects, too, though no rows.
+        // Times and shapes are objects too, but no rows.
         Value::Datum(row @ (Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))) => Ok(Rows::One(row)),
         Value::Row(row) => match row.into_datum(cx).map_err(|error| error.at(1))? {
             row @ Datum::Object(_) => Ok(Rows::One(row)),
@@ -65,13 +65,13 @@ fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
     }
 }
 
-/// What happens to rows that are there already.
+/// The `conflict` option.
 fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
     let term = match args.call.optarg("conflict") {
         Some(Term::Func(func)) => {
             return reql::closure(func, args.scope, ResultKind::Datum).map(Conflict::Func);
         }
-        // Of the whole query, if not of the term.
+        // The option of the whole query, if the term has none.
         _ => args.optional_string("conflict")?,
     };
     match term.as_deref() {
@@ -96,7 +96,7 @@ fn check_conflict(conflict: &Conflict) -> Result<(), EvalError> {
     }
 }
 
-/// The rows of one `insert` on their way.
+/// A running `insert`.
 struct Inserter<'a> {
     cx: &'a Cx,
     field: Text,
@@ -108,7 +108,7 @@ struct Inserter<'a> {
 /// A row that cannot be written.
 struct Unwritable {
     report: RowReport,
-    /// Whether that was plain before anybody looked at the table.
+    /// Whether that was known without the table.
     at_once: bool,
 }
 
@@ -141,7 +141,7 @@ impl Inserter<'_> {
 
     fn write(&mut self, rows: Vec<Datum>) -> Result<(), EvalError> {
         let plans: Vec<Result<Ready, Unwritable>> = rows.into_iter().map(|row| self.plan(row)).collect();
-        // Rows that cannot be written at all are the first errors, wherever they stand.
+        // The errors of rows that could never be written come first, wherever these rows are.
         let unwritable = plans.iter().filter_map(|plan| plan.as_ref().err()).filter(|wrong| wrong.at_once);
         unwritable.for_each(|wrong| self.result.note(&wrong.report));
         let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
@@ -149,7 +149,7 @@ impl Inserter<'_> {
         let planned =
             PlannedWrites { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
         let mut reports = self.executor.write(&planned)?.into_iter();
-        // Of rows that all cannot be written one is shown. Source: `table_t::batched_insert` of RethinkDB.
+        // If no row can be written, one of them is shown. Source: `table_t::batched_insert` of RethinkDB.
         let none_is_ready = plans.iter().all(|plan| plan.as_ref().is_err_and(|wrong| wrong.at_once));
         let mut shown = if none_is_ready { 1 } else { plans.len() };
         for plan in plans {

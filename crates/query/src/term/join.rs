@@ -11,10 +11,10 @@ use crate::context::Cx;
 use crate::stream::{Pipe, Source};
 use crate::value::{Seq, Slice, Value};
 
-/// A right side with at most so many items is read once; a larger one for every left item.
+/// A right side with at most this many items is read once; a larger one for every left item.
 const RIGHT_KEPT_MAX: usize = 10_000;
 
-/// `inner_join`, `outer_join`: the pairs a predicate holds for.
+/// `inner_join`, `outer_join`: the pairs for which a predicate is true.
 pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [left, right, predicate] = call.args.as_slice() else {
         return Err(EvalError::internal("a join without arguments"));
@@ -41,8 +41,8 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
     joined_value(cx, call.op, joined, is_array)
 }
 
-/// The value of a join: an array if the left side is one, whatever the right side is, or a stream. Source: terms/rewrites.cc
-/// and datum_stream.cc of RethinkDB 2.4.
+/// The value of a join: an array if the left side is one, whatever the right side is, else a stream. Source:
+/// terms/rewrites.cc and datum_stream.cc of RethinkDB 2.4.
 pub(super) fn joined_value(
     cx: &Cx,
     op: Op,
@@ -65,15 +65,15 @@ pub(super) fn joined_value(
 enum RightSide {
     /// In memory.
     Kept(Array),
-    /// Found anew for every left item.
+    /// Read again for every left item.
     Reopened(Reopened),
 }
 
-/// What is found anew for every left item.
+/// A sequence that can be read repeatedly.
 enum Reopened {
     /// The rows of a table.
     Rows(Slice),
-    /// What a function of nothing answers.
+    /// The result of a function without arguments.
     Answer(Closure),
 }
 
@@ -86,7 +86,7 @@ impl Reopened {
     }
 }
 
-/// The right side. What fails does so when there is a left item.
+/// Evaluates the right side. Its errors are reported when there is a left item.
 fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<RightSide, EvalError> {
     if !purity::is_random(term)
         && let Ok(value) = cx.eval(term, scope)
@@ -122,7 +122,7 @@ fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
     Ok(RightSide::Kept(Array::from(kept)))
 }
 
-/// A join whose right side is found anew for every left item.
+/// A join that reads its right side for every left item.
 struct ReopenedJoin {
     cx: Arc<Cx>,
     left: Box<dyn Items>,
@@ -132,7 +132,7 @@ struct ReopenedJoin {
     current: Option<Current>,
 }
 
-/// A left item being paired.
+/// A left item and the rest of the right side.
 struct Current {
     left: Datum,
     right: Box<dyn Items>,

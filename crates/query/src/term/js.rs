@@ -10,17 +10,17 @@ use crate::context::Cx;
 use crate::script::{Script, ScriptLimits, ScriptRunner, ScriptValue, Scripts};
 use crate::value::{Args, Value};
 
-/// How long a script may take unless the query says otherwise.
+/// The default timeout of a script.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long it may take at most: a year, beyond which a clock could overflow.
+/// The longest timeout: a year, beyond which a clock could overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// `js`: runs a script apart from this process.
+/// `js`: runs a script outside of this process.
 pub(crate) fn js(mut args: Args<'_>) -> Result<Value, EvalError> {
     let timeout = match args.optional_number("timeout")? {
         None => TIMEOUT_DEFAULT,
         Some(seconds) => {
-            // Whole milliseconds, as the message about it shows them.
+            // In whole milliseconds, as the error message shows it.
             let wanted =
                 Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(TIMEOUT_MAX).min(TIMEOUT_MAX);
             Duration::from_millis(u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX))
@@ -30,7 +30,7 @@ pub(crate) fn js(mut args: Args<'_>) -> Result<Value, EvalError> {
     evaluate(args.cx, args.call, source, timeout)
 }
 
-/// The value of `source`, which `call` asks for.
+/// Runs `source` for `call`.
 fn evaluate(cx: &Cx, call: &Call, source: String, timeout: Duration) -> Result<Value, EvalError> {
     let Some(scripts) = &cx.service.scripts else {
         return Err(EvalError::logic(

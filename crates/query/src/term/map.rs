@@ -1,4 +1,4 @@
-//! `map` over several sequences at once, and `concat_map` with functions that answer streams.
+//! `map` over several sequences, and `concat_map` with functions that return streams.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::context::Cx;
 use crate::stream::Pipe;
 use crate::value::{Args, Seq, Value};
 
-/// `map` over several sequences: as long as the shortest.
+/// `map` over several sequences: it ends with the shortest one.
 pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let last = args.len() - 1;
@@ -32,8 +32,7 @@ pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Array(items)))
 }
 
-/// `concat_map`: the items of what a function answers for each item. A function that reaches
-/// tables may answer a stream.
+/// `concat_map`: the items of a function's result for each item. An open function may return a stream.
 pub(crate) fn concat_map(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let (cx, call) = (over.cx, over.call);
     let open = matches!(call.args.get(1), Some(Term::Func(func)) if !func.closed);
@@ -54,7 +53,7 @@ pub(crate) fn concat_map(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Array(items)))
 }
 
-/// Items of the sequences a function answers.
+/// The items of a function's results.
 struct FlatMap {
     cx: Arc<Cx>,
     items: Box<dyn Items>,

@@ -1,4 +1,4 @@
-//! The terms of an open query, one file per command or family.
+//! Open terms, one file per command or family.
 
 pub(crate) mod between;
 pub(crate) mod by_index;

@@ -1,4 +1,4 @@
-//! `order_by`: by an index of a table, which streams, or in memory.
+//! `order_by`: a stream in the order of an index, or a sort in memory.
 
 use datum::{Datum, Text};
 use reql::purity::{self, Determinism};
@@ -55,8 +55,8 @@ pub(crate) fn order_by(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `limit` of what was not ordered by an index: only as many rows as are wanted are kept, where the
-/// rows are. `None` when `limit` is not of that kind.
+/// `limit` of an order without index: only that many rows are kept, where the rows are. `None` when `limit` has another
+/// form.
 pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Option<Result<Value, EvalError>> {
     let [Term::Call(ordered), Term::Datum(Datum::Number(most))] = limit.args.as_slice() else { return None };
     let by_index = ordered.optarg("index").is_some() || cx.global("index").is_some();
@@ -65,7 +65,7 @@ pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Opti
     (plain && whole).then(|| top(cx, ordered, *most as usize, limit, scope))
 }
 
-/// More are sorted as they always were.
+/// Larger limits sort all rows.
 const TOP_ITEMS_MAX: f64 = 100_000.0;
 
 fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -109,18 +109,18 @@ fn sorted_whole(
     cx.apply_to(limit, scope, sorted)
 }
 
-/// Whether it may be an error of a key that nothing is compared by: that of the only item, or one behind a
-/// key that no other item has. Who sorts all of them does not ask for it; who keeps the first does.
+/// Whether the error may be about a key that a complete sort never compares: the key of the only item, or a later key
+/// of an item whose first key is unique. Keeping the first items evaluates all keys.
 fn may_be_unneeded(error: &EvalError) -> bool {
     matches!(error.class(), ErrorClass::QueryLogic | ErrorClass::NonExistence | ErrorClass::User)
 }
 
-/// A range of one index cannot be in the order of another.
+/// The error of a range of one index in the order of another.
 pub(crate) fn ordered_otherwise(index: &Text, bounded: &Text) -> EvalError {
     EvalError::logic(format!("Cannot order by index `{index}` after calling BETWEEN on index `{bounded}`."))
 }
 
-/// Rows in the order of an index, those with equal values sorted by the rest.
+/// Rows in the order of an index; those with equal values are sorted by the rest.
 fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError> {
     if slice.is_empty() || matches!(slice.table.index(cx, &slice.index_name())?, Index::Primary) {
         // Primary keys are never equal.
@@ -130,7 +130,7 @@ fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError
     Ok(Value::Seq(Seq::selection(slice.table, Pipe::of_items(Ties::new(pairs, rest)))))
 }
 
-/// What names the index an order goes by, and which way.
+/// The name of the index for the order, and the direction.
 fn index(over: &SequenceCall<'_>) -> Result<Option<(Datum, Direction)>, EvalError> {
     match (over.call.optarg("index").map(directed), over.cx.global("index")) {
         (Some((term, direction)), _) => {
@@ -142,7 +142,7 @@ fn index(over: &SequenceCall<'_>) -> Result<Option<(Datum, Direction)>, EvalErro
     }
 }
 
-/// A term inside ASC or DESC, and the direction; ascending without either.
+/// A term inside ASC or DESC, and its direction; ascending without either.
 fn directed(term: &Term) -> (&Term, Direction) {
     let Term::Call(call) = term else { return (term, Direction::Ascending) };
     match (call.op, call.args.as_slice()) {

@@ -1,5 +1,4 @@
-//! Where `table_create` and `reconfigure` put the shards and replicas of a table, and what is
-//! wrong with what they were asked for.
+//! The placement options of `table_create` and `reconfigure`, and their errors.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +12,9 @@ const SHARDS: &str = "shards";
 const REPLICAS: &str = "replicas";
 const PRIMARY_TAG: &str = "primary_replica_tag";
 const NONVOTING_TAGS: &str = "nonvoting_replica_tags";
-/// What a tag is called in messages about its name.
+/// The name of a tag in messages.
 const TAG: &str = "Server tag";
-/// The tag every new server has.
+/// The tag of every new server.
 const DEFAULT_TAG: &str = "default";
 
 /// Shards, and replicas by server tag.
@@ -23,13 +22,13 @@ const DEFAULT_TAG: &str = "default";
 pub(crate) struct Placement(Wanted);
 
 impl Placement {
-    /// What `table_create` asks for; everything has a default.
+    /// The options of `table_create`, all optional.
     pub fn of_create(args: &Args<'_>) -> Result<Placement, EvalError> {
         let shards = args.optional_integer(SHARDS)?.map_or(Ok(1), shards_of)?;
         Placement::of(args, shards, args.optional_datum(REPLICAS)?)
     }
 
-    /// What `reconfigure` asks for; shards and replicas must be given.
+    /// The options of `reconfigure`; shards and replicas are required.
     pub fn of_reconfigure(args: &Args<'_>) -> Result<Placement, EvalError> {
         let missing = |name: &str| EvalError::logic(format!("Missing required argument `{name}`."));
         let shards = args.optional_integer(SHARDS)?.ok_or_else(|| missing(SHARDS))?;
@@ -38,7 +37,7 @@ impl Placement {
         Placement::of(args, shards, Some(replicas))
     }
 
-    /// The options are looked at in RethinkDB's order. Source: `get_replicas_and_primary` in terms/db_table.cc.
+    /// Options are checked in RethinkDB's order. Source: `get_replicas_and_primary` in terms/db_table.cc.
     fn of(args: &Args<'_>, shards: usize, replicas: Option<Datum>) -> Result<Placement, EvalError> {
         let nonvoting_tags = args.optional_datum(NONVOTING_TAGS)?;
         let primary_tag = args.optional_datum(PRIMARY_TAG)?;
@@ -49,13 +48,13 @@ impl Placement {
         Ok(Placement(Wanted { shards, replicas, primary_tag, nonvoting_tags }))
     }
 
-    /// What the cluster is asked for.
+    /// The request to the cluster.
     pub fn wanted(self) -> ShardsWanted {
         ShardsWanted::Placed(self.0)
     }
 }
 
-/// Which options there are beside `replicas`.
+/// Whether there are options besides `replicas`.
 #[derive(Clone, Copy)]
 struct Others {
     has_primary: bool,
@@ -73,7 +72,7 @@ fn shards_of(shards: i64) -> Result<usize, EvalError> {
     }
 }
 
-/// How many replicas there are to be on the servers of each tag.
+/// The number of replicas on servers of each tag.
 fn replicas_of(asked: &Datum, others: Others) -> Result<BTreeMap<Text, usize>, EvalError> {
     let wrong = |why: String| EvalError::logic(why).at(REPLICAS);
     let only_object = |name: &str| wrong(format!("`replicas` must be an OBJECT if `{name}` is specified."));
@@ -87,7 +86,7 @@ fn replicas_of(asked: &Datum, others: Others) -> Result<BTreeMap<Text, usize>, E
         Datum::Object(by_tag) => {
             let replicas = by_tag.iter().map(|(tag, count)| {
                 check_name(TAG, &tag).map_err(|error| error.at(REPLICAS))?;
-                // A value of another type is the term's fault, not the option's.
+                // The error for another type is about the term, and not about the option.
                 let Datum::Number(count) = count else { return Err(EvalError::type_error("NUMBER", &count)) };
                 Ok((tag, count_of(count)?))
             });
@@ -103,7 +102,7 @@ fn count_of(count: f64) -> Result<usize, EvalError> {
         .map_err(|_| EvalError::logic("Can't have a negative number of replicas").at(REPLICAS))
 }
 
-/// The tags whose servers hold replicas that have no vote.
+/// The tags of servers with replicas that have no vote.
 fn nonvoting_of(asked: Datum) -> Result<Vec<Text>, EvalError> {
     let wrong = |error: EvalError| error.at(NONVOTING_TAGS);
     let Datum::Array(tags) = &asked else {
@@ -116,7 +115,7 @@ fn nonvoting_of(asked: Datum) -> Result<Vec<Text>, EvalError> {
     tags.iter().map(text).collect()
 }
 
-/// The tag whose servers hold the primary replicas.
+/// The tag of servers with primary replicas.
 fn primary_of(asked: Datum) -> Result<Text, EvalError> {
     let tag = match asked {
         Datum::String(tag) => check_name(TAG, &tag).map(|()| tag),

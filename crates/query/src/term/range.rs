@@ -1,4 +1,4 @@
-//! `range` with bounds that were found in tables.
+//! `range` with open bounds.
 
 use reql::EvalError;
 use reql::stream::RangeItems;
@@ -6,7 +6,7 @@ use reql::stream::RangeItems;
 use crate::stream::Pipe;
 use crate::value::{Args, Seq, Value};
 
-/// `range`: the integers from 0 or a start, up to but without an end.
+/// `range`: the integers from 0 or a start, without the end.
 pub(crate) fn range(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (start, end) = match args.len() {
         0 => (0, None),

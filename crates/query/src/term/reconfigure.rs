@@ -1,4 +1,4 @@
-//! `reconfigure` and `rebalance`: how tables are divided into shards.
+//! `reconfigure` and `rebalance`: the division of tables into shards.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::system::{Reconfiguration, ReconfigurationKind, config_row, server_row
 use crate::table::{Identifiers, Privilege, Resource, TableRef, access, admin_failed, system_db_id};
 use crate::value::{Args, Value};
 
-/// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
-/// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster. Where
-/// that has to be repaired before a table, whoever asks needs the right to both.
+/// `reconfigure`: sets shards and replicas of a table, or of all tables of a database. With `emergency_repair` it
+/// repairs a table or, for database `rethinkdb`, the catalog. If a table needs a repair of the catalog first, the
+/// caller needs permission for both.
 pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = target(&mut args, "reconfigure")?;
     let dry_run = args.flag("dry_run")?;
@@ -47,7 +47,7 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(report.into_value("reconfigured", !dry_run, true))
 }
 
-/// `rebalance`: divides tables anew so that their shards hold about as many rows each.
+/// `rebalance`: divides tables into shards with about the same number of rows.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = target(&mut args, "rebalance")?;
     let (mut report, mut reconfiguration) =
@@ -69,7 +69,7 @@ fn reconfiguration_of<'a>(cx: &'a Cx, kind: ReconfigurationKind, target: &Value)
     }
 }
 
-/// The table or database that `op` is called on, before its options are looked at.
+/// The table or database argument of `op`, which is checked before the options.
 pub(crate) fn target(args: &mut Args<'_>, op: &str) -> Result<Value, EvalError> {
     if args.len() == 0 {
         return Err(EvalError::logic(format!("`{op}` can only be called on a table or database.")));
@@ -81,7 +81,7 @@ pub(crate) fn target(args: &mut Args<'_>, op: &str) -> Result<Value, EvalError> 
     }
 }
 
-/// The tables of a table or database. Of the database of the system tables it says `why` not.
+/// The tables of a table or database. For the system database the error says `why`.
 pub(crate) fn tables_of(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle>>, EvalError> {
     match target {
         Value::Table(slice) => match slice.table {
@@ -98,7 +98,7 @@ pub(crate) fn tables_of(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<Tab
     }
 }
 
-/// Those tables, if the user may configure all of them.
+/// The same, if the caller may configure all of them.
 fn configurable(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle>>, EvalError> {
     let tables = tables_of(cx, target, why)?;
     for table in &tables {
@@ -107,7 +107,7 @@ fn configurable(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle
     Ok(tables)
 }
 
-/// The mode of an emergency repair, for which nothing else may be said but `dry_run`.
+/// The mode of an emergency repair, which allows no other option but `dry_run`.
 fn repair_mode_of(args: &Args<'_>, mode: &Datum) -> Result<RepairMode, EvalError> {
     let Datum::String(name) = mode else {
         return Err(EvalError::type_error("STRING", mode).at("emergency_repair"));
@@ -148,7 +148,7 @@ fn may_repair_catalog(cx: &Cx) -> Result<(), EvalError> {
     access::check(cx, Privilege::Config, Resource::Db(system_db_id()))
 }
 
-/// Makes the configuration of the cluster live again; tells which servers are removed for that.
+/// Repairs the catalog; the result shows which servers it removes.
 fn repair_catalog(cx: &Cx, dry_run: bool) -> Result<Value, EvalError> {
     let (catalog, node) = (cx.catalog(), cx.node());
     let removed = if dry_run { node.plan_catalog_repair() } else { node.repair_catalog() };
@@ -166,7 +166,7 @@ fn repair_mode(name: &str) -> Option<RepairMode> {
     })
 }
 
-/// Makes a table live again, and the configuration of the cluster before it where that has to be; tells of both.
+/// Repairs a table, after the catalog if that is needed; the result shows both.
 fn repair_table(
     cx: &Cx,
     table: &Arc<TableHandle>,
@@ -225,13 +225,13 @@ fn reconfigure_table(
     Ok(())
 }
 
-/// A table's row as it is now, or null if the table is gone.
+/// The present row of a table, or null if it is gone.
 fn current(cx: &Cx, id: TableId, row: fn(&Cx, &TableHandle, Identifiers) -> Object) -> Datum {
     let catalog = cx.catalog();
     catalog.table_by_id(id).map_or(Datum::Null, |table| Datum::Object(row(cx, table, Identifiers::Name)))
 }
 
-/// What is answered: a count, and rows before and after.
+/// The result: a count, and rows before and after.
 #[derive(Default)]
 struct Report {
     count: u32,
@@ -244,7 +244,7 @@ impl Report {
         self.config_changes.push(change(before.into(), after));
     }
 
-    /// Servers that are gone for good, which `catalog` still has.
+    /// Adds servers that the repair removes and `catalog` still has.
     fn removed(&mut self, catalog: &Catalog, servers: &[ServerId]) {
         for server in servers.iter().filter_map(|id| catalog.server(*id)) {
             self.config(server_row(server), Datum::Null);

@@ -1,5 +1,5 @@
-//! Terms over sequences. What a term does to its items is `reql`'s [`Operation`]; here is where it
-//! is done (beside the rows, or item by item) and what kind of sequence comes out.
+//! Terms on sequences. `reql`'s [`Operation`] defines the effect of a term on items; this module decides where it runs
+//! (beside the rows, or item by item) and which kind of sequence results.
 
 use datum::{Array, Datum};
 use reql::IndexOption;
@@ -15,11 +15,9 @@ use crate::stream::{Pipe, Source, gather};
 use crate::table::TableRef;
 use crate::value::{Grouped, Row, Seq, Value};
 
-/// A term over a sequence whose first argument was evaluated.
+/// A term on a sequence whose first argument was evaluated.
 pub(crate) struct SequenceCall<'a> {
-    /// The query.
     pub cx: &'a Cx,
-    /// The term.
     pub call: &'a Call,
     /// The variables around it.
     pub scope: &'a Scope<'a>,
@@ -28,14 +26,14 @@ pub(crate) struct SequenceCall<'a> {
 }
 
 impl SequenceCall<'_> {
-    /// The operation the term is, once its other arguments are evaluated.
+    /// The operation of the term; evaluates the other arguments.
     pub fn operation(&self, index: IndexOption) -> Result<Operation, EvalError> {
         let built = reql::operation(self.call, self.scope, &self.cx.env(), index)?;
         built.ok_or_else(|| EvalError::internal(format!("{} is no operation", self.call.op.name())))
     }
 }
 
-/// A term over a table, a part of one, a stream, an array, or (some) a single value.
+/// Evaluates a term on a table, a stream, an array, or (some terms) a single value.
 pub(crate) fn apply(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (over.cx, over.call.op);
     match over.first {
@@ -48,7 +46,7 @@ pub(crate) fn apply(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     applied(cx, op, over.first, operation)
 }
 
-/// What `operation`, the term `op`, makes of its first argument.
+/// Applies the operation of term `op` to its first argument.
 pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Result<Value, EvalError> {
     let seq = match first {
         Value::Table(slice) => slice.into_seq(cx).map_err(|error| error.at(0))?,
@@ -93,7 +91,7 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
     }
 }
 
-/// That the first argument of a term is not what it must be.
+/// The error of a first argument that is no sequence.
 pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
     match first.into_seq(cx) {
         Err(error) => error.at(0),
@@ -101,8 +99,8 @@ pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
     }
 }
 
-/// `difference` with what it takes away at hand: any sequence may stand there, which is read before. The first
-/// argument was evaluated and is not looked at again.
+/// `difference` with its second argument evaluated: it may be any sequence, which is read now. The first argument was
+/// evaluated before.
 pub(crate) fn difference_at_hand(
     cx: &Cx,
     call: &Call,
@@ -120,7 +118,7 @@ pub(crate) fn difference_at_hand(
     Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits })
 }
 
-/// A value as a datum, a sequence as an array that only memory limits.
+/// A value as a datum, a sequence as an array without array limit.
 fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
     if matches!(value, Value::Datum(_) | Value::Row(_)) {
         return value.into_datum(cx);
@@ -138,8 +136,7 @@ fn keeps_rows(step: &Transform) -> bool {
     matches!(step, Transform::Filter(_) | Transform::HasFields(_) | Transform::Shape(_))
 }
 
-/// A term over rows that were read as a whole: what it means for arrays, but rows stay rows of
-/// their table.
+/// Applies a term to rows that were read as a whole: as to an array, but rows stay rows of their table.
 fn on_rows_read(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
     let Seq { table, pipe, .. } = seq;
     let items = collect(cx, pipe)?;
@@ -156,7 +153,7 @@ fn on_rows_read(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
     }
 }
 
-/// Terms that look at items one after the other.
+/// Evaluates a term item by item.
 fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
     let Seq { table, pipe, .. } = seq;
     let items = match operation {
@@ -174,7 +171,7 @@ fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
     }
 }
 
-/// Rows that were read as a whole remain rows of their table.
+/// Rows that were read as a whole stay rows of their table.
 pub(crate) fn selection_of_array(table: Option<TableRef>, value: Value) -> Value {
     match (table, value) {
         (Some(table), Value::Datum(Datum::Array(rows))) => {
@@ -184,7 +181,7 @@ pub(crate) fn selection_of_array(table: Option<TableRef>, value: Value) -> Value
     }
 }
 
-/// What a term that ends a sequence answers.
+/// Ends a sequence with a terminal.
 pub(crate) fn end(
     cx: &Cx,
     pipe: Pipe,

@@ -1,4 +1,4 @@
-//! `get_intersecting` and `get_nearest`: rows by an index of shapes.
+//! `get_intersecting` and `get_nearest`: rows by a geospatial index.
 
 use cluster::IndexConfig;
 use datum::{Datum, ObjectBuilder, Text};
@@ -12,8 +12,7 @@ use crate::stream::{Pipe, RowSource, Source};
 use crate::table::{IndexItems, StoredTable, TableRef, Wanted};
 use crate::value::{Args, Seq, Value};
 
-/// `get_intersecting`: the rows with a shape that has something in common with the given one, once
-/// for every such shape.
+/// `get_intersecting`: the rows with a shape that intersects the given one, once for every such shape.
 pub(crate) fn get_intersecting(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let name = index_name(&args, &table)?;
@@ -50,7 +49,7 @@ pub(crate) fn get_nearest(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Array(found.into_iter().map(result).collect())))
 }
 
-/// The nearest of all that the shards found, of which each gives its own.
+/// The nearest of the results of all shards.
 fn nearest_of_all(
     cx: &Cx,
     items: &mut dyn Items,
@@ -87,7 +86,7 @@ fn index_name(args: &Args<'_>, table: &TableRef) -> Result<Text, EvalError> {
     }
 }
 
-/// The index of that name, which must be one of shapes.
+/// The index with this name, which must be geospatial.
 fn shape_index(
     args: &Args<'_>,
     table: &TableRef,

@@ -35,7 +35,7 @@ pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Object(object)))
 }
 
-/// Waits for the shards of `ranges`; returns what of them was not where it was looked for.
+/// Waits for the shards of `ranges`; returns the ranges that were not where they were expected.
 fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<KeyRange>, EvalError> {
     let (mut tickets, mut moved) = (Vec::new(), Vec::new());
     let mut remote: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
@@ -58,7 +58,7 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
         let shards = |catalog: &Catalog| shards_in(catalog, table.handle.config.id, &ranges);
         let answer = wait(cx, &slot, server, Some(FailoverTo::Leader), shards);
         let answer = answer.and_then(|bytes| read(bytes, bool::unpack));
-        // Waiting twice harms nobody.
+        // The wait can be repeated.
         if unless_not_here(answer)?.is_none() {
             moved.extend(ranges);
         }

@@ -1,4 +1,4 @@
-//! `table`: the rows of a table, not read yet.
+//! `table`: the rows of a table, which are not read yet.
 
 use reql::EvalError;
 
@@ -9,7 +9,7 @@ use crate::system;
 use crate::table::{Identifiers, StoredTable, SystemRef, TableRef};
 use crate::value::{Args, DbRef, Slice, Value};
 
-/// `table`: a table of a database, or of the query's own database.
+/// `table`: a table of a database, or of the query's default database.
 pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
     if args.has_optarg("use_outdated") || args.cx.global("use_outdated").is_some() {
         return Err(EvalError::logic(
@@ -22,12 +22,12 @@ pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Table(Slice::whole(table)))
 }
 
-/// How a table is to be read.
+/// The options of `table`.
 #[derive(Clone, Copy)]
 pub(crate) struct TableOptions {
-    /// How fresh.
+    /// The read mode.
     pub read_mode: ReadMode,
-    /// What system tables show.
+    /// The format of system tables.
     pub identifiers: Identifiers,
 }
 
@@ -59,7 +59,7 @@ impl TableOptions {
     }
 }
 
-/// The table of that name.
+/// The table with this name.
 pub(crate) fn find_table(
     cx: &Cx,
     db: &DbRef,

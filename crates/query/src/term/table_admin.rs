@@ -33,7 +33,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     if db.id.is_none() {
         return Err(special("create new tables in it"));
     }
-    // Another database may have that name by then.
+    // Another database may have this name by then.
     let mut permitted = Ok(());
     let created = args.cx.node().create_table_if(&db.name, &name, options, |catalog, db| {
         permitted = access::check_in(args.cx, catalog, Privilege::Config, Resource::Db(db.id));

@@ -1,4 +1,4 @@
-//! `union`: sequences one after the other, or merged by an order they already have.
+//! `union`: sequences one after the other, or merged by their order.
 
 use datum::Datum;
 use reql::EvalError;

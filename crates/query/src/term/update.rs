@@ -1,4 +1,4 @@
-//! `update`, `replace`, `delete`: change the rows of a selection where they are.
+//! `update`, `replace`, `delete`: change the rows of a selection.
 
 use datum::{Datum, PrimaryKey};
 use reql::purity::{self, Determinism};
@@ -11,8 +11,8 @@ use crate::table::{TableRef, key_error};
 use crate::value::{Args, Seq, Value};
 use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult};
 
-/// Fails unless the change that `update` or `replace` asks for with `r.args` is the same wherever it is worked
-/// out, or need not be. Its arguments count as they are written.
+/// Fails unless the change of an `update` or `replace` with `r.args` is deterministic, or need not be. The arguments
+/// are checked before they are spliced.
 pub(crate) fn check_before_splicing(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<(), EvalError> {
     check_deterministic(call, Args::new(cx, call, scope, Vec::new()).flag("non_atomic")?)
 }
@@ -30,7 +30,7 @@ fn is_deterministic(term: &Term) -> bool {
     purity::of_term(term) <= Determinism::WithinQuery
 }
 
-/// `update`, `replace`: what a function or a value makes of each row.
+/// `update`, `replace`: change each row by a function or a value.
 pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [target, change] = call.args.as_slice() else {
         return Err(EvalError::internal("a write without arguments"));
@@ -55,13 +55,13 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
 /// `delete`: removes each row.
 pub(crate) fn delete(mut args: Args<'_>) -> Result<Value, EvalError> {
     let target = args.take(0)?;
-    // A replacement by null, to RethinkDB, which takes this option, too.
+    // In RethinkDB it is a replacement by null, which has this option.
     args.flag("non_atomic")?;
     let options = WriteOptions::of(&args)?;
     write(args.cx, target, options, &Edit::Delete, true)
 }
 
-/// The argument of `update` or `replace`. What is merged into a row may hold literals.
+/// The argument of `update` or `replace`. A value that is merged into rows may contain literals.
 fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, EvalError> {
     let literals = op == Op::Update;
     match change {
@@ -69,11 +69,11 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
             let answer = if literals { ResultKind::Literals } else { ResultKind::Datum };
             reql::closure(func, scope, answer).map(Patch::Func)
         }
-        // RethinkDB makes a function of the row of it. Source: `update_term_t` in terms/rewrites.cc.
+        // RethinkDB turns it into a function of the row. Source: `update_term_t` in terms/rewrites.cc.
         change if literals && !is_script(change) && purity::of_term(change) == Determinism::Never => {
             reql::closure_of_argument(change, scope).map(Patch::Func)
         }
-        // What goes wrong in it goes wrong for each row.
+        // An error in it is an error of each row.
         change if literals && !is_script(change) => match reql::eval_patch(change, scope, &cx.env()) {
             Ok(Arg::Datum(value)) => Ok(Patch::Constant(value)),
             Ok(Arg::Func(closure)) => Ok(Patch::Func(closure)),
@@ -87,7 +87,7 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
     }
 }
 
-/// A script may be a function.
+/// A script may return a function.
 fn is_script(term: &Term) -> bool {
     term.as_call().is_some_and(|call| call.op == Op::Javascript)
 }
@@ -130,7 +130,7 @@ fn write_all(
     let mut executor = WriteExecutor::new(cx, table.clone(), options)?;
     match write_rows(cx, &mut executor, &table, pipe, edit, atomic, result) {
         Ok(()) => executor.finish(),
-        // Rows that were read before may have been written.
+        // Earlier rows may have been written.
         Err(error) => Err(executor.final_error(error)),
     }
 }
@@ -160,7 +160,7 @@ fn write_rows(
     if batch.is_empty() { Ok(()) } else { write_batch(cx, executor, table, &batch, edit, atomic, result) }
 }
 
-/// Writes some rows, each given as its key and what was read of it.
+/// Writes some rows, given by key and the row that was read.
 fn write_batch(
     cx: &Cx,
     executor: &mut WriteExecutor<'_>,
@@ -179,7 +179,7 @@ fn write_batch(
     Ok(())
 }
 
-/// What a change that may reach other tables makes of each row. The rows are overwritten with it.
+/// Evaluates a change that may read other tables for each row. The results replace the rows.
 fn evaluate_edits(
     cx: &Cx,
     table: &TableRef,

@@ -1,4 +1,4 @@
-//! `wait`: until tables can be used.
+//! `wait`: waits until tables are ready.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use super::reconfigure::{tables_of, target};
 use crate::context::Cx;
 use crate::value::{Args, Value};
 
-/// A table that is not ready is looked at again when there is news, and without any after a while that
-/// grows: what other servers' replicas have caught up with is not told to all.
+/// A table that is not ready is checked again after a notification. The interval is a fallback that grows: not every
+/// change on other servers causes a notification here.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(500);
 
-/// `wait`: the number of tables that are ready.
+/// `wait`: returns the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = target(&mut args, "wait")?;
     let wanted = match args.optional_string("wait_for")? {
@@ -51,7 +51,7 @@ fn wanted(state: &str) -> Result<fn(&Readiness) -> bool, EvalError> {
     })
 }
 
-/// Returns when the table, as it is configured then, is as wanted.
+/// Waits until the table, in its present configuration, is ready as `wanted`.
 fn until_ready(
     cx: &Cx,
     table: &TableHandle,

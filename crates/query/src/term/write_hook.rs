@@ -1,4 +1,4 @@
-//! `set_write_hook`, `get_write_hook`: a table's own say in every write of its rows.
+//! `set_write_hook`, `get_write_hook`: a function of a table that changes or rejects each write.
 //!
 //! Source: docs/reql-spec.md section 12.
 
@@ -20,7 +20,7 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
         Value::Datum(Datum::Binary(bytes)) => Some(of_bytes(&bytes)?),
         other => {
             let closure = other.into_func(args.cx).map_err(|error| error.at(1))?;
-            // Told of what the function answers.
+            // The error is about the body of the function.
             check_deterministic(purity::of_func(&closure.func)).map_err(|error| error.at(1).at(1))?;
             Some(StoredFunc::of_closure(&closure).map_err(|error| error.at(1))?)
         }
@@ -48,12 +48,12 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Object(answer.build())))
 }
 
-/// `get_write_hook`: the hook as bytes and as text, or null.
+/// `get_write_hook`: the hook as bytes and text, or null.
 pub(crate) fn get_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let TableRef::Stored(stored) = &table else { return Ok(Value::Datum(Datum::Null)) };
     access::check(args.cx, Privilege::Config, Resource::of_table(&table))?;
-    // The table may have been looked up before a change in the same query.
+    // The query may have read the catalog before it changed the table itself.
     let catalog = args.cx.catalog();
     let handle = catalog.table_by_id(stored.handle.config.id).unwrap_or(&stored.handle);
     Ok(Value::Datum(described_hook(&handle.config)))

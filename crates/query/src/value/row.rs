@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub table: TableRef,
     /// Its primary key as the query gave it.
     pub key: Datum,
-    /// What was read of it: an object or null.
+    /// The result of reading it: an object or null.
     read: Option<Datum>,
 }
 

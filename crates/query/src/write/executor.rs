@@ -278,7 +278,7 @@ impl<'a> WriteExecutor<'a> {
         written.map(|()| moved)
     }
 
-    /// Writes rows of a local shard, entry by entry; returns those that do not belong to it any more.
+    /// Writes rows of a local shard, entry by entry; returns the rows that do not belong to it any more.
     fn write_local(
         &mut self,
         handle: &TableHandle,

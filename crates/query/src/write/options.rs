@@ -10,7 +10,7 @@ use crate::value::Args;
 /// The options of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteOptions {
-    /// What the write waits for; `None` means the table's setting.
+    /// The durability to wait for; `None` means the table's setting.
     pub durability: Option<Durability>,
     /// Which rows its result shows.
     pub return_changes: ReturnChanges,

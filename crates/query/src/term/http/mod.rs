@@ -1,4 +1,4 @@
-//! `http`: asks the web.
+//! `http`: sends HTTP requests.
 
 mod options;
 
@@ -10,7 +10,7 @@ use crate::stream::Pipe;
 use crate::table::{Privilege, Resource, access};
 use crate::value::{Args, Seq, Value};
 
-/// `http`: the body of the answer; with `page`, the stream of what the pages hold.
+/// `http`: the body of the response; with `page`, a stream of the items of all pages.
 pub(crate) fn http(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     access::check(cx, Privilege::Connect, Resource::Cluster)?;
@@ -27,7 +27,7 @@ pub(crate) fn http(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// How pages follow each other, and how many there may be.
+/// The paging mode and the limit of pages.
 fn page(args: &Args<'_>) -> Result<Option<(Page, Option<u64>)>, EvalError> {
     let Some(page) = args.optarg("page")? else { return Ok(None) };
     let Some(limit) = args.optional_datum("page_limit")? else {

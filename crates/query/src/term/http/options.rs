@@ -10,18 +10,18 @@ use reql::EvalError;
 use crate::http::{Auth, HttpOptions, HttpRequest, Method, ResultFormat, check_params, encoded, url_params};
 use crate::value::Args;
 
-/// How long a request may take unless the query says otherwise.
+/// The default timeout.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How long it may take at most: 30 days.
+/// The longest timeout: 30 days.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// How often a request is tried unless the query says otherwise.
+/// The default number of attempts.
 const ATTEMPTS_DEFAULT: u64 = 5;
-/// How many redirections are followed unless the query says otherwise.
+/// The default limit of redirects.
 const REDIRECTS_DEFAULT: u32 = 1;
 /// Most bytes of a body.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// The options given to the term.
+/// The options of the term.
 pub(super) fn of(args: &Args<'_>) -> Result<HttpOptions, EvalError> {
     let auth = auth(args)?;
     let method = method(args)?;
@@ -60,7 +60,7 @@ fn timeout(args: &Args<'_>) -> Result<Duration, EvalError> {
             Err(EvalError::logic("`timeout` may not be negative.").at("timeout"))
         }
         Some(seconds) => {
-            // Whole milliseconds, as the message about it shows them.
+            // In whole milliseconds, as the error message shows it.
             let wanted = Duration::try_from_secs_f64(seconds).unwrap_or(TIMEOUT_MAX).min(TIMEOUT_MAX);
             Ok(Duration::from_millis(u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX)))
         }
@@ -105,7 +105,7 @@ fn read_auth(auth: &Datum) -> Result<Auth, EvalError> {
     };
     let text = |name: &str| match fields.get(name) {
         Some(Datum::String(text)) => Ok(Some(text.to_string())),
-        // Of the whole, as RethinkDB has it (`get_auth_item` in terms/http.cc).
+        // The type of the whole object, as in RethinkDB (`get_auth_item` in terms/http.cc).
         Some(_) => Err(EvalError::logic(format!("Expected `auth.{name}` to be a STRING, but found OBJECT."))),
         None => Ok(None),
     };
@@ -126,7 +126,7 @@ fn read_auth(auth: &Datum) -> Result<Auth, EvalError> {
 /// Names and values, in the order in which they are sent.
 type Headers = Vec<(String, String)>;
 
-/// What is sent, and the header that says what it is.
+/// The body, and the header with its content type.
 fn data(args: &Args<'_>, method: Method) -> Result<(Vec<u8>, Headers), EvalError> {
     let form = || vec![("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned())];
     let Some(data) = args.optional_datum("data")? else {
@@ -164,7 +164,7 @@ fn params(args: &Args<'_>) -> Result<Object, EvalError> {
     }
 }
 
-/// The query's own header lines, which replace those of the same name.
+/// The query's headers, which replace those with the same name.
 fn set_headers(headers: &mut Vec<(String, String)>, args: &Args<'_>) -> Result<(), EvalError> {
     let Some(given) = args.optional_datum("header")? else { return Ok(()) };
     for (name, value) in read_headers(given).map_err(|error| error.at("header"))? {
