@@ -1,7 +1,7 @@
 //! Reads and writes of one key range.
 
 mod reads;
-mod sealing;
+mod seal_entry;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
