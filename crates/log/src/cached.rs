@@ -1,7 +1,7 @@
-//! How much of the log stays in the page cache.
+//! Limits how much of the log stays in the page cache.
 //!
-//! Replicas that are a little behind are sent entries that are read back: the end of the log should be in memory. The rest
-//! is read after a restart only, and the pages that it gives back are there for what is appended next:
+//! Entries for replicas that are a little behind are read back, so the end of the log should be in memory. The rest is
+//! read only after a restart. Its pages are released and become available for the next appends:
 //! `docs/decisions/0043-memory-reuse.md`.
 
 use std::collections::VecDeque;

@@ -52,7 +52,7 @@ pub fn run<D: Disk>(new_disk: impl Fn() -> D) {
     deferred_entries_keep_their_order_and_are_answered(&new_disk());
 }
 
-/// An engine that records what it is given.
+/// An engine that records all entries.
 #[derive(Default)]
 struct Engine {
     groups: Mutex<BTreeMap<GroupId, Vec<(Lsn, Bytes)>>>,

@@ -1,4 +1,4 @@
-//! The errors of a log, grouped by what the caller does about them.
+//! The errors of a log, grouped by the reaction of the caller.
 
 use std::path::PathBuf;
 
@@ -97,7 +97,7 @@ pub enum LogError {
         segment: PathBuf,
         /// Where in it.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage.
         what: String,
     },
     /// The newest segments are missing. They were durable, so this is not the result of a power loss.
@@ -172,7 +172,7 @@ pub enum LogError {
         /// Entries up to here are no longer in the log.
         log_start: Lsn,
     },
-    /// The log has other entries than those that came with a copy of the rows.
+    /// The entries of the log differ from those in a copy of the rows.
     #[error("the log of group {0} has other entries than the copy")]
     OtherEntries(GroupId),
     /// The rows of the replica are invalid: it cannot continue alone.

@@ -61,7 +61,7 @@ impl GroupCommit {
 
     /// An fsync that covered `released` hard entries has ended after `took`.
     pub fn end(&mut self, released: u64, took: Duration) {
-        // The released writers are expected to come back, in addition to those that wait already.
+        // The released writers are expected to come back, in addition to the entries that wait already.
         self.expected = released + self.waiting;
         self.fsync = if self.fsync.is_zero() { took } else { (self.fsync * 7 + took) / 8 };
     }

@@ -19,7 +19,7 @@ pub struct LogBase {
     pub at: Lsn,
     /// The term of the entry there.
     pub term: Term,
-    /// The members, which may be those of a later position.
+    /// The members, possibly of a later position.
     pub members: Members,
     /// The entries after `at` that are in the rows as well: applied by the copied replica, and not known to be committed.
     /// Usually none.

@@ -32,7 +32,7 @@ struct End {
     at: Position,
 }
 
-/// What is known of the disk.
+/// The state of the disk, as far as known.
 struct Disk {
     durable: Position,
     failed: Option<(ErrorKind, String)>,

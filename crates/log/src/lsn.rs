@@ -10,7 +10,7 @@ pub struct GroupId(pub u64);
 
 /// A position in the log of one group, counted from 1. Zero is before the first entry.
 ///
-/// Positions of a group only grow, **but not by one**: an election takes a position of its own
+/// Positions of a group only grow, **but not by one**: an election takes a position
 /// that no [`Applier`](crate::Applier) sees. Never assert that they are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);

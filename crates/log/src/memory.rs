@@ -88,7 +88,7 @@ impl MemoryLog {
         MemoryLog::observed(disk, applier, Arc::new(Noop))
     }
 
-    /// As [`MemoryLog::open`]; `watch` is told that every group leads.
+    /// As [`MemoryLog::open`]; `observer` is notified that every group leads.
     pub fn observed(
         disk: MemoryEntries,
         applier: Arc<dyn Applier>,

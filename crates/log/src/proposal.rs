@@ -25,7 +25,7 @@ pub struct Proposal {
     pub group: GroupId,
     /// Refuse the proposal unless this replica leads in this term.
     pub term: Option<Term>,
-    /// What is proposed.
+    /// The kind of the proposal.
     pub work: Work,
     /// Called with the outcome.
     pub done: Done,

@@ -47,7 +47,7 @@ pub(crate) struct Effects {
     pub answers: Answers,
 }
 
-/// What a group works with during one step.
+/// The input and output of a group during one step.
 pub(crate) struct Step<'a, S> {
     /// Receives the records.
     pub store: &'a mut S,

@@ -126,7 +126,7 @@ pub trait Store: Send {
     /// The task that makes everything written so far durable.
     fn begin_sync(&self) -> SyncTask;
 
-    /// A task has succeeded: later records can say how far the log was durable.
+    /// A task has succeeded: later marks can contain the position up to which the log is durable.
     fn end_sync(&mut self, through: Position);
 
     /// Whether a mark would contain something new.
@@ -140,16 +140,16 @@ pub trait Store: Send {
     fn read(&self, group: GroupId, index: u64, bytes_max: usize) -> Result<Vec<StoredEntry>, LogError>;
 
     /// Deletes the oldest segments while every entry in them is at or before the position in `flushed` of its group. The
-    /// entries of open groups that `flushed` does not name are kept. So are those of groups in `closing`, whose closing
-    /// record is not durable yet.
+    /// entries of open groups that `flushed` does not name are kept, as are the entries of groups in `closing`, whose
+    /// closing record is not durable yet.
     fn delete_flushed(
         &mut self,
         flushed: &BTreeMap<GroupId, u64>,
         closing: &BTreeSet<GroupId>,
     ) -> Result<Vec<Compacted>, StoreError>;
 
-    /// Writes down, beside the log, how far it is durable. The next open fails if the log ends before that.
-    fn note_end(&mut self) -> Result<(), StoreError>;
+    /// Writes the high-water mark: the next open fails if the log ends before the position that is durable now.
+    fn write_high_water_mark(&mut self) -> Result<(), StoreError>;
 
     /// The size on disk.
     fn size(&self) -> StoreSize;

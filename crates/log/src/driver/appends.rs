@@ -1,4 +1,4 @@
-//! The life of an append: what is added to it, when it is fsynced, and what follows.
+//! The life of an append: its last records, its fsync, and the steps after that.
 
 use std::time::Duration;
 

@@ -346,7 +346,7 @@ impl Driver {
         };
     }
 
-    /// The entries that may be applied now; those of one group in the order of its log.
+    /// The entries that may be applied now. Within a group they have the order of its log.
     pub fn take_applicable(&mut self, store: &impl Store) -> Result<&[Entry], LogError> {
         self.batch.clear();
         for id in self.progressed.drain(..) {

@@ -53,7 +53,7 @@ pub(super) struct DriveState {
     log_thread_only_until: Nanos,
 }
 
-/// What a proposer does next.
+/// The next action of a proposer.
 enum Next {
     DriveAgain,
     Return,

@@ -1,5 +1,5 @@
-//! The high-water mark: a small file beside the segments that says how far the log was durable when it was last opened,
-//! began a segment or was closed. A log that ends before that has lost durable data. docs/formats/log.md.
+//! The high-water mark: a small file beside the segments with the position up to which the log was durable when it was
+//! last opened, began a segment or was closed. A log that ends before that has lost durable data. docs/formats/log.md.
 
 use std::io::{ErrorKind, Result};
 use std::path::Path;
@@ -36,7 +36,7 @@ impl HighWaterMark {
         match HighWaterMark::decode(&bytes) {
             Some(mark) => Ok(Some(mark)),
             None => {
-                Err(LogError::Damaged { segment: path, offset: 0, what: "not a note of the log".to_owned() })
+                Err(LogError::Damaged { segment: path, offset: 0, what: "not a high-water mark".to_owned() })
             }
         }
     }

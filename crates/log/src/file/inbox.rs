@@ -24,7 +24,7 @@ const MESSAGE_BYTES_MAX: usize = 32 << 20;
 /// Bytes of a message beside its body.
 const MESSAGE_HEAD_BYTES: usize = 64;
 
-/// What has arrived for the log.
+/// The input of a step.
 #[derive(Default)]
 pub(super) struct Inbound {
     pub proposals: Vec<Proposal>,
@@ -96,7 +96,7 @@ struct InboxState {
     held: usize,
     /// Whether the log thread is to be woken at the last release.
     wake_on_release: bool,
-    /// When the log thread's next work was due when it went to sleep.
+    /// The due time of the log thread's next work, as of when it went to sleep.
     due: Option<Nanos>,
     /// Whether other work fell due before it went to sleep.
     is_due_earlier: bool,
@@ -226,7 +226,7 @@ impl Inbox {
         self.wake(state);
     }
 
-    /// Waits until there is something to do, as the plan says.
+    /// Waits until there is work to do, according to the plan.
     pub fn wait(&self, plan: &WaitPlan) {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.is_due_earlier) {

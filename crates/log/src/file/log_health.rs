@@ -16,7 +16,7 @@ struct Stopped {
     cause: Interruption,
 }
 
-/// Start times of what is going on.
+/// Start times of running operations and present conditions.
 pub(super) struct LogHealth {
     step: AtomicU64,
     full: AtomicU64,

@@ -115,7 +115,7 @@ impl FileStore {
             StoreError::Full => LogError::Io(ErrorKind::StorageFull.into()),
             StoreError::Disk(cause) => LogError::Io(cause),
         };
-        store.note_end().map_err(failed)?;
+        store.write_high_water_mark().map_err(failed)?;
         if header.version < FORMAT_VERSION {
             // A segment holds only records of the version in its header.
             store.start_segment().map_err(failed)?;
@@ -152,11 +152,7 @@ impl FileStore {
         self.durable = self.written;
         self.log_sync.begin_segment(Arc::clone(&self.file), self.written);
         self.index.segments.push_back(Segment::new(header.number, bytes));
-        self.note_end()
-    }
-
-    fn note_durable(&self) -> std::io::Result<()> {
-        HighWaterMark { log_id: self.header.log_id, at: self.durable }.store(&*self.files, &self.dir)
+        self.write_high_water_mark()
     }
 
     fn push_record(&mut self, record: &Record<&[u8]>) {
@@ -348,11 +344,12 @@ impl Store for FileStore {
         Ok(compacted)
     }
 
-    fn note_end(&mut self) -> Result<(), StoreError> {
-        match self.note_durable() {
+    fn write_high_water_mark(&mut self) -> Result<(), StoreError> {
+        let mark = HighWaterMark { log_id: self.header.log_id, at: self.durable };
+        match mark.store(&*self.files, &self.dir) {
             // Writing does not depend on the mark; the next one will do.
             Err(cause) if cause.kind() == ErrorKind::StorageFull => Ok(()),
-            noted => Ok(noted?),
+            stored => Ok(stored?),
         }
     }
 

@@ -65,7 +65,7 @@ impl Entries {
         self.applied >= self.tail.last()
     }
 
-    /// The entries from `index` on are replaced: returns those that were in memory, with their positions.
+    /// Removes the entries from `index` on, which are replaced. Returns the ones that were in memory, with their positions.
     pub fn cut(&mut self, index: u64) -> Vec<(u64, Held)> {
         let cut = self.tail.cut(index);
         self.written = self.written.min(index - 1);

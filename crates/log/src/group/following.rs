@@ -1,4 +1,4 @@
-//! A follower's knowledge of its leader's log, and the *received* message that tells the leader what is appended here.
+//! A follower's knowledge of its leader's log, and the *received* message, with which it reports its appends.
 
 use raft::StateRole;
 
@@ -27,7 +27,7 @@ pub(super) struct Following {
     verified: TermPosition,
     /// The soft position that the leader last sent.
     leader_soft: TermPosition,
-    /// Soft entries were appended that the leader has not been told of.
+    /// Soft entries were appended, and not reported to the leader.
     owes_received: bool,
 }
 
@@ -64,7 +64,7 @@ impl Following {
         self.owes_received = true;
     }
 
-    /// Tells the leader up to where its log is appended here, if soft entries wait for that.
+    /// Reports to the leader how much of its log is appended here, if soft entries wait for that.
     pub fn send_received(
         &mut self,
         consensus: &Consensus,

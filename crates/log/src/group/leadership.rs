@@ -1,4 +1,4 @@
-//! The role of a replica: when it leads, when it stands for election, and what it reported of that.
+//! The role of a replica: when it leads, when it stands for election, and which role was last reported.
 
 use io::Random;
 use raft::StateRole;
@@ -132,7 +132,7 @@ impl Leadership {
     }
 }
 
-/// The voter with most of the log, other than this replica, among those that have rows.
+/// The voter with most of the log, other than this replica. Voters without valid rows are ignored.
 pub(super) fn best_follower(consensus: &Consensus, lacks_rows: impl Fn(u64) -> bool) -> Option<PeerId> {
     let progress = |peer: &u64| {
         consensus.raft().prs().get(*peer).map_or((false, 0), |it| (it.recent_active, it.matched))

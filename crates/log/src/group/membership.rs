@@ -30,7 +30,7 @@ struct ChangeWaiter {
     done: Done,
 }
 
-/// What a leader does about a proposed change.
+/// The reaction of a leader to a proposed change.
 pub(super) enum ChangeCheck {
     Propose,
     /// The change is in force already.

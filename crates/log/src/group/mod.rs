@@ -351,7 +351,7 @@ impl Group {
         }
     }
 
-    /// Delays all acknowledgements of what the log holds until this append is durable.
+    /// Delays all acknowledgements of entries in the log until this append is durable.
     pub fn hold_back_until(&mut self, append: u64) {
         self.persistence.hold_back_until(append);
     }

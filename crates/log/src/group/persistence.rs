@@ -10,7 +10,7 @@ struct UnsyncedBatch {
     append: u64,
     /// The number of the batch in consensus; zero for none.
     ready: u64,
-    /// Responses that promise what is in the append.
+    /// Responses that may only be sent once the append is durable.
     messages: Vec<RaftMessage>,
 }
 

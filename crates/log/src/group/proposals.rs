@@ -72,7 +72,7 @@ impl Proposals {
         self.syncs.iter_mut().filter(|sync| sync.to > last).for_each(|sync| sync.to += more);
     }
 
-    /// Moves the incoming proposals to those that consensus is given; returns how many they are.
+    /// Moves the incoming proposals to the ones given to consensus; returns their number.
     pub fn begin_ordering(&mut self) -> usize {
         let count = self.incoming.len();
         self.ordering.extend(self.incoming.drain(..));
@@ -80,7 +80,7 @@ impl Proposals {
         count
     }
 
-    /// Adds one proposal to those that consensus is given.
+    /// Adds one proposal to the ones given to consensus.
     pub fn order_now(&mut self, pending: PendingEntry) {
         self.ordering.push_back(pending);
     }

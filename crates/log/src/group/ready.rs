@@ -43,8 +43,7 @@ impl Group {
         self.following.send_received(&self.consensus, self.entries.written, term_is_durable, effects);
     }
 
-    /// Appends up to number `step.synced` are durable. Consensus may now commit; what it wants stored goes into the next
-    /// append.
+    /// Appends up to number `step.synced` are durable. Consensus may now commit; its new records go into the next append.
     pub fn synced<S: Store>(&mut self, step: &mut Step<'_, S>) -> Result<(), LogError> {
         let term_is_durable = self.persistence.term_is_durable(step.synced);
         self.following.send_received(&self.consensus, self.entries.written, term_is_durable, step.effects);
@@ -126,7 +125,7 @@ impl Group {
 
     fn apply_limits(&self) -> ApplyLimits {
         let committed = self.consensus.committed();
-        // Entries that need no other replica; all that this leader has ordered are of its own term.
+        // Entries that need no other replica. All entries that this leader has ordered have its term.
         let (own_soft, own_hard) =
             match self.leadership.acks == Acks::One && self.leadership.leads(&self.consensus).is_some() {
                 true => (self.entries.written, self.consensus.persisted()),
@@ -151,7 +150,7 @@ impl Group {
         store.push(&Record::Vote { group, term, vote, commit });
     }
 
-    /// Tells consensus what has become durable, and sends the messages that waited for it.
+    /// Reports durable batches to consensus, and sends the messages that waited for them.
     fn note_synced<S: Store>(&mut self, step: &mut Step<'_, S>) -> Result<(), LogError> {
         while let Some(batch) = self.persistence.next_synced(step.synced) {
             self.consensus.node.on_persist_ready(batch.ready);
@@ -260,7 +259,7 @@ impl Group {
         }
     }
 
-    /// Compares the state of consensus with the one last seen, and does what a change requires.
+    /// Reacts to a change of the state of consensus since the last call.
     fn note_state_change<S: Store>(&mut self, step: &mut Step<'_, S>) {
         let Some(StateChange { before, now }) = self.leadership.take_state_change(&self.consensus) else {
             return;

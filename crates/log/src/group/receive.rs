@@ -139,7 +139,7 @@ impl Group {
         Ok(())
     }
 
-    /// Tells the leader what the heartbeat response of consensus does not.
+    /// Sends the leader the information that the heartbeat response of consensus lacks.
     fn respond_to_heartbeat(&self, heartbeat: &Heartbeat, effects: &mut Effects) {
         let Heartbeat { leader, term, commit } = *heartbeat;
         self.recovery.send_recovering(&self.consensus, leader.0, term, effects);
@@ -148,9 +148,9 @@ impl Group {
         }
         let here = self.consensus.durable();
         if here > commit && !self.is_unsynced() {
-            // The leader names the commit position as far as it knows it to be here, so it does not know of all entries
-            // here: after a copy of the rows, or after its election. Its log equals the local one up to the commit
-            // position, and it may no longer have the entries with which to probe for that.
+            // A heartbeat has the commit position, limited to the entries that the leader knows to be here. So the leader
+            // does not know of all entries here: there was a copy of the rows, or an election. Its log equals the local one up
+            // to the commit position, but it may no longer have the entries to find that out by probing.
             let mut message = RaftMessage { term, index: here, commit: here, ..RaftMessage::default() };
             message.set_msg_type(MessageType::MsgAppendResponse);
             self.membership.withhold(&self.consensus, &mut message);

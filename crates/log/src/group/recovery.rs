@@ -3,11 +3,11 @@
 //! *Invalid rows*: a later leader replaced entries that the engine had applied, or the disk lost them from the log, or
 //! the replica has just joined. Nothing is applied until a copy of the rows is restored.
 //!
-//! *Lost entries*: an older copy of the node's files was put back. The replica finds out when a heartbeat counts on
-//! more than its log has, since only the replica itself can have confirmed that much. It tells the leader, which sends
-//! what is missing. Until all of that is durable the replica does not stand for election, and votes only for
-//! candidates that have at least as much, as if it had kept the entries. Nothing can be done about votes that it gives
-//! before it receives that heartbeat: docs/reference/operating.md, "Backups".
+//! *Lost entries*: an older copy of the node's files was restored. The replica detects this when the commit position of a
+//! heartbeat is past the end of its log, since only the replica itself can have confirmed that much. It informs the
+//! leader, which sends the missing entries. Until they are durable, the replica does not stand for election, and votes
+//! only for candidates that have at least as much, as if it had kept the entries. Votes that it gives before it receives
+//! that heartbeat cannot be prevented: docs/reference/operating.md, "Backups".
 
 use raft::eraftpb::{Message as RaftMessage, MessageType};
 
@@ -23,7 +23,7 @@ struct Promise {
     index: u64,
 }
 
-/// What a replica must get back before it takes part in everything.
+/// Data that a replica must get back before it takes part in everything.
 #[derive(Default)]
 pub(super) struct Recovery {
     rows_invalid: bool,

@@ -1,4 +1,4 @@
-//! A leader's view of the other replicas: what is on its way to each, and what each has written.
+//! A leader's view of the other replicas: the appends in flight to each, and the entries that each has written.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ struct InFlight {
     bytes: usize,
 }
 
-/// What a leader knows of one other replica.
+/// The state of one other replica, as its leader knows it.
 #[derive(Default)]
 struct Follower {
     /// The last position of this term that the follower has appended.
@@ -104,7 +104,7 @@ impl Replication {
         self.followers.entry(peer).or_default().rows_invalid_at = Some(ticks);
     }
 
-    /// `peer` has lost what came after `index`: the leader probes it again, and its confirmations no longer count.
+    /// `peer` has lost the entries after `index`: the leader probes it again, and its confirmations no longer count.
     pub fn note_recovering(&mut self, consensus: &mut Consensus, peer: u64, index: u64) {
         let last = consensus.outline().last();
         let Some(progress) = consensus.node.raft.mut_prs().get_mut(peer) else { return };
@@ -126,7 +126,7 @@ impl Replication {
         consensus.matched(peer) < consensus.outline().start() || is_invalid()
     }
 
-    /// What this leader knows of the other replicas, by peer id; nothing on a follower. A quiesced group sends no
+    /// The states of the other replicas, by peer id; empty on a follower. A quiesced group sends no
     /// heartbeats, so all of its replicas count as active; unreachable nodes are noticed by the links.
     pub fn statuses(&self, consensus: &Consensus, quiesced: bool, ticks: u64) -> Vec<PeerStatus> {
         let is_leader = consensus.is_leader();

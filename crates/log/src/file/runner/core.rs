@@ -131,8 +131,8 @@ impl<S: Store> Core<S> {
         self.deliver();
     }
 
-    /// Takes a step that writes nothing, answers what it makes known, and sends its messages. Messages about records
-    /// that are pushed and unwritten wait for those.
+    /// Takes a step that writes nothing, then applies, answers, and sends the messages of the step. Earlier messages, which
+    /// are about unwritten records, wait for those.
     pub fn step_without_write(&mut self, step: impl FnOnce(&mut Driver, &mut S) -> Result<(), LogError>) {
         let waiting = std::mem::take(self.driver.messages());
         let result = step(&mut self.driver, &mut self.store);
@@ -196,7 +196,7 @@ impl<S: Store> Core<S> {
         self.append();
     }
 
-    /// Closes a group, and pushes the record that says so.
+    /// Closes a group, and pushes its closing record.
     pub fn close(&mut self, id: GroupId, record: &Record<&[u8]>) {
         let settled = self.driver.group(id).map_or(0, |group| group.settled());
         self.removed_groups.add(id, self.driver.next_append(), settled);
@@ -215,7 +215,7 @@ impl<S: Store> Core<S> {
         Some(SyncJob { task: self.store.begin_sync(), wanted, started })
     }
 
-    /// An fsync has ended: what it covers is committed, applied and answered. If it failed, the log stops.
+    /// An fsync has ended. The entries that it covers are committed, applied and answered. If it failed, the log stops.
     pub fn end_sync(&mut self, job: SyncJob, result: std::io::Result<()>) {
         self.sync_running = false;
         if self.failed.is_some() {

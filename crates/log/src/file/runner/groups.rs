@@ -180,7 +180,7 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Makes everything durable, except what a full disk has no space for.
+    /// Makes everything durable, except records for which a full disk has no space.
     fn sync(&mut self) -> Result<(), LogError> {
         self.core.sync_now();
         match self.core.failed {

@@ -189,7 +189,7 @@ impl<S: Store> Runner<S> {
         self.core.begin_sync()
     }
 
-    /// An fsync has ended: what it covers is committed, applied and answered. If it failed, the log stops.
+    /// An fsync has ended. The entries that it covers are committed, applied and answered. If it failed, the log stops.
     pub fn end_sync(&mut self, job: SyncJob, result: std::io::Result<()>) {
         self.core.end_sync(job, result);
     }
@@ -294,9 +294,9 @@ impl<S: Store> Runner<S> {
             self.core.store.push_mark();
             self.core.append();
             self.core.sync_now();
-            if let Err(cause) = self.core.store.note_end() {
+            if let Err(cause) = self.core.store.write_high_water_mark() {
                 tracing::warn!(
-                    "could not note the end of the log; a later truncation would go unnoticed: {cause}"
+                    "could not write the high-water mark; a truncated log would not be detected: {cause}"
                 );
             }
         }
