@@ -96,9 +96,9 @@ impl Applier for Engine {
 type Answer = Result<Lsn, ProposeError>;
 
 fn propose(log: &dyn Log, group: GroupId, payload: &str, durability: Durability) -> Receiver<Answer> {
-    let (tell, answer) = mpsc::channel();
+    let (sender, answer) = mpsc::channel();
     let payload = Bytes::copy_from_slice(payload.as_bytes());
-    log.propose(group, payload, durability, Box::new(move |result| drop(tell.send(result))));
+    log.propose(group, payload, durability, Box::new(move |result| drop(sender.send(result))));
     answer
 }
 
@@ -252,8 +252,8 @@ fn a_sync_is_answered_after_everything_before_it(disk: &dyn Disk) {
     open(&*log, ONE, Lsn(0));
     let soft: Vec<_> = (0..10).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Soft)).collect();
     for _ in 0..2 {
-        let (tell, synced) = mpsc::channel();
-        log.sync(ONE, Box::new(move |result| drop(tell.send(result))));
+        let (sender, synced) = mpsc::channel();
+        log.sync(ONE, Box::new(move |result| drop(sender.send(result))));
         let synced = position(&synced);
         assert_eq!(engine.payloads(ONE).len(), 10);
         assert!(synced >= engine.applied(ONE));
@@ -324,10 +324,10 @@ fn deferred_entries_keep_their_order_and_are_answered(disk: &dyn Disk) {
     open(&*log, ONE, Lsn(0));
     let mut answers = Vec::new();
     for nth in 0..200 {
-        let (tell, answer) = mpsc::channel();
+        let (sender, answer) = mpsc::channel();
         let payload = Bytes::from(nth.to_string());
         let durability = if nth % 13 == 0 { Durability::Hard } else { Durability::Soft };
-        let done = Box::new(move |result| drop(tell.send(result)));
+        let done = Box::new(move |result| drop(sender.send(result)));
         match nth % 5 {
             0 => log.propose(ONE, payload, durability, done),
             _ => log.propose_deferred(ONE, None, payload, durability, done),

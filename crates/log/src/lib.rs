@@ -7,7 +7,7 @@
 //! - [`memory::MemoryLog`] keeps entries in memory, for tests.
 //! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log` and `file/thread`
 //!   (threads), `file/runner` (one step), `driver` (all groups, without I/O), `group` (consensus), and `file/store`
-//!   (segments) over `record` and `segment` (bytes). `log_sync` runs fsyncs, `cached` limits the use of the page cache.
+//!   (segments) over `record` and `segment` (bytes). `log_sync` runs fsyncs, `page_cache` limits the use of the page cache.
 //! - A group has one or several replicas. `group` is one replica of one group, a [`Transport`] carries its messages to the
 //!   others (docs/formats/message.md), a [`GroupObserver`] is notified of leaders and members. `tests/fleet` simulates
 //!   many replicas, `tests/crashes` crashes of one node.
@@ -23,7 +23,6 @@ pub mod mutant;
 pub mod recovery;
 
 mod batch_window;
-mod cached;
 mod contract;
 mod driver;
 mod error;
@@ -35,6 +34,7 @@ mod lsn;
 mod member;
 mod message;
 mod outline;
+mod page_cache;
 mod proposal;
 mod record;
 mod segment;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use io::{File, task};
 use parking_lot::Mutex;
 
-use crate::cached::Cached;
 use crate::lsn::Position;
+use crate::page_cache::PageCache;
 
 /// Makes the appended part of a log durable, on any thread and without a step of the log. Clones belong to the same log.
 ///
@@ -22,7 +22,7 @@ struct Shared {
     end: Mutex<End>,
     /// Locked during an fsync, and never while waiting for an engine.
     disk: Mutex<Disk>,
-    cached: Mutex<Cached>,
+    page_cache: Mutex<PageCache>,
 }
 
 /// Where the log ends in the page cache. Earlier segments are durable.
@@ -42,8 +42,8 @@ impl LogSync {
     /// For a log that ends in `segment` at `at`, durably.
     pub(crate) fn new(segment: Arc<dyn File>, at: Position) -> LogSync {
         let disk = Mutex::new(Disk { durable: at, failed: None });
-        let cached = Mutex::new(Cached::new(at));
-        LogSync(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk, cached }))
+        let page_cache = Mutex::new(PageCache::new(at));
+        LogSync(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk, page_cache }))
     }
 
     /// The log ends in a new segment, durably.
@@ -74,20 +74,20 @@ impl LogSync {
         }
         disk.sync(&*segment, at)?;
         drop(disk);
-        self.0.cached.lock().extend(&segment, at);
+        self.0.page_cache.lock().extend(&segment, at);
         Ok(())
     }
 
     /// Makes `segment`, the last one or the one before, durable up to `through`.
     pub(crate) fn sync_segment(&self, segment: &Arc<dyn File>, through: Position) -> Result<()> {
         task::lock(&self.0.disk).sync(&**segment, through)?;
-        self.0.cached.lock().extend(segment, through);
+        self.0.page_cache.lock().extend(segment, through);
         Ok(())
     }
 
     /// This segment was removed from the log.
-    pub(crate) fn removed(&self, segment: u64) {
-        self.0.cached.lock().forget(segment);
+    pub(crate) fn segment_removed(&self, segment: u64) {
+        self.0.page_cache.lock().remove_segment(segment);
     }
 }
 

@@ -24,7 +24,7 @@ const KIND_TOMBSTONE: u8 = 6;
 const KIND_MARK: u8 = 7;
 const KIND_MEMBER: u8 = 8;
 const KIND_ROWS: u8 = 9;
-const KIND_GONE: u8 = 10;
+const KIND_REMOVED: u8 = 10;
 
 /// The kind of an entry, and how durable it must be before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +126,10 @@ pub enum Record<P> {
         /// The group.
         group: GroupId,
         /// They are invalid until a copy is restored.
-        void: bool,
+        invalid: bool,
     },
     /// This replica was removed from the group: its entries no longer count, its peer id is never used again.
-    Gone {
+    Removed {
         /// The group.
         group: GroupId,
         /// The replica.
@@ -192,8 +192,8 @@ pub(crate) fn encode<P: AsRef<[u8]>>(record: &Record<P>, salt: u32, out: &mut Ve
             encoded = members.encode();
             (KIND_MEMBER, 0, group.0, *peer, 0, &encoded)
         }
-        Record::Rows { group, void } => (KIND_ROWS, 0, group.0, u64::from(*void), 0, &[]),
-        Record::Gone { group, peer } => (KIND_GONE, 0, group.0, *peer, 0, &[]),
+        Record::Rows { group, invalid } => (KIND_ROWS, 0, group.0, u64::from(*invalid), 0, &[]),
+        Record::Removed { group, peer } => (KIND_REMOVED, 0, group.0, *peer, 0, &[]),
         Record::Start { group, index, term } => (KIND_START, 0, group.0, *index, *term, &[]),
         Record::Tail { group, index, term, proposed } => {
             words = proposed.to_le_bytes();
@@ -284,8 +284,8 @@ fn decode_kind<'a>(header: &Header, payload: &'a [u8]) -> Option<Record<&'a [u8]
             let members = Members::decode(payload)?;
             Some(Record::Member { group, peer: index, members })
         }
-        KIND_ROWS if payload.is_empty() && index <= 1 => Some(Record::Rows { group, void: index == 1 }),
-        KIND_GONE if payload.is_empty() => Some(Record::Gone { group, peer: index }),
+        KIND_ROWS if payload.is_empty() && index <= 1 => Some(Record::Rows { group, invalid: index == 1 }),
+        KIND_REMOVED if payload.is_empty() => Some(Record::Removed { group, peer: index }),
         KIND_START if payload.is_empty() => Some(Record::Start { group, index, term }),
         KIND_TAIL => {
             let proposed = only_word(payload)?;
@@ -318,8 +318,8 @@ impl<P: AsRef<[u8]>> Record<P> {
             Record::Member { group, peer, members } => {
                 Record::Member { group: *group, peer: *peer, members: members.clone() }
             }
-            Record::Rows { group, void } => Record::Rows { group: *group, void: *void },
-            Record::Gone { group, peer } => Record::Gone { group: *group, peer: *peer },
+            Record::Rows { group, invalid } => Record::Rows { group: *group, invalid: *invalid },
+            Record::Removed { group, peer } => Record::Removed { group: *group, peer: *peer },
             Record::Start { group, index, term } => {
                 Record::Start { group: *group, index: *index, term: *term }
             }
@@ -357,9 +357,9 @@ mod tests {
             Record::Vote { group, term: 3, vote: 4, commit: 5 },
             Record::Entry { group, index: 11, term: 2, kind: EntryKind::Members, payload: vec![1; 9] },
             Record::Member { group, peer: 4, members: some_members() },
-            Record::Rows { group, void: true },
-            Record::Rows { group, void: false },
-            Record::Gone { group, peer: 4 },
+            Record::Rows { group, invalid: true },
+            Record::Rows { group, invalid: false },
+            Record::Removed { group, peer: 4 },
             Record::Start { group, index: 9, term: 2 },
             Record::Tail { group, index: 9, term: 2, proposed: 8 },
             Record::Tombstone { group },

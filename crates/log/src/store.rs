@@ -71,7 +71,7 @@ pub struct StoredGroup {
     pub(crate) peer: u64,
     pub(crate) outline: Outline,
     /// Whether the engine's rows are invalid.
-    pub(crate) void: bool,
+    pub(crate) rows_invalid: bool,
 }
 
 /// The size of a store on disk.

@@ -40,7 +40,7 @@ impl Applier for Engine {
         for (_, _, payload) in entries {
             match &payload[..] {
                 b"slow" => self.clock.advance(Duration::from_millis(100)),
-                b"panic" => panic!("as asked"),
+                b"panic" => panic!("injected"),
                 _ => {}
             }
             let thread = std::thread::current().name().map(str::to_owned);
@@ -66,25 +66,27 @@ fn log_with(clock: &SimClock, of_log: Arc<dyn Clock>) -> (Arc<Engine>, FileLog) 
     let log = FileLog::open(files, of_log, Path::new("/log"), applier, FileLogOptions::default()).unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     // The entry of the election is durable, so no fsync is running.
-    answer(&told(|done| log.sync(GROUP, done))).unwrap();
+    answer(&answer_of(|done| log.sync(GROUP, done))).unwrap();
     (engine, log)
 }
 
 type Answer = Result<Lsn, ProposeError>;
 
-fn told(ask: impl FnOnce(rekindle_log::Done)) -> Receiver<Answer> {
-    let (tell, told) = mpsc::channel();
-    ask(Box::new(move |result| drop(tell.send(result))));
-    told
+fn answer_of(call: impl FnOnce(rekindle_log::Done)) -> Receiver<Answer> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |result| drop(sender.send(result))));
+    receiver
 }
 
 fn propose_deferred(log: &FileLog, payload: &'static str, durability: Durability) -> Receiver<Answer> {
-    told(|done| log.propose_deferred(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done))
+    answer_of(|done| {
+        log.propose_deferred(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done)
+    })
 }
 
 #[track_caller]
-fn answer(told: &Receiver<Answer>) -> Answer {
-    told.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
+fn answer(receiver: &Receiver<Answer>) -> Answer {
+    receiver.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
 }
 
 #[track_caller]
@@ -108,9 +110,9 @@ fn still() -> (SimClock, Arc<dyn Clock>) {
 fn take_own_turn(engine: &Engine, log: &FileLog, clock: &SimClock, payload: &'static str) {
     let own = std::thread::current().name().unwrap().to_owned();
     wait_until("a step of a proposer", || {
-        let told = propose_deferred(log, payload, Durability::Soft);
+        let receiver = propose_deferred(log, payload, Durability::Soft);
         log.drive();
-        answer(&told).unwrap();
+        answer(&receiver).unwrap();
         let is_own = engine.threads().last() == Some(&own);
         if !is_own {
             clock.advance(Duration::from_secs(2));
@@ -151,9 +153,9 @@ fn entries_that_a_proposer_appended_become_durable_in_time() {
     let (_engine, log) = log_with(&clock, Arc::new(RealClock::new()));
     // More than one round, so also after the log thread has gone back to sleep. Nothing here wakes it.
     for round in 1..=3 {
-        let told = propose_deferred(&log, "soft", Durability::Soft);
+        let receiver = propose_deferred(&log, "soft", Durability::Soft);
         log.drive();
-        answer(&told).unwrap();
+        answer(&receiver).unwrap();
         wait_until("the fsync", || log.stats().group_commit_entries >= round);
     }
 }
@@ -164,9 +166,9 @@ fn after_a_slow_step_only_the_log_thread_drives_the_log() {
     let (engine, log) = log_with(&clock, of_log);
     take_own_turn(&engine, &log, &clock, "slow");
     for _ in 0..20 {
-        let told = propose_deferred(&log, "next", Durability::Soft);
+        let receiver = propose_deferred(&log, "next", Durability::Soft);
         log.drive();
-        answer(&told).unwrap();
+        answer(&receiver).unwrap();
         assert_eq!(engine.threads().last().unwrap(), "log");
     }
     clock.advance(Duration::from_secs(2));
@@ -178,12 +180,12 @@ fn no_caller_waits_for_a_step_that_has_panicked() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
     take_own_turn(&engine, &log, &clock, "entry");
-    answer(&told(|done| log.sync(GROUP, done))).unwrap();
-    let told = propose_deferred(&log, "panic", Durability::Soft);
+    answer(&answer_of(|done| log.sync(GROUP, done))).unwrap();
+    let receiver = propose_deferred(&log, "panic", Durability::Soft);
     // The panic may be on either thread; the result is the same for all other callers.
     drop(catch_unwind(AssertUnwindSafe(|| log.drive())));
     // Its outcome is unknown: the callback is dropped without an answer.
-    let dropped = told.recv_timeout(WAIT_TIMEOUT);
+    let dropped = receiver.recv_timeout(WAIT_TIMEOUT);
     assert!(matches!(dropped, Err(mpsc::RecvTimeoutError::Disconnected)), "{dropped:?}");
     for durability in [Durability::Soft, Durability::Hard] {
         let refused = answer(&propose_deferred(&log, "after", durability));
@@ -207,9 +209,9 @@ fn proposers_on_many_threads_are_all_answered() {
                         true => Durability::Hard,
                         false => Durability::Soft,
                     };
-                    let told = [0, 1, 2].map(|nth| propose_deferred(log, "entry", durability(nth)));
+                    let receiver = [0, 1, 2].map(|nth| propose_deferred(log, "entry", durability(nth)));
                     log.drive();
-                    let positions = told.map(|told| answer(&told).unwrap());
+                    let positions = receiver.map(|receiver| answer(&receiver).unwrap());
                     assert!(positions.is_sorted(), "{positions:?}");
                 }
             });
@@ -235,8 +237,9 @@ fn a_stopped_log_reports_the_cause() {
     // The step that opened the group may not have ended yet.
     wait_until("it gets on", || log.stall().is_none());
     files.inject(Fault::Append);
-    let told = told(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
-    assert!(answer(&told).is_err());
-    wait_until("it is told", || log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped));
+    let receiver =
+        answer_of(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
+    assert!(answer(&receiver).is_err());
+    wait_until("it is receiver", || log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped));
     assert!(matches!(log.stopped(), Some(Interruption::Disk(_))), "{:?}", log.stopped());
 }

@@ -37,7 +37,7 @@ impl Applier for Engine {
     }
 
     fn set_log_sync(&self, log: LogSync) {
-        assert!(self.log.set(log).is_ok(), "told once");
+        assert!(self.log.set(log).is_ok(), "called once");
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
@@ -66,17 +66,17 @@ fn log_and_engine(files: &SimFiles, segment_bytes: u64) -> (FileLog, Arc<Engine>
 }
 
 fn propose(log: &FileLog, payload: &'static [u8], durability: Durability) -> Receiver<Answer> {
-    let (tell, told) = mpsc::channel();
-    let done = Box::new(move |result| drop(tell.send(result)));
+    let (sender, receiver) = mpsc::channel();
+    let done = Box::new(move |result| drop(sender.send(result)));
     log.propose(GROUP, Bytes::from_static(payload), durability, done);
-    told
+    receiver
 }
 
 type Answer = Result<Lsn, ProposeError>;
 
 #[track_caller]
-fn answer(told: &Receiver<Answer>) -> Answer {
-    told.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
+fn answer(receiver: &Receiver<Answer>) -> Answer {
+    receiver.recv_timeout(WAIT_TIMEOUT).expect("every proposal is answered")
 }
 
 /// The number of entries that would survive a power loss at this moment.
@@ -129,8 +129,8 @@ fn after_a_failed_sync_the_fsyncs_of_the_log_fail_as_well() {
     files.inject(Fault::Sync);
     log_sync.sync().unwrap_err();
     // From now on the disk reports success, as it does after it has reported a failure once.
-    let told = answer(&propose(&log, b"hard", Durability::Hard));
-    assert!(matches!(&told, Err(cause) if !cause.is_definite()), "{told:?}");
+    let receiver = answer(&propose(&log, b"hard", Durability::Hard));
+    assert!(matches!(&receiver, Err(cause) if !cause.is_definite()), "{receiver:?}");
     let began = Instant::now();
     while log.stopped().is_none() && began.elapsed() < WAIT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
@@ -158,14 +158,14 @@ fn a_sync_waits_for_a_disk_that_hangs_while_the_log_continues() {
     let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     files.hang(Some(Hang::Syncs));
-    let (tell, told) = mpsc::channel();
-    let waiting = std::thread::spawn(move || tell.send(log_sync.sync().is_ok()).unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let waiting = std::thread::spawn(move || sender.send(log_sync.sync().is_ok()).unwrap());
     for _ in 0..100 {
         answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     }
-    told.try_recv().expect_err("the fsync has not returned");
+    receiver.try_recv().expect_err("the fsync has not returned");
     files.hang(None);
-    assert!(told.recv_timeout(WAIT_TIMEOUT).unwrap());
+    assert!(receiver.recv_timeout(WAIT_TIMEOUT).unwrap());
     waiting.join().unwrap();
 }
 

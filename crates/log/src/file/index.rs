@@ -88,13 +88,13 @@ impl Index {
     }
 
     /// Adds a record at `at`, in the last segment. Fails with a description if it contradicts earlier records.
-    pub fn note(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
+    pub fn add(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
         match record {
             Record::Entry { group, index, term, kind, .. } => {
-                self.note_entry(*group, EntryId { index: *index, term: *term }, *kind, at)
+                self.add_entry(*group, EntryId { index: *index, term: *term }, *kind, at)
             }
             Record::Vote { group, term, vote, commit } => {
-                let hard = &mut self.known(*group)?.stored.outline.hard;
+                let hard = &mut self.group_mut(*group)?.stored.outline.hard;
                 (hard.term, hard.vote, hard.commit) = (*term, *vote, *commit);
                 Ok(())
             }
@@ -113,14 +113,14 @@ impl Index {
                 known.stored.peer = *peer;
                 known.stored.outline.members = members.clone();
                 // A joining replica has no valid rows before it has members. The record of that may be lost in a power loss.
-                known.stored.void |= members.voters.is_empty();
+                known.stored.rows_invalid |= members.voters.is_empty();
                 Ok(())
             }
-            Record::Rows { group, void } => {
-                self.known(*group)?.stored.void = *void;
+            Record::Rows { group, invalid } => {
+                self.group_mut(*group)?.stored.rows_invalid = *invalid;
                 Ok(())
             }
-            Record::Gone { group, peer } => {
+            Record::Removed { group, peer } => {
                 if self.groups.get(group).is_some_and(|known| known.stored.peer == *peer) {
                     self.groups.remove(group);
                 }
@@ -128,14 +128,14 @@ impl Index {
                 Ok(())
             }
             Record::Start { group, index, term } => {
-                let known = self.known(*group)?;
+                let known = self.group_mut(*group)?;
                 known.stored.outline.restart(*index, *term);
                 known.locations.clear();
                 known.starts_at_head = false;
                 Ok(())
             }
             Record::Tail { group, index, term, proposed } => {
-                self.note_tail(*group, EntryId { index: *index, term: *term }, *proposed)
+                self.add_tail(*group, EntryId { index: *index, term: *term }, *proposed)
             }
             Record::Tombstone { group } => {
                 self.groups.remove(group);
@@ -146,11 +146,11 @@ impl Index {
         }
     }
 
-    fn known(&mut self, id: GroupId) -> Result<&mut Group, &'static str> {
+    fn group_mut(&mut self, id: GroupId) -> Result<&mut Group, &'static str> {
         self.groups.get_mut(&id).ok_or("group is unknown")
     }
 
-    fn note_entry(
+    fn add_entry(
         &mut self,
         id: GroupId,
         EntryId { index, term }: EntryId,
@@ -179,13 +179,13 @@ impl Index {
         Ok(())
     }
 
-    fn note_tail(
+    fn add_tail(
         &mut self,
         id: GroupId,
         EntryId { index, term }: EntryId,
         proposed: u64,
     ) -> Result<(), &'static str> {
-        let known = self.known(id)?;
+        let known = self.group_mut(id)?;
         let outline = &mut known.stored.outline;
         if outline.last() == 0 {
             outline.begin_after(index, term, proposed);
@@ -257,17 +257,17 @@ mod tests {
             ];
             let at = |offset| Position { segment: 13, offset };
             for record in &head {
-                index.note(record, at(64)).unwrap();
+                index.add(record, at(64)).unwrap();
             }
             for (nth, entry) in [entry(replaced, term), entry(replaced + 1, 5)].iter().enumerate() {
-                index.note(entry, at(128 + 64 * nth as u64)).unwrap();
+                index.add(entry, at(128 + 64 * nth as u64)).unwrap();
             }
             index.finish_reading();
             let outline = &index.group(GROUP).unwrap().outline;
             assert_eq!((outline.start(), outline.last()), (replaced - 1, replaced + 1));
             assert_eq!(outline.term_at(replaced - 1), Some(before));
             assert_eq!(index.location(GROUP, replaced).unwrap().position(), at(128));
-            index.note(&entry(replaced - 1, 5), at(512)).unwrap_err();
+            index.add(&entry(replaced - 1, 5), at(512)).unwrap_err();
         }
     }
 
@@ -281,12 +281,12 @@ mod tests {
             peer: 4,
             members: Members::first(voters.to_vec()),
         };
-        index.note(&member(&[]), at).unwrap();
+        index.add(&member(&[]), at).unwrap();
         // The record that invalidates the rows follows, and may be lost alone.
-        assert!(index.group(GROUP).unwrap().void);
-        index.note(&member(&[PeerId(1), PeerId(4)]), at).unwrap();
-        assert!(index.group(GROUP).unwrap().void, "its rows are valid only once a record says so");
-        index.note(&Record::Rows { group: GROUP, void: false }, at).unwrap();
-        assert!(!index.group(GROUP).unwrap().void);
+        assert!(index.group(GROUP).unwrap().rows_invalid);
+        index.add(&member(&[PeerId(1), PeerId(4)]), at).unwrap();
+        assert!(index.group(GROUP).unwrap().rows_invalid, "its rows are valid only once a record says so");
+        index.add(&Record::Rows { group: GROUP, invalid: false }, at).unwrap();
+        assert!(!index.group(GROUP).unwrap().rows_invalid);
     }
 }

@@ -121,7 +121,7 @@ impl Found {
         self.index.segments.push_back(Segment::new(number, 0));
         for (offset, record) in scanner.by_ref() {
             let at = Position { segment: number, offset: offset as u64 };
-            self.index.note(&record, at).map_err(|what| damaged(path, at.offset, what))?;
+            self.index.add(&record, at).map_err(|what| damaged(path, at.offset, what))?;
         }
         let end = match scanner.end() {
             SegmentEnd::Whole => bytes.len(),

@@ -157,7 +157,7 @@ impl FileStore {
 
     fn push_record(&mut self, record: &Record<&[u8]>) {
         let at = Position { offset: self.written.offset + self.batch.len() as u64, ..self.written };
-        if let Err(what) = self.index.note(record, at) {
+        if let Err(what) = self.index.add(record, at) {
             panic!("a record pushed to the log does not fit: {what}: {record:?}");
         }
         record::encode(record, self.header.salt, &mut self.batch);
@@ -190,19 +190,19 @@ fn make_first_segment(
 fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
     let mut head = vec![0; SEGMENT_HEADER_BYTES];
     let mut push = |record: Record<&[u8]>| record::encode(&record, header.salt, &mut head);
-    for (group, StoredGroup { peer, outline, void }) in index.groups() {
+    for (group, StoredGroup { peer, outline, rows_invalid }) in index.groups() {
         let hard = &outline.hard;
         let (term, vote, commit) = (hard.term, hard.vote, hard.commit);
         push(Record::Member { group, peer: *peer, members: outline.members.clone() });
         push(Record::Vote { group, term, vote, commit });
         let (index, term) = (outline.last(), outline.last_term());
         push(Record::Tail { group, index, term, proposed: outline.proposed() });
-        if *void {
-            push(Record::Rows { group, void: true });
+        if *rows_invalid {
+            push(Record::Rows { group, invalid: true });
         }
     }
     for (group, peer) in &index.removed {
-        push(Record::Gone { group: *group, peer: *peer });
+        push(Record::Removed { group: *group, peer: *peer });
     }
     for group in &index.tombstones {
         push(Record::Tombstone { group: *group });
@@ -338,7 +338,7 @@ impl Store for FileStore {
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
             // One at a time, so that a power loss never leaves a gap between segments.
             self.files.sync_dir(&self.dir)?;
-            self.log_sync.removed(oldest.number);
+            self.log_sync.segment_removed(oldest.number);
             compacted.extend(self.index.remove_oldest());
         }
         Ok(compacted)

@@ -94,7 +94,7 @@ impl Group {
         let fault = |cause: raft::Error| LogError::Consensus { group: id, cause: cause.to_string() };
         let mut outline = stored.outline.clone();
         let (start, last) = (outline.start(), outline.last());
-        let single = outline.members.voters == [PeerId(stored.peer)] && !stored.void;
+        let single = outline.members.voters == [PeerId(stored.peer)] && !stored.rows_invalid;
         // A single voter has committed every entry that is durable in its log. A membership change followed by another is
         // committed too: a leader orders a change only after it has applied the ones before.
         let changed = outline.members.at.0.max(outline.change_before_last());
@@ -115,7 +115,7 @@ impl Group {
             leadership: Leadership::new(term),
             stand_in: StandIn::default(),
             membership: Membership::default(),
-            recovery: Recovery::new(stored.void),
+            recovery: Recovery::new(stored.rows_invalid),
             quiescence: Quiescence::default(),
             received: BTreeMap::new(),
             ticks: 0,

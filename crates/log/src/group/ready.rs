@@ -58,7 +58,7 @@ impl Group {
             return;
         }
         self.recovery.invalidate_rows();
-        step.store.push(&Record::Rows { group: self.consensus.id, void: true });
+        step.store.push(&Record::Rows { group: self.consensus.id, invalid: true });
         step.effects.urgent = true;
     }
 

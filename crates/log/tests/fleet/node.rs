@@ -170,7 +170,8 @@ impl Node {
         let options = StoreOptions { segment_bytes: 4096 };
         let store =
             FileStore::open(Arc::new(self.files.clone()), Arc::clone(&random), Path::new("/log"), options)?;
-        let last = store.group(group).filter(|stored| !stored.void).map(|stored| stored.outline.last());
+        let last =
+            store.group(group).filter(|stored| !stored.rows_invalid).map(|stored| stored.outline.last());
         self.rows_are_ahead = last.is_some_and(|last| self.engine.applied_durably().0 > last);
         self.engine.set_log_sync(store.log_sync());
         let environment = Environment {

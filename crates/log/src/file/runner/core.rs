@@ -191,7 +191,7 @@ impl<S: Store> Core<S> {
         if self.driver.group(id).is_none() {
             return;
         }
-        self.close(id, &Record::Gone { group: id, peer: peer.0 });
+        self.close(id, &Record::Removed { group: id, peer: peer.0 });
         self.removed_groups.report_later(id, self.driver.next_append());
         self.append();
     }

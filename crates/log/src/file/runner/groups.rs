@@ -46,14 +46,14 @@ impl<S: Store> Runner<S> {
             | InitialConfig::Joining { own } => Some(*own),
         };
         if let Some(stored) = self.core.store.group(id) {
-            let (stored, void) = (PeerId(stored.peer), stored.void);
+            let (stored, rows_invalid) = (PeerId(stored.peer), stored.rows_invalid);
             match requested {
                 Some(requested) if requested != stored => {
                     return Err(LogError::OtherPeer { group: id, stored, requested });
                 }
                 // The rows were valid once, and a power loss took them from the engine.
-                _ if matches!(initial, InitialConfig::BootstrapEmpty { .. }) && !void => {
-                    self.core.store.push(&Record::Rows { group: id, void: true });
+                _ if matches!(initial, InitialConfig::BootstrapEmpty { .. }) && !rows_invalid => {
+                    self.core.store.push(&Record::Rows { group: id, invalid: true });
                 }
                 _ => {}
             }
@@ -75,10 +75,10 @@ impl<S: Store> Runner<S> {
             }
             InitialConfig::Joining { .. } => Vec::new(),
         };
-        let void = matches!(initial, InitialConfig::BootstrapEmpty { .. } | InitialConfig::Joining { .. });
+        let invalid = matches!(initial, InitialConfig::BootstrapEmpty { .. } | InitialConfig::Joining { .. });
         self.core.store.push(&Record::Member { group: id, peer: own.0, members: Members::first(voters) });
-        if void {
-            self.core.store.push(&Record::Rows { group: id, void });
+        if invalid {
+            self.core.store.push(&Record::Rows { group: id, invalid });
         }
         Ok(())
     }
@@ -86,14 +86,16 @@ impl<S: Store> Runner<S> {
     /// Whether the replica is the only voter and has valid rows, so that every entry of its log is committed.
     fn is_single_voter(&self, id: GroupId) -> bool {
         let stored = self.core.store.group(id);
-        stored.is_some_and(|stored| stored.outline.members.voters == [PeerId(stored.peer)] && !stored.void)
+        stored.is_some_and(|stored| {
+            stored.outline.members.voters == [PeerId(stored.peer)] && !stored.rows_invalid
+        })
     }
 
     /// Whether the engine has applied entries that the log does not have. Rows become durable after the log, so this only
     /// happens when files were changed or a disk lost durable data.
     fn rows_are_ahead(&self, id: GroupId, applied: Lsn) -> bool {
         let stored = self.core.store.group(id);
-        stored.is_some_and(|stored| !stored.void && applied.0 > stored.outline.last())
+        stored.is_some_and(|stored| !stored.rows_invalid && applied.0 > stored.outline.last())
     }
 
     /// Extends the log of a single voter to `applied`, if it ends before. The missing part may be soft entries that a disk
@@ -118,7 +120,7 @@ impl<S: Store> Runner<S> {
     fn replay(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
         let Some(stored) = self.core.store.group(id) else { return Ok(()) };
         let outline = &stored.outline;
-        if applied.0 < outline.proposed_start() && !stored.void {
+        if applied.0 < outline.proposed_start() && !stored.rows_invalid {
             let log_start = Lsn(outline.proposed_start());
             return Err(LogError::Gap { group: id, applied, log_start });
         }
@@ -161,7 +163,7 @@ impl<S: Store> Runner<S> {
                 return Err(LogError::NotOpen(id));
             }
         };
-        self.close_with(id, &Record::Gone { group: id, peer: peer.0 })
+        self.close_with(id, &Record::Removed { group: id, peer: peer.0 })
     }
 
     fn close_with(&mut self, id: GroupId, record: &Record<&[u8]>) -> Result<(), LogError> {
@@ -196,7 +198,7 @@ impl<S: Store> Runner<S> {
             return Err(LogError::Leads(id));
         }
         if group.begin_restore() {
-            self.core.store.push(&Record::Rows { group: id, void: true });
+            self.core.store.push(&Record::Rows { group: id, invalid: true });
         }
         self.sync_all()
     }
@@ -240,7 +242,7 @@ impl<S: Store> Runner<S> {
         let vote = if reached > hard.term { 0 } else { hard.vote };
         let (term, commit) = (hard.term.max(reached), hard.commit.max(*index));
         self.core.store.push(&Record::Vote { group: id, term, vote, commit });
-        self.core.store.push(&Record::Rows { group: id, void: false });
+        self.core.store.push(&Record::Rows { group: id, invalid: false });
         self.core.driver.close(id, &Interruption::Deposed);
         // The group is opened even if the disk has no space for these records, since it would stay closed otherwise. Its
         // votes and acknowledgements wait until the records are durable.
@@ -265,7 +267,7 @@ impl<S: Store> Runner<S> {
         let stored = self.core.store.group(id).ok_or(LogError::NotOpen(id))?;
         let is_single_voter = members.voters == [PeerId(peer)];
         if is_single_voter {
-            if stored.void {
+            if stored.rows_invalid {
                 return Err(LogError::InvalidRows(id));
             }
             members.at = Lsn(stored.outline.last());
@@ -279,7 +281,7 @@ impl<S: Store> Runner<S> {
         tracing::debug!(group = id.0, ?members, "the members of the group were forced");
         self.core.store.push(&Record::Member { group: id, peer, members });
         if !is_single_voter {
-            self.core.store.push(&Record::Rows { group: id, void: true });
+            self.core.store.push(&Record::Rows { group: id, invalid: true });
         }
         self.core.driver.close(id, &Interruption::Deposed);
         // As in `finish_restore`, the group must not stay closed.

@@ -15,13 +15,13 @@ fn a_disk_is_full_until_the_waiting_records_are_written() {
         pass(&mut runner, &clock, 1);
         assert_eq!(runner.full_since(), Some(began), "however often it is tried");
     }
-    let told = Arc::new(Mutex::new(None));
-    let (work, tell) = (Work::Entry(Bytes::from_static(b"more"), Durability::Soft), Arc::clone(&told));
-    let done = Box::new(move |answer: Result<Lsn, ProposeError>| *tell.lock().unwrap() = Some(answer));
+    let answer = Arc::new(Mutex::new(None));
+    let (work, slot) = (Work::Entry(Bytes::from_static(b"more"), Durability::Soft), Arc::clone(&answer));
+    let done = Box::new(move |result: Result<Lsn, ProposeError>| *slot.lock().unwrap() = Some(result));
     runner.step(&mut vec![Proposal { group: GROUP, term: None, work, done }]);
-    let refusal = told.lock().unwrap().take();
+    let refusal = answer.lock().unwrap().take();
     assert!(
-        refusal.is_some_and(|told| told.is_err_and(|error| error.is_definite())),
+        refusal.is_some_and(|result| result.is_err_and(|error| error.is_definite())),
         "nothing more is taken in"
     );
     files.fill(false);
@@ -40,7 +40,7 @@ fn a_log_that_fails_while_the_disk_is_full_is_not_full_any_more_and_stays_failed
     files.fill(true);
     propose(&mut runner, 1);
     assert!(runner.full_since().is_some());
-    runner.end_sync(syncing, Err(std::io::Error::other("as asked")));
+    runner.end_sync(syncing, Err(std::io::Error::other("injected")));
     assert_eq!(runner.full_since(), None, "space is not the problem");
     files.fill(false);
     pass(&mut runner, &clock, 20);
@@ -53,12 +53,12 @@ fn a_majority_read_needs_no_space() {
     let mut runner = runner(&files, &clock);
     pass(&mut runner, &clock, 2);
     files.fill(true);
-    runner.step(&mut vec![asked(1, entry(), &answers)]);
+    runner.step(&mut vec![proposal(1, entry(), &answers)]);
     assert!(runner.full_since().is_some());
-    runner.step(&mut vec![asked(2, Work::Read, &answers), asked(3, entry(), &answers)]);
+    runner.step(&mut vec![proposal(2, Work::Read, &answers), proposal(3, entry(), &answers)]);
     let answers = answers.lock().unwrap();
-    let told: Vec<_> = answers.iter().map(|(number, answer)| (*number, answer.is_ok())).collect();
-    assert_eq!(told, [(3, false), (2, true)], "writes are refused or wait, reads are answered");
+    let outcomes: Vec<_> = answers.iter().map(|(number, answer)| (*number, answer.is_ok())).collect();
+    assert_eq!(outcomes, [(3, false), (2, true)], "writes are refused or wait, reads are answered");
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_leader_with_a_full_disk_is_confirmed_by_its_followers() {
     pass(&mut runner, &clock, 1);
     files.fill(true);
     let answers = Answers::default();
-    runner.step(&mut vec![asked(1, entry(), &answers)]);
+    runner.step(&mut vec![proposal(1, entry(), &answers)]);
     assert!(runner.full_since().is_some());
     transport.take();
-    runner.step(&mut vec![asked(2, Work::Read, &answers)]);
+    runner.step(&mut vec![proposal(2, Work::Read, &answers)]);
     let heartbeats =
         transport.take().into_iter().filter_map(|message| match Content::decode(&message.body) {
             Some(Content::Consensus { message, .. }) => Some(message),

@@ -290,11 +290,11 @@ fn a_single_voter_sends_nothing_in_a_term_that_is_not_durable() {
         clock.advance(TICK);
         runner.tick();
     }
-    let told = |transport: &Unsent| transport.take().iter().any(|message| message.to == learner);
+    let has_sent = |transport: &Unsent| transport.take().iter().any(|message| message.to == learner);
     assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
-    assert!(!told(&transport), "its term is not durable yet");
+    assert!(!has_sent(&transport), "its term is not durable yet");
     pass(&mut runner, &clock, 3);
-    assert!(told(&transport), "it is now");
+    assert!(has_sent(&transport), "it is now");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_learner_that_lacks_compacted_entries_needs_a_copy() {
 /// The answers, by the number of the proposal.
 type Answers = Arc<Mutex<Vec<(u32, Result<Lsn, ProposeError>)>>>;
 
-fn asked(number: u32, work: Work, answers: &Answers) -> Proposal {
+fn proposal(number: u32, work: Work, answers: &Answers) -> Proposal {
     let answers = Arc::clone(answers);
     let done = Box::new(move |answer| answers.lock().unwrap().push((number, answer)));
     Proposal { group: GROUP, term: None, work, done }
@@ -343,14 +343,14 @@ fn a_sync_does_not_wait_for_refused_proposals() {
     let (clock, answers, other) = (SimClock::new(), Answers::default(), PeerId(9));
     let mut runner = runner(&SimFiles::new(1), &clock);
     for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
-        runner.step(&mut vec![asked(0, Work::Change(change), &answers)]);
+        runner.step(&mut vec![proposal(0, Work::Change(change), &answers)]);
         pass(&mut runner, &clock, 1);
     }
     assert_eq!(runner.group_status(GROUP).unwrap().members.voters.len(), 2);
     // A leader that hands over refuses proposals.
     runner.request(Request::Transfer(GROUP, other));
     answers.lock().unwrap().clear();
-    runner.step(&mut vec![asked(1, entry(), &answers), asked(2, Work::Sync, &answers)]);
+    runner.step(&mut vec![proposal(1, entry(), &answers), proposal(2, Work::Sync, &answers)]);
     pass(&mut runner, &clock, 1);
     let answers = answers.lock().unwrap();
     assert!(matches!(&answers[..], [(1, Err(_)), (2, Ok(_))]), "{answers:?}");
@@ -362,9 +362,9 @@ fn a_sync_waits_for_proposals_that_a_membership_change_has_overtaken() {
     let mut runner = runner(&SimFiles::new(1), &clock);
     let change = Work::Change(MemberChange::AddLearner(PeerId(9)));
     runner.step(&mut vec![
-        asked(1, entry(), &answers),
-        asked(2, Work::Sync, &answers),
-        asked(3, change, &answers),
+        proposal(1, entry(), &answers),
+        proposal(2, Work::Sync, &answers),
+        proposal(3, change, &answers),
     ]);
     pass(&mut runner, &clock, 1);
     let answers = answers.lock().unwrap();

@@ -18,7 +18,7 @@ const KEPT_BYTES: u64 = 32 << 20;
 const RELEASE_BYTES: u64 = 1 << 20;
 
 /// The ranges of the log that were made durable since it was opened and may be in the page cache, oldest first.
-pub(crate) struct Cached {
+pub(crate) struct PageCache {
     ranges: VecDeque<CachedRange>,
     /// The end of the last range.
     end: Position,
@@ -38,10 +38,10 @@ impl CachedRange {
     }
 }
 
-impl Cached {
+impl PageCache {
     /// For a log that ends at `end`. Pages that were read to open it are left alone.
-    pub(crate) fn new(end: Position) -> Cached {
-        Cached { ranges: VecDeque::new(), end }
+    pub(crate) fn new(end: Position) -> PageCache {
+        PageCache { ranges: VecDeque::new(), end }
     }
 
     /// The log is durable up to `through`, in `file`: pages that are too far before that are released.
@@ -62,7 +62,7 @@ impl Cached {
     }
 
     /// The segment was deleted, and its pages with it. Keeping its file open would keep its space on the disk.
-    pub(crate) fn forget(&mut self, segment: u64) {
+    pub(crate) fn remove_segment(&mut self, segment: u64) {
         self.ranges.retain(|range| range.segment != segment);
     }
 
@@ -101,11 +101,11 @@ mod tests {
 
     /// A file that records which ranges need not be cached.
     #[derive(Default)]
-    struct Noted {
+    struct RecordingFile {
         uncached: Mutex<Vec<(u64, u64)>>,
     }
 
-    impl File for Noted {
+    impl File for RecordingFile {
         fn append(&self, _bytes: &[u8]) -> Result<()> {
             Ok(())
         }
@@ -131,21 +131,21 @@ mod tests {
         }
     }
 
-    /// A log whose segments are `Noted`.
+    /// A log whose segments are `RecordingFile`.
     struct Log {
-        files: Vec<Arc<Noted>>,
-        cached: Cached,
+        files: Vec<Arc<RecordingFile>>,
+        page_cache: PageCache,
     }
 
     impl Log {
         fn new(segment: u64, offset: u64) -> Log {
-            let files = (0..4).map(|_| Arc::new(Noted::default())).collect();
-            Log { files, cached: Cached::new(Position { segment, offset }) }
+            let files = (0..4).map(|_| Arc::new(RecordingFile::default())).collect();
+            Log { files, page_cache: PageCache::new(Position { segment, offset }) }
         }
 
         fn durable(&mut self, segment: usize, offset: u64) {
             let file = Arc::clone(&self.files[segment]) as Arc<dyn File>;
-            self.cached.extend(&file, Position { segment: segment as u64, offset });
+            self.page_cache.extend(&file, Position { segment: segment as u64, offset });
         }
 
         fn taken(&self, segment: usize) -> Vec<(u64, u64)> {
@@ -184,7 +184,7 @@ mod tests {
         log.durable(1, 20 * MB);
         log.durable(2, 20 * MB);
         assert_eq!(log.taken(1), [(0, 8 * MB)]);
-        log.cached.forget(1);
+        log.page_cache.remove_segment(1);
         assert_eq!(Arc::strong_count(&log.files[1]), 1);
         log.durable(2, 40 * MB);
         assert_eq!((log.taken(1), log.taken(2)), (vec![], vec![(0, 8 * MB)]));
