@@ -100,7 +100,7 @@ impl MemoryLog {
         log
     }
 
-    /// A log without a thread: nothing is applied or answered until [`MemoryLog::receive`].
+    /// A log without a thread: nothing is applied or answered until [`MemoryLog::step`].
     pub fn stepped(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
         MemoryLog::without_thread(disk, applier, Arc::new(Noop))
     }
@@ -347,7 +347,7 @@ impl Drop for MemoryLog {
         hold(&self.shared.queue).stopped = true;
         self.shared.arrived.notify_all();
         match self.thread.take() {
-            // A panic of the applier was already reported on its own thread.
+            // A panic of the applier was already reported on the thread itself.
             Some(thread) => drop(thread.join()),
             None => drop(self.shared.drain()),
         }

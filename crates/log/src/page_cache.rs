@@ -24,7 +24,7 @@ pub(crate) struct PageCache {
     end: Position,
 }
 
-/// Bytes of one segment.
+/// A range of bytes of one segment.
 struct CachedRange {
     segment: u64,
     file: Arc<dyn File>,

@@ -235,11 +235,13 @@ fn a_stopped_log_reports_the_cause() {
     .unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     // The step that opened the group may not have ended yet.
-    wait_until("it gets on", || log.stall().is_none());
+    wait_until("the log makes progress", || log.stall().is_none());
     files.inject(Fault::Append);
     let receiver =
         answer_of(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
     assert!(answer(&receiver).is_err());
-    wait_until("it is receiver", || log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped));
+    wait_until("the stall is reported", || {
+        log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped)
+    });
     assert!(matches!(log.stopped(), Some(Interruption::Disk(_))), "{:?}", log.stopped());
 }

@@ -129,8 +129,8 @@ fn after_a_failed_sync_the_fsyncs_of_the_log_fail_as_well() {
     files.inject(Fault::Sync);
     log_sync.sync().unwrap_err();
     // From now on the disk reports success, as it does after it has reported a failure once.
-    let receiver = answer(&propose(&log, b"hard", Durability::Hard));
-    assert!(matches!(&receiver, Err(cause) if !cause.is_definite()), "{receiver:?}");
+    let outcome = answer(&propose(&log, b"hard", Durability::Hard));
+    assert!(matches!(&outcome, Err(cause) if !cause.is_definite()), "{outcome:?}");
     let began = Instant::now();
     while log.stopped().is_none() && began.elapsed() < WAIT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));

@@ -27,7 +27,7 @@ use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
 use crate::step::{Effects, PendingEntry, Step};
 use crate::store::{Compacted, Store, StoredGroup};
 
-/// The tick of groups that are not quiesced, which is the heartbeat interval.
+/// The tick interval of groups that are not quiesced; also the interval of heartbeats.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// All open groups, and their proposals that are not answered yet.

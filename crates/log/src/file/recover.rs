@@ -1,4 +1,5 @@
-//! Reads and checks the segments of a folder when the log is opened. docs/formats/log.md.
+//! Reads and checks the segments of a folder when the log is opened, and finds the end of the log. Changes nothing on
+//! disk; the store removes a torn tail. docs/formats/log.md.
 
 use std::path::{Path, PathBuf};
 

@@ -60,10 +60,10 @@ impl Group {
             }
             Content::Removed => self.membership.removed |= self.consensus.members().contains(from),
             Content::Quiesce { term, index } => self.accept_quiesce(from, term, index, step.effects),
-            Content::Quiesced { term, index } if leads_in(term) => {
-                if index == self.consensus.outline().last() && self.may_quiesce() {
-                    self.quiescence.note_accepted(&self.consensus, from);
-                }
+            Content::Quiesced { term, index }
+                if leads_in(term) && index == self.consensus.outline().last() && self.may_quiesce() =>
+            {
+                self.quiescence.note_accepted(&self.consensus, from);
             }
             Content::Recovering { term, index } if leads_in(term) => {
                 self.replication.note_recovering(&mut self.consensus, from.0, index);
