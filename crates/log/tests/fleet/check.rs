@@ -160,13 +160,6 @@ impl World {
         self.carry_copies()
     }
 
-    pub(super) fn deliver_all(&mut self) {
-        self.collect();
-        for message in std::mem::take(&mut self.flying) {
-            self.deliver_message(message);
-        }
-    }
-
     /// Whether there is a leader, nothing is on its way, and all members have the same position.
     fn agree(&self) -> bool {
         let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return false };
@@ -226,5 +219,43 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Runs rounds until one of `candidates` leads.
+    pub(super) fn wait_for_leader(&mut self, candidates: &[usize]) -> Result<usize, String> {
+        for _ in 0..400 {
+            self.exchange()?;
+            if let Some(leader) = candidates.iter().find(|nth| self.leads(**nth)) {
+                return Ok(*leader);
+            }
+        }
+        Err(format!("none of {candidates:?} is elected"))
+    }
+
+    /// A soft entry is acknowledged by `leader` without an fsync. Its followers learn that.
+    pub(super) fn soft_entry_without_fsync(&mut self, leader: usize) -> Result<(), String> {
+        self.propose_on(leader, Durability::Soft);
+        self.step_log(leader);
+        for _ in 0..4 {
+            self.deliver_all();
+            self.pass_exactly(100);
+        }
+        self.check()?;
+        match self.proposed.last().map(|proposed| hold(&proposed.answer).clone()) {
+            Some(Some(Ok(_))) => Ok(()),
+            other => Err(format!("the soft entry is answered with {other:?}")),
+        }
+    }
+
+    /// A hard entry is acknowledged by `leader`.
+    pub(super) fn hard_entry(&mut self, leader: usize) -> Result<(), String> {
+        self.propose_on(leader, Durability::Hard);
+        for _ in 0..40 {
+            self.exchange()?;
+            if self.proposed.last().is_some_and(|proposed| matches!(*hold(&proposed.answer), Some(Ok(_)))) {
+                return Ok(());
+            }
+        }
+        Err("the entry is not acknowledged".to_owned())
     }
 }

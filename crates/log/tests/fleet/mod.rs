@@ -9,9 +9,8 @@
 //! - after healing there is a leader, entries are accepted, and all replicas have the same rows.
 
 mod check;
-mod members;
+mod events;
 mod node;
-mod scenario;
 mod world;
 
 use crate::contract::Applier;

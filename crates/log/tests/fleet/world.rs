@@ -1,24 +1,23 @@
-//! The simulated fleet: its nodes, proposers and network, and the random events of a seed.
+//! The simulated fleet: its nodes, proposers and network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use io::sim::{SimClock, SimRandom};
+use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Clock, Nanos, Random};
 
-use super::node::{Node, Rows, hold};
+use super::node::{Engine, Node, Rows, hold};
 use crate::contract::{Applier, Message};
 use crate::error::{LogError, ProposeError};
 use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn, Term};
 use crate::member::{GroupStatus, InitialConfig, PeerId, Role};
 use crate::mutant::{self, Mutant};
-use crate::proposal::{Proposal, Request, Work};
+use crate::proposal::{Proposal, Work};
 
 pub(super) const GROUP: GroupId = GroupId(7);
-const STEPS: u64 = 2500;
 
 pub(super) type Slot<T> = Arc<Mutex<Option<T>>>;
 pub(super) type Answer = Slot<Result<Lsn, ProposeError>>;
@@ -49,9 +48,9 @@ pub(super) struct Copy {
 
 /// The state of one seed.
 pub(super) struct World {
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) nodes: Vec<Node>,
-    clock: SimClock,
+    pub(super) clock: SimClock,
     pub(super) random: SimRandom,
     pub(super) flying: Vec<Message>,
     /// Pairs of nodes whose connection is cut, in this direction.
@@ -62,11 +61,11 @@ pub(super) struct World {
     pub(super) leaders: BTreeMap<Term, PeerId>,
     /// The newest payload applied at each position on any node.
     pub(super) applied: BTreeMap<Lsn, Bytes>,
-    loses_power: bool,
+    pub(super) loses_power: bool,
     pub(super) power_losses: u64,
-    next_payload: u64,
+    pub(super) next_payload: u64,
     /// The clock advances by at most this much at once.
-    tick_ms_max: u64,
+    pub(super) tick_ms_max: u64,
     pub(super) expelled: BTreeSet<PeerId>,
     /// The last position that was acknowledged before healing.
     pub(super) healed_after: Lsn,
@@ -77,6 +76,13 @@ pub(super) struct World {
     /// Terms in which a replica without rows was elected.
     pub(super) stand_in_terms: BTreeSet<Term>,
     pub(super) trace: u64,
+}
+
+/// An earlier copy of a node's disk.
+pub(super) struct Backup {
+    files: SimFiles,
+    rows: Rows,
+    copied: Lsn,
 }
 
 impl World {
@@ -115,39 +121,23 @@ impl World {
         world
     }
 
-    pub(super) fn new_peer(&self) -> PeerId {
-        PeerId(self.random.next_u64() >> 2 | 1)
+    /// A fleet of the three first members only.
+    pub(super) fn of_three(seed: u64) -> Result<World, String> {
+        let mut world = World::new(seed);
+        world.nodes.truncate(3);
+        for nth in 0..3 {
+            world.start(nth)?;
+        }
+        Ok(world)
     }
 
-    /// Runs the seed, heals everything, and checks; returns how many entries were acknowledged.
-    pub fn run(mut self) -> Result<u64, String> {
-        let broken = |seed: u64, what: String| format!("seed {seed}: {what}");
-        let seed = self.seed;
-        self.run_steps().and_then(|()| self.heal()).map_err(|what| broken(seed, what))?;
-        let acknowledged = |proposed: &&Proposed| matches!(*hold(&proposed.answer), Some(Ok(_)));
-        Ok(self.proposed.iter().filter(acknowledged).count() as u64)
+    pub(super) fn new_peer(&self) -> PeerId {
+        PeerId(self.random.next_u64() >> 2 | 1)
     }
 
     /// A hash of all events.
     pub fn trace(&self) -> u64 {
         self.trace
-    }
-
-    /// Starts every node and runs all random events; fails with the first violation.
-    pub fn run_steps(&mut self) -> Result<(), String> {
-        for nth in 0..self.nodes.len() {
-            self.start(nth)?;
-        }
-        self.run_events(STEPS)
-    }
-
-    /// Runs this many random events.
-    pub(super) fn run_events(&mut self, steps: u64) -> Result<(), String> {
-        for _ in 0..steps {
-            self.step()?;
-            self.check()?;
-        }
-        Ok(())
     }
 
     pub(super) fn start(&mut self, nth: usize) -> Result<(), String> {
@@ -171,37 +161,6 @@ impl World {
             node.initial = InitialConfig::Joining { own: old.unwrap_or(PeerId(1)) };
         }
         self.start(nth)
-    }
-
-    fn step(&mut self) -> Result<(), String> {
-        let nth = self.random.below(self.nodes.len() as u64) as usize;
-        match self.random.below(100) {
-            0..=19 => self.propose(nth),
-            20..=54 => self.deliver(),
-            55..=64 => self.step_log(nth),
-            65..=74 => self.begin_sync(nth),
-            75..=82 => self.nodes[nth].end_sync(),
-            83..=88 => self.pass_time(self.tick_ms_max),
-            89 | 90 => self.read(nth),
-            99 => self.flush(nth),
-            91 => self.cut_or_heal(),
-            92 => return self.change_members(),
-            93 | 94 => return self.carry_copies(),
-            95 => self.transfer(nth),
-            96 | 97 => return self.stop_or_start(nth),
-            98 => self.campaign(nth),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn propose(&mut self, nth: usize) {
-        // A deposed leader may not know of the new one.
-        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|nth| self.leads(*nth)).collect();
-        let leader = leaders.get(self.random.below(leaders.len() as u64) as usize).copied();
-        let nth = leader.filter(|_| !self.random.one_in(8)).unwrap_or(nth);
-        let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
-        self.propose_on(nth, durability);
     }
 
     pub(super) fn propose_on(&mut self, nth: usize, durability: Durability) {
@@ -229,13 +188,6 @@ impl World {
         matches!(self.nodes[nth].role, Some(Role::Leader { .. }))
     }
 
-    fn read(&mut self, nth: usize) {
-        let floor = self.acknowledged();
-        if let Some(answer) = self.propose_work(nth, Work::Read) {
-            self.reads.push(Read { floor, node: nth, answer });
-        }
-    }
-
     /// The last position that was acknowledged.
     pub(super) fn acknowledged(&self) -> Lsn {
         let acknowledged = self.proposed.iter().filter_map(|proposed| match &*hold(&proposed.answer) {
@@ -247,6 +199,10 @@ impl World {
 
     pub(super) fn status(&self, nth: usize) -> Option<GroupStatus> {
         self.nodes[nth].process.as_ref()?.runner.group_status(GROUP).ok()
+    }
+
+    pub(super) fn node_of(&self, peer: PeerId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.peer == Some(peer))
     }
 
     pub(super) fn step_log(&mut self, nth: usize) {
@@ -266,12 +222,33 @@ impl World {
         }
     }
 
-    pub(super) fn now(&self) -> Nanos {
-        self.clock.now()
+    pub(super) fn flush(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        let Some(process) = &mut node.process else { return };
+        match process.flushing.take() {
+            Some(job) => {
+                let result = node.engine.flush();
+                process.runner.end_flush(&job, result);
+            }
+            None => process.flushing = process.runner.begin_flush(),
+        }
     }
 
-    fn pass_time(&mut self, ms_max: u64) {
-        self.pass_exactly(self.random.below(ms_max));
+    /// Flushes the engine, if the log has grown enough for that, and deletes entries from the log.
+    pub(super) fn shorten_log(&mut self, nth: usize) {
+        self.flush(nth);
+        self.flush(nth);
+    }
+
+    /// The rows of a node become durable although its log is not: the disk reports a success that did not happen.
+    pub(super) fn flush_ahead(&mut self, nth: usize) {
+        self.disks_lose_data = true;
+        let rows = hold(&self.nodes[nth].engine.memory).clone();
+        *hold(&self.nodes[nth].engine.durable) = rows;
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        self.clock.now()
     }
 
     pub(super) fn pass_exactly(&mut self, ms: u64) {
@@ -283,32 +260,10 @@ impl World {
         }
     }
 
-    /// Delivers, loses or repeats a message.
-    fn deliver(&mut self) {
-        self.collect();
-        if self.flying.is_empty() {
-            return;
-        }
-        // Usually the oldest one, as in a network with little reordering.
-        let count = self.flying.len() as u64;
-        let nth = if self.random.one_in(4) { self.random.below(count) } else { 0 } as usize;
-        let message = match self.random.one_in(20) {
-            true => self.flying[nth].clone(),
-            false => self.flying.remove(nth),
-        };
-        if !self.random.one_in(25) {
-            self.deliver_message(message);
-        }
-    }
-
     pub(super) fn collect(&mut self) {
         for node in &self.nodes {
             self.flying.append(&mut hold(&node.outbox.messages));
         }
-    }
-
-    pub(super) fn node_of(&self, peer: PeerId) -> Option<usize> {
-        self.nodes.iter().position(|node| node.peer == Some(peer))
     }
 
     pub(super) fn deliver_message(&mut self, message: Message) {
@@ -323,32 +278,16 @@ impl World {
         }
     }
 
-    pub(super) fn flush(&mut self, nth: usize) {
-        let node = &mut self.nodes[nth];
-        let Some(process) = &mut node.process else { return };
-        match process.flushing.take() {
-            Some(job) => {
-                let result = node.engine.flush();
-                process.runner.end_flush(&job, result);
-            }
-            None => process.flushing = process.runner.begin_flush(),
+    pub(super) fn deliver_all(&mut self) {
+        self.collect();
+        for message in std::mem::take(&mut self.flying) {
+            self.deliver_message(message);
         }
     }
 
-    fn cut_or_heal(&mut self) {
-        if self.random.one_in(2) {
-            return self.cut.clear();
-        }
-        let count = self.nodes.len() as u64;
-        let (one, other) = (self.random.below(count) as usize, self.random.below(count) as usize);
-        match self.random.below(3) {
-            0 => self.cut.extend([(one, other)]),
-            1 => self.cut.extend([(one, other), (other, one)]),
-            _ => {
-                let leader = (0..self.nodes.len()).find(|nth| self.leads(*nth)).unwrap_or(one);
-                self.cut.extend((0..self.nodes.len()).flat_map(|nth| [(leader, nth), (nth, leader)]));
-            }
-        }
+    pub(super) fn cut_off(&mut self, nth: usize) {
+        let others = 0..self.nodes.len();
+        self.cut = others.flat_map(|other| [(nth, other), (other, nth)]).collect();
     }
 
     /// Carries copies of rows from leaders to the replicas that need them.
@@ -388,65 +327,37 @@ impl World {
         Ok(())
     }
 
-    fn transfer(&mut self, nth: usize) {
-        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
-        let to = self.nodes[nth].peer;
-        if let (Some(to), Some(process)) = (to, &mut self.nodes[leader].process) {
-            process.runner.request(Request::Transfer(GROUP, to));
-        }
-    }
-
-    /// Two nodes stand for election at once, which splits the votes.
-    fn campaign(&mut self, nth: usize) {
-        let other = self.random.below(self.nodes.len() as u64) as usize;
-        for nth in [nth, other] {
-            if let Some(process) = &mut self.nodes[nth].process {
-                process.runner.request(Request::Campaign(GROUP));
-            }
-        }
-        if self.random.one_in(2) {
-            return;
-        }
-        // A third node may restart between their messages, with everything on its disk.
-        for _ in 0..self.random.below(20) {
-            self.deliver();
-        }
-        for node in 0..self.nodes.len() {
-            self.begin_sync(node);
-            self.nodes[node].end_sync();
-        }
-        let third = self.random.below(self.nodes.len() as u64) as usize;
-        if third != nth && third != other && self.nodes[third].process.is_some() {
-            self.nodes[third].process = None;
-            self.nodes[third].files.end_process();
-            // Its disk is intact, so it starts. If it does not, the next check finds it stopped.
-            drop(self.start(third));
-        }
-    }
-
-    fn stop_or_start(&mut self, nth: usize) -> Result<(), String> {
-        let down = self.nodes.iter().filter(|node| node.process.is_none()).count();
-        if self.nodes[nth].process.is_none() {
-            return self.start(nth);
-        }
-        if down * 2 + 1 < self.nodes.len() {
-            self.stop(nth);
-            if self.random.one_in(2) {
-                return self.start(nth);
-            }
-        }
-        Ok(())
-    }
-
-    fn stop(&mut self, nth: usize) {
-        let loses_power = self.loses_power && self.random.one_in(2);
+    pub(super) fn stop_without_power(&mut self, nth: usize) {
+        self.power_losses += 1;
         let node = &mut self.nodes[nth];
-        node.process = None;
-        node.role = None;
-        self.power_losses += u64::from(loses_power);
-        match loses_power {
-            true => node.files.crash(),
-            false => node.files.end_process(),
-        }
+        (node.process, node.role) = (None, None);
+        node.files.crash();
+    }
+
+    pub(super) fn lose_power(&mut self, nth: usize) -> Result<(), String> {
+        self.stop_without_power(nth);
+        self.start(nth)
+    }
+
+    /// Stops a node, copies its disk, and starts it again.
+    pub(super) fn back_up(&mut self, nth: usize) -> Result<Backup, String> {
+        let node = &mut self.nodes[nth];
+        (node.process, node.role) = (None, None);
+        node.files.end_process();
+        let (rows, copied) = (hold(&node.engine.durable).clone(), *hold(&node.engine.copied));
+        let backup = Backup { files: node.files.copy(), rows, copied };
+        self.start(nth)?;
+        Ok(backup)
+    }
+
+    /// Stops a node, restores an earlier copy of its disk, and starts it.
+    pub(super) fn put_back(&mut self, nth: usize, backup: Backup) -> Result<(), String> {
+        let node = &mut self.nodes[nth];
+        (node.process, node.role) = (None, None);
+        node.files = backup.files;
+        let engine = Engine::default();
+        engine.replace(&backup.rows, backup.copied);
+        node.engine = Arc::new(engine);
+        self.start(nth)
     }
 }
