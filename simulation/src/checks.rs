@@ -1,5 +1,5 @@
-//! What must hold when everything works again: there are leaders, everybody has everything, all
-//! replicas are the same, and what clients were told can be explained.
+//! Ends the faults, waits until the cluster has recovered, and checks the invariants: every shard has its leader and its
+//! replicas, all replicas are equal, and the history of the clients is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,28 +12,28 @@ use storage::{Direction, ShardRange, Table};
 use crate::client::Client;
 use crate::driver::Driver;
 use crate::history::{Document, Kind, Mode, Outcome, field};
-use crate::invariant::{Broken, Promise};
+use crate::invariant::{Invariant, Violation};
 use crate::linearizability;
-use crate::machine::{Machine, PACES};
-use crate::trace::say;
+use crate::machine::{Machine, SYNC_DELAYS};
+use crate::trace::trace_line;
 use crate::world::{SOFT, World};
 
-/// How long a cluster that works may take to become as its catalog says.
-const RECOVERY: Duration = Duration::from_secs(180);
-/// A leader that is replaced does not answer for longer: a disk that hangs is noticed after four seconds, and that nobody
-/// answers after three more.
-const AGE_MOST: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(500);
-/// Pairs of reads, from a majority and from one replica, of which one must agree: a write that a client gave up
-/// may be done between the two.
-const READS_THAT_MAY_DIFFER: usize = 3;
+/// How long the cluster may take to reach the state of its catalog after the faults.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(180);
+/// The longest time for which a replaced leader may serve reads: a disk that hangs is detected after four seconds, and
+/// missing followers after three more.
+const STALE_LEADER_MAX: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Pairs of a majority read and a read from one replica, one of which must agree: a write that timed out may take effect
+/// between the two reads of a pair.
+const READ_PAIRS_MAX: usize = 3;
 
-/// Rows by key, as they are stored.
+/// Stored rows by key.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Ends the storm, and waits until all is as it should be.
-pub(crate) fn recover(driver: &mut Driver) -> Result<(), Broken> {
-    say!("peace");
+/// Ends the faults and waits until the cluster has recovered; then reads every document.
+pub(crate) fn recover(driver: &mut Driver) -> Result<(), Violation> {
+    trace_line!("all faults end");
     driver.end_faults();
     driver.world.net.heal_cuts();
     driver.world.net.set_conditions(NetworkConditions {
@@ -44,9 +44,9 @@ pub(crate) fn recover(driver: &mut Driver) -> Result<(), Broken> {
         if driver.world.net.is_stalled(Host(nth)) {
             driver.world.machines[nth].set_stalled(false, &driver.world.tasks, &mut driver.world.net);
         }
-        driver.world.machines[nth].plan.disk.set_pace(PACES[0]);
-        driver.world.machines[nth].plan.disk.mend();
-        if driver.world.machines[nth].life.is_none() {
+        driver.world.machines[nth].plan.disk.set_sync_delay(SYNC_DELAYS[0]);
+        driver.world.machines[nth].plan.disk.repair();
+        if driver.world.machines[nth].running.is_none() {
             driver.world.machines[nth].start(&driver.world.tasks, &mut driver.world.net);
         }
     }
@@ -55,56 +55,59 @@ pub(crate) fn recover(driver: &mut Driver) -> Result<(), Broken> {
         let is_well = |machine: &Machine| machine.node().is_some() || machine.is_one_of(&removed);
         world.machines.iter().all(is_well)
     };
-    driver.run_until_or(RECOVERY, serve, "all nodes serve again")?;
+    driver.run_until_or(RECOVERY_TIMEOUT, serve, "all nodes serve again")?;
     let idle = |world: &World| world.clients.iter().all(Client::is_idle);
-    driver.run_until_or(RECOVERY, idle, "all clients are answered")?;
-    let end = driver.world.now().after(RECOVERY);
+    driver.run_until_or(RECOVERY_TIMEOUT, idle, "all clients have their responses")?;
+    let end = driver.world.now().after(RECOVERY_TIMEOUT);
     loop {
         let why = match unrecovered(driver)? {
-            Some((promise, why)) => Some(promise.broken(format!("not within {RECOVERY:?}: {why}"))),
-            None => differences(&driver.world).map(|why| Promise::Same.broken(why)),
+            Some((invariant, why)) => {
+                Some(invariant.violated(format!("not within {RECOVERY_TIMEOUT:?}: {why}")))
+            }
+            None => differences(&driver.world).map(|why| Invariant::Same.violated(why)),
         };
         let Some(why) = why else { break };
         if driver.world.now() > end {
             return Err(why);
         }
-        let next = driver.world.now().after(LOOK);
+        let next = driver.world.now().after(CHECK_INTERVAL);
         driver.run_until(next, |_| false)?;
     }
     read_all(driver)
 }
 
-/// What keeps the cluster from being as its catalog says; asks the nodes.
-fn unrecovered(driver: &mut Driver) -> Result<Option<(Promise, String)>, Broken> {
+/// Asks the nodes for a difference between the state of the cluster and its catalog.
+fn unrecovered(driver: &mut Driver) -> Result<Option<(Invariant, String)>, Violation> {
     let mut unrecovered = None;
     let groups: Vec<GroupId> = driver.world.elections.groups().into_iter().collect();
     let present = driver.world.present();
     for nth in present.iter().copied() {
         let (tables, groups) = (driver.world.workload.tables.clone(), groups.clone());
         let answer = driver.world.ask_node(nth, "look", move |node| {
-            let unsettled = unsettled(node, &tables).map(|why| (Promise::Settles, why));
-            unsettled.or_else(|| odd_replica(node, &groups).map(|why| (Promise::Same, why)))
+            let unsettled = unsettled(node, &tables).map(|why| (Invariant::Settles, why));
+            unsettled.or_else(|| extra_replica(node, &groups).map(|why| (Invariant::Same, why)))
         });
-        // Or it is told that it was removed, and ends.
-        let is_over = |world: &World| answer.lock().is_some() || world.machines[nth].life.is_none();
-        driver.run_until_or(RECOVERY, is_over, "a node says how it is")?;
+        // A node that learns of its removal ends instead.
+        let is_over = |world: &World| answer.lock().is_some() || world.machines[nth].running.is_none();
+        driver.run_until_or(RECOVERY_TIMEOUT, is_over, "a node reports its state")?;
         let told = answer.lock().take().flatten();
-        unrecovered = unrecovered.or(told.map(|(promise, why)| (promise, format!("on node {nth}: {why}"))));
+        unrecovered =
+            unrecovered.or(told.map(|(invariant, why)| (invariant, format!("on node {nth}: {why}"))));
     }
-    // What removed a node may be ordered and not committed again after a restart.
-    if let Some(nth) = present.iter().find(|nth| driver.world.machines[**nth].life.is_none()) {
-        let why = format!("node {nth} was told that it was removed, and the catalog has it");
-        unrecovered = unrecovered.or(Some((Promise::Settles, why)));
+    // After a restart, the catalog entry that removed a node may be in the log and not yet committed again.
+    if let Some(nth) = present.iter().find(|nth| driver.world.machines[**nth].running.is_none()) {
+        let why = format!("node {nth} ended as removed, and the catalog still has it");
+        unrecovered = unrecovered.or(Some((Invariant::Settles, why)));
     }
-    let goes_on = |nth: &usize| !present.contains(nth) && driver.world.machines[*nth].life.is_some();
-    if let Some(nth) = (0..driver.world.machines.len()).find(goes_on) {
-        let why = format!("node {nth} was removed and is not told so");
-        unrecovered = unrecovered.or(Some((Promise::Settles, why)));
+    let continues = |nth: &usize| !present.contains(nth) && driver.world.machines[*nth].running.is_some();
+    if let Some(nth) = (0..driver.world.machines.len()).find(continues) {
+        let why = format!("node {nth} was removed and still runs");
+        unrecovered = unrecovered.or(Some((Invariant::Settles, why)));
     }
     Ok(unrecovered)
 }
 
-/// Replicas of one shard that are not the same, and rows where none should be.
+/// A difference between the replicas of a shard, or rows of a shard that the catalog does not place there.
 fn differences(world: &World) -> Option<String> {
     for name in &world.workload.tables {
         let mut first: BTreeMap<usize, (usize, Rows)> = BTreeMap::new();
@@ -112,7 +115,7 @@ fn differences(world: &World) -> Option<String> {
             let machine = &world.machines[nth];
             let catalog = machine.node()?.catalog();
             let Some(table) = catalog.table("test", name) else { return Some(format!("no {name}")) };
-            if let Err(why) = no_strangers(machine.node()?, table) {
+            if let Err(why) = check_no_extra_rows(machine.node()?, table) {
                 return Some(format!("on node {nth}: {why}"));
             }
             for (at, handle) in table.shards().iter().enumerate() {
@@ -125,7 +128,7 @@ fn differences(world: &World) -> Option<String> {
                     continue;
                 };
                 if !is_placed || near.is_recovering() {
-                    return Some(format!("node {nth} has a replica of {name}/{at} it should not have"));
+                    return Some(format!("node {nth} has a replica of {name}/{at} that it should not have"));
                 }
                 let rows = match rows(near) {
                     Ok(rows) => rows,
@@ -133,9 +136,9 @@ fn differences(world: &World) -> Option<String> {
                 };
                 let (other, known) = first.entry(at).or_insert_with(|| (nth, rows.clone()));
                 if *known != rows {
-                    let odd = known.iter().find(|(key, row)| rows.get(*key) != Some(row));
+                    let extra = known.iter().find(|(key, row)| rows.get(*key) != Some(row));
                     return Some(format!(
-                        "nodes {other} and {nth} differ in {name}/{at}: {} and {} rows, {odd:?}",
+                        "nodes {other} and {nth} differ in {name}/{at}: {} and {} rows, {extra:?}",
                         known.len(),
                         rows.len()
                     ));
@@ -146,11 +149,11 @@ fn differences(world: &World) -> Option<String> {
     None
 }
 
-/// A client reads every document once more.
-fn read_all(driver: &mut Driver) -> Result<(), Broken> {
+/// Reads every document through a client.
+fn read_all(driver: &mut Driver) -> Result<(), Violation> {
     for document in documents(&driver.world) {
         let mut differs = None;
-        let pairs = if awaits_a_write(&driver.world, &document) { READS_THAT_MAY_DIFFER } else { 1 };
+        let pairs = if has_unknown_write(&driver.world, &document) { READ_PAIRS_MAX } else { 1 };
         for _ in 0..pairs {
             differs = read_both_ways(driver, &document)?;
             if differs.is_none() {
@@ -158,25 +161,25 @@ fn read_all(driver: &mut Driver) -> Result<(), Broken> {
             }
         }
         if let Some(what) = differs {
-            return Err(Promise::Same.broken(what));
+            return Err(Invariant::Same.violated(what));
         }
     }
     Ok(())
 }
 
-/// Whether a write of the document was asked for and nobody knows what became of it.
-fn awaits_a_write(world: &World, document: &Document) -> bool {
+/// Whether the result of a write of the document is unknown.
+fn has_unknown_write(world: &World, document: &Document) -> bool {
     world.history.records().iter().any(|record| {
         let is_known = matches!(record.answered, Some((_, Outcome::Done(_) | Outcome::Refused(_))));
         record.op.document == *document && !matches!(record.op.kind, Kind::Read(_)) && !is_known
     })
 }
 
-/// Reads a document from a majority and from any one replica, and says how that differs.
-fn read_both_ways(driver: &mut Driver, document: &Document) -> Result<Option<String>, Broken> {
+/// Reads a document from a majority and from any one replica; returns their difference.
+fn read_both_ways(driver: &mut Driver, document: &Document) -> Result<Option<String>, Violation> {
     if !read_once_more(driver, document, Mode::Majority)? {
         let last = driver.world.history.records().last().and_then(|record| record.answered.clone());
-        return Err(Promise::Settles.broken(format!("a document cannot be read in peace: {last:?}")));
+        return Err(Invariant::Settles.violated(format!("a document cannot be read: {last:?}")));
     }
     let newest = last_read(&driver.world);
     let differs = read_once_more(driver, document, Mode::Outdated)? && last_read(&driver.world) != newest;
@@ -191,8 +194,8 @@ fn last_read(world: &World) -> Option<u64> {
     }
 }
 
-/// The same where not everything is well: what cannot be read is left out.
-pub(crate) fn read_available(driver: &mut Driver) -> Result<(), Broken> {
+/// Reads every document if all nodes serve, for a cluster that has not recovered.
+pub(crate) fn read_available(driver: &mut Driver) -> Result<(), Violation> {
     let is_idle = |world: &World| world.clients[0].is_idle();
     let serves = |nth: &usize| driver.world.machines[*nth].node().is_some();
     if !driver.world.present().iter().all(serves) || !is_idle(&driver.world) {
@@ -215,48 +218,48 @@ fn documents(world: &World) -> Vec<Document> {
     documents.into_iter().collect()
 }
 
-/// Reads a document once more; whether that could be done.
-fn read_once_more(driver: &mut Driver, document: &Document, mode: Mode) -> Result<bool, Broken> {
+/// Reads a document through a client; returns whether the read succeeded.
+fn read_once_more(driver: &mut Driver, document: &Document, mode: Mode) -> Result<bool, Violation> {
     let op = driver.world.history.ask(document.clone(), Kind::Read(mode));
     let present = driver.world.present();
     let nth = present[driver.world.random.below(present.len() as u64) as usize];
     let now = driver.world.now();
     driver.world.clients[0].send(op, now, &driver.world.machines[nth], &driver.world.tasks);
-    driver.run_until_or(RECOVERY, |world| world.clients[0].is_idle(), "a document can be read")?;
+    driver.run_until_or(RECOVERY_TIMEOUT, |world| world.clients[0].is_idle(), "a document can be read")?;
     let last = driver.world.history.records().last().and_then(|record| record.answered.clone());
     Ok(matches!(last, Some((_, Outcome::Done(_)))))
 }
 
-/// Whether what clients were told can be true.
-pub(crate) fn check_history(world: &World) -> Result<(), Broken> {
+/// Checks the results that clients received.
+pub(crate) fn check_history(world: &World) -> Result<(), Violation> {
     check_answers(world)?;
     check_counts(world)
 }
 
-/// Whether the last moments of a table's writes may be lost: those of soft ones, when the power went.
+/// Whether the last writes of a document may be lost: soft writes are, in a power loss.
 fn may_lose(world: &World, document: &Document) -> bool {
     document.table == SOFT && world.power_losses > 0
 }
 
-/// Whether what clients have read can be explained.
-pub(crate) fn check_answers(world: &World) -> Result<(), Broken> {
+/// Checks that the reads of each document are possible.
+pub(crate) fn check_answers(world: &World) -> Result<(), Violation> {
     for (document, records) in world.history.by_document() {
         let check =
             if may_lose(world, &document) { linearizability::check_values } else { linearizability::check };
         check(&records).map_err(|why| {
             let lines: Vec<String> = records.iter().map(|record| format!("  {record:?}")).collect();
-            Promise::Answers.broken(format!("{document:?}: {why}\n{}", lines.join("\n")))
+            Invariant::Answers.violated(format!("{document:?}: {why}\n{}", lines.join("\n")))
         })?;
         if world.fault_plan.disks_fail && !may_lose(world, &document) {
-            linearizability::check_age(&records, AGE_MOST)
-                .map_err(|why| Promise::Answers.broken(format!("{document:?}: {why}")))?;
+            linearizability::check_age(&records, STALE_LEADER_MAX)
+                .map_err(|why| Invariant::Answers.violated(format!("{document:?}: {why}")))?;
         }
     }
     Ok(())
 }
 
-/// Whether what is counted is what was added.
-fn check_counts(world: &World) -> Result<(), Broken> {
+/// Checks that each counter is between the acknowledged sum and the attempted one.
+fn check_counts(world: &World) -> Result<(), Violation> {
     for (document, records) in world.history.by_document() {
         let count = |is: fn(&Outcome) -> bool| {
             let adds = records.iter().filter(|record| record.op.kind == Kind::Add);
@@ -268,7 +271,7 @@ fn check_counts(world: &World) -> Result<(), Broken> {
         let stored = stored_count(world, &document);
         if !(least..=most).contains(&stored) {
             let what = format!("{document:?} counts {stored}, {least} to {most} were added");
-            return Err(Promise::Answers.broken(what));
+            return Err(Invariant::Answers.violated(what));
         }
     }
     Ok(())
@@ -286,24 +289,24 @@ fn stored_count(world: &World, document: &Document) -> u64 {
     nodes.into_iter().find_map(|node| holds(&node)).unwrap_or(0)
 }
 
-/// What keeps the tables from being as the catalog of a node says.
+/// A difference between the state of the tables on a node and its catalog.
 fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
     let catalog = node.catalog();
     let status = node.log().group_status(GroupId(0));
     tracing::trace!("the catalog: {status:?}");
     for name in tables {
         let Some(table) = catalog.table("test", name) else {
-            return Some(format!("{name} is not there"));
+            return Some(format!("{name} is missing"));
         };
         for shard in &table.config.shards {
             let status = node.log().group_status(shard.group);
             tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
         }
         if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.added.is_empty()) {
-            return Some(format!("replicas are leaving {name}, or were added for a while"));
+            return Some(format!("{name} has replicas that are leaving or temporary"));
         }
         if !table.config.lineage.sealed.is_empty() {
-            return Some(format!("{name} needs groups of before: {:?}", table.config.lineage));
+            return Some(format!("{name} needs earlier groups: {:?}", table.config.lineage));
         }
         let state = node.table_state(table);
         if !readiness(&state).all_replicas {
@@ -313,21 +316,21 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
     None
 }
 
-/// A replica that goes on where the catalog has none.
-fn odd_replica(node: &Core, groups: &[GroupId]) -> Option<String> {
+/// A replica that runs where the catalog places none.
+fn extra_replica(node: &Core, groups: &[GroupId]) -> Option<String> {
     let (catalog, own) = (node.catalog(), node.identity().server);
     let is_placed = |group: GroupId| {
         let tables = catalog.tables();
         let mut shards = tables.iter().flat_map(|table| &table.config.shards);
         shards.any(|shard| shard.group == group && shard.replicas.iter().any(|r| r.server == own))
     };
-    let goes_on = |group: &&GroupId| node.log().group_status(**group).is_ok();
-    let odd = groups.iter().filter(|group| group.0 > 0 && !is_placed(**group)).find(goes_on)?;
-    Some(format!("it goes on with a replica of group {odd}, which it should not have"))
+    let continues = |group: &&GroupId| node.log().group_status(**group).is_ok();
+    let extra = groups.iter().filter(|group| group.0 > 0 && !is_placed(**group)).find(continues)?;
+    Some(format!("it runs a replica of group {extra}, which that it should not have"))
 }
 
 /// Fails if there are rows of a shard that the catalog does not place on a node.
-fn no_strangers(node: &Node, table: &TableHandle) -> Result<(), String> {
+fn check_no_extra_rows(node: &Node, table: &TableHandle) -> Result<(), String> {
     let own = node.identity().server;
     for handle in table.shards() {
         if handle.replicas().iter().any(|replica| replica.server == own) {
@@ -339,7 +342,7 @@ fn no_strangers(node: &Node, table: &TableHandle) -> Result<(), String> {
         let mut scan = snapshot.scan(handle.range(), Direction::Ascending).to_the_end();
         let first = scan.next_batch().map_err(|error| error.to_string())?;
         if first.is_some_and(|batch| !batch.is_empty()) {
-            return Err(format!("there are rows of group {}, which it should not have", handle.group()));
+            return Err(format!("there are rows of group {}, which that it should not have", handle.group()));
         }
     }
     Ok(())

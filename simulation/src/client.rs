@@ -1,4 +1,4 @@
-//! Clients: each asks one thing at a time, of any node, and notes what it is told.
+//! Clients: each sends one operation at a time to any node and records its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 use crate::executor;
 use crate::history::{Document, History, Kind, Mode, Op, Outcome};
 use crate::machine::Machine;
-use crate::trace::say;
+use crate::trace::trace_line;
 
-/// A client gives an answer up after this.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A client stops waiting for a result after this time.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One client.
 pub struct Client {
-    waits: Option<Waiting>,
-    /// When it asks next.
+    waiting: Option<Waiting>,
+    /// When it sends the next operation.
     pub next_at: Nanos,
 }
 
@@ -26,32 +26,32 @@ struct Waiting {
     op: Op,
     process: Process,
     until: Nanos,
-    answer: Arc<Mutex<Option<Outcome>>>,
+    result: Arc<Mutex<Option<Outcome>>>,
 }
 
-/// What clients ask.
+/// The operations of the clients.
 pub struct Workload {
     /// The tables, by name.
     pub tables: Vec<String>,
-    /// How many documents of each are asked for.
+    /// The number of documents of each table.
     pub documents: u64,
-    /// How many others are asked for now and then.
-    pub seldom: u64,
-    /// The longest pause between two questions of a client.
-    pub pause_most: Duration,
-    /// Whether leaders are asked as often as majorities.
-    pub asks_leaders: bool,
+    /// The number of further documents, which are used rarely.
+    pub rare_documents: u64,
+    /// The longest pause between two operations of a client.
+    pub pause_max: Duration,
+    /// Whether reads from leaders are as frequent as majority reads.
+    pub reads_from_leaders: bool,
 }
 
 impl Workload {
     fn draw(&self, random: &SimRandom) -> (Document, Kind) {
         let table = self.tables[random.below(self.tables.len() as u64) as usize].clone();
-        let number = match self.seldom > 0 && random.one_in(8) {
-            true => self.documents + random.below(self.seldom),
+        let number = match self.rare_documents > 0 && random.one_in(8) {
+            true => self.documents + random.below(self.rare_documents),
             false => random.below(self.documents),
         };
         let kind = match random.below(20) {
-            0..=3 if self.asks_leaders => Kind::Read(Mode::Single),
+            0..=3 if self.reads_from_leaders => Kind::Read(Mode::Single),
             0..=6 => Kind::Read(Mode::Majority),
             7 => Kind::Read(Mode::Single),
             8 => Kind::Read(Mode::Outdated),
@@ -64,19 +64,19 @@ impl Workload {
 }
 
 impl Client {
-    /// A client that asks at `next_at`.
+    /// A client that sends its first operation at `next_at`.
     #[must_use]
     pub fn new(next_at: Nanos) -> Client {
-        Client { waits: None, next_at }
+        Client { waiting: None, next_at }
     }
 
-    /// Whether nothing of it is under way.
+    /// Whether it waits for no result.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.waits.is_none()
+        self.waiting.is_none()
     }
 
-    /// Asks something new of any machine that serves.
+    /// Sends a new operation to a random machine that serves.
     pub fn ask(
         &mut self,
         now: Nanos,
@@ -87,9 +87,9 @@ impl Client {
         history: &mut History,
     ) {
         self.next_at =
-            now.after(Duration::from_micros(1 + random.below(workload.pause_most.as_micros() as u64)));
+            now.after(Duration::from_micros(1 + random.below(workload.pause_max.as_micros() as u64)));
         let serving: Vec<&Machine> = machines.iter().filter(|machine| machine.node().is_some()).collect();
-        if self.waits.is_some() || serving.is_empty() {
+        if self.waiting.is_some() || serving.is_empty() {
             return;
         }
         let machine = serving[random.below(serving.len() as u64) as usize];
@@ -97,44 +97,51 @@ impl Client {
         self.send(history.ask(document, kind), now, machine, tasks);
     }
 
-    /// Asks `op` of one machine.
+    /// Sends `op` to one machine.
     pub fn send(&mut self, op: Op, now: Nanos, machine: &Machine, tasks: &Tasks) {
-        let Some(life) = &machine.life else { return };
-        let Some(node) = life.node.as_ref().map(Arc::downgrade) else { return };
-        let answer: Arc<Mutex<Option<Outcome>>> = Arc::default();
-        let (told, asked) = (answer.clone(), op.clone());
-        say!("client asks node {}: {:?} {:?}", machine.plan.number, op.number, (&op.document, op.kind));
-        tasks.within(life.process, || {
+        let Some(running) = &machine.running else { return };
+        let Some(node) = running.node.as_ref().map(Arc::downgrade) else { return };
+        let result: Arc<Mutex<Option<Outcome>>> = Arc::default();
+        let (slot, sent) = (result.clone(), op.clone());
+        trace_line!(
+            "a client sends to node {}: {:?} {:?}",
+            machine.plan.number,
+            op.number,
+            (&op.document, op.kind)
+        );
+        tasks.within(running.process, || {
             let work = move || {
                 let Some(node) = node.upgrade() else { return };
-                let outcome = executor::perform(&node, &asked);
-                *told.lock() = Some(outcome);
+                let outcome = executor::perform(&node, &sent);
+                *slot.lock() = Some(outcome);
             };
             drop(io::task::spawn("client", work));
         });
-        self.waits = Some(Waiting { op, process: life.process, until: now.after(PATIENCE), answer });
+        self.waiting =
+            Some(Waiting { op, process: running.process, until: now.after(RESULT_TIMEOUT), result });
     }
 
-    /// Notes an answer, or that none will come; true when it did.
+    /// Records a result, or that none will arrive; returns it.
     pub fn look(
         &mut self,
         now: Nanos,
         machines: &[Machine],
         history: &mut History,
     ) -> Option<(u64, Outcome)> {
-        let waits = self.waits.as_ref()?;
-        let told = waits.answer.lock().take();
-        let lives = || machines.iter().any(|m| m.life.as_ref().is_some_and(|l| l.process == waits.process));
-        let outcome = match told {
+        let waiting = self.waiting.as_ref()?;
+        let received = waiting.result.lock().take();
+        let lives =
+            || machines.iter().any(|m| m.running.as_ref().is_some_and(|l| l.process == waiting.process));
+        let outcome = match received {
             Some(outcome) => outcome,
-            None if !lives() => Outcome::Unknown("the node has gone".to_owned()),
-            None if waits.until <= now => Outcome::Unknown("it takes too long".to_owned()),
+            None if !lives() => Outcome::Unknown("the node has ended".to_owned()),
+            None if waiting.until <= now => Outcome::Unknown("timeout".to_owned()),
             None => return None,
         };
-        let number = waits.op.number;
-        say!("client hears of {number}: {outcome:?}");
+        let number = waiting.op.number;
+        trace_line!("operation {number}: {outcome:?}");
         history.answer(number, outcome.clone());
-        self.waits = None;
+        self.waiting = None;
         Some((number, outcome))
     }
 }

@@ -1,88 +1,86 @@
-//! The words after `cargo xtask sim`: what they ask for, and what is wrong with them.
+//! The arguments of `cargo xtask sim`.
 
 use std::time::Duration;
 
-use rekindle_simulation::{Plot, Scope};
+use rekindle_simulation::{RunOptions, Scope};
 
-/// What `--help` says.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 Whole clusters in one thread, by seed: docs/simulation.md
 
 Usage: cargo xtask sim [OPTIONS]
 
-  --seeds N        how many seeds [100; with planted faults 7000]
-  --from N         the first of them [0]
-  --nodes N        machines of each [the seed draws three, four or five]
-  --seconds N      how long it storms [20]
-  --basic          one table of one shard on machines that are there from the start, and nothing else
-  --twice          each seed two times: the traces must be equal
-  --go-on          also when a seed fails
-  --trace          everything that happens, as lines
-  --mutant NAME    plant a fault (may be repeated); succeeds when a seed finds it for what it is
-  --all-mutants    plant each of them
-  --help           this";
+  --seeds N        the number of seeds [100; with mutants 7000]
+  --from N         the first seed [0]
+  --nodes N        the number of machines [the seed draws three, four or five]
+  --seconds N      the length of the fault period [20]
+  --basic          only one table of one shard on machines that are there from the start
+  --twice          run each seed two times: the traces must be equal
+  --go-on          continue after a failed seed
+  --trace          print every event as a line
+  --mutant NAME    add a mutant (may be repeated); succeeds when a seed breaks an invariant that it concerns
+  --all-mutants    each of the mutants
+  --help           print this help";
 
-/// So many seeds, some ten minutes, must be enough to find a planted fault, unless the command line says otherwise. The most
-/// that are looked at when it does not.
+/// The default number of seeds for a mutant, some ten minutes: a mutant that none of them detects is a failure.
 pub(crate) const MUTANT_SEEDS: u64 = 7_000;
 
-/// The longest storm: a day.
+/// The longest fault period: a day.
 const SECONDS_MAX: u64 = 86_400;
 
-/// What to do.
+/// The command.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Asked {
-    /// Say what there is to ask for.
+pub(crate) enum Command {
+    /// Print the help.
     Help,
-    /// Live through seeds.
-    Seeds(Wanted),
+    /// Run seeds.
+    Seeds(Arguments),
 }
 
-/// Which seeds, and how.
+/// The seeds and their options.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wanted {
-    /// How many; a number that suits the task when nobody says.
+pub(crate) struct Arguments {
+    /// The number of seeds, if given.
     pub(crate) seeds: Option<u64>,
     pub(crate) from: u64,
-    pub(crate) plot: Plot,
-    /// Each seed twice, to see that it repeats itself.
+    pub(crate) options: RunOptions,
+    /// Run each seed twice and compare the traces.
     pub(crate) twice: bool,
-    /// Also after a seed that fails.
-    pub(crate) goes_on: bool,
-    /// Tell everything.
+    /// Continue after a failed seed.
+    pub(crate) continues: bool,
+    /// Print every event.
     pub(crate) trace: bool,
-    /// Names of planted faults, or `all`.
+    /// Names of mutants, or `all`.
     pub(crate) mutants: Vec<String>,
 }
 
-/// Reads the words; fails with what to change.
-pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let mut wanted = Wanted::default();
+/// Reads the arguments; an error names the faulty one.
+pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut arguments = Arguments::default();
     while let Some(word) = words.next() {
-        let mut value =
-            || words.next().ok_or_else(|| format!("{word} needs a value (--help says what there is)"));
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value (see --help)"));
         match word.as_str() {
-            "--help" | "-h" => return Ok(Asked::Help),
-            "--trace" => wanted.trace = true,
-            "--twice" => wanted.twice = true,
-            "--go-on" => wanted.goes_on = true,
-            "--basic" => wanted.plot.scope = Scope::Basic,
-            "--all-mutants" => wanted.mutants.push("all".to_owned()),
-            "--mutant" => wanted.mutants.push(value()?),
-            "--seeds" => wanted.seeds = Some(at_least(1, &word, &value()?)?),
-            "--from" => wanted.from = at_least(0, &word, &value()?)?,
-            "--nodes" => wanted.plot.nodes = at_least(1, &word, &value()?)? as usize,
-            "--seconds" => wanted.plot.storm = seconds(&word, &value()?)?,
-            _ => return Err(format!("there is no option {word} (--help says what there is)")),
+            "--help" | "-h" => return Ok(Command::Help),
+            "--trace" => arguments.trace = true,
+            "--twice" => arguments.twice = true,
+            "--go-on" => arguments.continues = true,
+            "--basic" => arguments.options.scope = Scope::Basic,
+            "--all-mutants" => arguments.mutants.push("all".to_owned()),
+            "--mutant" => arguments.mutants.push(value()?),
+            "--seeds" => arguments.seeds = Some(at_least(1, &word, &value()?)?),
+            "--from" => arguments.from = at_least(0, &word, &value()?)?,
+            "--nodes" => arguments.options.nodes = at_least(1, &word, &value()?)? as usize,
+            "--seconds" => arguments.options.fault_period = seconds(&word, &value()?)?,
+            _ => return Err(format!("there is no option {word} (see --help)")),
         }
     }
-    match wanted.from.checked_add(wanted.seeds.unwrap_or(MUTANT_SEEDS)) {
-        Some(_) => Ok(Asked::Seeds(wanted)),
-        None => Err(format!("--from {}: there are not so many seeds after it", wanted.from)),
+    match arguments.from.checked_add(arguments.seeds.unwrap_or(MUTANT_SEEDS)) {
+        Some(_) => Ok(Command::Seeds(arguments)),
+        None => Err(format!("--from {}: there are too few seeds after it", arguments.from)),
     }
 }
 
-/// What would look at nothing, and so find nothing, is a mistake.
+/// A number of at least `least`: a run without seeds or machines would pass without a check.
 fn at_least(least: u64, word: &str, value: &str) -> Result<u64, String> {
     let number = value.parse().ok().filter(|number| *number >= least);
     number.ok_or_else(|| format!("{word} {value}: expected a whole number of at least {least}"))
@@ -101,7 +99,7 @@ fn seconds(word: &str, value: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, String> {
+    fn asked(line: &str) -> Result<Command, String> {
         read(line.split_whitespace().map(str::to_owned))
     }
 
@@ -112,20 +110,24 @@ mod tests {
 
     #[test]
     fn words_say_which_seeds_and_how() {
-        let plot = Plot { nodes: 9, storm: Duration::from_secs(5), scope: Scope::Basic };
-        let wanted = Wanted { seeds: Some(7), from: 3, plot, goes_on: true, ..Wanted::default() };
+        let options = RunOptions { nodes: 9, fault_period: Duration::from_secs(5), scope: Scope::Basic };
+        let arguments =
+            Arguments { seeds: Some(7), from: 3, options, continues: true, ..Arguments::default() };
         assert_eq!(
             asked("--seeds 7 --from 3 --nodes 9 --seconds 5 --basic --go-on"),
-            Ok(Asked::Seeds(wanted))
+            Ok(Command::Seeds(arguments))
         );
         let mutants = vec!["apply-twice".to_owned(), "all".to_owned()];
-        let wanted = Wanted { mutants, twice: true, trace: true, ..Wanted::default() };
-        assert_eq!(asked("--mutant apply-twice --all-mutants --twice --trace"), Ok(Asked::Seeds(wanted)));
+        let arguments = Arguments { mutants, twice: true, trace: true, ..Arguments::default() };
+        assert_eq!(
+            asked("--mutant apply-twice --all-mutants --twice --trace"),
+            Ok(Command::Seeds(arguments))
+        );
     }
 
     #[test]
     fn help_names_every_option() {
-        assert_eq!((asked("--help"), asked("--twice -h")), (Ok(Asked::Help), Ok(Asked::Help)));
+        assert_eq!((asked("--help"), asked("--twice -h")), (Ok(Command::Help), Ok(Command::Help)));
         for line in HELP.lines().filter_map(|line| line.trim_start().strip_prefix("--")) {
             let mut words = line.split_whitespace();
             let (name, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -136,10 +138,10 @@ mod tests {
 
     #[test]
     fn what_is_no_option_is_called_so() {
-        refused("--bogus", "there is no option --bogus (--help says what there is)");
-        refused("--bogus 7", "there is no option --bogus (--help says what there is)");
-        refused("seeds", "there is no option seeds (--help says what there is)");
-        refused("--seeds", "--seeds needs a value (--help says what there is)");
+        refused("--bogus", "there is no option --bogus (see --help)");
+        refused("--bogus 7", "there is no option --bogus (see --help)");
+        refused("seeds", "there is no option seeds (see --help)");
+        refused("--seeds", "--seeds needs a value (see --help)");
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
         refused("--seconds 86401", "--seconds 86401: expected a whole number of at most 86400");
         refused("--from -1", "--from -1: expected a whole number of at least 0");
         let last = u64::MAX;
-        let too_few = format!("--from {last}: there are not so many seeds after it");
+        let too_few = format!("--from {last}: there are too few seeds after it");
         refused(&format!("--from {last} --seeds 1"), &too_few);
         refused(&format!("--from {last}"), &too_few);
     }

@@ -1,4 +1,4 @@
-//! A disk that takes its time: simulated files whose syncs wait, and may be cut off while they do.
+//! A slow disk: simulated files whose syncs take time and may be interrupted meanwhile.
 
 use std::io::Result;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use io::sim::{Hang, SimFiles, SimRandom, is_task};
 use io::{File, Files, Lock, task};
 use parking_lot::Mutex;
 
-/// How often who waits for a disk that hangs looks whether it still does.
-const HANG_LOOK: Duration = Duration::from_millis(50);
+/// How often a task that waits for a hanging disk checks the disk.
+const HANG_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A simulated disk and how slow it is.
 #[derive(Clone)]
 pub struct Disk {
-    /// What is on it.
+    /// Its files.
     pub files: SimFiles,
     random: SimRandom,
     sync_us_most: Arc<AtomicU64>,
@@ -25,7 +25,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty disk; its delays and accidents are drawn from `random`.
+    /// An empty disk; delays and faults are drawn from `random`.
     #[must_use]
     pub fn new(random: SimRandom, seed: u64) -> Disk {
         Disk {
@@ -36,37 +36,37 @@ impl Disk {
         }
     }
 
-    /// From now on a sync takes at most so long.
-    pub fn set_pace(&self, most: Duration) {
+    /// Sets the longest time of a sync.
+    pub fn set_sync_delay(&self, most: Duration) {
         self.sync_us_most.store(most.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// From now on, what it is told to do does not end, or does again.
+    /// Makes its operations hang, or ends that.
     pub fn hang(&self, hangs: Option<Hang>) {
         *self.hangs.lock() = hangs;
     }
 
-    /// From now on it has space, and answers.
-    pub fn mend(&self) {
+    /// Ends a full or hanging state.
+    pub fn repair(&self) {
         self.files.fill(false);
         self.hang(None);
     }
 
-    /// Whether it has no space.
+    /// Whether it is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.files.is_full()
     }
 
     fn wait_while(&self, hangs: &[Hang]) {
-        // As below.
+        // See `wait` for `is_task`.
         while is_task() && self.hangs.lock().is_some_and(|hang| hangs.contains(&hang)) {
-            task::sleep(HANG_LOOK);
+            task::sleep(HANG_POLL_INTERVAL);
         }
     }
 
     fn wait(&self) {
-        // What is done on the network's behalf does not wait for the disk; see `Receiver::may_adopt`.
+        // Work on the network thread does not wait for the disk; see `Receiver::may_adopt`.
         if is_task() {
             task::sleep(Duration::from_micros(self.random.below(self.sync_us_most.load(Ordering::Relaxed))));
         }
@@ -125,7 +125,7 @@ impl File for SlowFile {
 
     fn sync_data(&self) -> Result<()> {
         self.disk.wait_while(&[Hang::Everything, Hang::Syncs]);
-        // It may be durable long before anybody hears of it, or not until then.
+        // The data may become durable long before the sync returns, or only then.
         if self.disk.random.one_in(2) {
             self.disk.wait();
             return self.file.sync_data();

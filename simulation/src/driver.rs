@@ -1,4 +1,4 @@
-//! The event loop: lets time pass and runs what is due, in an order that the seed draws.
+//! The event loop: lets time pass and runs due work in an order that the seed draws.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use io::Nanos;
 
 use crate::faults;
 use crate::history::Outcome;
-use crate::invariant::{Broken, Promise};
+use crate::invariant::{Invariant, Violation};
 use crate::machine::{End, Machine};
 use crate::scenarios::{self, Scenario};
-use crate::trace::{self, Trace, say};
+use crate::trace::{self, Trace, trace_line};
 use crate::world::World;
 
 /// More steps than this at one moment mean that the program loops without progress.
 const STEPS_MAX: u64 = 200_000;
 
-/// A world, and what happens in it.
+/// A world and its pending events.
 pub(crate) struct Driver {
     pub(crate) world: World,
     scenario: Option<Scenario>,
@@ -36,37 +36,37 @@ impl Driver {
         self.next_fault = Some(self.world.now());
     }
 
-    /// No more questions from clients, nothing more goes wrong.
+    /// Ends the faults and the operations of clients.
     pub(crate) fn end_faults(&mut self) {
         (self.clients_send, self.next_fault, self.world.power_fails_on_ack) = (false, None, false);
         self.scenario = None;
     }
 
-    /// A digest of everything that happened.
+    /// A digest of all events.
     pub(crate) fn trace(&self) -> Trace {
         self.trace
     }
 
-    /// Lets time pass until `done`; fails when that takes longer than `patience`.
+    /// Lets time pass until `done`; fails when that takes longer than `timeout`.
     pub(crate) fn run_until_or(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         done: impl Fn(&World) -> bool,
         what: &str,
-    ) -> Result<(), Broken> {
-        let end = self.world.now().after(patience);
+    ) -> Result<(), Violation> {
+        let end = self.world.now().after(timeout);
         match self.run_until(end, done)? {
             true => Ok(()),
-            false => Err(Promise::Settles.broken(format!("not within {patience:?}: {what}"))),
+            false => Err(Invariant::Settles.violated(format!("not within {timeout:?}: {what}"))),
         }
     }
 
-    /// Lets time pass until `end`, or until `done`; says whether it was that.
-    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, Broken> {
+    /// Lets time pass until `end`, or until `done`; returns whether `done` became true.
+    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, Violation> {
         loop {
             self.run_due()?;
-            if let Some(what) = self.world.elections.broken() {
-                return Err(Promise::Leads.broken(what));
+            if let Some(what) = self.world.elections.conflict() {
+                return Err(Invariant::Leads.violated(what));
             }
             if let Some(scenario) = self.scenario.take() {
                 self.scenario = scenarios::step(&mut self.world, scenario);
@@ -80,9 +80,9 @@ impl Driver {
                 return Ok(false);
             }
             self.advance(next);
-            for (host, happening) in self.world.net.deliver() {
-                if let Some(life) = &mut self.world.machines[host.0].life {
-                    life.hear(happening);
+            for (host, event) in self.world.net.deliver() {
+                if let Some(running) = &mut self.world.machines[host.0].running {
+                    running.receive(event);
                 }
             }
             if self.next_fault.is_some_and(|at| at <= self.world.now()) {
@@ -98,7 +98,7 @@ impl Driver {
     }
 
     fn next_at(&self) -> Nanos {
-        let links = self.world.machines.iter().filter_map(|machine| machine.life.as_ref()?.wake_at());
+        let links = self.world.machines.iter().filter_map(|machine| machine.running.as_ref()?.wake_at());
         let clients = self.world.clients.iter().map(|client| client.next_at).filter(|_| self.clients_send);
         let own = [
             self.world.tasks.next_at(),
@@ -110,13 +110,15 @@ impl Driver {
         next.unwrap_or(Nanos(u64::MAX)).max(self.world.now())
     }
 
-    /// Everybody who has something to do now does it, in an order that the seed chooses.
-    fn run_due(&mut self) -> Result<(), Broken> {
+    /// Runs all links and tasks that are due, in an order that the seed draws.
+    fn run_due(&mut self) -> Result<(), Violation> {
         for _ in 0..STEPS_MAX {
-            self.look()?;
+            self.poll()?;
             let now = self.world.now();
             let due: Vec<usize> = (0..self.world.machines.len())
-                .filter(|nth| self.world.machines[*nth].life.as_ref().is_some_and(|life| life.is_due(now)))
+                .filter(|nth| {
+                    self.world.machines[*nth].running.as_ref().is_some_and(|running| running.is_due(now))
+                })
                 .collect();
             let ready = self.world.tasks.ready();
             if due.is_empty() && ready == 0 {
@@ -125,9 +127,9 @@ impl Driver {
             let drawn = self.world.random.below((due.len() + ready) as u64) as usize;
             match due.get(drawn) {
                 Some(nth) => {
-                    let Machine { host, life, .. } = &mut self.world.machines[*nth];
-                    if let Some(life) = life {
-                        life.step(*host, now, &self.world.tasks, &mut self.world.net);
+                    let Machine { host, running, .. } = &mut self.world.machines[*nth];
+                    if let Some(running) = running {
+                        running.step(*host, now, &self.world.tasks, &mut self.world.net);
                     }
                     self.trace.note(&[now.0, 1, *nth as u64]);
                 }
@@ -137,35 +139,34 @@ impl Driver {
                 }
             }
         }
-        let what =
-            format!("nobody comes to rest at {:?}:\n{}", self.world.now(), self.world.tasks.describe());
-        Err(Promise::Runs.broken(what))
+        let what = format!("the program loops at {:?}:\n{}", self.world.now(), self.world.tasks.describe());
+        Err(Invariant::Runs.violated(what))
     }
 
-    /// Takes note of nodes that have started, of answers, and lets clients ask.
-    fn look(&mut self) -> Result<(), Broken> {
+    /// Polls machines and clients: starts that ended, results, and operations that are due.
+    fn poll(&mut self) -> Result<(), Violation> {
         for machine in &mut self.world.machines {
             match machine.look() {
                 Ok(false) => {}
                 Ok(true) => {
-                    say!("node {} is told that it was removed, and ends", machine.plan.number);
+                    trace_line!("node {} learns of its removal and ends", machine.plan.number);
                     machine.end(End::Killed, &self.world.tasks, &mut self.world.net);
                 }
                 Err(why) => {
                     let what = format!("node {} does not start: {why}", machine.plan.number);
-                    return Err(Promise::Runs.broken(what));
+                    return Err(Invariant::Runs.violated(what));
                 }
             }
         }
         if let Some(machine) = self.world.machines.iter().find(|machine| machine.rows_are_ahead()) {
             let what = format!("node {} has rows that its log does not have", machine.plan.number);
-            return Err(Promise::Follows.broken(what));
+            return Err(Invariant::Follows.violated(what));
         }
         let now = self.world.now();
-        let mut struck = false;
+        let mut is_power_lost = false;
         for client in &mut self.world.clients {
             if let Some((number, outcome)) = client.look(now, &self.world.machines, &mut self.world.history) {
-                struck |= self.world.power_fails_on_ack && self.world.history.is_write_done(number);
+                is_power_lost |= self.world.power_fails_on_ack && self.world.history.is_write_done(number);
                 let value = match outcome {
                     Outcome::Done(value) => value.unwrap_or(1),
                     Outcome::Refused(_) => 2,
@@ -185,9 +186,9 @@ impl Driver {
                 );
             }
         }
-        if struck {
+        if is_power_lost {
             self.world.power_fails_on_ack = false;
-            self.world.black_out();
+            self.world.fail_all_power();
         }
         Ok(())
     }

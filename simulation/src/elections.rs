@@ -1,5 +1,4 @@
-//! A witness of elections: stands between the logs of all machines and those whom they tell of their
-//! roles, and remembers who led what in which term.
+//! Observes the elections of all logs and records the leader of each group and term.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,27 +7,27 @@ use cluster::Post;
 use log::{GroupId, GroupObserver, PeerId, Role, Term};
 use parking_lot::Mutex;
 
-/// What is known of elections; shared by all machines of a seed.
+/// All observed elections, shared by the machines of a seed.
 #[derive(Clone, Default)]
 pub struct Elections(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    // The machine that led.
+    // The machine of the leader.
     leaders: BTreeMap<(GroupId, Term), usize>,
-    // What each machine told last.
+    // The last reported role of each machine.
     roles: BTreeMap<(GroupId, usize), Role>,
-    broken: Option<String>,
+    conflict: Option<String>,
 }
 
 impl Elections {
-    /// Two that led in one term, if that was seen.
+    /// Two leaders of one term, if there were any.
     #[must_use]
-    pub fn broken(&self) -> Option<String> {
-        self.0.lock().broken.clone()
+    pub fn conflict(&self) -> Option<String> {
+        self.0.lock().conflict.clone()
     }
 
-    /// The term that a machine told of last, and whether it leads in it.
+    /// The last reported term of a machine, and whether it leads in that term.
     #[must_use]
     pub fn of(&self, group: GroupId, machine: usize) -> (Term, bool) {
         match self.0.lock().roles.get(&(group, machine)) {
@@ -38,37 +37,37 @@ impl Elections {
         }
     }
 
-    /// Every group that was told of.
+    /// Every group with a reported role.
     #[must_use]
     pub fn groups(&self) -> BTreeSet<GroupId> {
         self.0.lock().roles.keys().map(|(group, _)| *group).collect()
     }
 
-    fn note(&self, group: GroupId, machine: usize, role: Role) {
+    fn record(&self, group: GroupId, machine: usize, role: Role) {
         let mut seen = self.0.lock();
         seen.roles.insert((group, machine), role);
         let Role::Leader { term } = role else { return };
         let first = *seen.leaders.entry((group, term)).or_insert(machine);
         if first != machine {
             let what = format!("nodes {first} and {machine} both lead group {group} in term {term}");
-            seen.broken.get_or_insert(what);
+            seen.conflict.get_or_insert(what);
         }
     }
 }
 
-/// Hears what the log of one machine tells.
-pub struct Witness {
-    /// Who hears of it then.
+/// The observer of the log of one machine.
+pub struct ElectionObserver {
+    /// The next observer, which gets every call.
     pub post: Arc<Post>,
-    /// What is known.
+    /// The shared record.
     pub elections: Elections,
     /// The machine.
     pub machine: usize,
 }
 
-impl GroupObserver for Witness {
+impl GroupObserver for ElectionObserver {
     fn role_changed(&self, id: GroupId, role: Role) {
-        self.elections.note(id, self.machine, role);
+        self.elections.record(id, self.machine, role);
         self.post.role_changed(id, role);
     }
 

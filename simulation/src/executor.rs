@@ -1,5 +1,4 @@
-//! How a client's operation is carried out: where its document is led from, near or far, as queries do
-//! it, in as few words as that takes.
+//! Runs the operations of clients on the leader of their document, local or remote, like a small `query` crate.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,23 +12,23 @@ use shard::{Decision, Shard, WriteError, WriteRefusal};
 
 use crate::history::{Document, Kind, Mode, Op, Outcome, field, row};
 
-/// How long a document is looked for.
-const SEARCH: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long an operation is retried.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+const RPC_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Answers the operations that other nodes send on.
+/// Serves the operations that other nodes forward.
 pub struct Executor(Weak<Node>);
 
 /// One attempt.
-enum Tried {
-    Is(Outcome),
-    /// Not here, nothing happened; perhaps there.
-    Elsewhere(Option<ServerId>),
+enum Attempt {
+    Finished(Outcome),
+    /// Not executed: the leader is another server, if known.
+    NotHere(Option<ServerId>),
 }
 
 impl Executor {
-    /// The site of a node.
+    /// The executor of a node.
     #[must_use]
     pub fn new(node: &Arc<Node>) -> Executor {
         Executor(Arc::downgrade(node))
@@ -41,39 +40,39 @@ impl RpcHandler for Executor {
         let Some(node) = self.0.upgrade() else { return };
         let work = move || {
             let answer = match decode(&question) {
-                Some(op) => encode_tried(&here(&node, &op)),
+                Some(op) => encode_attempt(&here(&node, &op)),
                 None => return reply(Err("no operation".to_owned())),
             };
             reply(Ok(answer));
         };
-        // No thread, no answer.
+        // Without a thread there is no response.
         drop(task::spawn("operation", work));
     }
 }
 
-/// Carries out `op` for a client of `node`.
+/// Runs `op` for a client of `node`.
 pub fn perform(node: &Core, op: &Op) -> Outcome {
-    let deadline = task::now() + SEARCH;
+    let deadline = task::now() + RETRY_TIMEOUT;
     loop {
         node.await_change();
         let catalog = node.catalog();
         let Some(table) = catalog.table("test", &op.document.table).cloned() else {
-            return Outcome::Refused("the table is not there".to_owned());
+            return Outcome::Refused("there is no such table".to_owned());
         };
         match attempt(node, &table, op) {
-            Tried::Is(outcome) => return outcome,
-            Tried::Elsewhere(_) if task::now() > deadline => {
-                return Outcome::Refused("nobody leads".to_owned());
+            Attempt::Finished(outcome) => return outcome,
+            Attempt::NotHere(_) if task::now() > deadline => {
+                return Outcome::Refused("no leader".to_owned());
             }
-            Tried::Elsewhere(_) => {}
+            Attempt::NotHere(_) => {}
         }
         drop(catalog);
-        task::sleep(PAUSE);
+        task::sleep(RETRY_INTERVAL);
         node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
     }
 }
 
-fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
+fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
     let handle = table.shard(&op.document.key());
     tracing::trace!("operation {} finds {:?} leading", op.number, handle.lead().leader());
     let route = match op.kind {
@@ -81,64 +80,64 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
         _ => handle.leader(),
     };
     match route {
-        None => Tried::Elsewhere(None),
-        Some(Route::Local(shard)) => carry_out(node, shard, op),
+        None => Attempt::NotHere(None),
+        Some(Route::Local(shard)) => execute(node, shard, op),
         Some(Route::Remote(server)) => {
-            let Some(wire) = node.query_wire() else { return Tried::Elsewhere(None) };
+            let Some(wire) = node.query_wire() else { return Attempt::NotHere(None) };
             let (sender, receiver) = task::channel();
             let answered = Box::new(move |answer| drop(sender.send(answer)));
-            wire.ask(server, encode(op), PATIENCE, answered);
-            let tried = match receiver.recv() {
-                Ok(Ok(bytes)) => match decode_tried(&bytes) {
+            wire.ask(server, encode(op), RPC_TIMEOUT, answered);
+            let attempt = match receiver.recv() {
+                Ok(Ok(bytes)) => match decode_attempt(&bytes) {
                     Some(done) => done,
-                    None => Tried::Is(Outcome::Unknown("nonsense".to_owned())),
+                    None => Attempt::Finished(Outcome::Unknown("malformed response".to_owned())),
                 },
-                Ok(Err(RpcError::NotConnected(_) | RpcError::Refused { .. })) => Tried::Elsewhere(None),
+                Ok(Err(RpcError::NotConnected(_) | RpcError::Refused { .. })) => Attempt::NotHere(None),
                 Ok(Err(RpcError::NoAnswer(_))) | Err(task::Disconnected) => match op.kind {
-                    Kind::Read(_) => Tried::Elsewhere(None),
-                    _ => Tried::Is(Outcome::Unknown("no answer".to_owned())),
+                    Kind::Read(_) => Attempt::NotHere(None),
+                    _ => Attempt::Finished(Outcome::Unknown("no response".to_owned())),
                 },
             };
-            match (&tried, op.kind) {
-                (Tried::Is(_), _) | (_, Kind::Read(Mode::Outdated)) => {}
-                (Tried::Elsewhere(leader), _) => handle.not_led_by(server, *leader),
+            match (&attempt, op.kind) {
+                (Attempt::Finished(_), _) | (_, Kind::Read(Mode::Outdated)) => {}
+                (Attempt::NotHere(leader), _) => handle.not_led_by(server, *leader),
             }
-            tried
+            attempt
         }
     }
 }
 
-/// Carries it out if the document's replica here may.
-fn here(node: &Core, op: &Op) -> Tried {
+/// Runs it if the local replica of the document may.
+fn here(node: &Core, op: &Op) -> Attempt {
     let catalog = node.catalog();
-    let Some(table) = catalog.table("test", &op.document.table) else { return Tried::Elsewhere(None) };
+    let Some(table) = catalog.table("test", &op.document.table) else { return Attempt::NotHere(None) };
     let handle = table.shard(&op.document.key());
     match (handle.near(), op.kind) {
-        (Some(near), Kind::Read(Mode::Outdated)) if !near.is_recovering() => carry_out(node, near, op),
-        (Some(near), _) if near.is_leader() => carry_out(node, near, op),
-        _ => Tried::Elsewhere(handle.lead().leader()),
+        (Some(near), Kind::Read(Mode::Outdated)) if !near.is_recovering() => execute(node, near, op),
+        (Some(near), _) if near.is_leader() => execute(node, near, op),
+        _ => Attempt::NotHere(handle.lead().leader()),
     }
 }
 
-fn carry_out(node: &Core, shard: &Shard, op: &Op) -> Tried {
+fn execute(node: &Core, shard: &Shard, op: &Op) -> Attempt {
     match op.kind {
         Kind::Read(mode) => {
             if mode == Mode::Majority
                 && let Err(why) = shard.confirm().wait()
             {
                 tracing::trace!("operation {} is not confirmed: {why}", op.number);
-                return Tried::Elsewhere(None);
+                return Attempt::NotHere(None);
             }
             match shard.get(&op.document.key()) {
-                Ok(row) => Tried::Is(Outcome::Done(Some(field(row.as_ref(), "value")))),
-                Err(_) => Tried::Elsewhere(None),
+                Ok(row) => Attempt::Finished(Outcome::Done(Some(field(row.as_ref(), "value")))),
+                Err(_) => Attempt::NotHere(None),
             }
         }
         Kind::Put | Kind::Swap | Kind::Add => write(node, shard, op),
     }
 }
 
-fn write(node: &Core, shard: &Shard, op: &Op) -> Tried {
+fn write(node: &Core, shard: &Shard, op: &Op) -> Attempt {
     let durability = node.catalog().table("test", &op.document.table).map(|table| table.config.durability);
     let durability = durability.unwrap_or(log::Durability::Hard);
     let decide = |old: Option<&Object>| {
@@ -152,17 +151,17 @@ fn write(node: &Core, shard: &Shard, op: &Op) -> Tried {
     let written = shard.write(&op.document.key(), durability, decide);
     let outcome = written.and_then(|(old, ticket)| ticket.wait().map(|_| old));
     match outcome {
-        Ok(old) => Tried::Is(Outcome::Done((op.kind == Kind::Swap).then_some(old))),
-        Err(WriteError::Indeterminate { cause }) => Tried::Is(Outcome::Unknown(cause.to_string())),
+        Ok(old) => Attempt::Finished(Outcome::Done((op.kind == Kind::Swap).then_some(old))),
+        Err(WriteError::Indeterminate { cause }) => Attempt::Finished(Outcome::Unknown(cause.to_string())),
         Err(WriteError::Definite { cause: WriteRefusal::Log(Refusal::NotLeader { leader }) }) => {
-            Tried::Elsewhere(leader.and_then(|peer| node.server_of(peer)))
+            Attempt::NotHere(leader.and_then(|peer| node.server_of(peer)))
         }
-        // Some clients hear of it at once; it must be true.
+        // Report some refusals at once: the history check then proves that the write took no effect.
         Err(WriteError::Definite { cause }) if op.number.is_multiple_of(4) => {
-            Tried::Is(Outcome::Refused(cause.to_string()))
+            Attempt::Finished(Outcome::Refused(cause.to_string()))
         }
-        // Nothing happened: it may be tried again, which a client of a query would not notice.
-        Err(WriteError::Definite { .. }) => Tried::Elsewhere(None),
+        // No effect: a retry is invisible to the client.
+        Err(WriteError::Definite { .. }) => Attempt::NotHere(None),
     }
 }
 
@@ -194,22 +193,24 @@ fn decode(bytes: &[u8]) -> Option<Op> {
     Some(Op { number, document: Document { table, number: document }, kind })
 }
 
-fn encode_tried(tried: &Tried) -> Bytes {
-    Bytes::from(match tried {
-        Tried::Is(Outcome::Done(value)) => format!("d {}", value.map_or_else(String::new, |v| v.to_string())),
-        Tried::Is(Outcome::Refused(why)) => format!("r {why}"),
-        Tried::Is(Outcome::Unknown(why)) => format!("u {why}"),
-        Tried::Elsewhere(leader) => format!("e {}", leader.map_or_else(String::new, |s| s.to_string())),
+fn encode_attempt(attempt: &Attempt) -> Bytes {
+    Bytes::from(match attempt {
+        Attempt::Finished(Outcome::Done(value)) => {
+            format!("d {}", value.map_or_else(String::new, |v| v.to_string()))
+        }
+        Attempt::Finished(Outcome::Refused(why)) => format!("r {why}"),
+        Attempt::Finished(Outcome::Unknown(why)) => format!("u {why}"),
+        Attempt::NotHere(leader) => format!("e {}", leader.map_or_else(String::new, |s| s.to_string())),
     })
 }
 
-fn decode_tried(bytes: &[u8]) -> Option<Tried> {
+fn decode_attempt(bytes: &[u8]) -> Option<Attempt> {
     let (kind, rest) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
     Some(match kind {
-        "d" => Tried::Is(Outcome::Done(rest.parse().ok())),
-        "r" => Tried::Is(Outcome::Refused(rest.to_owned())),
-        "u" => Tried::Is(Outcome::Unknown(rest.to_owned())),
-        "e" => Tried::Elsewhere(uuid::Uuid::parse_str(rest).ok().map(ServerId)),
+        "d" => Attempt::Finished(Outcome::Done(rest.parse().ok())),
+        "r" => Attempt::Finished(Outcome::Refused(rest.to_owned())),
+        "u" => Attempt::Finished(Outcome::Unknown(rest.to_owned())),
+        "e" => Attempt::NotHere(uuid::Uuid::parse_str(rest).ok().map(ServerId)),
         _ => return None,
     })
 }

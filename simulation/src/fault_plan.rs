@@ -4,42 +4,42 @@ use std::time::Duration;
 
 use io::sim::SimRandom;
 
-/// What may go wrong in one seed.
+/// The kinds of faults that may happen in one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultPlan {
-    /// The power may go, not only processes.
+    /// Machines may lose power, not only end their processes.
     pub loses_power: bool,
-    /// Tables are changed while it storms.
+    /// Tables are reconfigured.
     pub reconfigures: bool,
-    /// They get other numbers of shards too.
+    /// Tables get other numbers of shards.
     pub reshards: bool,
-    /// Clocks on the wall jump.
+    /// Wall clocks jump.
     pub clocks_jump: bool,
-    /// The power goes everywhere when a write has been acknowledged.
+    /// All machines lose power when a write is acknowledged.
     pub power_fails_on_ack: bool,
-    /// Processes end and start again at once, and votes are divided while they do.
+    /// Processes restart at once, also while votes are divided.
     pub restarts: bool,
-    /// Engines write down what they have, at moments of their own.
+    /// Engines flush at random moments.
     pub flushes_engines: bool,
-    /// Replicas that were removed start again where that is not known: see `scheme/reborn.rs`.
+    /// Removed replicas restart where their removal is unknown: `scenarios/removed_restart.rs`.
     pub restarts_removed: bool,
-    /// Soft writes are lost by those who go on: see `scheme/lapse.rs`.
+    /// Soft writes are lost by the replicas that continue: `scenarios/lost_soft_write.rs`.
     pub loses_soft_writes: bool,
-    /// Servers are removed for good: see `scheme/removal.rs`.
+    /// Servers are removed permanently: `scenarios/server_removal.rs`.
     pub removes_servers: bool,
-    /// Whoever reshards a table ends when others hear of it: see `scheme/cleft.rs`.
+    /// A server that reshards a table ends when another one has the new layout: `scenarios/interrupted_reshard.rs`.
     pub interrupts_reshards: bool,
-    /// Copies of rows are interrupted on both sides: see `scheme/halt.rs`.
+    /// Copies of rows are interrupted on both sides: `scenarios/interrupted_copy.rs`.
     pub interrupts_copies: bool,
-    /// Disks are full, or hang, while their servers live. No process is stopped then: one that goes on answers the first
-    /// question as it would have done before, so that nothing could be said of how old an answer may be.
+    /// Disks are full, or hang, while their servers run. No process is stopped then: a process that continues serves the
+    /// first request from its old state, so that the age of reads would have no bound.
     pub disks_fail: bool,
-    /// The longest pause between two things that go wrong.
-    pub pause_most: Duration,
+    /// The longest pause between two faults.
+    pub pause_max: Duration,
 }
 
 impl FaultPlan {
-    /// What the seed brings.
+    /// Draws the kinds of faults of every seed.
     #[must_use]
     pub fn draw(random: &SimRandom) -> FaultPlan {
         FaultPlan {
@@ -56,13 +56,13 @@ impl FaultPlan {
             interrupts_reshards: false,
             interrupts_copies: false,
             disks_fail: false,
-            pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
+            pause_max: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
 }
 
 impl FaultPlan {
-    /// The same, with what only a full seed has.
+    /// Draws the further kinds of a full seed.
     pub(crate) fn widen(&mut self, random: &SimRandom) {
         self.reshards = self.reconfigures && random.one_in(2);
         self.clocks_jump = random.one_in(2);
@@ -79,7 +79,7 @@ impl FaultPlan {
 }
 
 impl FaultPlan {
-    /// Whether there are schemes in it that begin by themselves.
+    /// Whether scenarios begin at random.
     pub(crate) fn has_scenarios(&self) -> bool {
         self.restarts_removed
             || self.loses_soft_writes

@@ -6,13 +6,13 @@ use cluster::TableChange;
 use io::Nanos;
 use io::sim::{Hang, Host, NetworkConditions};
 
-use crate::machine::{End, PACES};
+use crate::machine::{End, SYNC_DELAYS};
 use crate::scenarios::{self, Scenario};
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::{World, shards_wanted};
 
-/// How long a table may take to have its rows where they must be before it is divided.
-const ASSEMBLY: Duration = Duration::from_secs(8);
+/// How long the rows of a table may take to be where they must be before it is resharded.
+const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(8);
 /// How often the fault schedule looks whether a scenario has ended.
 const SCENARIO_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -28,7 +28,7 @@ pub(crate) fn step(world: &mut World, scenario: &mut Option<Scenario>) -> Nanos 
     if plan.restarts && world.random.one_in(8) {
         match world.random.one_in(2) {
             true => *scenario = scenarios::divide_votes(world),
-            false if world.machines[nth].life.is_some() => world.restart(nth, End::Killed),
+            false if world.machines[nth].running.is_some() => world.restart(nth, End::Killed),
             false => {}
         }
     }
@@ -48,7 +48,7 @@ pub(crate) fn step(world: &mut World, scenario: &mut Option<Scenario>) -> Nanos 
         jump(world, nth);
     }
     if plan.disks_fail && world.random.one_in(12) {
-        trouble_disk(world);
+        fail_disk(world);
     }
     match world.random.below(20) {
         0..=3 => cut(world),
@@ -58,33 +58,33 @@ pub(crate) fn step(world: &mut World, scenario: &mut Option<Scenario>) -> Nanos 
         14 if plan.disks_fail => {}
         14 => stall(world, nth),
         15 => {
-            let pace = PACES[world.random.below(PACES.len() as u64) as usize];
-            say!("a sync of node {nth} takes up to {pace:?}");
-            world.machines[nth].plan.disk.set_pace(pace);
+            let delay = SYNC_DELAYS[world.random.below(SYNC_DELAYS.len() as u64) as usize];
+            trace_line!("a sync of node {nth} takes up to {delay:?}");
+            world.machines[nth].plan.disk.set_sync_delay(delay);
         }
         16 => {
             let other = world.random.below(count) as usize;
             world.net.break_between(Host(nth), Host(other));
         }
-        17 => change_weather(world),
+        17 => change_network_conditions(world),
         _ => reconfigure(world, nth),
     }
-    let pause = world.random.below(plan.pause_most.as_micros() as u64);
+    let pause = world.random.below(plan.pause_max.as_micros() as u64);
     world.now().after(Duration::from_micros(pause))
 }
 
-/// A partition of one of the shapes.
+/// Partitions the network in a random shape.
 fn cut(world: &mut World) {
     let hosts: Vec<Host> = world.machines.iter().map(|machine| machine.host).collect();
     let count = hosts.len() as u64;
     let (one, other) = (hosts[world.random.below(count) as usize], hosts[world.random.below(count) as usize]);
     let half: Vec<bool> = hosts.iter().map(|_| world.random.one_in(2)).collect();
     let shape = world.random.below(5);
-    say!("a partition of shape {shape} with {one:?}, {other:?}, {half:?}");
+    trace_line!("a partition of shape {shape} with {one:?}, {other:?}, {half:?}");
     for a in &hosts {
         for b in &hosts {
             let cuts = match shape {
-                // Halves; halves that one machine bridges; one alone; one that is not heard; one way.
+                // Halves; halves with one machine as a bridge; one isolated; one that only receives; one direction.
                 0 => half[a.0] != half[b.0],
                 1 => half[a.0] != half[b.0] && *a != one && *b != one,
                 2 => (*a == one) != (*b == one),
@@ -101,38 +101,39 @@ fn cut(world: &mut World) {
 fn end(world: &mut World, nth: usize) {
     let how = if world.fault_plan.loses_power && world.random.one_in(2) { End::Power } else { End::Killed };
     if world.fault_plan.loses_power && world.random.one_in(8) {
-        return world.black_out();
+        return world.fail_all_power();
     }
-    if world.machines[nth].life.is_some() {
-        say!("node {nth} ends: {how:?}");
+    if world.machines[nth].running.is_some() {
+        trace_line!("node {nth} ends: {how:?}");
         world.power_losses += u64::from(how == End::Power);
         world.machines[nth].end(how, &world.tasks, &mut world.net);
     }
 }
 
 fn start_any(world: &mut World) {
-    let down: Vec<usize> = (0..world.machines.len()).filter(|n| world.machines[*n].life.is_none()).collect();
+    let down: Vec<usize> =
+        (0..world.machines.len()).filter(|n| world.machines[*n].running.is_none()).collect();
     if let Some(nth) = down.get(world.random.below(down.len() as u64) as usize) {
-        say!("node {nth} starts");
+        trace_line!("node {nth} starts");
         world.machines[*nth].start(&world.tasks, &mut world.net);
     }
 }
 
 fn stall(world: &mut World, nth: usize) {
     let is_stalled = world.net.is_stalled(Host(nth));
-    say!("node {nth} {}", if is_stalled { "goes on" } else { "is stopped" });
+    trace_line!("node {nth} {}", if is_stalled { "continues" } else { "is stopped" });
     world.machines[nth].set_stalled(!is_stalled, &world.tasks, &mut world.net);
 }
 
-/// A disk is full, or hangs, or all disks work again.
-fn trouble_disk(world: &mut World) {
+/// Fills a disk, makes one hang, or repairs all.
+fn fail_disk(world: &mut World) {
     let lasts = world.random.below(8);
     if lasts == 0 {
-        say!("all disks work again");
+        trace_line!("all disks are repaired");
     }
     if lasts < 6 {
-        // Else several are in trouble at once.
-        world.machines.iter().for_each(|machine| machine.plan.disk.mend());
+        // Otherwise several disks fail at once.
+        world.machines.iter().for_each(|machine| machine.plan.disk.repair());
     }
     if lasts == 0 {
         return;
@@ -143,29 +144,29 @@ fn trouble_disk(world: &mut World) {
     let disk = &world.machines[*nth].plan.disk;
     match world.random.below(5) {
         0 | 1 => {
-            say!("the disk of node {nth} is full");
+            trace_line!("the disk of node {nth} is full");
             disk.files.fill(true);
         }
         2 | 3 => {
-            say!("the disk of node {nth} hangs");
+            trace_line!("the disk of node {nth} hangs");
             disk.hang(Some(Hang::Everything));
         }
         _ => {
-            say!("the disk of node {nth} makes nothing durable");
+            trace_line!("the disk of node {nth} makes nothing durable");
             disk.hang(Some(Hang::Syncs));
         }
     }
 }
 
-/// Somebody sets a clock: by seconds or hours, forward or back.
+/// Sets a wall clock by seconds or hours, forward or back.
 fn jump(world: &mut World, nth: usize) {
     let most = [1_000, 60_000, 36_000_000][world.random.below(3) as usize];
     let skew_ms = world.random.below(2 * most) as i64 - most as i64;
-    say!("the clock on the wall of node {nth} is off by {skew_ms} ms");
+    trace_line!("the wall clock of node {nth} is off by {skew_ms} ms");
     world.machines[nth].plan.clock.set_skew_ms(skew_ms);
 }
 
-fn change_weather(world: &mut World) {
+fn change_network_conditions(world: &mut World) {
     let random = &world.random;
     world.net.set_conditions(NetworkConditions {
         delay_max: Duration::from_millis([1, 5, 50, 200][random.below(4) as usize]),
@@ -183,17 +184,17 @@ fn reconfigure(world: &mut World, nth: usize) {
     let table = tables[world.random.below(tables.len() as u64) as usize].clone();
     let replicas = 1 + world.random.below(world.machines.len() as u64) as usize;
     let shards = if world.fault_plan.reshards { 1 + world.random.below(4) as usize } else { 1 };
-    say!("node {nth} is asked for {shards} shards and {replicas} replicas of {table}");
+    trace_line!("node {nth} is asked for {shards} shards and {replicas} replicas of {table}");
     let change = TableChange { shards: Some(shards_wanted(shards, replicas)), ..TableChange::default() };
     let done = world.ask_node(nth, "reconfigure", move |node| {
         let id = node.catalog().table("test", &table).map(|table| table.config.id);
         let Some(id) = id else { return };
-        let deadline = io::task::now() + ASSEMBLY;
+        let deadline = io::task::now() + REASSEMBLY_TIMEOUT;
         match node.change_table_while(id, &change, &|| io::task::now() < deadline) {
             Ok((_, after)) => tracing::info!("the table is now {:?}", after.shards),
             Err(error) => tracing::info!("the table is not reconfigured: {error}"),
         }
     });
-    let process = world.machines[nth].life.as_ref().map(|life| life.process);
+    let process = world.machines[nth].running.as_ref().map(|running| running.process);
     world.reconfiguring.extend(process.map(|process| (process, done)));
 }

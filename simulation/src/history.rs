@@ -1,31 +1,31 @@
-//! What clients asked for and what they were told, in the order in which it happened.
+//! The operations of clients and their results, in order.
 
 use std::collections::BTreeMap;
 
 use datum::{Datum, Object, PrimaryKey, Text};
 use io::Nanos;
 
-/// How a read is to be answered.
+/// The mode of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Linearizable.
     Majority,
-    /// What the leader has applied.
+    /// The state that the leader has applied.
     Single,
-    /// What any replica has applied.
+    /// The state that any replica has applied.
     Outdated,
 }
 
-/// What is done to a document.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its value is read.
+    /// Reads the value.
     Read(Mode),
-    /// It gets the operation's number as its value.
+    /// Sets the value to the operation's number.
     Put,
-    /// The same, and the value that was there before is the answer.
+    /// The same, and returns the previous value.
     Swap,
-    /// One is added to its count.
+    /// Adds one to the counter.
     Add,
 }
 
@@ -34,58 +34,58 @@ pub enum Kind {
 pub struct Document {
     /// The table's name.
     pub table: String,
-    /// Which document.
+    /// The number of the document.
     pub number: u64,
 }
 
 /// One operation.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Its number, which no other has; from 1.
+    /// Its unique number, from 1.
     pub number: u64,
-    /// On what.
+    /// Its document.
     pub document: Document,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What became of it.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done; the value that was there, if it asked for one.
+    /// It took effect, with the value that it returned, if any.
     Done(Option<u64>),
     /// It was refused: it never took effect and never will.
     Refused(String),
-    /// Nobody knows.
+    /// Unknown: it may have taken effect, or may still.
     Unknown(String),
 }
 
-/// An operation, and when it was asked for and answered.
+/// An operation and its times.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What was asked.
+    /// The operation.
     pub op: Op,
-    /// When; moments are counted, not measured.
+    /// When it was sent: the number of the event.
     pub asked: u64,
-    /// When, by the world's clock.
+    /// When it was sent, by the simulated clock.
     pub asked_at: Nanos,
-    /// When it was answered, by the same.
+    /// When its result arrived, by the simulated clock.
     pub answered_at: Nanos,
-    /// When it was answered, and how; `None` while it is under way.
+    /// The number of the event of its result, and the result; `None` before that.
     pub answered: Option<(u64, Outcome)>,
 }
 
-/// Everything that was asked.
+/// All operations.
 #[derive(Default)]
 pub struct History {
     records: Vec<Record>,
     moments: u64,
-    /// What the world's clock shows.
+    /// The simulated time.
     pub now: Nanos,
 }
 
 impl History {
-    /// Notes that `kind` is asked of `document` now; returns the operation.
+    /// Records that a client sends an operation now; returns it.
     pub fn ask(&mut self, document: Document, kind: Kind) -> Op {
         self.moments += 1;
         let op = Op { number: self.records.len() as u64 + 1, document, kind };
@@ -100,14 +100,14 @@ impl History {
         op
     }
 
-    /// Notes the answer to operation `number`.
+    /// Records the result of operation `number`.
     pub fn answer(&mut self, number: u64, outcome: Outcome) {
         self.moments += 1;
         let record = &mut self.records[number as usize - 1];
         (record.answered, record.answered_at) = (Some((self.moments, outcome)), self.now);
     }
 
-    /// Whether an operation changes something, and was done.
+    /// Whether an operation is a write that took effect.
     #[must_use]
     pub fn is_write_done(&self, number: u64) -> bool {
         let record = &self.records[number as usize - 1];
@@ -125,14 +125,14 @@ impl History {
         documents
     }
 
-    /// How many operations were done.
+    /// The number of operations that took effect.
     #[must_use]
     pub fn done(&self) -> u64 {
         let done = |record: &&Record| matches!(record.answered, Some((_, Outcome::Done(_))));
         self.records.iter().filter(done).count() as u64
     }
 
-    /// All of it, in order.
+    /// All records, in order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
@@ -140,20 +140,20 @@ impl History {
 }
 
 impl Document {
-    /// Its primary key; neighbours by number are far apart.
+    /// Its primary key; documents with adjacent numbers are far apart.
     #[must_use]
     pub fn id(&self) -> Datum {
         Datum::from(format!("{:016x}", self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// The same, as it is stored.
+    /// The stored form of its key.
     #[must_use]
     pub fn key(&self) -> PrimaryKey {
         PrimaryKey::encode(&self.id()).expect("invariant: sixteen digits fit a key")
     }
 }
 
-/// The row of a document with that value and count.
+/// The row of a document with this value and counter.
 #[must_use]
 pub fn row(document: &Document, value: u64, count: u64) -> Object {
     let fields = [
@@ -164,7 +164,7 @@ pub fn row(document: &Document, value: u64, count: u64) -> Object {
     fields.into_iter().collect()
 }
 
-/// A number in a row; 0 when there is none.
+/// A number in a row; 0 if there is none.
 #[must_use]
 pub fn field(row: Option<&Object>, name: &str) -> u64 {
     match row.and_then(|row| row.get(name)) {

@@ -1,16 +1,16 @@
-//! What a cluster promises, and how a seed says which promise was broken: a planted fault must break the
-//! one that it concerns.
+//! The invariants of a cluster. A failed seed names the invariant that it broke, so that a mutant counts as detected only
+//! if it breaks one that it concerns.
 
-/// A promise.
+/// An invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
-    /// No thread panics, every node starts, nothing goes round in circles.
+pub enum Invariant {
+    /// No thread panics, every node starts, and no thread loops without progress.
     Runs,
-    /// In peace the cluster becomes as its catalog says, and every document can be read.
+    /// After the faults the cluster reaches the state of its catalog, and every document can be read.
     Settles,
-    /// In peace the replicas of a shard are the same, count their rows, and are where the catalog says.
+    /// After the faults the replicas of a shard are equal, count their rows right, and are where the catalog places them.
     Same,
-    /// What clients were told can be explained.
+    /// The results that clients received are possible.
     Answers,
     /// No two replicas lead one group in one term.
     Leads,
@@ -18,25 +18,25 @@ pub enum Promise {
     Follows,
 }
 
-/// A promise that was broken, and how.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// Which.
-    pub promise: Promise,
-    /// How.
+pub struct Violation {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// A description.
     pub what: String,
 }
 
-impl Promise {
-    /// This promise was broken so.
-    pub(crate) fn broken(self, what: impl Into<String>) -> Broken {
-        Broken { promise: self, what: what.into() }
+impl Invariant {
+    /// A violation of this invariant.
+    pub(crate) fn violated(self, what: impl Into<String>) -> Violation {
+        Violation { invariant: self, what: what.into() }
     }
 }
 
-/// What goes wrong with a thread or a start.
-impl From<String> for Broken {
-    fn from(what: String) -> Broken {
-        Promise::Runs.broken(what)
+/// The failure of a thread or a start.
+impl From<String> for Violation {
+    fn from(what: String) -> Violation {
+        Invariant::Runs.violated(what)
     }
 }

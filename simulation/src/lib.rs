@@ -1,12 +1,11 @@
-//! Whole clusters in one thread, by seed: the real code from `log` to `cluster` on simulated machines,
-//! through crashes, power losses, partitions, slow disks and changes of its own shape, with everything
-//! it answered checked at the end.
+//! Simulates whole clusters in one thread, by seed: the real code from `log` to `cluster` on simulated machines, under
+//! crashes, power losses, partitions, slow disks and changes of the cluster, with a check of all results at the end.
 //!
-//! [`world`] lets time pass and machines take turns; [`machine`] is one of them, started by [`boot`] as
-//! the server starts itself; [`storm`] breaks things; [`client`] asks and [`site`] carries out;
-//! [`scheme`] does it in the worst order; [`history`] is what was answered, [`register`] says whether one
-//! document could have behaved so, [`witness`] sees elections, and [`peace`] says what must hold when all is
-//! healed. [`promise`] names what was broken, and `planted` which fault must break what.
+//! [`run()`] runs one seed. [`world`] is its state: [`machine`]s, on which [`startup`] starts nodes as the server does,
+//! and [`client`]s, whose operations [`executor`] runs. `driver` is the event loop; `faults` injects random faults of a
+//! [`fault_plan`], and `scenarios` sequences of faults in their worst order. At the end `checks` checks each
+//! [`invariant`]: [`linearizability`] judges the [`history`] of each document, and [`elections`] has the leaders of every
+//! term. `mutants` are faults in the code that the seeds must detect.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -30,5 +29,5 @@ pub mod startup;
 pub mod trace;
 pub mod world;
 
-pub use run::{Failure, Ran, run};
-pub use world::{Plot, Scope};
+pub use run::{Failure, Summary, run};
+pub use world::{RunOptions, Scope};

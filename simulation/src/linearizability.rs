@@ -1,29 +1,28 @@
-//! Whether one document could have answered as it did: a search for an order of its operations in which
-//! each takes effect at one moment between its question and its answer.
+//! Whether the history of one document is linearizable: a search for an order of its operations in which each takes effect
+//! at one moment between its request and its result.
 //!
-//! After Wing and Gong ("Testing and verifying concurrent objects", 1993), with Lowe's memory of
-//! what was tried ("Testing for linearizability", 2017). Every value is written once, which bounds
-//! operations of unknown fate: one whose value nobody saw may as well not have happened, and one whose
-//! value was seen happened before that was told.
+//! After Wing and Gong ("Testing and verifying concurrent objects", 1993), with Lowe's cache of visited states ("Testing
+//! for linearizability", 2017). Every value is written once, which bounds operations with an unknown result: if no read
+//! returned the value, the write may be left out, and otherwise it took effect before the first such read returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Kind, Mode, Outcome, Record};
 
-/// Searches that take more steps than this give up, which counts as a failure.
+/// A search that takes more steps than this ends as a failure.
 const STEPS_MAX: u64 = 3_000_000;
 
 struct Step {
     number: u64,
     asked: u64,
     answered: u64,
-    // What must be there, if that matters, and what is there afterwards.
+    // The value that it needs, if any, and the value that it sets.
     before: Option<u64>,
     after: Option<u64>,
 }
 
-/// Says why the answers about one document cannot be true; 0 stands for no document.
+/// Checks the history of one document; the value 0 stands for no document.
 pub fn check(records: &[&Record]) -> Result<(), String> {
     let refused: BTreeSet<u64> = records
         .iter()
@@ -45,14 +44,14 @@ pub fn check(records: &[&Record]) -> Result<(), String> {
     search(&steps)
 }
 
-/// Says which read that asked a leader was told a value that had been written over for longer than `most` when it was asked
-/// for: another has led for so long, and the one that answered did not know.
+/// Checks that no read from a leader returned a value that was overwritten more than `most` before the read: a replaced
+/// leader must step down within that time.
 pub fn check_age(records: &[&Record], most: Duration) -> Result<(), String> {
     let done = |record: &Record| matches!(record.answered, Some((_, Outcome::Done(_))));
     let writes = || records.iter().filter(|r| matches!(r.op.kind, Kind::Put | Kind::Swap) && done(r));
     for read in records.iter().filter(|record| record.op.kind == Kind::Read(Mode::Single)) {
         let Some((_, Outcome::Done(Some(value)))) = read.answered else { continue };
-        // No later than this it was written, if that is known.
+        // The latest possible time of its write, if known.
         let written = match value {
             0 => Some(0),
             value => {
@@ -65,14 +64,14 @@ pub fn check_age(records: &[&Record], most: Duration) -> Result<(), String> {
         if let Some(later) = writes().find(is_later) {
             let (read, later) = (read.op.number, later.op.number);
             return Err(format!(
-                "read {read} saw {value}, which {later} had written over for more than {most:?}"
+                "read {read} saw {value}, which {later} had overwritten for more than {most:?}"
             ));
         }
     }
     Ok(())
 }
 
-/// Says which value was seen that nobody wrote: all that can be said where writes may be lost.
+/// Checks that no read returned a value that was never written: the only promise if writes may be lost.
 pub fn check_values(records: &[&Record]) -> Result<(), String> {
     let writes = records.iter().filter(|record| matches!(record.op.kind, Kind::Put | Kind::Swap));
     let written: BTreeSet<u64> = writes.map(|record| record.op.number).collect();
@@ -81,7 +80,7 @@ pub fn check_values(records: &[&Record]) -> Result<(), String> {
             && *value != 0
             && !written.contains(value)
         {
-            return Err(format!("operation {} saw {value}, which nobody wrote", record.op.number));
+            return Err(format!("operation {} saw {value}, which was never written", record.op.number));
         }
     }
     Ok(())
@@ -98,7 +97,7 @@ fn step(record: &Record, seen: &BTreeMap<u64, u64>) -> Option<Step> {
         (Some((_, _)), Kind::Read(Mode::Single | Mode::Outdated)) | (None, Kind::Read(_)) => return None,
         (Some((when, value)), Kind::Read(Mode::Majority) | Kind::Swap) => (when, value),
         (Some((when, _)), _) => (when, None),
-        // Seen, it had happened by then; not seen, it may as well never have.
+        // If a read returned its value, it took effect by then; otherwise it may be left out.
         (None, _) => (*seen.get(&number)?, None),
     };
     let after = matches!(record.op.kind, Kind::Put | Kind::Swap).then_some(number);
@@ -107,8 +106,8 @@ fn step(record: &Record, seen: &BTreeMap<u64, u64>) -> Option<Step> {
 
 fn search(steps: &[Step]) -> Result<(), String> {
     let mut done = vec![false; steps.len()];
-    let mut tried: BTreeSet<(Vec<bool>, u64)> = BTreeSet::new();
-    // What was done, and the value before it.
+    let mut attempt: BTreeSet<(Vec<bool>, u64)> = BTreeSet::new();
+    // The operations done, and the value before them.
     let mut path: Vec<(usize, u64)> = Vec::new();
     let (mut value, mut from, mut count, mut best) = (0, 0, 0u64, 0);
     while path.len() < steps.len() {
@@ -116,7 +115,7 @@ fn search(steps: &[Step]) -> Result<(), String> {
         if count > STEPS_MAX {
             return Err("the search for an order of operations gave up".to_owned());
         }
-        // Nobody may come after somebody who was answered before it was asked.
+        // An operation cannot come after one whose request followed its result.
         let limit = steps.iter().zip(&done).filter(|(_, done)| !**done).map(|(s, _)| s.answered).min();
         let limit = limit.unwrap_or(u64::MAX);
         let fits = |at: &usize| {
@@ -127,7 +126,7 @@ fn search(steps: &[Step]) -> Result<(), String> {
         if let Some(at) = next {
             done[at] = true;
             let after = steps[at].after.unwrap_or(value);
-            if tried.insert((done.clone(), after)) {
+            if attempt.insert((done.clone(), after)) {
                 path.push((at, value));
                 best = best.max(path.len());
                 (value, from) = (after, 0);
@@ -139,7 +138,7 @@ fn search(steps: &[Step]) -> Result<(), String> {
         }
         let Some((at, before)) = path.pop() else {
             let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
-            return Err(format!("no order of operations {numbers:?} explains the answers, {best} at most"));
+            return Err(format!("no order of operations {numbers:?} explains the results, {best} at most"));
         };
         done[at] = false;
         (value, from) = (before, at + 1);

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "mutants")]
 use command_line::MUTANT_SEEDS;
-use command_line::{Asked, HELP, Wanted, read};
+use command_line::{Arguments, Command, HELP, read};
 use rekindle_simulation::trace;
-use rekindle_simulation::{Plot, Ran, run};
+use rekindle_simulation::{RunOptions, Summary, run};
 
 fn main() -> ExitCode {
-    let wanted = match read(std::env::args().skip(1)) {
-        Ok(Asked::Seeds(wanted)) => wanted,
-        Ok(Asked::Help) => {
+    let arguments = match read(std::env::args().skip(1)) {
+        Ok(Command::Seeds(arguments)) => arguments,
+        Ok(Command::Help) => {
             println!("{HELP}");
             return ExitCode::SUCCESS;
         }
@@ -24,37 +24,37 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if wanted.trace {
-        trace::tell();
+    if arguments.trace {
+        trace::enable();
         let lines = tracing_subscriber::fmt().with_timer(trace::Stamp).with_writer(std::io::stderr);
         lines.with_max_level(tracing::Level::TRACE).with_ansi(false).init();
     }
-    let passed = match wanted.mutants.is_empty() {
-        true => keep_promises(&wanted),
-        false => find_mutants(&wanted),
+    let passed = match arguments.mutants.is_empty() {
+        true => run_seeds(&arguments),
+        false => find_mutants(&arguments),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lives through seeds and stops at the first that breaks a promise, unless it is to go on.
-fn keep_promises(wanted: &Wanted) -> bool {
-    let (begun, mut done, mut halted, mut time, mut passed) = (Instant::now(), 0, 0, Duration::ZERO, 0);
-    let seeds = wanted.seeds.unwrap_or(100);
-    for seed in wanted.from..wanted.from + seeds {
-        match keep_them_in(seed, wanted) {
-            Some(ran) => {
+/// Runs seeds until the first that breaks an invariant, or all of them.
+fn run_seeds(arguments: &Arguments) -> bool {
+    let (begun, mut done, mut interrupted, mut time, mut passed) = (Instant::now(), 0, 0, Duration::ZERO, 0);
+    let seeds = arguments.seeds.unwrap_or(100);
+    for seed in arguments.from..arguments.from + seeds {
+        match run_seed(seed, arguments) {
+            Some(summary) => {
                 passed += 1;
-                done += ran.done;
-                halted += ran.copies_halted;
-                time += ran.time;
+                done += summary.done;
+                interrupted += summary.copies_interrupted;
+                time += summary.time;
             }
-            None if !wanted.goes_on => return false,
+            None if !arguments.continues => return false,
             None => {}
         }
     }
     let took = begun.elapsed().as_secs_f64();
     println!(
-        "{passed} of {seeds} seeds passed, {:.1} a second; {done} operations, {halted} copies interrupted, {:.0} \
+        "{passed} of {seeds} seeds passed, {:.1} a second; {done} operations, {interrupted} copies interrupted, {:.0} \
          simulated seconds for one",
         seeds as f64 / took,
         time.as_secs_f64() / took,
@@ -62,71 +62,74 @@ fn keep_promises(wanted: &Wanted) -> bool {
     passed == seeds
 }
 
-/// Lives through one seed, and says what went wrong if something did.
-fn keep_them_in(seed: u64, wanted: &Wanted) -> Option<Ran> {
-    let ran = match run(seed, wanted.plot) {
-        Ok(ran) => ran,
+/// Runs one seed and prints its failure.
+fn run_seed(seed: u64, arguments: &Arguments) -> Option<Summary> {
+    let summary = match run(seed, arguments.options) {
+        Ok(summary) => summary,
         Err(failure) => {
             println!(
-                "seed {seed} failed after {} good ones: {:?}, {}",
-                seed - wanted.from,
-                failure.broken.promise,
-                failure.broken.what
+                "seed {seed} failed after {} that passed: {:?}, {}",
+                seed - arguments.from,
+                failure.violation.invariant,
+                failure.violation.what
             );
-            println!("again with: cargo xtask sim --seeds 1 --from {seed} --trace{}", again(&wanted.plot));
+            println!(
+                "again with: cargo xtask sim --seeds 1 --from {seed} --trace{}",
+                again(&arguments.options)
+            );
             return None;
         }
     };
-    if wanted.twice && run(seed, wanted.plot).as_ref() != Ok(&ran) {
-        println!("seed {seed} did not repeat itself");
+    if arguments.twice && run(seed, arguments.options).as_ref() != Ok(&summary) {
+        println!("seed {seed} had another trace the second time");
         return None;
     }
-    if wanted.seeds == Some(1) {
-        println!("seed {seed}: trace {:016x}", ran.trace.0);
+    if arguments.seeds == Some(1) {
+        println!("seed {seed}: trace {:016x}", summary.trace.0);
     }
-    Some(ran)
+    Some(summary)
 }
 
-fn again(plot: &Plot) -> String {
-    let normal = Plot::default();
+fn again(options: &RunOptions) -> String {
+    let normal = RunOptions::default();
     let mut words = String::new();
-    if plot.nodes != normal.nodes {
-        words += &format!(" --nodes {}", plot.nodes);
+    if options.nodes != normal.nodes {
+        words += &format!(" --nodes {}", options.nodes);
     }
-    if plot.storm != normal.storm {
-        words += &format!(" --seconds {}", plot.storm.as_secs());
+    if options.fault_period != normal.fault_period {
+        words += &format!(" --seconds {}", options.fault_period.as_secs());
     }
-    if plot.scope != normal.scope {
+    if options.scope != normal.scope {
         words += " --basic";
     }
     words
 }
 
-/// Plants each fault; it must be found, by the promise that it breaks.
+/// Runs seeds with each mutant, which must break an invariant that it concerns.
 #[cfg(feature = "mutants")]
-fn find_mutants(wanted: &Wanted) -> bool {
-    use rekindle_simulation::mutants::{PLANTED, find};
-    let is_known = |asked: &&String| *asked == "all" || PLANTED.iter().any(|(name, ..)| name == *asked);
-    if let Some(unknown) = wanted.mutants.iter().find(|asked| !is_known(asked)) {
-        let names: Vec<&str> = PLANTED.iter().map(|(name, ..)| *name).collect();
-        eprintln!("--mutant {unknown}: there is no such fault; there are {}", names.join(", "));
+fn find_mutants(arguments: &Arguments) -> bool {
+    use rekindle_simulation::mutants::{MUTANTS, find};
+    let is_known = |asked: &&String| *asked == "all" || MUTANTS.iter().any(|(name, ..)| name == *asked);
+    if let Some(unknown) = arguments.mutants.iter().find(|asked| !is_known(asked)) {
+        let names: Vec<&str> = MUTANTS.iter().map(|(name, ..)| *name).collect();
+        eprintln!("--mutant {unknown}: there is no such mutant; there are {}", names.join(", "));
         return false;
     }
     let mut all_found = true;
-    for (name, mutant, promises) in PLANTED {
-        if !wanted.mutants.iter().any(|asked| asked == name || asked == "all") {
+    for (name, mutant, invariants) in MUTANTS {
+        if !arguments.mutants.iter().any(|asked| asked == name || asked == "all") {
             continue;
         }
         let begun = Instant::now();
-        let seeds = wanted.seeds.unwrap_or(MUTANT_SEEDS);
-        let found = find(mutant, promises, wanted.from..wanted.from + seeds, wanted.plot);
+        let seeds = arguments.seeds.unwrap_or(MUTANT_SEEDS);
+        let found = find(mutant, invariants, arguments.from..arguments.from + seeds, arguments.options);
         let (took, others) = (begun.elapsed().as_secs(), found.others);
         match found.failure {
             Some(failure) => {
-                let first = failure.broken.what.lines().next().unwrap_or_default();
-                let (count, promise) = (failure.seed - wanted.from + 1, failure.broken.promise);
+                let first = failure.violation.what.lines().next().unwrap_or_default();
+                let (count, invariant) = (failure.seed - arguments.from + 1, failure.violation.invariant);
                 println!(
-                    "{name} is found after {count} seeds ({took} s), by seed {}: {promise:?}, {first} \
+                    "{name} is found after {count} seeds ({took} s), by seed {}: {invariant:?}, {first} \
                      ({others} seeds broke something else)",
                     failure.seed
                 );
@@ -141,7 +144,7 @@ fn find_mutants(wanted: &Wanted) -> bool {
 }
 
 #[cfg(not(feature = "mutants"))]
-fn find_mutants(_wanted: &Wanted) -> bool {
-    eprintln!("faults are planted in a build with the feature `mutants`: cargo xtask sim makes one");
+fn find_mutants(_wanted: &Arguments) -> bool {
+    eprintln!("mutants need a build with the feature `mutants`: cargo xtask sim makes one");
     false
 }

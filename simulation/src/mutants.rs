@@ -1,48 +1,52 @@
-//! Faults that are planted, and the promises that each must be seen to break: a fault that only shows in
-//! something else was not found for what it is.
+//! Mutants, and the invariants that each concerns: a mutant that breaks only another invariant is not detected.
 
 use log::mutant::{self, Mutant};
 
-use crate::invariant::Promise;
+use crate::invariant::Invariant;
 use crate::run::{Failure, run};
-use crate::world::Plot;
+use crate::world::RunOptions;
 
-/// What each fault breaks.
-pub const PLANTED: [(&str, Mutant, &[Promise]); 11] = [
-    // A write that was acknowledged is lost.
-    ("ack-before-fsync", Mutant::AckBeforeFsync, &[Promise::Answers]),
-    ("forget-vote", Mutant::ForgetVote, &[Promise::Leads]),
-    ("apply-twice", Mutant::ApplyTwice, &[Promise::Answers, Promise::Same]),
-    // A read that is confirmed by nobody is old.
-    ("skip-read-index", Mutant::SkipReadIndex, &[Promise::Answers]),
-    // Who comes back is taken for somebody who has what it has not.
-    ("reuse-peer", Mutant::ReusePeer, &[Promise::Answers, Promise::Same, Promise::Settles]),
-    ("drop-row", Mutant::DropRow, &[Promise::Answers, Promise::Same]),
-    ("serve-removed", Mutant::ServeRemoved, &[Promise::Answers, Promise::Same]),
-    ("keep-void-rows", Mutant::KeepVoidRows, &[Promise::Same]),
-    // What its forerunners still apply is written over what it has.
-    ("open-too-early", Mutant::OpenEarly, &[Promise::Answers, Promise::Same]),
-    // After a power loss the rows are of entries that nobody knows of.
-    ("flush-unsynced", Mutant::FlushUnsynced, &[Promise::Follows]),
-    // The row at which a table was cut is nobody's.
-    ("split-at-wrong-key", Mutant::SplitWrong, &[Promise::Answers, Promise::Same, Promise::Settles]),
+/// The invariants that each mutant concerns.
+pub const MUTANTS: [(&str, Mutant, &[Invariant]); 11] = [
+    // An acknowledged write is lost.
+    ("ack-before-fsync", Mutant::AckBeforeFsync, &[Invariant::Answers]),
+    ("forget-vote", Mutant::ForgetVote, &[Invariant::Leads]),
+    ("apply-twice", Mutant::ApplyTwice, &[Invariant::Answers, Invariant::Same]),
+    // A read without confirmation by a quorum is stale.
+    ("skip-read-index", Mutant::SkipReadIndex, &[Invariant::Answers]),
+    // A replica that returns is taken for an earlier one with more entries.
+    ("reuse-peer", Mutant::ReusePeer, &[Invariant::Answers, Invariant::Same, Invariant::Settles]),
+    ("drop-row", Mutant::DropRow, &[Invariant::Answers, Invariant::Same]),
+    ("serve-removed", Mutant::ServeRemoved, &[Invariant::Answers, Invariant::Same]),
+    ("keep-void-rows", Mutant::KeepVoidRows, &[Invariant::Same]),
+    // Entries that its predecessors still apply overwrite its rows.
+    ("open-too-early", Mutant::OpenEarly, &[Invariant::Answers, Invariant::Same]),
+    // After a power loss there are rows of entries that are in no log.
+    ("flush-unsynced", Mutant::FlushUnsynced, &[Invariant::Follows]),
+    // The row at the split point belongs to no shard.
+    ("split-at-wrong-key", Mutant::SplitWrong, &[Invariant::Answers, Invariant::Same, Invariant::Settles]),
 ];
 
-/// What came of looking for a planted fault.
+/// The result of a search for a mutant.
 pub struct Found {
-    /// The seed that broke a promise that the fault concerns.
+    /// The seed that broke an invariant that the mutant concerns.
     pub failure: Option<Failure>,
-    /// How many seeds broke another one before.
+    /// The number of earlier seeds that broke another invariant.
     pub others: u64,
 }
 
-/// Looks for a fault in `seeds`.
-pub fn find(mutant: Mutant, promises: &[Promise], seeds: std::ops::Range<u64>, plot: Plot) -> Found {
+/// Runs `seeds` with a mutant until one detects it.
+pub fn find(
+    mutant: Mutant,
+    invariants: &[Invariant],
+    seeds: std::ops::Range<u64>,
+    options: RunOptions,
+) -> Found {
     mutant::set(mutant);
     let mut others = 0;
     let failure = seeds.into_iter().find_map(|seed| {
-        let failure = run(seed, plot).err()?;
-        let is_it = promises.contains(&failure.broken.promise);
+        let failure = run(seed, options).err()?;
+        let is_it = invariants.contains(&failure.violation.invariant);
         others += u64::from(!is_it);
         is_it.then_some(failure)
     });

@@ -9,72 +9,73 @@ use log::Durability;
 
 use crate::checks;
 use crate::driver::Driver;
-use crate::invariant::{Broken, Promise};
+use crate::invariant::{Invariant, Violation};
 use crate::machine::End;
-use crate::trace::{self, Trace, say};
-use crate::world::{Plot, SOFT, World, shards_wanted};
+use crate::trace::{self, Trace, trace_line};
+use crate::world::{RunOptions, SOFT, World, shards_wanted};
 
-/// A broken promise.
+/// A seed that broke an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The seed that shows it.
+    /// The seed.
     pub seed: u64,
-    /// What was broken.
-    pub broken: Broken,
+    /// The broken invariant.
+    pub violation: Violation,
 }
 
-/// What a seed that kept its promises was.
+/// A seed that kept the invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
-    /// A digest of everything that happened.
+pub struct Summary {
+    /// A digest of all events.
     pub trace: Trace,
-    /// Operations that were done.
+    /// Operations that took effect.
     pub done: u64,
-    /// Copies of rows that were interrupted on purpose.
-    pub copies_halted: u64,
+    /// Copies of rows that a scenario interrupted.
+    pub copies_interrupted: u64,
     /// Simulated time.
     pub time: Duration,
 }
 
-/// Lives through `seed`.
-pub fn run(seed: u64, plot: Plot) -> Result<Ran, Failure> {
+/// Runs `seed`.
+pub fn run(seed: u64, options: RunOptions) -> Result<Summary, Failure> {
     trace::clear();
     let (clock, random) = (SimClock::new(), SimRandom::new(seed));
     let tasks = Tasks::new(clock.clone(), random.clone());
     let entered = tasks.enter();
-    let mut driver = Driver::new(World::new(clock, random, tasks, plot));
-    let outcome = live(&mut driver, plot);
+    let mut driver = Driver::new(World::new(clock, random, tasks, options));
+    let outcome = run_to_end(&mut driver, options);
     let world = &mut driver.world;
     for machine in &mut world.machines {
         machine.end(End::Killed, &world.tasks, &mut world.net);
     }
     drop(driver);
     drop(entered);
-    outcome.map_err(|broken| Failure { seed, broken })
+    outcome.map_err(|violation| Failure { seed, violation })
 }
 
-fn live(driver: &mut Driver, plot: Plot) -> Result<Ran, Broken> {
-    say!("{} machines, {:?}", driver.world.machines.len(), driver.world.fault_plan);
+fn run_to_end(driver: &mut Driver, options: RunOptions) -> Result<Summary, Violation> {
+    trace_line!("{} machines, {:?}", driver.world.machines.len(), driver.world.fault_plan);
     form_cluster(driver)?;
     driver.begin();
-    // What a leader says is old only after a while.
-    let storm = if driver.world.fault_plan.disks_fail { plot.storm * 4 } else { plot.storm };
-    let end = driver.world.now().after(storm);
+    // A check of stale reads needs a longer period.
+    let period =
+        if driver.world.fault_plan.disks_fail { options.fault_period * 4 } else { options.fault_period };
+    let end = driver.world.now().after(period);
     driver.run_until(end, |_| false)?;
-    if let Err(broken) = checks::recover(driver) {
-        // What it has come from may be seen in what clients were told.
+    if let Err(violation) = checks::recover(driver) {
+        // The history of the clients may show the cause.
         checks::read_available(driver)?;
         checks::check_answers(&driver.world)?;
-        return Err(broken);
+        return Err(violation);
     }
     checks::check_history(&driver.world)?;
     let time = driver.world.now().since(Nanos::default());
-    let copies_halted = driver.world.copies_halted;
-    Ok(Ran { trace: driver.trace(), done: driver.world.history.done(), copies_halted, time })
+    let copies_interrupted = driver.world.copies_interrupted;
+    Ok(Summary { trace: driver.trace(), done: driver.world.history.done(), copies_interrupted, time })
 }
 
-/// The machines become a cluster with its tables.
-fn form_cluster(driver: &mut Driver) -> Result<(), Broken> {
+/// Starts the founders, waits until they are a cluster, and creates the tables.
+fn form_cluster(driver: &mut Driver) -> Result<(), Violation> {
     for machine in &mut driver.world.machines[..driver.world.founders] {
         machine.start(&driver.world.tasks, &mut driver.world.net);
     }
@@ -93,10 +94,10 @@ fn form_cluster(driver: &mut Driver) -> Result<(), Broken> {
         }
         None
     });
-    driver.run_until_or(Duration::from_secs(60), |_| made.lock().is_some(), "tables are made")?;
+    driver.run_until_or(Duration::from_secs(60), |_| made.lock().is_some(), "tables are created")?;
     let made = made.lock().take();
     match made.flatten() {
-        Some(error) => Err(Promise::Settles.broken(format!("a table cannot be made: {error}"))),
+        Some(error) => Err(Invariant::Settles.violated(format!("a table cannot be created: {error}"))),
         None => driver.run_until_or(
             Duration::from_secs(60),
             |world| world.founders().all(|machine| world.has_tables(machine)),

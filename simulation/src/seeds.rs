@@ -1,28 +1,28 @@
-//! Seeds that found a fault of ours, kept so that they pass from then on. A change of the simulation
-//! may make them tell another story; each fault has a test of its own where it was.
+//! Seeds that found faults of the server, kept as regression tests. A change of the simulation may give a seed another
+//! course, so each fault also has a test in its crate.
 
 use std::time::Duration;
 
-use crate::world::{Plot, Scope};
+use crate::world::{RunOptions, Scope};
 
 /// A seed that failed once.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     /// The seed.
     pub seed: u64,
-    /// How many machines it had; 0 if the seed drew them.
+    /// The number of machines; 0 if the seed draws it.
     pub nodes: usize,
-    /// How long it stormed.
+    /// The length of the fault period.
     pub seconds: u64,
-    /// What was wrong.
+    /// The fault that it found.
     pub found: &'static str,
 }
 
 impl Kept {
-    /// What it was run with.
+    /// Its options.
     #[must_use]
-    pub fn plot(&self) -> Plot {
-        Plot { nodes: self.nodes, storm: Duration::from_secs(self.seconds), scope: Scope::Basic }
+    pub fn options(&self) -> RunOptions {
+        RunOptions { nodes: self.nodes, fault_period: Duration::from_secs(self.seconds), scope: Scope::Basic }
     }
 }
 
@@ -44,7 +44,7 @@ pub const KEPT: &[Kept] = &[
         seed: 140,
         nodes: 0,
         seconds: 20,
-        found: "a node whose replica was removed and placed anew while it was away did not start",
+        found: "a node whose replica was removed and placed again while it was down did not start",
     },
     Kept {
         seed: 66,
@@ -56,7 +56,7 @@ pub const KEPT: &[Kept] = &[
         seed: 160,
         nodes: 0,
         seconds: 20,
-        found: "the last words of a process that was gone kept the next one of its server away for good",
+        found: "the last messages of an ended process kept the next one of its server away permanently",
     },
     Kept {
         seed: 2889,

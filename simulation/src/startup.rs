@@ -1,4 +1,4 @@
-//! How a node comes up on a machine: the steps of `crates/server`, without sockets and flags.
+//! Starts a node on a machine: the steps of `crates/server` without sockets and flags.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -21,134 +21,107 @@ use shard::Replicas;
 use uuid::Uuid;
 
 use crate::disk::Disk;
-use crate::elections::{Elections, Witness};
+use crate::elections::{ElectionObserver, Elections};
 use crate::executor::Executor;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So often a node looks whether its log gets on.
-const LOG_LOOK: Duration = Duration::from_millis(500);
-/// So little that it is handed over again and again, so much that a kill finds something.
-const GATHERED_BYTES_MAX: usize = 16 << 10;
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a node checks the progress of its log.
+const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Small enough to be handed over often, large enough that a kill loses some.
+const BUFFER_BYTES_MAX: usize = 16 << 10;
 
-/// What a node needs to start.
+/// The options of a node.
 #[derive(Clone)]
-pub struct Plan {
-    /// Which machine.
+pub struct NodePlan {
+    /// The number of its machine.
     pub number: usize,
-    /// Where others reach it.
+    /// Its address for the other nodes.
     pub address: String,
-    /// Whom it asks to be let in.
+    /// The addresses at which it joins.
     pub join: Vec<String>,
     /// Its disk.
     pub disk: Disk,
-    /// What its engine has kept.
+    /// The stored state of its engine.
     pub engine: MemoryEngine,
-    /// Time.
+    /// Its clock.
     pub clock: SimClock,
-    /// Chance.
+    /// Its random numbers.
     pub random: SimRandom,
-    /// How patient its links are.
+    /// The timeouts of its links.
     pub timings: LinkTimings,
-    /// The log is trimmed beyond this.
+    /// The size above which the log is trimmed.
     pub log_bytes_max: u64,
-    /// Who is told of elections.
+    /// The record of elections.
     pub elections: Elections,
-    /// In what pieces rows are copied.
+    /// The chunk sizes of copies of rows.
     pub copy_sizes: CopyChunking,
-    /// Whether it looks after its log: where disks are full, or hang.
-    pub minds_log: bool,
+    /// Whether it watches its log, which it does if disks fail.
+    pub watches_log: bool,
 }
 
-/// How far a start has come.
+/// The progress of a start.
 #[derive(Default)]
 pub struct Started {
-    /// The links, for the world to drive.
+    /// The links, which the event loop drives.
     pub links: Option<(Links, LinkParty)>,
     /// The node, once it serves.
     pub node: Option<Arc<Node>>,
-    /// Why it does not start.
+    /// Why the start failed.
     pub failed: Option<String>,
-    /// The other servers say that this one was removed for good: a process ends then.
+    /// The server was removed permanently, so its process has to end.
     pub was_removed: bool,
 }
 
 type Slot = Arc<Mutex<Started>>;
 
 /// Starts the node; the body of its first thread.
-pub fn start(plan: &Plan, slot: &Slot) {
+pub fn start(plan: &NodePlan, slot: &Slot) {
     if let Err(why) = try_start(plan, slot) {
         slot.lock().failed = Some(why);
     }
 }
 
-fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
-    let dir = PathBuf::from("data");
-    let files: Arc<dyn Files> = Arc::new(plan.disk.clone());
-    let clock: Arc<dyn Clock> = Arc::new(plan.clock.clone());
-    let random: Arc<dyn Random> = Arc::new(plan.random.clone());
-    files.create_dir_all(&dir).map_err(text)?;
+/// The simulated system of a node.
+struct System {
+    dir: PathBuf,
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
+    let system = System {
+        dir: PathBuf::from("data"),
+        files: Arc::new(plan.disk.clone()),
+        clock: Arc::new(plan.clock.clone()),
+        random: Arc::new(plan.random.clone()),
+    };
+    let System { dir, files, random, .. } = &system;
+    files.create_dir_all(dir).map_err(text)?;
     files.sync_dir(Path::new("")).map_err(text)?;
-    // Without a thread: what it gathers leaves when there is too much, before a snapshot and before a flush.
-    let engine = BufferedEngine::new(Arc::new(plan.engine.clone()), GATHERED_BYTES_MAX);
+    // Without a thread: the buffer is handed over when it is full, before a snapshot and before a flush.
+    let engine = BufferedEngine::new(Arc::new(plan.engine.clone()), BUFFER_BYTES_MAX);
     let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
     let post = Post::new(replicas.clone());
-    let (elections, machine) = (plan.elections.clone(), plan.number);
-    let witness = Arc::new(Witness { post: post.clone(), elections, machine });
-    let options = FileLogOptions {
-        store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
-        log_bytes_max: plan.log_bytes_max,
-        random: random.clone(),
-        transport: post.clone(),
-        observer: witness,
-        ..FileLogOptions::default()
-    };
-    let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
-    let log: Arc<dyn Log> = Arc::new(log.map_err(text)?);
-    let known = Identity::load(&*files, &dir).map_err(text)?;
-    let identity = match known {
-        None if plan.join.is_empty() => {
-            let (server, cluster) = (ServerId(uuid(&*random)), uuid(&*random));
-            let identity = Identity { server, cluster, joined: None };
-            identity.store(&*files, &dir).map_err(text)?;
-            Some(identity)
-        }
-        known => known,
-    };
-    let server = identity.as_ref().map_or_else(|| ServerId(uuid(&*random)), |identity| identity.server);
-    let newcomer = identity.is_none().then_some(server);
-    let reception =
-        Inbound::new(post.clone(), log.clone(), files.clone(), dir.clone(), newcomer).map_err(text)?;
-    let told = Arc::downgrade(slot);
-    reception.when_removed(Box::new(move || {
-        told.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
+    let log = open_log(plan, &system, &replicas, &post)?;
+    let identity = load_identity(plan, &system)?;
+    let server = identity.as_ref().map_or_else(|| ServerId(uuid(&**random)), |identity| identity.server);
+    let joining = identity.is_none().then_some(server);
+    let inbound =
+        Inbound::new(post.clone(), log.clone(), files.clone(), dir.clone(), joining).map_err(text)?;
+    let started = Arc::downgrade(slot);
+    inbound.when_removed(Box::new(move || {
+        started.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
     }));
-    let me = Me {
-        cluster: identity.as_ref().map(|known| known.cluster),
-        server,
-        name: format!("n{}", plan.number),
-        tags: vec!["default".to_owned()],
-        addresses: vec![plan.address.clone()],
-        canonical: Vec::new(),
-        port: 29015,
-        is_proxy: false,
-    };
-    let links = Links::new(LinkOptions {
-        me,
-        join: plan.join.clone(),
-        book: load_book(&*files, &dir)?,
-        timings: plan.timings,
-        limits: QueueLimits::default(),
-        clock: clock.clone(),
-        random: random.clone(),
-    });
+    let links = open_links(plan, &system, identity.as_ref().map(|known| known.cluster), server)?;
     post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
-    let party = links.party(reception.clone()).ok_or("the links are in use")?;
+    let party = links.party(inbound.clone()).ok_or("the links are in use")?;
     slot.lock().links = Some((links, party));
     let cluster = match &identity {
         Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
         Some(_) => None,
         None => Some(loop {
-            if let Some(cluster) = reception.await_cluster(PATIENCE) {
+            if let Some(cluster) = inbound.await_cluster(WAIT_TIMEOUT) {
                 break cluster;
             }
         }),
@@ -160,9 +133,10 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         let (name, tags, addresses) = (name.clone(), tags.clone(), addresses.clone());
         let options =
             JoinOptions { server, cluster, name, tags, cache_size_mb: None, addresses, is_proxy: false };
-        let members = || Some(reception.members());
-        cluster::join(&options, &post, members, &*files, &dir, Some(PATIENCE * 3000)).map_err(text)?;
+        let members = || Some(inbound.members());
+        cluster::join(&options, &post, members, &**files, dir, Some(WAIT_TIMEOUT * 3000)).map_err(text)?;
     }
+    let System { dir, files, clock, random } = system;
     let node = Node::open(NodeOptions {
         dir,
         server_name: name,
@@ -180,20 +154,80 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     .map_err(text)?;
     node.set_copy_sizes(plan.copy_sizes);
     node.answer_queries(Arc::new(Executor::new(&node)));
-    reception.open(&node);
-    while !node.await_catalog(PATIENCE) {}
-    if plan.minds_log {
+    inbound.open(&node);
+    while !node.await_catalog(WAIT_TIMEOUT) {}
+    if plan.watches_log {
         let node = Arc::downgrade(&node);
-        task::spawn("log-look", move || mind_log(&node)).map_err(text)?;
+        task::spawn("log-watch", move || watch_log(&node)).map_err(text)?;
     }
     slot.lock().node = Some(node);
     Ok(())
 }
 
-/// Looks again and again whether the log gets on, for as long as there is the node.
-fn mind_log(node: &Weak<Node>) {
+fn open_log(
+    plan: &NodePlan,
+    system: &System,
+    replicas: &Arc<Replicas>,
+    post: &Arc<Post>,
+) -> Result<Arc<dyn Log>, String> {
+    let (elections, machine) = (plan.elections.clone(), plan.number);
+    let options = FileLogOptions {
+        store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
+        log_bytes_max: plan.log_bytes_max,
+        random: system.random.clone(),
+        transport: post.clone(),
+        observer: Arc::new(ElectionObserver { post: post.clone(), elections, machine }),
+        ..FileLogOptions::default()
+    };
+    let System { dir, files, clock, .. } = system;
+    let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
+    Ok(Arc::new(log.map_err(text)?))
+}
+
+/// The stored identity; a node that joins no others bootstraps a cluster if it has none.
+fn load_identity(plan: &NodePlan, system: &System) -> Result<Option<Identity>, String> {
+    let System { dir, files, random, .. } = system;
+    let known = Identity::load(&**files, dir).map_err(text)?;
+    if known.is_some() || !plan.join.is_empty() {
+        return Ok(known);
+    }
+    let (server, cluster) = (ServerId(uuid(&**random)), uuid(&**random));
+    let identity = Identity { server, cluster, joined: None };
+    identity.store(&**files, dir).map_err(text)?;
+    Ok(Some(identity))
+}
+
+fn open_links(
+    plan: &NodePlan,
+    system: &System,
+    cluster: Option<Uuid>,
+    server: ServerId,
+) -> Result<Links, String> {
+    let me = Me {
+        cluster,
+        server,
+        name: format!("n{}", plan.number),
+        tags: vec!["default".to_owned()],
+        addresses: vec![plan.address.clone()],
+        canonical: Vec::new(),
+        port: 29015,
+        is_proxy: false,
+    };
+    Ok(Links::new(LinkOptions {
+        me,
+        join: plan.join.clone(),
+        book: load_book(&*system.files, &system.dir)?,
+        timings: plan.timings,
+        limits: QueueLimits::default(),
+        clock: system.clock.clone(),
+        random: system.random.clone(),
+    }))
+}
+
+/// Checks the progress of the log regularly while the node exists.
+fn watch_log(node: &Weak<Node>) {
     loop {
-        task::sleep(LOG_LOOK);
+        task::sleep(LOG_CHECK_INTERVAL);
         match node.upgrade() {
             Some(node) => node.mind_log(),
             None => return,

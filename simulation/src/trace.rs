@@ -1,4 +1,4 @@
-//! What happened, as one number that differs if anything happened otherwise, and as lines for people.
+//! The events of a seed, as one digest and as printed lines.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,16 +9,16 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    static IS_TOLD: Cell<bool> = const { Cell::new(false) };
+    static IS_ENABLED: Cell<bool> = const { Cell::new(false) };
     static NAMES: RefCell<Vec<(u64, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A digest of everything in order.
+/// A digest of all events in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace(pub u64);
 
 impl Trace {
-    /// Takes in what happened.
+    /// Adds an event.
     pub fn note(&mut self, words: &[u64]) {
         for word in words {
             self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
@@ -31,35 +31,35 @@ pub(crate) fn clear() {
     NAMES.with_borrow_mut(Vec::clear);
 }
 
-/// Tells the log what time it is in the simulation.
+/// Sets the simulated time of the following lines.
 pub(crate) fn set_now(ns: u64) {
     NOW_NS.set(ns);
 }
 
-/// Tells the log which machine a process is on.
+/// Sets the machine of a process.
 pub(crate) fn set_machine(process: u64, machine: usize) {
     NAMES.with_borrow_mut(|names| names.push((process, machine)));
 }
 
-/// From now on events are printed as lines.
-pub fn tell() {
-    IS_TOLD.set(true);
+/// Prints events as lines from now on.
+pub fn enable() {
+    IS_ENABLED.set(true);
 }
 
 /// Whether events are printed.
-pub(crate) fn is_told() -> bool {
-    IS_TOLD.get()
+pub(crate) fn is_enabled() -> bool {
+    IS_ENABLED.get()
 }
 
-/// Prints a line about the world itself.
-macro_rules! say {
+/// Prints a line about the simulation itself.
+macro_rules! trace_line {
     ($($words:tt)*) => {
-        if $crate::trace::is_told() {
+        if $crate::trace::is_enabled() {
             eprintln!("{} {}", $crate::trace::stamp(), format_args!($($words)*));
         }
     };
 }
-pub(crate) use say;
+pub(crate) use trace_line;
 
 /// The time and the machine.
 pub(crate) fn stamp() -> String {

@@ -16,33 +16,33 @@ use crate::disk::Disk;
 use crate::elections::Elections;
 use crate::fault_plan::FaultPlan;
 use crate::history::History;
-use crate::machine::{End, Machine, PACES};
-use crate::startup::Plan;
-use crate::trace::say;
+use crate::machine::{End, Machine, SYNC_DELAYS};
+use crate::startup::NodePlan;
+use crate::trace::trace_line;
 
-/// What one seed is made of besides its number.
+/// Options of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plot {
-    /// How many machines; 0 draws it.
+pub struct RunOptions {
+    /// The number of machines; 0 draws it.
     pub nodes: usize,
-    /// How long it storms.
-    pub storm: Duration,
-    /// What happens in it.
+    /// How long faults happen.
+    pub fault_period: Duration,
+    /// The extent of the seed.
     pub scope: Scope,
 }
 
-/// What may happen in a seed.
+/// The extent of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One table of one shard on machines that are there from the start: the seeds of before there was more.
+    /// One table of one shard on machines that are there from the start, as in older versions of the simulation.
     Basic,
-    /// Everything.
+    /// All faults and changes.
     Full,
 }
 
-impl Default for Plot {
-    fn default() -> Plot {
-        Plot { nodes: 0, storm: Duration::from_secs(20), scope: Scope::Full }
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { nodes: 0, fault_period: Duration::from_secs(20), scope: Scope::Full }
     }
 }
 
@@ -50,7 +50,7 @@ const CLIENTS: u64 = 4;
 /// The table whose writes are acknowledged before they are synced.
 pub(crate) const SOFT: &str = "soft";
 
-/// The cluster, its surroundings and its clients.
+/// The cluster, its environment and its clients.
 pub(crate) struct World {
     pub(crate) clock: SimClock,
     pub(crate) random: SimRandom,
@@ -62,9 +62,9 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) fault_plan: FaultPlan,
     pub(crate) power_losses: u64,
-    pub(crate) copies_halted: u64,
+    pub(crate) copies_interrupted: u64,
     pub(crate) elections: Elections,
-    /// Tables that are being reconfigured, and by which process.
+    /// Running reconfigurations with their processes.
     pub(crate) reconfiguring: Vec<(Process, Arc<Mutex<Option<()>>>)>,
     /// The client that sends the requests of scenarios.
     pub(crate) scenario_client: Option<usize>,
@@ -75,8 +75,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(clock: SimClock, random: SimRandom, tasks: Tasks, plot: Plot) -> World {
-        let count = match plot.nodes {
+    pub(crate) fn new(clock: SimClock, random: SimRandom, tasks: Tasks, options: RunOptions) -> World {
+        let count = match options.nodes {
             0 => [3, 3, 3, 4, 5][random.below(5) as usize],
             count => count,
         };
@@ -87,7 +87,7 @@ impl World {
         let machines = (0..count).map(|number| {
             let address = format!("node-{number}:29015");
             let join = if number == 0 { Vec::new() } else { vec!["node-0:29015".to_owned()] };
-            let plan = Plan {
+            let plan = NodePlan {
                 number,
                 address: address.clone(),
                 join,
@@ -99,7 +99,7 @@ impl World {
                 log_bytes_max,
                 elections: elections.clone(),
                 copy_sizes: CopyChunking::default(),
-                minds_log: false,
+                watches_log: false,
             };
             Machine::new(net.add_host(&address), plan)
         });
@@ -107,9 +107,9 @@ impl World {
         let workload = Workload {
             tables: vec!["t".to_owned()],
             documents: 1 + random.below(8),
-            seldom: 0,
-            pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
-            asks_leaders: false,
+            rare_documents: 0,
+            pause_max: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
+            reads_from_leaders: false,
         };
         let fault_plan = FaultPlan::draw(&random);
         let mut world = World {
@@ -124,19 +124,19 @@ impl World {
             workload,
             history: History::default(),
             power_losses: 0,
-            copies_halted: 0,
+            copies_interrupted: 0,
             elections,
             reconfiguring: Vec::new(),
             scenario_client: None,
             power_fails_on_ack: false,
         };
-        if plot.scope == Scope::Full {
+        if options.scope == Scope::Full {
             world.widen();
         }
         world
     }
 
-    /// Draws what only a full seed has.
+    /// Draws the further parts of a full seed.
     fn widen(&mut self) {
         self.fault_plan.widen(&self.random);
         let count = self.machines.len();
@@ -147,26 +147,26 @@ impl World {
             let is_soft = self.random.one_in(2);
             self.workload.tables.push(if is_soft { SOFT } else { "u" }.to_owned());
         }
-        self.workload.seldom = [0, 8, 24][self.random.below(3) as usize];
+        self.workload.rare_documents = [0, 8, 24][self.random.below(3) as usize];
         let addresses = self.addresses();
         for machine in self.machines.iter_mut().skip(1) {
-            // Whoever made the cluster may have been removed from it.
+            // The founder of the cluster may have been removed from it.
             machine.plan.join = addresses.clone();
             machine.plan.join.retain(|address| *address != machine.plan.address);
         }
-        // Of a few documents, copies take some pieces.
+        // Small sizes, so that copies of a few documents take several chunks.
         let piece_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
         let copy_sizes = CopyChunking { piece_bytes, copy_ranges: CopyRangeSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
-        let minds_log = self.fault_plan.disks_fail;
-        self.workload.asks_leaders = minds_log;
-        self.machines.iter_mut().for_each(|machine| machine.plan.minds_log = minds_log);
+        let watches_log = self.fault_plan.disks_fail;
+        self.workload.reads_from_leaders = watches_log;
+        self.machines.iter_mut().for_each(|machine| machine.plan.watches_log = watches_log);
         self.scenario_client = Some(self.clients.len());
         self.clients.push(Client::new(Nanos(u64::MAX)));
     }
 
-    /// Where the machines are reached.
+    /// The addresses of the machines.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.machines.iter().map(|machine| machine.plan.address.clone()).collect()
     }
@@ -181,12 +181,12 @@ impl World {
         self.workload.tables.iter().all(|table| catalog.table("test", table).is_some())
     }
 
-    /// Time, for everybody.
+    /// The simulated time.
     pub(crate) fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Does something on a node, as a thread of it; the answer comes later, if the node lives.
+    /// Runs `work` on a thread of a node. The result arrives later, if the node still runs.
     pub(crate) fn ask_node<T: Send + 'static>(
         &self,
         nth: usize,
@@ -194,11 +194,11 @@ impl World {
         work: impl FnOnce(&Core) -> T + Send + 'static,
     ) -> Arc<Mutex<Option<T>>> {
         let answer: Arc<Mutex<Option<T>>> = Arc::default();
-        if let Some(life) = &self.machines[nth].life
-            && let Some(node) = life.node.as_ref().map(Arc::downgrade)
+        if let Some(running) = &self.machines[nth].running
+            && let Some(node) = running.node.as_ref().map(Arc::downgrade)
         {
             let told = answer.clone();
-            self.tasks.within(life.process, || {
+            self.tasks.within(running.process, || {
                 let work = move || {
                     let Some(node) = node.upgrade() else { return };
                     let done = work(&node);
@@ -210,7 +210,7 @@ impl World {
         answer
     }
 
-    /// Heals the network, and the disks of some machines.
+    /// Heals the network and makes the disks of some machines fast.
     pub(crate) fn repair(&mut self, machines: &[usize]) {
         self.net.heal_cuts();
         self.net.set_conditions(NetworkConditions {
@@ -218,11 +218,11 @@ impl World {
             ..NetworkConditions::default()
         });
         for nth in machines {
-            self.machines[*nth].plan.disk.set_pace(PACES[0]);
+            self.machines[*nth].plan.disk.set_sync_delay(SYNC_DELAYS[0]);
         }
     }
 
-    /// Nothing passes between one machine and the others but `except`.
+    /// Cuts one machine off from all others but `except`.
     pub(crate) fn isolate(&mut self, nth: usize, except: Option<usize>) {
         for other in (0..self.machines.len()).filter(|other| *other != nth && Some(*other) != except) {
             self.net.cut(Host(nth), Host(other));
@@ -230,15 +230,15 @@ impl World {
         }
     }
 
-    /// Ends a process and starts the next one at once.
+    /// Restarts a machine at once.
     pub(crate) fn restart(&mut self, nth: usize, how: End) {
-        say!("node {nth} is started again at once: {how:?}");
+        trace_line!("node {nth} restarts: {how:?}");
         self.power_losses += u64::from(how == End::Power);
         self.machines[nth].end(how, &self.tasks, &mut self.net);
         self.machines[nth].start(&self.tasks, &mut self.net);
     }
 
-    /// The servers that some node knows to be removed for good.
+    /// The servers that were removed permanently, as far as any node knows.
     pub(crate) fn removed(&self) -> Vec<ServerId> {
         let nodes = self.machines.iter().filter_map(|machine| machine.node());
         nodes.flat_map(|node| node.catalog().removed().collect::<Vec<_>>()).collect()
@@ -250,26 +250,26 @@ impl World {
         (0..self.machines.len()).filter(|nth| !self.machines[*nth].is_one_of(&removed)).collect()
     }
 
-    /// The power goes everywhere at once.
-    pub(crate) fn black_out(&mut self) {
-        say!("the power goes everywhere");
+    /// All machines lose power at once.
+    pub(crate) fn fail_all_power(&mut self) {
+        trace_line!("all machines lose power");
         for machine in &mut self.machines {
             machine.end(End::Power, &self.tasks, &mut self.net);
         }
         self.power_losses += 1;
     }
 
-    /// Whether somebody reconfigures a table now.
+    /// Whether a table is being reconfigured.
     pub(crate) fn is_reconfiguring(&mut self) -> bool {
         let lives = |process: Process| {
-            self.machines.iter().any(|machine| machine.life.as_ref().is_some_and(|l| l.process == process))
+            self.machines.iter().any(|machine| machine.running.as_ref().is_some_and(|l| l.process == process))
         };
         self.reconfiguring.retain(|(process, done)| done.lock().is_none() && lives(*process));
         !self.reconfiguring.is_empty()
     }
 }
 
-/// So many shards and replicas, on any servers.
+/// These numbers of shards and replicas, on any servers.
 pub(crate) fn shards_wanted(shards: usize, replicas: usize) -> ShardsWanted {
     let tag = Text::from_static("default");
     ShardsWanted::Placed(Wanted {

@@ -1,5 +1,5 @@
-//! One who votes for one of two that do not hear each other, is ended, and asked by the other: a vote that
-//! was not written down makes two leaders of one term.
+//! A replica votes for one of two candidates that cannot reach each other, restarts, and receives the request of the other
+//! candidate: if its vote was not durable, one term gets two leaders.
 
 use std::time::Duration;
 
@@ -9,74 +9,75 @@ use log::{GroupId, Term};
 
 use super::{ANSWERED, ThreeReplicas, three_replicas};
 use crate::machine::End;
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::World;
 
-/// How long somebody may take to vote, and a rival to be elected after that.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long the vote may take, and the election after it.
+const VOTE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct DividedVotes {
     group: GroupId,
     voter: usize,
-    rivals: [usize; 2],
-    // The last term before.
+    candidates: [usize; 2],
+    // The last term before the scenario.
     term: Term,
-    scene: Scene,
+    phase: Phase,
     pub(super) until: Nanos,
 }
 
-enum Scene {
-    /// Nobody leads, the two rivals do not hear each other.
-    Vacant,
-    /// One has the vote, and is not heard by the voter any more.
-    Voted { rival: usize },
-    /// The voter is a new process; the other rival may ask it.
-    Asked { other: usize, term: Term },
+enum Phase {
+    /// There is no leader, and the two candidates cannot reach each other.
+    NoLeader,
+    /// One candidate has the vote; the voter no longer receives its messages.
+    Voted { candidate: usize },
+    /// The voter has restarted; the other candidate may send its request.
+    Command { other: usize, term: Term },
 }
 
-/// Begins to divide the votes of a shard's replicas, if three of them live.
+/// Begins to divide the votes of a shard with three running replicas.
 pub(super) fn begin(world: &mut World) -> Option<DividedVotes> {
     let Some(three) = three_replicas(world, &world.workload.tables) else { return None };
-    let ThreeReplicas { group, leader: voter, others: rivals } = three;
-    say!("the votes of {rivals:?} and {voter} in group {group} are divided");
-    world.repair(&[voter, rivals[0], rivals[1]]);
-    let [one, other] = rivals.map(Host);
+    let ThreeReplicas { group, leader: voter, others: candidates } = three;
+    trace_line!("the votes of {candidates:?} and {voter} in group {group} are divided");
+    world.repair(&[voter, candidates[0], candidates[1]]);
+    let [one, other] = candidates.map(Host);
     world.net.cut(one, other);
     world.net.cut(other, one);
     let term = world.elections.of(group, voter).0;
     world.restart(voter, End::Killed);
-    let until = world.now().after(PATIENCE);
-    Some(DividedVotes { group, voter, rivals, term, scene: Scene::Vacant, until })
+    let until = world.now().after(VOTE_TIMEOUT);
+    Some(DividedVotes { group, voter, candidates, term, phase: Phase::NoLeader, until })
 }
 
 pub(super) fn step(world: &mut World, mut votes: DividedVotes) -> Option<DividedVotes> {
     let now = world.now();
     let of = |nth: usize| world.elections.of(votes.group, nth);
-    match votes.scene {
-        Scene::Vacant => {
+    match votes.phase {
+        Phase::NoLeader => {
             let voted = of(votes.voter).0;
-            let rival = votes.rivals.into_iter().find(|rival| of(*rival).0 == voted);
+            let candidate = votes.candidates.into_iter().find(|candidate| of(*candidate).0 == voted);
             if voted > votes.term
-                && let Some(rival) = rival
+                && let Some(candidate) = candidate
             {
-                say!("node {} has voted for {rival} in term {voted}", votes.voter);
-                world.net.cut(Host(rival), Host(votes.voter));
-                (votes.scene, votes.until) = (Scene::Voted { rival }, now.after(ANSWERED));
+                trace_line!("node {} has voted for {candidate} in term {voted}", votes.voter);
+                world.net.cut(Host(candidate), Host(votes.voter));
+                (votes.phase, votes.until) = (Phase::Voted { candidate }, now.after(ANSWERED));
                 votes.term = voted;
             } else if now >= votes.until || voted > votes.term {
-                // Nobody stood, or the voter itself did.
+                // There was no candidate, or the voter was one.
                 return None;
             }
         }
-        Scene::Voted { rival } if now >= votes.until => {
+        Phase::Voted { candidate } if now >= votes.until => {
             world.restart(votes.voter, End::Killed);
-            let other = if rival == votes.rivals[0] { votes.rivals[1] } else { votes.rivals[0] };
+            let other =
+                if candidate == votes.candidates[0] { votes.candidates[1] } else { votes.candidates[0] };
             let term = votes.term;
-            (votes.scene, votes.until) = (Scene::Asked { other, term }, now.after(Duration::from_secs(1)));
+            (votes.phase, votes.until) = (Phase::Command { other, term }, now.after(Duration::from_secs(1)));
         }
-        Scene::Asked { other, term } if now >= votes.until || of(other) == (term, true) => return None,
-        Scene::Voted { .. } | Scene::Asked { .. } => {}
+        Phase::Command { other, term } if now >= votes.until || of(other) == (term, true) => return None,
+        Phase::Voted { .. } | Phase::Command { .. } => {}
     }
     Some(votes)
 }

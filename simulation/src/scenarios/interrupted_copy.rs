@@ -1,5 +1,5 @@
-//! A replica is copied to a server that had none, and one of the two ends in the middle, again and again: the
-//! next copy goes on with what is there, of another moment and perhaps from another leader.
+//! A replica is copied to a server that had none, and one of the two processes ends during the copy, up to three times.
+//! The next copy continues with the rows that are there, from another moment and perhaps from another leader.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use io::Nanos;
 use io::sim::{Host, NetworkConditions};
 
 use crate::machine::End;
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::World;
 
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(12);
-/// Slow enough that a copy of some rows takes a while.
-const SLOW: Duration = Duration::from_millis(40);
+/// How long the scenario may take.
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(12);
+/// Message delays with which a copy of some rows takes a while.
+const SLOW_DELAY: Duration = Duration::from_millis(40);
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct InterruptedCopy {
     table: String,
     group: GroupId,
-    // Who gets the copy.
+    // The target of the copy.
     to: (usize, ServerId),
-    // One that has a replica loses it first.
+    // False while the target still has to lose its older replica.
     is_placed: bool,
-    // So often it is still to be interrupted.
-    halts_left: u64,
+    // The number of interruptions to come.
+    interruptions_left: u64,
     rows_before: u64,
     pub(super) until: Nanos,
 }
 
-/// A shard of a table, and who leads it.
+/// A shard of a table and its leader.
 struct LedShard {
     leader: usize,
     config: TableConfig,
@@ -44,7 +44,7 @@ impl LedShard {
     }
 }
 
-/// Begins to give a shard another replica; where every machine has one, one is taken away before.
+/// Begins to add a replica to a shard; if every machine has one, one is removed before.
 pub(super) fn begin(world: &mut World) -> Option<InterruptedCopy> {
     let tables = &world.workload.tables;
     let table = tables[world.random.below(tables.len() as u64) as usize].clone();
@@ -61,10 +61,10 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedCopy> {
     let other = servers.iter().rfind(|(_, server)| !is_only(*server));
     let Some(to) = without.or(other).copied() else { return None };
     let group = led.config.shards[led.at].group;
-    say!("group {group} is copied to node {}, which is halted", to.0);
+    trace_line!("group {group} is copied to node {}, with interruptions", to.0);
     world.repair(&[led.leader, to.0]);
     world.net.set_conditions(NetworkConditions {
-        delay_max: SLOW,
+        delay_max: SLOW_DELAY,
         unreachable_after: Duration::from_secs(5),
         ..NetworkConditions::default()
     });
@@ -81,13 +81,13 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedCopy> {
         place.primary = *first;
     }
     place_replicas(world, &led, places);
-    let until = world.now().after(PATIENCE);
-    let halts_left = 1 + world.random.below(3);
-    let halt = InterruptedCopy { table, group, to, is_placed, halts_left, rows_before: 0, until };
+    let until = world.now().after(SCENARIO_TIMEOUT);
+    let interruptions_left = 1 + world.random.below(3);
+    let halt = InterruptedCopy { table, group, to, is_placed, interruptions_left, rows_before: 0, until };
     Some(halt)
 }
 
-/// A shard with some rows that somebody leads, `group` if that is given.
+/// A shard with some rows and a leader: that of `group`, if given.
 fn led_shard(world: &World, table: &str, group: Option<GroupId>) -> Option<LedShard> {
     (0..world.machines.len()).filter(|nth| !world.net.is_stalled(Host(*nth))).find_map(|leader| {
         let catalog = world.machines[leader].node()?.catalog();
@@ -110,7 +110,7 @@ fn place_replicas(world: &World, led: &LedShard, places: Vec<ShardPlaces>) {
     });
 }
 
-/// Places the replica there again, when the one that was there has gone.
+/// Adds the replica again once the older one is removed.
 fn place_again(world: &World, halt: &mut InterruptedCopy) {
     let Some(led) = led_shard(world, &halt.table, Some(halt.group)) else { return };
     if !led.has(halt.to.1) {
@@ -132,13 +132,13 @@ pub(super) fn step(world: &mut World, mut halt: InterruptedCopy) -> Option<Inter
     {
         halt.rows_before = getting.rows;
         if getting.rows > 0 && getting.rows < getting.rows_total && world.random.one_in(2) {
-            halt_now(world, &mut halt, getting.source);
+            interrupt(world, &mut halt, getting.source);
         }
     }
-    (world.now() < halt.until && halt.halts_left > 0).then_some(halt)
+    (world.now() < halt.until && halt.interruptions_left > 0).then_some(halt)
 }
 
-fn halt_now(world: &mut World, halt: &mut InterruptedCopy, source: Option<ServerId>) {
+fn interrupt(world: &mut World, halt: &mut InterruptedCopy, source: Option<ServerId>) {
     let is_source = |nth: &usize| {
         source.is_some() && world.machines[*nth].node().map(|node| node.identity().server) == source
     };
@@ -148,13 +148,13 @@ fn halt_now(world: &mut World, halt: &mut InterruptedCopy, source: Option<Server
         false => halt.to.0,
     };
     if ends == halt.to.0 && world.random.one_in(2) {
-        // What came so far is written down, while more comes; another time it may end after that.
+        // Make the rows of the copy so far durable, while it continues; it may be interrupted after that.
         return world.machines[ends].flush_engine(&world.tasks);
     }
     let loses_power = world.fault_plan.loses_power && world.random.one_in(2);
-    say!("a copy of group {} ends after {} rows", halt.group, halt.rows_before);
-    world.copies_halted += 1;
-    halt.halts_left -= 1;
+    trace_line!("the copy of group {} is interrupted after {} rows", halt.group, halt.rows_before);
+    world.copies_interrupted += 1;
+    halt.interruptions_left -= 1;
     halt.rows_before = 0;
     world.restart(ends, if loses_power { End::Power } else { End::Killed });
 }

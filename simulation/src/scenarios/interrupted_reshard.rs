@@ -1,6 +1,5 @@
-//! A table is divided, and the server that did so ends the moment another has heard of it: it starts again
-//! with what its engine knew before, and nobody can tell it better for a while. Writes that it takes for the
-//! old shards must not be lost to the new ones.
+//! A server reshards a table and ends at the moment when another server has the new layout. It restarts with the older
+//! state of its engine, isolated for a while. Writes that it accepts for the old shards must not be lost for the new ones.
 
 use std::time::Duration;
 
@@ -9,25 +8,25 @@ use io::Nanos;
 use io::sim::Host;
 
 use crate::machine::End;
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::World;
 use crate::world::shards_wanted;
 
-/// How long the division may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the server is left alone.
-const ALONE: Duration = Duration::from_secs(4);
+/// How long the reshard may take.
+const RESHARD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the server is isolated.
+const ISOLATION: Duration = Duration::from_secs(4);
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct InterruptedReshard {
-    divider: usize,
+    resharder: usize,
     table: String,
     old: Vec<GroupId>,
-    is_alone: bool,
+    is_isolated: bool,
     pub(super) until: Nanos,
 }
 
-/// Begins to divide a table where somebody leads all of it.
+/// Begins to reshard a table if one server leads all of its shards.
 pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let leads = |nth: usize, table: &String| {
         let catalog = world.machines[nth].node()?.catalog();
@@ -39,39 +38,39 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let tables = &world.workload.tables;
     let table = tables[world.random.below(tables.len() as u64) as usize].clone();
     let found = (0..world.machines.len()).find_map(|nth| Some((nth, leads(nth, &table)?)));
-    let Some((divider, old)) = found else { return None };
+    let Some((resharder, old)) = found else { return None };
     let shards = if old.len() > 2 { 1 } else { old.len() + 1 };
     let replicas = 1 + world.random.below(3) as usize;
-    say!("node {divider} divides {table} into {shards}, and ends when that is heard of");
-    world.repair(&[divider]);
+    trace_line!("node {resharder} reshards {table} into {shards}, and ends when another node has the layout");
+    world.repair(&[resharder]);
     let change = TableChange { shards: Some(shards_wanted(shards, replicas)), ..TableChange::default() };
     let name = table.clone();
-    world.ask_node(divider, "divide", move |node| {
+    world.ask_node(resharder, "reshard", move |node| {
         let Some(id) = node.catalog().table("test", &name).map(|table| table.config.id) else { return };
         if let Err(error) = node.change_table(id, &change) {
-            tracing::info!("the table is not divided: {error}");
+            tracing::info!("the table is not resharded: {error}");
         }
     });
-    let until = world.now().after(PATIENCE);
-    Some(InterruptedReshard { divider, table, old, is_alone: false, until })
+    let until = world.now().after(RESHARD_TIMEOUT);
+    Some(InterruptedReshard { resharder, table, old, is_isolated: false, until })
 }
 
-pub(super) fn step(world: &mut World, mut cleft: InterruptedReshard) -> Option<InterruptedReshard> {
+pub(super) fn step(world: &mut World, mut reshard: InterruptedReshard) -> Option<InterruptedReshard> {
     let now = world.now();
-    if !cleft.is_alone && is_divided(world, &cleft) {
+    if !reshard.is_isolated && is_resharded(world, &reshard) {
         let how = if world.fault_plan.loses_power { End::Power } else { End::Killed };
-        world.isolate(cleft.divider, None);
-        world.restart(cleft.divider, how);
-        (cleft.is_alone, cleft.until) = (true, now.after(ALONE));
+        world.isolate(reshard.resharder, None);
+        world.restart(reshard.resharder, how);
+        (reshard.is_isolated, reshard.until) = (true, now.after(ISOLATION));
     }
-    (now < cleft.until).then_some(cleft)
+    (now < reshard.until).then_some(reshard)
 }
 
-/// Whether any node has heard that the table has other shards now.
-fn is_divided(world: &World, cleft: &InterruptedReshard) -> bool {
+/// Whether any node has the new layout.
+fn is_resharded(world: &World, reshard: &InterruptedReshard) -> bool {
     world.machines.iter().filter_map(|machine| machine.node()).any(|node| {
         let catalog = node.catalog();
-        let table = catalog.table("test", &cleft.table);
-        table.is_some_and(|table| table.shards().iter().all(|shard| !cleft.old.contains(&shard.group())))
+        let table = catalog.table("test", &reshard.table);
+        table.is_some_and(|table| table.shards().iter().all(|shard| !reshard.old.contains(&shard.group())))
     })
 }

@@ -1,5 +1,5 @@
-//! A soft write that two of three have applied, and that those two who go on do not have: one never got it,
-//! the other lost it with its power. The third must give up the rows that it built on it.
+//! Two of three replicas have applied a soft write, and the two that continue do not have it: one never got it, the other
+//! lost it in a power loss. The third must discard the rows that it built on the write.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use io::Nanos;
 
 use super::{ThreeReplicas, three_replicas};
 use crate::history::{Document, Kind};
-use crate::machine::{End, PACES};
-use crate::trace::say;
+use crate::machine::{End, SYNC_DELAYS};
+use crate::trace::trace_line;
 use crate::world::{SOFT, World};
 
 /// How long the write may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// After this the third has heard that two have it; a slow disk may not have it yet.
-const SPREAD: Duration = Duration::from_millis(110);
-/// How long the other two are left with each other: some elections.
-const WITHOUT: Duration = Duration::from_secs(5);
-/// Documents from here on are written once: nothing that comes later hides what became of them.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// By then the third replica knows that two have the write; a slow disk may not have it yet.
+const REPLICATION: Duration = Duration::from_millis(110);
+/// How long the other two are alone: some elections.
+const ELECTIONS: Duration = Duration::from_secs(5);
+/// Documents from this number on are written once, so that no later write hides the loss.
 const ONCE: u64 = 1_000_000;
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct LostSoftWrite {
     leader: usize,
     keeper: usize,
-    scene: Scene,
+    phase: Phase,
     pub(super) until: Nanos,
 }
 
-enum Scene {
-    /// The write is asked for.
-    Asked,
-    /// It is done, and two hear of it.
+enum Phase {
+    /// The write was sent.
+    Sent,
+    /// The write was acknowledged by two.
     Done,
-    /// Those who do not have it elect one of them.
+    /// The replicas without the write elect a leader.
     Without,
 }
 
-/// Writes something that will be lost, to a soft shard of three replicas.
+/// Sends a write that will be lost to a soft shard of three replicas.
 pub(super) fn begin(world: &mut World) -> Option<LostSoftWrite> {
     let Some(three) = three_replicas(world, &[SOFT.to_owned()]) else { return None };
     let ThreeReplicas { group, leader, others: [mut keeper, mut without] } = three;
@@ -45,19 +45,21 @@ pub(super) fn begin(world: &mut World) -> Option<LostSoftWrite> {
         (keeper, without) = (without, keeper);
     }
     let Some(document) = document_in(world, leader, group) else { return None };
-    let Some(hand) = world.scenario_client.filter(|hand| world.clients[*hand].is_idle()) else { return None };
-    say!("{document:?} is for nodes {leader} and {keeper}, and will be lost by {leader}");
+    let Some(client) = world.scenario_client.filter(|client| world.clients[*client].is_idle()) else {
+        return None;
+    };
+    trace_line!("{document:?} goes to nodes {leader} and {keeper} and will be lost by {leader}");
     world.repair(&[leader, keeper, without]);
-    world.machines[leader].plan.disk.set_pace(PACES[3]);
+    world.machines[leader].plan.disk.set_sync_delay(SYNC_DELAYS[3]);
     world.isolate(without, None);
     let op = world.history.ask(document, Kind::Put);
     let now = world.now();
-    world.clients[hand].send(op, now, &world.machines[leader], &world.tasks);
-    let until = now.after(PATIENCE);
-    Some(LostSoftWrite { leader, keeper, scene: Scene::Asked, until })
+    world.clients[client].send(op, now, &world.machines[leader], &world.tasks);
+    let until = now.after(WRITE_TIMEOUT);
+    Some(LostSoftWrite { leader, keeper, phase: Phase::Sent, until })
 }
 
-/// A document that nobody has asked for and that belongs to `group`.
+/// An unused document of `group`.
 fn document_in(world: &World, leader: usize, group: log::GroupId) -> Option<Document> {
     let catalog = world.machines[leader].node()?.catalog();
     let table = catalog.table("test", SOFT)?;
@@ -66,26 +68,26 @@ fn document_in(world: &World, leader: usize, group: log::GroupId) -> Option<Docu
     documents.into_iter().find(|document| table.shard(&document.key()).group() == group)
 }
 
-pub(super) fn step(world: &mut World, mut lapse: LostSoftWrite) -> Option<LostSoftWrite> {
+pub(super) fn step(world: &mut World, mut write: LostSoftWrite) -> Option<LostSoftWrite> {
     let now = world.now();
-    let is_answered = world.scenario_client.is_some_and(|hand| world.clients[hand].is_idle());
-    match lapse.scene {
-        Scene::Asked if is_answered => {
-            (lapse.scene, lapse.until) = (Scene::Done, now.after(SPREAD));
-            // Now and then its engine would have it, and waits for the log, which is slow.
+    let is_answered = world.scenario_client.is_some_and(|client| world.clients[client].is_idle());
+    match write.phase {
+        Phase::Sent if is_answered => {
+            (write.phase, write.until) = (Phase::Done, now.after(REPLICATION));
+            // Sometimes its engine flushes, which has to wait for the slow log.
             if world.random.one_in(3) {
-                world.machines[lapse.leader].flush_engine(&world.tasks);
+                world.machines[write.leader].flush_engine(&world.tasks);
             }
         }
-        Scene::Done if now >= lapse.until => {
+        Phase::Done if now >= write.until => {
             world.net.heal_cuts();
-            world.isolate(lapse.keeper, None);
-            world.restart(lapse.leader, End::Power);
-            world.machines[lapse.leader].plan.disk.set_pace(PACES[0]);
-            (lapse.scene, lapse.until) = (Scene::Without, now.after(WITHOUT));
+            world.isolate(write.keeper, None);
+            world.restart(write.leader, End::Power);
+            world.machines[write.leader].plan.disk.set_sync_delay(SYNC_DELAYS[0]);
+            (write.phase, write.until) = (Phase::Without, now.after(ELECTIONS));
         }
-        Scene::Asked | Scene::Without if now >= lapse.until => return None,
-        Scene::Asked | Scene::Done | Scene::Without => {}
+        Phase::Sent | Phase::Without if now >= write.until => return None,
+        Phase::Sent | Phase::Done | Phase::Without => {}
     }
-    Some(lapse)
+    Some(write)
 }

@@ -24,7 +24,7 @@ use lost_soft_write::LostSoftWrite;
 use removed_restart::RemovedRestart;
 use server_removal::ServerRemoval;
 
-/// By then a response has left the machine, and its disk has the state that the response promises.
+/// By then a response has left the machine, and the state that it promises is durable.
 const ANSWERED: Duration = Duration::from_millis(30);
 
 /// The scenario that runs.

@@ -1,6 +1,6 @@
-//! A replica is removed while one of its group hears nothing of it, and its server starts again, with what
-//! its engine knew before, where only that one reaches it. Were it a member again under its old name, without
-//! the log that it had, the two would be a majority of a group that goes on elsewhere.
+//! A replica is removed while one member of its group receives nothing, and its server restarts with the older state of
+//! its engine, reachable only for that member. If it became a member again with its old identity and without its log, the
+//! two would form a majority of a group that continues elsewhere.
 
 use std::time::Duration;
 
@@ -10,43 +10,43 @@ use log::GroupId;
 
 use super::{ThreeReplicas, three_replicas};
 use crate::machine::End;
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::World;
 
 /// How long the removal may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// After this whoever was removed has said its last word.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// How long the two are left with each other: some elections.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// By then the removed replica has sent its last message.
+const LAST_MESSAGE: Duration = Duration::from_millis(200);
+/// How long the two are alone: some elections.
 const TOGETHER: Duration = Duration::from_secs(7);
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct RemovedRestart {
     group: GroupId,
     table: String,
-    // Who keeps the only replica.
+    // The server that keeps the only replica.
     leader: (usize, ServerId),
     away: usize,
-    gone: usize,
-    scene: Scene,
+    removed: usize,
+    phase: Phase,
     pub(super) until: Nanos,
 }
 
-enum Scene {
-    /// The others are being removed.
+enum Phase {
+    /// The other replicas are being removed.
     Shrinking,
-    /// They are removed.
-    Gone,
-    /// One of them has started again and hears only the one who knows nothing of that.
+    /// The other replicas are removed.
+    Removed,
+    /// A removed replica has restarted and reaches only the one that does not know of the removal.
     Together,
 }
 
-/// Begins to leave a shard of three replicas with the one that leads it.
+/// Begins to reduce a shard of three replicas to its leader.
 pub(super) fn begin(world: &mut World) -> Option<RemovedRestart> {
     let Some(three) = three_replicas(world, &world.workload.tables) else { return None };
-    let ThreeReplicas { group, leader, others: [mut away, mut gone] } = three;
+    let ThreeReplicas { group, leader, others: [mut away, mut removed] } = three;
     if world.random.one_in(2) {
-        (away, gone) = (gone, away);
+        (away, removed) = (removed, away);
     }
     let Some(node) = world.machines[leader].node() else { return None };
     let (own, catalog) = (node.identity().server, node.catalog());
@@ -60,56 +60,58 @@ pub(super) fn begin(world: &mut World) -> Option<RemovedRestart> {
     if shards.iter().any(|shard| !shard.leaving.is_empty()) {
         return None;
     }
-    say!("node {leader} keeps group {group}; {away} does not hear of it, {gone} forgets it");
+    trace_line!(
+        "node {leader} keeps group {group}; {away} does not learn of the removal, {removed} forgets it"
+    );
     let mut places = places_of(shards);
     for (shard, place) in shards.iter().zip(&mut places).filter(|(shard, _)| shard.group == group) {
         *place = ShardPlaces { primary: own, replicas: vec![(own, true)] };
         tracing::trace!("group {group} was {:?}", shard.replicas);
     }
     let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
-    world.repair(&[leader, away, gone]);
-    // What it will know when it starts again.
-    world.machines[gone].flush_engine(&world.tasks);
+    world.repair(&[leader, away, removed]);
+    // The state of its engine after the restart.
+    world.machines[removed].flush_engine(&world.tasks);
     world.isolate(away, None);
-    world.ask_node(leader, "shrink", move |node| {
+    world.ask_node(leader, "remove replicas", move |node| {
         if let Err(error) = node.change_table(id, &change) {
             tracing::info!("the replicas stay: {error}");
         }
     });
-    let until = world.now().after(PATIENCE);
-    let (leader, scene) = ((leader, own), Scene::Shrinking);
-    Some(RemovedRestart { group, table: name, leader, away, gone, scene, until })
+    let until = world.now().after(REMOVAL_TIMEOUT);
+    let (leader, phase) = ((leader, own), Phase::Shrinking);
+    Some(RemovedRestart { group, table: name, leader, away, removed, phase, until })
 }
 
-pub(super) fn step(world: &mut World, mut reborn: RemovedRestart) -> Option<RemovedRestart> {
+pub(super) fn step(world: &mut World, mut restart: RemovedRestart) -> Option<RemovedRestart> {
     let now = world.now();
-    match reborn.scene {
-        Scene::Shrinking if is_left_alone(world, &reborn) => {
-            (reborn.scene, reborn.until) = (Scene::Gone, now.after(FAREWELL));
+    match restart.phase {
+        Phase::Shrinking if is_reduced(world, &restart) => {
+            (restart.phase, restart.until) = (Phase::Removed, now.after(LAST_MESSAGE));
         }
-        Scene::Gone if now >= reborn.until => {
+        Phase::Removed if now >= restart.until => {
             let how = if world.fault_plan.loses_power { End::Power } else { End::Killed };
-            world.isolate(reborn.gone, Some(reborn.away));
-            world.net.mend(io::sim::Host(reborn.gone), io::sim::Host(reborn.away));
-            world.net.mend(io::sim::Host(reborn.away), io::sim::Host(reborn.gone));
-            world.restart(reborn.gone, how);
-            (reborn.scene, reborn.until) = (Scene::Together, now.after(TOGETHER));
+            world.isolate(restart.removed, Some(restart.away));
+            world.net.mend(io::sim::Host(restart.removed), io::sim::Host(restart.away));
+            world.net.mend(io::sim::Host(restart.away), io::sim::Host(restart.removed));
+            world.restart(restart.removed, how);
+            (restart.phase, restart.until) = (Phase::Together, now.after(TOGETHER));
         }
-        Scene::Shrinking | Scene::Together if now >= reborn.until => return None,
-        Scene::Shrinking | Scene::Gone | Scene::Together => {}
+        Phase::Shrinking | Phase::Together if now >= restart.until => return None,
+        Phase::Shrinking | Phase::Removed | Phase::Together => {}
     }
-    Some(reborn)
+    Some(restart)
 }
 
-/// Whether the leader and the one who goes know that only the leader's replica is left.
-fn is_left_alone(world: &World, reborn: &RemovedRestart) -> bool {
-    let (leader, server) = reborn.leader;
+/// Whether the leader and the removed server know that only the leader's replica is left.
+fn is_reduced(world: &World, restart: &RemovedRestart) -> bool {
+    let (leader, server) = restart.leader;
     let knows = |nth: usize| {
         let catalog = world.machines[nth].node()?.catalog();
-        let table = catalog.table("test", &reborn.table)?;
-        let shard = table.config.shards.iter().find(|shard| shard.group == reborn.group)?;
+        let table = catalog.table("test", &restart.table)?;
+        let shard = table.config.shards.iter().find(|shard| shard.group == restart.group)?;
         let is_only = shard.replicas.iter().all(|replica| replica.server == server);
         Some(is_only && shard.leaving.is_empty())
     };
-    knows(leader) == Some(true) && knows(reborn.gone) == Some(true)
+    knows(leader) == Some(true) && knows(restart.removed) == Some(true)
 }

@@ -1,8 +1,7 @@
-//! A server whose machine has died is removed for good, as an operator does who deletes it from
-//! `server_config`. Its machine starts again later all the same, with everything that it had; or it is set
-//! up anew, and joins as another server.
+//! A server whose machine has died is removed permanently, as an operator does by deleting it from `server_config`. Its
+//! machine starts again later with all its data, or is set up anew and joins as another server.
 //!
-//! Nobody is removed whom a majority needs: what would be left then only an operator can repair.
+//! A server that a majority needs is not removed: only an operator could repair the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +12,35 @@ use io::sim::Host;
 use parking_lot::Mutex;
 
 use crate::machine::End;
-use crate::trace::say;
+use crate::trace::trace_line;
 use crate::world::World;
 
-/// How long it may take until nobody is needed.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the check of the groups may take.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts of the operator.
-const PAUSE: Duration = Duration::from_millis(300);
-/// How long the operator goes on trying.
-const TRIALS: u32 = 40;
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
+/// The number of attempts of the operator.
+const TRIES_MAX: u32 = 40;
 
-/// The scheme.
+/// The state of the scenario.
 pub(crate) struct ServerRemoval {
     victim: usize,
     server: ServerId,
-    // Whom the operator asks.
+    // The machine that executes the request of the operator.
     by: usize,
     answer: Arc<Mutex<Option<bool>>>,
-    scene: Scene,
+    phase: Phase,
     pub(super) until: Nanos,
 }
 
-enum Scene {
-    /// Whether it can be spared is asked.
-    Asked,
-    /// It is off, and its removal is asked for.
-    Off { trials: u32 },
+enum Phase {
+    /// The groups are being checked.
+    Checking,
+    /// The machine is off, and its removal is requested.
+    Off { tries: u32 },
 }
 
-/// Begins to remove a server, if it can be spared.
+/// Begins to remove a server, if every group can do without it.
 pub(super) fn begin(world: &mut World) -> Option<ServerRemoval> {
     let runs = |nth: &usize| {
         let is_out = world.machines[*nth].server.is_some_and(|server| world.removed().contains(&server));
@@ -54,28 +53,28 @@ pub(super) fn begin(world: &mut World) -> Option<ServerRemoval> {
     let victim = running.remove(world.random.below(running.len() as u64) as usize);
     let by = running[world.random.below(running.len() as u64) as usize];
     let Some(server) = world.machines[victim].server else { return None };
-    say!("whether node {victim} can be spared is asked of {by}");
+    trace_line!("node {by} checks whether node {victim} can be removed");
     world.repair(&running);
     let tables = world.workload.tables.clone();
-    let answer = world.ask_node(by, "spare", move |node| can_be_spared(node, &tables, server));
-    let (scene, until) = (Scene::Asked, world.now().after(PATIENCE));
-    Some(ServerRemoval { victim, server, by, answer, scene, until })
+    let answer = world.ask_node(by, "check removal", move |node| can_be_removed(node, &tables, server));
+    let (phase, until) = (Phase::Checking, world.now().after(CHECK_TIMEOUT));
+    Some(ServerRemoval { victim, server, by, answer, phase, until })
 }
 
 pub(super) fn step(world: &mut World, mut removal: ServerRemoval) -> Option<ServerRemoval> {
     let now = world.now();
     let answer = *removal.answer.lock();
-    match (&removal.scene, answer) {
-        (Scene::Asked, Some(true)) => {
-            say!("node {} dies", removal.victim);
+    match (&removal.phase, answer) {
+        (Phase::Checking, Some(true)) => {
+            trace_line!("node {} loses power", removal.victim);
             world.power_losses += 1;
             world.machines[removal.victim].end(End::Power, &world.tasks, &mut world.net);
             ask_removal(world, &mut removal);
-            (removal.scene, removal.until) = (Scene::Off { trials: 0 }, now.after(PAUSE));
+            (removal.phase, removal.until) = (Phase::Off { tries: 0 }, now.after(RETRY_INTERVAL));
         }
-        (Scene::Asked, Some(false)) => return None,
-        (Scene::Off { .. }, Some(true)) => {
-            say!("node {} is removed from the cluster", removal.victim);
+        (Phase::Checking, Some(false)) => return None,
+        (Phase::Off { .. }, Some(true)) => {
+            trace_line!("node {} is removed from the cluster", removal.victim);
             if world.random.one_in(2) {
                 set_up_anew(world, removal.victim);
             }
@@ -84,9 +83,9 @@ pub(super) fn step(world: &mut World, mut removal: ServerRemoval) -> Option<Serv
             }
             return None;
         }
-        (Scene::Off { trials }, _) if now >= removal.until && *trials < TRIALS => {
-            removal.scene = Scene::Off { trials: trials + 1 };
-            removal.until = now.after(PAUSE);
+        (Phase::Off { tries }, _) if now >= removal.until && *tries < TRIES_MAX => {
+            removal.phase = Phase::Off { tries: tries + 1 };
+            removal.until = now.after(RETRY_INTERVAL);
             if answer == Some(false) {
                 ask_removal(world, &mut removal);
             }
@@ -108,16 +107,16 @@ fn ask_removal(world: &World, removal: &mut ServerRemoval) {
     });
 }
 
-/// The machine gets an empty disk; it will join the others as a server that nobody knows.
+/// Gives the machine an empty disk; it will join as a new server.
 fn set_up_anew(world: &mut World, nth: usize) {
-    say!("node {nth} is set up anew");
+    trace_line!("node {nth} is set up anew");
     let others = world.addresses().into_iter().enumerate().filter(|(other, _)| *other != nth);
     let join = others.map(|(_, address)| address).collect();
     world.machines[nth].set_up_anew(&world.random, join);
 }
 
-/// Whether every group goes on without the server: it has none, or two of three and more are left.
-fn can_be_spared(node: &Core, tables: &[String], server: ServerId) -> bool {
+/// Whether every group works without the server: it has no replica there, or two of three or more are left.
+fn can_be_removed(node: &Core, tables: &[String], server: ServerId) -> bool {
     let votes = |group: GroupId, replicas: &[ReplicaConfig]| {
         let Ok(status) = node.log().group_status(group) else { return false };
         let mut named: Vec<PeerId> = replicas.iter().filter(|r| r.voting).map(|r| r.peer).collect();
@@ -131,10 +130,10 @@ fn can_be_spared(node: &Core, tables: &[String], server: ServerId) -> bool {
     votes(GroupId(0), &of_catalog)
         && tables.iter().all(|name| {
             let Some(table) = catalog.table("test", name) else { return false };
-            let is_spared = |shard: &cluster::ShardConfig| {
+            let is_safe = |shard: &cluster::ShardConfig| {
                 let has_it = shard.replicas.iter().any(|replica| replica.server == server);
                 shard.leaving.is_empty() && (!has_it || votes(shard.group, &shard.replicas))
             };
-            table.config.shards.iter().all(is_spared) && readiness(&node.table_state(table)).all_replicas
+            table.config.shards.iter().all(is_safe) && readiness(&node.table_state(table)).all_replicas
         })
 }
