@@ -1,4 +1,4 @@
-//! Tables of the reference: rows in a list, indexes as functions over them.
+//! Tables of the reference: rows in a map, indexes as functions over them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! Why a query has no value.
+//! Errors of the reference, including the one that means that no rule determines the result.
 
 use crate::value::Val;
 
-/// The class of an error, as a client is told it.
+/// The class of an error as clients receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// QUERY_LOGIC.
@@ -17,7 +17,7 @@ pub enum Class {
     OpFailed,
     /// `r.error()` without a message, which is QUERY_LOGIC for the client.
     Empty,
-    /// The rules do not say what the answer is, or the reference does not know them.
+    /// The rules do not determine the result, or the reference does not implement them.
     Unspecified,
 }
 
@@ -26,11 +26,11 @@ pub enum Class {
 pub struct Fault {
     /// Its class.
     pub class: Class,
-    /// What is wrong, for the person who reads a difference; nobody compares it.
+    /// A description for people who read a difference; it is not compared.
     pub why: String,
 }
 
-/// A value or why there is none.
+/// A value or an error.
 pub type Out<T> = Result<T, Fault>;
 
 impl Fault {
@@ -54,7 +54,7 @@ impl Fault {
         Fault::new(Class::Resource, why)
     }
 
-    /// No verdict.
+    /// No rule determines the result.
     pub fn unspecified(why: impl Into<String>) -> Fault {
         Fault::new(Class::Unspecified, why)
     }
@@ -66,7 +66,7 @@ impl Fault {
         Fault::new(class, format!("expected {expected} but found {}", found.type_name()))
     }
 
-    /// Both, or what is wrong. Which of two different mistakes in one term is told, no rule says.
+    /// Both values or the error. No rule determines which of two different errors of one term is reported.
     pub fn both<A, B>(first: Out<A>, second: Out<B>) -> Out<(A, B)> {
         match (first, second) {
             (Err(first), Err(second)) if first.class != second.class => {
@@ -76,7 +76,7 @@ impl Fault {
         }
     }
 
-    /// All, or what is wrong. Which of several different mistakes is told, no rule says.
+    /// All values or the error. No rule determines which of several different errors is reported.
     pub fn all<T>(parts: Vec<Out<T>>) -> Out<Vec<T>> {
         let first = parts.iter().find_map(|part| part.as_ref().err()).map(|fault| fault.class);
         let differs = |part: &Out<T>| part.as_ref().is_err_and(|fault| Some(fault.class) != first);

@@ -1,30 +1,29 @@
-//! Random queries against a node and against an evaluator of its own, which is plain, slow and
-//! written from the rules rather than from the node's code. The node is one in this process with the engine in
-//! memory ([`Party`]), every fourth time behind questions to another one, or a program on its disk, which is asked
-//! by the protocol of drivers. One query in eight has a limit on arrays of its own.
+//! Compares random queries on a node and on a reference evaluator, which is plain, slow and written from the rules, not
+//! from the code of the node. The node is in this process with its engine in memory ([`Target`]), one time in four behind
+//! RPCs to another node; or it is a program, reached by the driver protocol. One query in eight has an array limit.
 //!
-//! - [`Generator`]: queries; [`TestTables`]: the tables they are about
-//! - [`verdict::verdict`]: what every correct server answers, if the rules say so
-//! - [`run()`]: compares, and makes the first difference small
-//! - [`coverage`]: which terms were asked for; a test fails when one never is
+//! - [`Generator`]: random queries; [`TestTables`]: their tables
+//! - [`verdict::verdict`]: the result of every correct server, where the rules determine one
+//! - [`run()`]: compares results and reduces the first difference
+//! - [`term_coverage`]: the terms in the queries; a test fails if a term of the language is in none
 //!
-//! # What is left open
+//! # Open queries
 //!
-//! The reference has no opinion, and the query counts as open, where the rules have none. The reasons
-//! are counted (`--terms`):
+//! Where the rules determine no result, the reference has no verdict and the query counts as open. The reasons are counted
+//! (`--terms`):
 //!
-//! - several mistakes of different classes in one term, in several groups, in several sequences, or in an
-//!   item and in what is done with an earlier one: which of them is told depends on how many items a
-//!   server has read by then, and on how many threads;
-//! - what has another value in another order of rows that have none (all orders of a run of six must
-//!   agree), ties between sequences that are merged, `replace` of a row that is not there;
-//! - shapes of which a corner is on an edge of another, distances from such places and to edges equally far away,
-//!   nearly antipodal places, ellipsoids unlike the earth;
-//! - array limits of one, and under any: groups that come and go before they are read, more shapes from an index
-//!   than an array may hold, changes of which some are errors, nested arrays in what `pluck` and `without` take;
-//! - of `now`, `random`, `uuid` and `sample` only the type or the number of items is compared, unless what
-//!   is asked of them is the same for every value; of texts of errors, nothing;
-//! - what `strtod` reads, times near the years 1400 and 9999, keys that are nearly too long.
+//! - several errors of different classes in one term, in several groups, in several sequences, or in an item and in the
+//!   processing of an earlier one: the reported error depends on the number of items that a server has read by then, and
+//!   on the number of threads;
+//! - values that depend on the order of unordered rows (all orders of a run of six must agree), ties between merged
+//!   sequences, `replace` of a missing row;
+//! - shapes with a corner on an edge of another shape, distances from such places and to edges of equal distance, nearly
+//!   antipodal places, ellipsoids unlike the earth;
+//! - array limits of one, and under any limit: groups that appear and disappear before they are read, more shapes from an
+//!   index than an array may hold, changes of which some are errors, nested arrays in arguments of `pluck` and `without`;
+//! - the values of `now`, `random`, `uuid` and `sample`, of which only the type or the number of items is compared, unless
+//!   an expression over them has the same result for every value; the texts of errors;
+//! - numbers that only `strtod` accepts, times near the years 1400 and 9999, keys that are nearly too long.
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +47,6 @@ pub mod verdict;
 pub mod wire;
 
 pub use generate::{Generator, Query};
-pub use node::Party;
-pub use run::{Bench, Compared, Found, Options, query_of, run};
+pub use node::Target;
+pub use run::{Compared, Comparison, Found, Options, query_of, run};
 pub use test_tables::TestTables;

@@ -1,11 +1,11 @@
-//! `rekindle-differential`: random queries until something differs.
+//! `rekindle-differential`: compares random queries until one differs.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use rekindle_differential::{Bench, Compared, Found, Options, Party, TestTables, run, verdict};
+use rekindle_differential::{Compared, Comparison, Found, Options, Target, TestTables, run, verdict};
 
 /// The reference copies everything, which is mostly allocation.
 #[global_allocator]
@@ -16,11 +16,11 @@ rekindle-differential [--queries N] [--seconds N] [--seed N] [--differences N] [
                       [--server HOST:PORT]...
 rekindle-differential --query QUERY [--seed N] [--server HOST:PORT]
 
-Compares the answers of a node in memory with those of a reference evaluator. With --server the node is a
-program that listens there for drivers; all tables of its database `test` are dropped. Ends with the
-first difference (or the Nth), made small. A run is fixed by its seed. At the end it says how often each
-term was asked for; with --terms also why queries were left open. A query is a term as it is sent, perhaps
-behind `array_limit=N `.";
+Compares the results of a node in memory with those of a reference evaluator. With --server the node is the
+program that listens for drivers at this address; all tables of its database `test` are dropped. Ends at the
+first difference (or the Nth) and prints it reduced. The seed determines the queries. At the end it prints how
+many queries had each term; with --terms also the reasons for open queries. A query is a term as it is sent,
+with an optional prefix `array_limit=N `.";
 
 fn main() -> ExitCode {
     match ran() {
@@ -78,21 +78,21 @@ fn ran() -> anyhow::Result<ExitCode> {
     }
     if terms {
         for (why, count) in reasons {
-            println!("left open {count}: {why}");
+            println!("open {count}: {why}");
         }
     }
     println!("{coverage}");
     println!("seeds {} to {}", options.seed, next_seed.saturating_sub(1));
-    println!("{compared} queries compared ({values} with a value), {open} more that the rules leave open");
+    println!("{compared} queries compared ({values} with a value), {open} more open");
     println!("{} passed, {} failed", u64::from(differences.is_empty()), differences.len());
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One query, and what both say of it.
+/// Compares one query and prints the results.
 fn one(query: &str, options: &Options) -> anyhow::Result<ExitCode> {
     let query = query.parse()?;
-    let party = options.programs.first().map_or(Party::Near, |address| Party::At(address));
-    match Bench::new(TestTables::of(options.seed), party)?.compare(&query)? {
+    let target = options.programs.first().map_or(Target::Local, |address| Target::Program(address));
+    match Comparison::new(TestTables::of(options.seed), target)?.compare(&query)? {
         Compared::Open(why) => println!("open: {why}"),
         Compared::Same(answer) => println!("both: {}", verdict::text(&answer)),
         Compared::Refused(why) => println!("refused: {why}"),

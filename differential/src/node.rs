@@ -1,4 +1,4 @@
-//! The node that is tested: in this process and in memory, or a program.
+//! The node under test: in this process and in memory, or a program.
 
 use query::QueryError;
 use reql::ErrorClass;
@@ -12,23 +12,23 @@ use crate::value::Val;
 use crate::verdict::Answer;
 use crate::wire::Wire;
 
-/// A node with the tables of a tables.
+/// A node with the test tables.
 pub enum Node {
     /// In this process, in memory.
     House(Box<House>),
-    /// A program, by the protocol of drivers.
+    /// A program, by the driver protocol.
     Program(Wire),
 }
 
-/// Which node is asked.
+/// The kind of node.
 #[derive(Clone, Copy, Debug)]
-pub enum Party<'a> {
-    /// One in memory.
-    Near,
-    /// One in memory that has nothing itself and asks another one for everything.
-    Far,
-    /// The program at that address, whose database `test` is emptied.
-    At(&'a str),
+pub enum Target<'a> {
+    /// A node in memory.
+    Local,
+    /// A node in memory without replicas, which sends every request to another node.
+    Remote,
+    /// The program at this address; all tables of its database `test` are dropped.
+    Program(&'a str),
 }
 
 /// Drops every table of the database `test`.
@@ -39,14 +39,14 @@ fn clearing() -> Json {
 }
 
 impl Node {
-    /// That node, with the tables of `tables` and no others.
-    pub fn of(tables: &TestTables, party: Party<'_>) -> anyhow::Result<Node> {
-        let mut node = match party {
-            Party::Near => Node::House(Box::new(House::new())),
-            Party::Far => Node::House(Box::new(House::far(None))),
-            Party::At(address) => Node::Program(Wire::connect(address)?),
+    /// Starts or connects to the node and creates exactly these tables.
+    pub fn of(tables: &TestTables, target: Target<'_>) -> anyhow::Result<Node> {
+        let mut node = match target {
+            Target::Local => Node::House(Box::new(House::new())),
+            Target::Remote => Node::House(Box::new(House::far(None))),
+            Target::Program(address) => Node::Program(Wire::connect(address)?),
         };
-        let clearing = matches!(party, Party::At(_)).then(clearing);
+        let clearing = matches!(target, Target::Program(_)).then(clearing);
         for term in clearing.iter().chain(&tables.setup) {
             if let Answer::Fault(class) = node.run(&term.clone().into())?.0 {
                 anyhow::bail!("{term} failed: {class:?}");
@@ -55,7 +55,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What the node answers, and the text of the error if that is an error.
+    /// The result of the node, and the text of its error if it is one.
     pub fn run(&mut self, query: &Query) -> anyhow::Result<(Answer, String)> {
         let house = match self {
             Node::House(house) => house,
@@ -82,9 +82,9 @@ impl Node {
         })
     }
 
-    /// Whether it has the small web and the small scripts that the reference knows.
+    /// Whether it has the pages and scripts that the reference knows.
     #[must_use]
-    pub fn knows_outside(&self) -> bool {
+    pub fn has_test_pages(&self) -> bool {
         matches!(self, Node::House(_))
     }
 }

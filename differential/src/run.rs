@@ -1,4 +1,4 @@
-//! A run: queries, verdicts, answers, and the first difference made small.
+//! A run: generates queries, compares the results with the verdicts, and reduces differences.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,48 +8,48 @@ use serde_json::{Value as Json, json};
 
 use crate::database::Database;
 use crate::generate::{Generator, Query, term};
-use crate::node::{Node, Party};
+use crate::node::{Node, Target};
 use crate::shrink::shrink;
 use crate::term_coverage::TermCoverage;
 use crate::test_tables::{self, TestTables};
 use crate::verdict::{self, Answer, Verdict};
 
-/// Queries on one set of tables.
+/// Queries for one set of tables.
 const QUERIES_PER_STAGE: u64 = 2_000;
 
-/// What a run is asked to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many queries with a verdict are compared, at least, unless time or differences end it.
+    /// The least number of compared queries, unless time or differences end the run earlier.
     pub queries: u64,
-    /// How long it may take.
+    /// The longest duration.
     pub time: Duration,
-    /// Where it begins.
+    /// The first seed.
     pub seed: u64,
-    /// How many differences are shown before it ends.
+    /// The number of differences that ends the run.
     pub differences: usize,
-    /// How many sets of tables are asked at the same time, of nodes in memory.
+    /// The number of nodes in memory that are compared at the same time.
     pub threads: usize,
-    /// Addresses of programs that are asked instead, each about one set of tables at a time.
+    /// Addresses of programs to compare instead, each with one set of tables at a time.
     pub programs: Vec<String>,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Queries whose answers were compared.
+    /// The number of compared queries.
     pub compared: u64,
-    /// Queries that the rules leave open.
+    /// The number of open queries.
     pub open: u64,
-    /// Compared queries that ended with a value.
+    /// The number of compared queries with a value.
     pub values: u64,
-    /// The seed after the last one.
+    /// The seed after the last.
     pub next_seed: u64,
-    /// Why queries were left open, with how often.
+    /// The reasons for open queries, with their numbers.
     pub reasons: BTreeMap<String, u64>,
-    /// Which terms were in the queries.
+    /// The terms in the queries.
     pub coverage: TermCoverage,
-    /// Differences, made small.
+    /// Differences of reduced queries.
     pub differences: Vec<String>,
 }
 
@@ -64,8 +64,8 @@ impl Found {
     }
 }
 
-/// Compares queries until time, number or differences are used up. A seed is taken whole, so that
-/// the queries of a run follow from its seeds, whatever the number of threads.
+/// Compares queries until the limits are reached. All queries of a seed are compared by one thread, so that the queries
+/// of a run do not depend on the number of threads.
 pub fn run(options: &Options) -> anyhow::Result<Found> {
     let ends = Instant::now().checked_add(options.time);
     let found = Mutex::new(Found { next_seed: options.seed, ..Found::default() });
@@ -80,9 +80,9 @@ pub fn run(options: &Options) -> anyhow::Result<Found> {
     };
     let worker = |program: Option<&str>| -> anyhow::Result<()> {
         while let Some(seed) = next() {
-            // Every fourth set of tables is behind questions between nodes.
-            let near = if seed % 4 == 3 { Party::Far } else { Party::Near };
-            let more = of_seed(seed, program.map_or(near, Party::At), ends, options.differences)?;
+            // One set of tables in four is behind RPCs between nodes.
+            let target = if seed % 4 == 3 { Target::Remote } else { Target::Local };
+            let more = of_seed(seed, program.map_or(target, Target::Program), ends, options.differences)?;
             lock(&found).add(more);
         }
         Ok(())
@@ -105,15 +105,20 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 }
 
 /// The queries of a seed, on the tables of that seed.
-fn of_seed(seed: u64, party: Party<'_>, ends: Option<Instant>, differences: usize) -> anyhow::Result<Found> {
+fn of_seed(
+    seed: u64,
+    target: Target<'_>,
+    ends: Option<Instant>,
+    differences: usize,
+) -> anyhow::Result<Found> {
     let mut found = Found::default();
-    let mut bench = Bench::new(TestTables::of(seed), party)?;
+    let mut comparison = Comparison::new(TestTables::of(seed), target)?;
     for n in 0..QUERIES_PER_STAGE {
         if ends.is_some_and(|ends| Instant::now() >= ends) || found.differences.len() >= differences {
             break;
         }
         let query = query_of(seed, n);
-        let compared = bench.compare(&query)?;
+        let compared = comparison.compare(&query)?;
         found.coverage.add(&query.term, !matches!(compared, Compared::Open(_)));
         match compared {
             Compared::Open(why) => {
@@ -129,8 +134,8 @@ fn of_seed(seed: u64, party: Party<'_>, ends: Option<Instant>, differences: usiz
             }
             Compared::Different(_) => {
                 found.compared += 1;
-                let small = smallest(&mut bench, query);
-                let shown = match bench.compare(&small)? {
+                let small = smallest(&mut comparison, query);
+                let shown = match comparison.compare(&small)? {
                     Compared::Different(shown) => shown,
                     _ => "it differs no more".to_owned(),
                 };
@@ -142,21 +147,21 @@ fn of_seed(seed: u64, party: Party<'_>, ends: Option<Instant>, differences: usiz
     Ok(found)
 }
 
-/// The smallest query found that still differs, without a limit if it can be.
-fn smallest(bench: &mut Bench, query: Query) -> Query {
-    let mut differs = |query: &Query| matches!(bench.compare(query), Ok(Compared::Different(_)));
+/// The smallest query found that still differs, without an array limit if possible.
+fn smallest(comparison: &mut Comparison, query: Query) -> Query {
+    let mut differs = |query: &Query| matches!(comparison.compare(query), Ok(Compared::Different(_)));
     let unlimited = Query { array_limit: None, ..query.clone() };
     let query = if query != unlimited && differs(&unlimited) { unlimited } else { query };
     query.with_term(shrink(query.term.clone(), |term| differs(&query.with_term(term.clone()))))
 }
 
-/// The query of that number among those of a seed.
+/// Query number `n` of a seed.
 #[must_use]
 pub fn query_of(seed: u64, n: u64) -> Query {
     Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(n)).query()
 }
 
-/// The term as a driver would have it written.
+/// The term as a driver writes it.
 fn printed(query: &Json) -> String {
     match reql::wire::parse_term(query.to_string().as_bytes()) {
         Ok(term) => reql::print::term(&term),
@@ -164,38 +169,38 @@ fn printed(query: &Json) -> String {
     }
 }
 
-/// A node and the reference, on the same tables.
-pub struct Bench {
+/// A node and the reference with the same tables.
+pub struct Comparison {
     node: Node,
     database: Database,
 }
 
-/// How two answers compare.
+/// The result of a comparison.
 pub enum Compared {
-    /// The rules leave the answer open, for this reason.
+    /// The rules determine no result, for this reason.
     Open(String),
-    /// Both answered this.
+    /// Both have this result.
     Same(Answer),
-    /// The node does not take the query, for this reason: the generator is wrong, or the node is.
+    /// The node rejects the query, for this reason: the generator or the node is wrong.
     Refused(String),
-    /// They answered differently, in words.
+    /// The results differ, as described.
     Different(String),
 }
 
-impl Bench {
-    /// Both with the tables of `tables`.
-    pub fn new(tables: TestTables, party: Party<'_>) -> anyhow::Result<Bench> {
-        Ok(Bench { node: Node::of(&tables, party)?, database: tables.database })
+impl Comparison {
+    /// A node and the reference with these tables.
+    pub fn new(tables: TestTables, target: Target<'_>) -> anyhow::Result<Comparison> {
+        Ok(Comparison { node: Node::of(&tables, target)?, database: tables.database })
     }
 
-    /// Runs a query on both. What it writes is put back.
+    /// Runs a query on both and restores the rows that it wrote.
     pub fn compare(&mut self, query: &Query) -> anyhow::Result<Compared> {
         let mut verdict = match verdict::verdict(query, &self.database) {
             Ok(verdict) => verdict,
             Err(why) => return Ok(Compared::Open(why)),
         };
-        if !self.node.knows_outside() && verdict::names_outside(&query.term) {
-            return Ok(Compared::Open("another world outside".to_owned()));
+        if !self.node.has_test_pages() && verdict::uses_outside(&query.term) {
+            return Ok(Compared::Open("pages and scripts of another node".to_owned()));
         }
         let (answer, message) = match self.node.run(query) {
             Ok(answered) => answered,
@@ -206,7 +211,7 @@ impl Bench {
         let mut same = verdict::agrees(&verdict, &answer);
         let rows = self.compare_rows(&verdict, same)?;
         if !same {
-            // Few orders may have missed the one in which the node found the rows.
+            // More orders may include the one in which the node found the rows.
             verdict = match verdict::verdict_of(query, &self.database, verdict::ORDERS_OF_DOUBT) {
                 Ok(verdict) => verdict,
                 Err(why) => return Ok(Compared::Open(why)),
@@ -220,8 +225,8 @@ impl Bench {
         Ok(rows.map_or(Compared::Same(answer), Compared::Different))
     }
 
-    /// Compares the rows of the table that writes go to and puts them back as they were; after another answer
-    /// than was expected also where nothing should have been written.
+    /// Compares the rows of the table for writes and restores them; after an unexpected result also if nothing should have
+    /// been written.
     fn compare_rows(&mut self, verdict: &Verdict, same: bool) -> anyhow::Result<Option<String>> {
         let (before, after) =
             (&self.database.tables[test_tables::WRITTEN], &verdict.database.tables[test_tables::WRITTEN]);

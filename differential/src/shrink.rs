@@ -1,8 +1,8 @@
-//! Smaller queries that still differ.
+//! Reduces a query that differs.
 
 use serde_json::Value as Json;
 
-/// How many smaller queries are tried.
+/// The most smaller queries that are tried.
 const TRIES: usize = 4_000;
 
 /// The smallest query found for which `differs` holds, beginning with `query`.
@@ -24,7 +24,7 @@ pub fn shrink(query: Json, mut differs: impl FnMut(&Json) -> bool) -> Json {
     }
 }
 
-/// How much there is to read; plain constants are the least.
+/// The size for a reader; plain constants are the smallest.
 fn size(query: &Json) -> usize {
     match query {
         Json::Array(parts) => 2 + parts.iter().map(size).sum::<usize>(),
@@ -35,13 +35,13 @@ fn size(query: &Json) -> usize {
     }
 }
 
-/// Queries with one part of `query` taken out or made plain.
+/// Queries with one part of `query` removed or simplified.
 fn smaller(query: &Json) -> Vec<Json> {
     let mut out = Vec::new();
     match query {
         Json::Array(parts) if parts.len() >= 2 => {
             let args = parts[1].as_array().cloned().unwrap_or_default();
-            // A term becomes one of its arguments, or a constant.
+            // A term is replaced by one of its arguments, or a constant.
             out.extend(
                 args.iter().filter(|arg| !matches!(arg, Json::Array(inner) if inner.is_empty())).cloned(),
             );

@@ -10,15 +10,15 @@ use crate::database::{Database, Index, Table};
 use crate::generate::{Generator, SHAPES, term, term_with};
 use crate::value::Val;
 
-/// Terms that make the tables on a node, and the same tables for the reference.
+/// Queries that create the tables on a node, and the same tables for the reference.
 pub struct TestTables {
-    /// What the node is asked, in order.
+    /// The queries for the node, in order.
     pub setup: Vec<Json>,
-    /// What the reference begins with.
+    /// The tables of the reference.
     pub database: Database,
 }
 
-/// The table that writes go to.
+/// The table for writes.
 pub const WRITTEN: &str = "w";
 
 fn index(name: &str, function: Json, multi: bool) -> (String, Index) {
@@ -34,7 +34,7 @@ fn of_row(body: Json) -> Json {
 }
 
 impl TestTables {
-    /// The tables that belong to `seed`.
+    /// The tables of `seed`.
     #[must_use]
     pub fn of(seed: u64) -> TestTables {
         let mut chance = Chance::new(seed ^ 0x5747_4145);
@@ -74,7 +74,7 @@ impl TestTables {
     }
 }
 
-/// The query that puts the rows of `table` into the node's table of that name.
+/// The query that inserts the rows of `table` into the node's table of this name.
 #[must_use]
 pub fn fill(name: &str, table: &Table) -> Option<Json> {
     let rows: Vec<Json> = table.rows.values().map(|row| wire(&Val::Object(row.clone()))).collect();
@@ -92,7 +92,7 @@ fn table(maker: &mut Generator, rows: usize, indexes: BTreeMap<String, Index>) -
     table
 }
 
-/// Rows with places, areas and lines; not many touch.
+/// Rows with points, polygons and lines, few of which touch.
 fn shapes(chance: &mut Chance, rows: usize) -> Table {
     let mut shape_index = index("p", of_row(field("p")), false);
     shape_index.1.geo = true;

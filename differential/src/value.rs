@@ -1,4 +1,4 @@
-//! Values as the reference keeps them: a plain tree, its order, its JSON.
+//! Values of the reference: a plain tree with its order and its JSON.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json, json};
 
-/// The name of a member that says: there are other members, which the rules do not tell.
+/// The name of a member that stands for further members that no rule determines.
 pub const MORE: &str = "\u{0}more";
 
 /// A ReQL datum.
 #[derive(Clone, Debug)]
 pub enum Val {
-    /// Before everything.
+    /// `minval`.
     MinVal,
     /// An array.
     Array(Vec<Val>),
@@ -29,18 +29,18 @@ pub enum Val {
     Binary(Vec<u8>),
     /// A moment: seconds since 1970, and the zone in minutes east of Greenwich.
     Time(f64, i32),
-    /// A shape on the earth: the name of its GeoJSON type, and its coordinates as arrays of numbers.
+    /// A shape on the earth: the name of its GeoJSON type and its coordinates as arrays of numbers.
     Shape(String, Box<Val>),
     /// Text.
     Text(String),
-    /// After everything.
+    /// `maxval`.
     MaxVal,
-    /// What `literal` makes, inside of an argument of `merge`; without a value it removes a field.
+    /// A `literal` in an argument of `merge`; without a value it removes a field.
     Literal(Option<Box<Val>>),
 }
 
 impl Val {
-    /// The datum of JSON as an answer or a row has it.
+    /// The datum of JSON in a result or a row.
     #[must_use]
     pub fn of_json(json: &Json) -> Val {
         match json {
@@ -69,7 +69,7 @@ impl Val {
         }
     }
 
-    /// The JSON a client gets; bounds, which have none, as text that no value has.
+    /// The JSON that clients get; for bounds, which have none, a text that is no value.
     #[must_use]
     pub fn to_json(&self) -> Json {
         match self {
@@ -185,7 +185,7 @@ impl Ord for Val {
             (Val::Array(a), Val::Array(b)) => a.cmp(b),
             (Val::Bool(a), Val::Bool(b)) => a.cmp(b),
             (Val::Number(a), Val::Number(b)) => a.partial_cmp(b).unwrap_or(Ordering::Equal),
-            // Pairs one after the other: the key, then the value; what ends first is less.
+            // Pair by pair: the key, then the value; a prefix is less.
             (Val::Object(a), Val::Object(b)) => a.iter().cmp(b.iter()),
             (Val::Binary(a), Val::Binary(b)) => a.cmp(b),
             // As the objects they are sent as: the coordinates come before the type.

@@ -1,4 +1,4 @@
-//! What the reference says of a query: an answer, an error class, or nothing.
+//! The verdict of the reference on a query: a result, an error class, or none.
 
 use serde_json::{Value as Json, json};
 
@@ -11,12 +11,12 @@ use crate::fault::{Class, Fault, Out};
 use crate::generate::Query;
 use crate::value::{MORE, Val};
 
-/// The orders every query is evaluated in, unless nothing depends on one.
+/// The number of orders in which a query is evaluated if it depends on one.
 const ORDERS: u64 = 6;
-/// The orders a query is evaluated in before a difference is believed.
+/// The number of orders in which a query is evaluated before a difference counts.
 pub const ORDERS_OF_DOUBT: u64 = 300;
 
-/// An answer as a client sees it.
+/// A result as a client receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// One datum.
@@ -27,26 +27,25 @@ pub enum Answer {
     Fault(Class),
 }
 
-/// What every correct server answers.
+/// The result of every correct server.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The answer.
+    /// The result.
     pub answer: Answer,
     /// Whether the items of the stream may come in any order.
     pub any_order: bool,
-    /// Whether only the kind of answer is known, because chance or the clock decides on the value.
+    /// Whether only the kind of the result is known, because the value is random or depends on the clock.
     pub kind_only: bool,
     /// The tables afterwards.
     pub database: Database,
 }
 
-/// The verdict on `query`, or why there is none: every order of what has no order must lead to the
-/// same answer.
+/// The verdict on `query`, or the reason why there is none: all orders of unordered items must lead to the same result.
 pub fn verdict(query: &Query, database: &Database) -> Result<Verdict, String> {
     verdict_of(query, database, ORDERS)
 }
 
-/// The verdict after as many orders as that.
+/// The verdict after this number of orders.
 pub fn verdict_of(query: &Query, database: &Database, orders: u64) -> Result<Verdict, String> {
     let array_limit = match array_limit(query.array_limit.as_ref()) {
         Ok(limit) => limit,
@@ -100,7 +99,7 @@ fn array_limit(asked: Option<&Json>) -> Out<usize> {
     usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| Fault::logic("an illegal limit"))
 }
 
-/// The answer is what the verdict says.
+/// Whether the result agrees with the verdict.
 #[must_use]
 pub fn agrees(verdict: &Verdict, answer: &Answer) -> bool {
     match verdict.kind_only {
@@ -116,7 +115,7 @@ fn names_chance(query: &Json) -> bool {
 
 /// Whether `http` or `js` is anywhere in a query.
 #[must_use]
-pub fn names_outside(query: &Json) -> bool {
+pub fn uses_outside(query: &Json) -> bool {
     names(query, &[11, 153])
 }
 
@@ -131,7 +130,7 @@ fn names(query: &Json, terms: &[u64]) -> bool {
     }
 }
 
-/// A value as a client sees it.
+/// A value as a client receives it.
 fn shown(evaluator: &Evaluator, value: TermValue) -> Out<Answer> {
     let answer = match value {
         table @ TermValue::Table(_) => {
@@ -139,7 +138,7 @@ fn shown(evaluator: &Evaluator, value: TermValue) -> Out<Answer> {
         }
         TermValue::Seq(Seq { infinite: true, .. }) => return Err(Fault::unspecified("endless")),
         TermValue::Seq(Seq { eager, items, .. }) => {
-            // A bound that is on its way to the client when a later item fails is a mistake too.
+            // A bound that is sent to the client before a later item fails is an error, too.
             let failed = items.iter().position(Result::is_err);
             let bound = items.iter().take(failed.unwrap_or(0)).flatten().any(Val::has_bound);
             let logic = |item: &Out<Val>| item.as_ref().is_err_and(|fault| fault.class == Class::Logic);
@@ -170,14 +169,14 @@ fn grouped(pairs: Vec<Val>) -> Val {
     Val::Object([("$reql_type$".to_owned(), name), ("data".to_owned(), Val::Array(pairs))].into())
 }
 
-/// Whether two answers are the same; of streams, perhaps in another order.
+/// Whether two results are equal; streams possibly in another order.
 #[must_use]
 pub fn same(a: &Answer, b: &Answer, any_order: bool) -> bool {
     match (a, b) {
         (Answer::Atom(a), Answer::Atom(b)) => alike(a, b),
         (Answer::Fault(a), Answer::Fault(b)) => a == b,
         (Answer::Stream(a), Answer::Stream(b)) if any_order => {
-            // By text, because equal values may still look different.
+            // By text, because equal values may print differently.
             let text = |items: &[Val]| {
                 let mut shown: Vec<(String, Val)> =
                     items.iter().map(|item| (item.to_json().to_string(), item.clone())).collect();
@@ -194,7 +193,7 @@ pub fn same(a: &Answer, b: &Answer, any_order: bool) -> bool {
     }
 }
 
-/// Whether two values are the same up to the last digits of their numbers, texts of errors aside.
+/// Whether two values are equal up to the last digits of numbers and the texts of errors.
 fn alike(a: &Val, b: &Val) -> bool {
     match (a, b) {
         (Val::Number(a), Val::Number(b)) => {
@@ -216,7 +215,7 @@ fn alike(a: &Val, b: &Val) -> bool {
     }
 }
 
-/// Whether coordinates are the same up to a hundredth of a second of arc.
+/// Whether coordinates are equal up to a hundredth of a second of arc.
 fn near(a: &Val, b: &Val) -> bool {
     match (a, b) {
         (Val::Array(a), Val::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b)),
@@ -225,7 +224,7 @@ fn near(a: &Val, b: &Val) -> bool {
     }
 }
 
-/// Whether two answers are of one kind: a value of one type, a stream, an error of one class.
+/// Whether two results are of one kind: values of one type, streams, or errors of one class.
 #[must_use]
 pub fn same_kind(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
@@ -236,7 +235,7 @@ pub fn same_kind(a: &Answer, b: &Answer) -> bool {
     }
 }
 
-/// An answer as a person reads it.
+/// A result as text for people.
 #[must_use]
 pub fn text(answer: &Answer) -> String {
     match answer {

@@ -1,4 +1,4 @@
-//! A connection to a program: the protocol of drivers, one query at a time.
+//! A connection to a program by the driver protocol, one query at a time.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -17,12 +17,12 @@ use crate::generate::Query;
 use crate::value::Val;
 use crate::verdict::Answer;
 
-/// A program that says nothing for as long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that are read at once.
+/// A program without a response for this long hangs.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A connection of the user `admin`, who has no password.
+/// A connection of the user `admin` without a password.
 pub struct Wire {
     stream: TcpStream,
     token: u64,
@@ -30,16 +30,16 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects to `address`, which is host and port.
+    /// Connects to `address`, a host and a port.
     pub fn connect(address: &str) -> anyhow::Result<Wire> {
         let login = Login { user: "admin".to_owned(), password: String::new() };
         let (stream, _) = dial_and_greet(address, &login, &mut Rng::new(0, 0))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(Wire { stream, token: 0, received: Vec::new() })
     }
 
-    /// What the program answers, and the text of the error if that is an error. A stream is read to its end.
-    /// Fails where the program does not take the query, or fails itself.
+    /// The result of the program, and the text of its error if it is one. A stream is read to its end.
+    /// Fails if the program rejects the query or fails itself.
     pub fn run(&mut self, query: &Query) -> anyhow::Result<(Answer, String)> {
         self.token += 1;
         let mut answer = self.exchange(&json!([1, query.term, query.options()]).to_string())?;

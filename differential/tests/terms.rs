@@ -1,11 +1,11 @@
-//! Every term of the language is asked for, and mostly the rules say what it answers.
+//! Every term of the language is in a query with a verdict.
 
-use rekindle_differential::term_coverage::{LEFT_OUT, TermCoverage};
+use rekindle_differential::term_coverage::{EXCLUDED, TermCoverage};
 use rekindle_differential::{TestTables, query_of, verdict};
 
-/// Seeds that are looked at.
+/// The seeds of the test.
 const SEEDS: std::ops::Range<u64> = 1..9;
-/// Queries of each; a run asks more.
+/// Queries per seed; a run has more.
 const QUERIES: u64 = 1_500;
 
 #[test]
@@ -23,8 +23,8 @@ fn every_term_is_in_a_query_that_is_compared() {
 }
 
 #[test]
-fn what_is_left_out_is_a_term_with_a_reason() {
-    for (id, why) in LEFT_OUT {
+fn excluded_terms_have_a_reason() {
+    for (id, why) in EXCLUDED {
         let row = reql::signature::all().iter().find(|row| row.id == id);
         assert!(row.is_some_and(|row| why.starts_with(row.name)), "{id}: {why}");
     }

@@ -1,4 +1,4 @@
-//! The arguments of a term: evaluated when they are asked for, in the order they are asked for.
+//! The arguments of a term, each evaluated when a term uses it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::value::Val;
 
 /// A term and its arguments.
 pub struct Args<'a> {
-    /// Who evaluates.
+    /// The evaluator.
     pub evaluator: &'a Evaluator,
     /// The number of the term.
     pub id: u64,
@@ -31,7 +31,7 @@ enum Given<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments; those of `r.args` take their places.
+    /// The arguments; an `r.args` is replaced by the items of its array.
     pub fn new(
         evaluator: &'a Evaluator,
         id: u64,
@@ -55,19 +55,19 @@ impl<'a> Args<'a> {
         Ok(Args { evaluator, id, scope, literals, given, options })
     }
 
-    /// How many there are.
+    /// The number of arguments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.given.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
 
-    /// The same term with a first argument that is known.
+    /// The same term with a known first argument.
     #[must_use]
     pub fn with_first(&self, first: TermValue) -> Args<'a> {
         let mut given = self.given.clone();
@@ -77,13 +77,13 @@ impl<'a> Args<'a> {
         Args { given, ..*self }
     }
 
-    /// The value of one.
+    /// The value of argument `i`.
     pub fn value(&self, i: usize) -> Out<TermValue> {
         let literals = self.literals && matches!(self.id, 2 | 3 | 65 | 92);
         self.value_with(i, literals)
     }
 
-    /// The value of one in which `literal` may be used.
+    /// The value of argument `i`, in which `literal` may be used.
     pub fn value_with(&self, i: usize, literals: bool) -> Out<TermValue> {
         match self.given.get(i) {
             None => Err(Fault::unspecified("too few arguments")),
@@ -92,27 +92,27 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One as a datum.
+    /// Argument `i` as a datum.
     pub fn datum(&self, i: usize) -> Out<Val> {
         into_datum(self.value(i)?)
     }
 
-    /// One as a number.
+    /// Argument `i` as a number.
     pub fn number(&self, i: usize) -> Out<f64> {
         number(&self.datum(i)?)
     }
 
-    /// One as a whole number.
+    /// Argument `i` as a whole number.
     pub fn whole(&self, i: usize) -> Out<i64> {
         whole(self.number(i)?)
     }
 
-    /// One as text.
+    /// Argument `i` as text.
     pub fn text(&self, i: usize) -> Out<String> {
         text(self.datum(i)?)
     }
 
-    /// One as an array.
+    /// Argument `i` as an array.
     pub fn array(&self, i: usize) -> Out<Vec<Val>> {
         match self.datum(i)? {
             Val::Array(items) => Ok(items),
@@ -120,7 +120,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One as an object.
+    /// Argument `i` as an object.
     pub fn object(&self, i: usize) -> Out<BTreeMap<String, Val>> {
         match self.datum(i)? {
             Val::Object(members) => Ok(members),
@@ -128,7 +128,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One as a function.
+    /// Argument `i` as a function.
     pub fn func(&self, i: usize) -> Out<Func> {
         match self.value(i)? {
             TermValue::Func(func) => Ok(func),
@@ -139,7 +139,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One as a function; a datum stands for one that answers it.
+    /// Argument `i` as a function; a datum stands for a function with that result.
     pub fn constant(&self, i: usize) -> Out<Func> {
         match self.value(i)? {
             TermValue::Func(func) => Ok(func),
@@ -148,7 +148,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One as a function; a datum names a field.
+    /// Argument `i` as a function; a datum names a field.
     pub fn selector(&self, i: usize) -> Out<Func> {
         match self.value(i)? {
             TermValue::Func(func) => Ok(func),
@@ -169,13 +169,13 @@ impl<'a> Args<'a> {
         self.options.get(name).map(|term| self.evaluator.eval(term, self.scope, false)).transpose()
     }
 
-    /// An optional argument as it was written.
+    /// The term of an optional argument.
     #[must_use]
     pub fn option_term(&self, name: &str) -> Option<&'a Json> {
         self.options.get(name)
     }
 
-    /// An argument as it was written, unless it came out of `r.args`.
+    /// The term of an argument, unless it is an item of `r.args`.
     #[must_use]
     pub fn term(&self, i: usize) -> Option<&'a Json> {
         match self.given.get(i) {
@@ -185,7 +185,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The number a datum is.
+/// A datum as a number.
 pub fn number(value: &Val) -> Out<f64> {
     match value {
         Val::Number(n) => Ok(*n),
@@ -193,7 +193,7 @@ pub fn number(value: &Val) -> Out<f64> {
     }
 }
 
-/// The whole number a number is.
+/// A number as a whole number.
 pub fn whole(n: f64) -> Out<i64> {
     if n.fract() != 0.0 || n.abs() > 9_007_199_254_740_992.0 {
         return Err(Fault::logic("number not an integer"));
@@ -201,7 +201,7 @@ pub fn whole(n: f64) -> Out<i64> {
     Ok(n as i64)
 }
 
-/// The text a datum is.
+/// A datum as text.
 pub fn text(value: Val) -> Out<String> {
     match value {
         Val::Text(text) => Ok(text),

@@ -1,4 +1,4 @@
-//! The walk over a query. Slow on purpose: everything is copied, every sequence is a list.
+//! Evaluates a query. Slow by intention: it copies every value, and every sequence is a list.
 
 pub mod args;
 mod scope;
@@ -16,19 +16,19 @@ use args::Args;
 pub use scope::Scope;
 use term_value::{Func, Groups, TermValue};
 
-/// The variable that `r.row` is.
+/// The variable of `r.row`.
 pub const ROW: i64 = i64::MIN;
-/// How many terms one query may evaluate before the reference gives up on it.
+/// The most terms that a query may evaluate to get a verdict.
 const STEPS_MAX: u64 = 60_000;
 
 /// The most items an array may have unless a query says otherwise.
 pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
 
-/// Evaluates one query in one possible order of everything that has none.
+/// Evaluates one query in one possible order of all unordered items.
 pub struct Evaluator {
     /// The tables; a write changes them.
     pub database: RefCell<Database>,
-    /// Which of the possible orders: 0 is as things stand, 1 backwards, others are shuffled.
+    /// The number of the order: 0 is the order of the tables, 1 the reverse, others are shuffled.
     pub order: u64,
     shuffles: Cell<u64>,
     asked: Cell<bool>,
@@ -37,8 +37,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// A evaluator over `database` that puts things without an order into the order of that number and makes no
-    /// array of more than `array_limit` items.
+    /// An evaluator over `database` with this order of unordered items, and arrays of at most `array_limit` items.
     #[must_use]
     pub fn new(database: Database, order: u64, array_limit: usize) -> Evaluator {
         Evaluator {
@@ -67,7 +66,7 @@ impl Evaluator {
         items
     }
 
-    /// A number below `limit` that belongs to this evaluator's order; 0 for the first.
+    /// A number below `limit` that depends on the order; 0 in the first.
     pub fn draw(&self, limit: usize) -> usize {
         self.asked.set(true);
         if self.order == 0 || limit == 0 {
@@ -76,20 +75,20 @@ impl Evaluator {
         (self.mixed() % limit as u64) as usize
     }
 
-    /// Whether another order could have led to another answer.
+    /// Whether another order could lead to another result.
     #[must_use]
     pub fn depends_on_order(&self) -> bool {
         self.asked.get()
     }
 
-    /// What nobody knows before: another number each time, and in each order.
+    /// A random number: another one at each call and in each order.
     #[must_use]
     pub fn chance(&self) -> u64 {
         self.asked.set(true);
         self.mixed()
     }
 
-    /// What the order and how often this was asked are mixed to, so that no two draws go together in every order.
+    /// A hash of the order and the number of calls, so that no two draws are correlated over the orders.
     /// Source: SplitMix64 (Steele, Lea, Flood, 2014).
     fn mixed(&self) -> u64 {
         self.shuffles.set(self.shuffles.get() + 1);
@@ -99,19 +98,19 @@ impl Evaluator {
         state ^ (state >> 31)
     }
 
-    /// The moment of the query, which differs from order to order and not within a query.
+    /// The time of the query: constant within a query, another one in each order.
     #[must_use]
     pub fn now(&self) -> f64 {
         self.asked.set(true);
         1_700_000_000.0 + self.order as f64 * 1_000.25
     }
 
-    /// Fails where an array may not have as many items.
+    /// Fails if an array may not have this number of items.
     pub fn fits(&self, count: usize) -> Out<()> {
         if self.exceeds(count) { Err(Fault::resource("an array over the size limit")) } else { Ok(()) }
     }
 
-    /// Whether an array may not have as many items.
+    /// Whether an array may not have this number of items.
     #[must_use]
     pub fn exceeds(&self, count: usize) -> bool {
         count > self.array_limit.get()
@@ -129,7 +128,7 @@ impl Evaluator {
         Ok(Val::Array(items))
     }
 
-    /// What `evaluate` answers under the limit that holds for indexes, whatever the query's own.
+    /// Runs `evaluate` with the array limit of indexes instead of the query's.
     pub fn with_default_limit<T>(&self, evaluate: impl FnOnce() -> T) -> T {
         let own = self.array_limit.replace(ARRAY_LIMIT_DEFAULT);
         let answer = evaluate();
@@ -192,7 +191,7 @@ impl Evaluator {
         scope.get(name).map(TermValue::Datum).ok_or_else(|| Fault::unspecified("unbound variable"))
     }
 
-    /// What a function answers.
+    /// The result of a function.
     pub fn call_func(&self, func: &Func, values: &[Val], literals: bool) -> Out<TermValue> {
         match func {
             Func::Constant(value) => Ok(TermValue::Datum(value.clone())),
@@ -212,18 +211,18 @@ impl Evaluator {
         }
     }
 
-    /// The datum that a function answers.
+    /// The result of a function as a datum.
     pub fn call_datum(&self, func: &Func, values: &[Val]) -> Out<Val> {
         into_datum(self.call_func(func, values, false)?)
     }
 
-    /// Whether what a function answers counts as true.
+    /// Whether the result of a function counts as true.
     pub fn test(&self, func: &Func, values: &[Val]) -> Out<bool> {
         Ok(self.call_datum(func, values)?.truth())
     }
 }
 
-/// Whether a pseudotype has the members it needs.
+/// Whether a pseudotype has its required members.
 fn is_whole(kind: &str, members: &std::collections::BTreeMap<String, Val>) -> bool {
     let text = |name: &str| matches!(members.get(name), Some(Val::Text(_)));
     match kind {
@@ -234,7 +233,7 @@ fn is_whole(kind: &str, members: &std::collections::BTreeMap<String, Val>) -> bo
     }
 }
 
-/// The datum that a value is; sequences are none unless somebody makes an array of them.
+/// A value as a datum; a sequence is none.
 pub fn into_datum(value: TermValue) -> Out<Val> {
     match value {
         TermValue::Datum(datum) | TermValue::Row(_, datum) => Ok(datum),

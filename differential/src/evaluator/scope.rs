@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::value::Val;
 
-/// The variables a term sees.
+/// The variables in the scope of a term.
 #[derive(Clone, Debug, Default)]
 pub struct Scope(Option<Rc<Binding>>);
 
@@ -16,7 +16,7 @@ struct Binding {
 }
 
 impl Scope {
-    /// This scope and one variable more.
+    /// This scope with one more variable.
     #[must_use]
     pub fn with(&self, name: i64, value: Val) -> Scope {
         Scope(Some(Rc::new(Binding { name, value, outer: self.clone() })))

@@ -1,4 +1,4 @@
-//! What a term may answer besides a datum.
+//! Values of terms: data, and values that are no data.
 
 use serde_json::Value as Json;
 
@@ -34,18 +34,18 @@ pub struct Slice {
     pub index: Option<String>,
     /// `between`: both bounds and whether they belong to it.
     pub bounds: Option<[(Val, bool); 2]>,
-    /// `order_by`: whether it goes down.
+    /// `order_by`: whether the order is descending.
     pub descends: Option<bool>,
 }
 
 impl Slice {
-    /// Whether nothing was asked of the table yet.
+    /// Whether it is the whole table without an order.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.index.is_none() && self.bounds.is_none() && self.descends.is_none()
     }
 
-    /// Whether no value can be within the bounds: nobody looks at the index then.
+    /// Whether no value can be within the bounds: the index is not read then.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bounds.as_ref().is_some_and(|[(left, left_closed), (right, right_closed)]| {
@@ -53,23 +53,23 @@ impl Slice {
         })
     }
 
-    /// Whether the bounds say nothing: from an open least value to an open greatest.
+    /// Whether the bounds exclude nothing: from an open `minval` to an open `maxval`.
     #[must_use]
     pub fn is_all(&self) -> bool {
         matches!(self.bounds, None | Some([(Val::MinVal, false), (Val::MaxVal, false)]))
     }
 }
 
-/// A sequence. An error stands where reading it would fail.
+/// A sequence. An error is at the position where reading it fails.
 #[derive(Clone, Debug)]
 pub struct Seq {
-    /// The table whose rows these still are.
+    /// The table of its items, if these are still rows.
     pub table: Option<String>,
     /// Whether it was read as a whole: SELECTION<ARRAY>.
     pub eager: bool,
     /// Whether there are always more.
     pub infinite: bool,
-    /// Whether these are made of rows that nobody ordered: what one row becomes may come in parts then.
+    /// Whether these are made of unordered rows: the items of one row may be apart then.
     pub dealt: bool,
     /// The items.
     pub items: Vec<Out<Val>>,
@@ -86,9 +86,9 @@ impl Seq {
 /// Groups by key, in the order of the keys.
 #[derive(Clone, Debug)]
 pub enum Groups {
-    /// Items that were not read yet; what failed while they were grouped fails whoever reads them.
+    /// Items that were not read yet; an error of grouping fails the reader.
     Lazy(Out<Vec<(Val, Vec<Out<Val>>)>>),
-    /// A value each.
+    /// One value per group.
     Ready(Vec<(Val, Val)>),
 }
 
@@ -99,7 +99,7 @@ pub enum Func {
     Code(Vec<i64>, Json, Scope),
     /// The field of that name.
     Field(Val),
-    /// The same for everything.
+    /// The same result for every argument.
     Constant(Val),
 }
 
@@ -116,7 +116,7 @@ impl Func {
 }
 
 impl TermValue {
-    /// What `type_of` answers.
+    /// The result of `type_of`.
     #[must_use]
     pub fn type_of(&self) -> &'static str {
         match self {

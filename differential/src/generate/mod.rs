@@ -1,4 +1,4 @@
-//! Random queries, as they are on the wire. Mostly of matching types, now and then not.
+//! Random queries in wire form, mostly of matching types.
 
 mod query;
 mod rare;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 pub use query::Query;
 pub use shapes::SHAPES;
 
-/// What kind of value is wanted.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number.
@@ -48,7 +48,7 @@ const KINDS: [Kind; 9] = [
     Kind::Odd,
 ];
 
-/// The fields rows may have, and what they mostly hold.
+/// The fields of rows, and the usual kinds of their values.
 pub const FIELDS: [(&str, Kind); 9] = [
     ("id", Kind::Number),
     ("a", Kind::Number),
@@ -61,9 +61,9 @@ pub const FIELDS: [(&str, Kind); 9] = [
     ("d", Kind::Time),
 ];
 
-/// Makes queries.
+/// Generates queries.
 pub struct Generator {
-    /// Where it draws from.
+    /// The random numbers.
     pub chance: Chance,
     vars: Vec<(i64, Kind)>,
     next_var: i64,
@@ -80,13 +80,13 @@ pub fn term_with(id: u64, args: impl IntoIterator<Item = Json>, options: Json) -
 }
 
 impl Generator {
-    /// A generator whose queries belong to `seed`.
+    /// The generator of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Generator {
         Generator { chance: Chance::new(seed), vars: Vec::new(), next_var: 1 }
     }
 
-    /// A query; of some, what is asked of arrays is less than usual.
+    /// A query, sometimes with an array limit.
     pub fn query(&mut self) -> Query {
         let array_limit = self.chance.once_in(8).then(|| match self.chance.below(24) {
             0 => self.chance.pick(&[json!(0), json!(-1), json!(2.5), json!(null), json!("2")]).clone(),
@@ -115,12 +115,12 @@ impl Generator {
         if self.chance.once_in(12) { term(52, [query]) } else { query }
     }
 
-    /// Any kind, plain ones more often.
+    /// A random kind, more often a plain one.
     fn any_kind(&mut self) -> Kind {
         *self.chance.pick(&KINDS)
     }
 
-    /// A term that mostly answers a value of this kind.
+    /// A term that mostly has a value of this kind.
     fn value(&mut self, kind: Kind, depth: usize) -> Json {
         let kind = if self.chance.once_in(18) { self.any_kind() } else { kind };
         if depth == 0 || self.chance.once_in(8) {
@@ -146,7 +146,7 @@ impl Generator {
         self.constant(kind)
     }
 
-    /// A field of a row that mostly holds this kind.
+    /// A field of a row that mostly has this kind.
     fn field(&mut self, row: Json, kind: Kind) -> Json {
         let fitting: Vec<&str> = FIELDS.iter().filter(|(_, of)| *of == kind).map(|(name, _)| *name).collect();
         let name = match fitting.is_empty() || self.chance.once_in(15) {
@@ -234,7 +234,7 @@ impl Generator {
         json!({"$reql_type$": "TIME", "epoch_time": seconds, "timezone": zone})
     }
 
-    /// A function of values of these kinds that mostly answers one of `answer`.
+    /// A function of values of these kinds with a result mostly of kind `answer`.
     fn func(&mut self, takes: &[Kind], answer: Kind, depth: usize) -> Json {
         let known = self.vars.len();
         let names: Vec<i64> = takes.iter().map(|kind| self.bind(*kind)).collect();
@@ -250,7 +250,7 @@ impl Generator {
         name
     }
 
-    /// A value by way of control: `branch`, `default`, `do`, an element of an array.
+    /// A value of a control term: `branch`, `default`, `do`, an element of an array.
     fn detour(&mut self, kind: Kind, depth: usize) -> Json {
         match self.chance.below(8) {
             0 | 1 => {

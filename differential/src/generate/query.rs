@@ -1,11 +1,11 @@
-//! A query: its term, and what it says of arrays.
+//! A query: its term and its array limit.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::{Map, Value as Json};
 
-/// What a text that is to be a query may begin with.
+/// The prefix of the array limit in the text of a query.
 const ARRAY_LIMIT: &str = "array_limit=";
 
 /// A query as it is sent.
@@ -37,7 +37,7 @@ impl From<Json> for Query {
     }
 }
 
-/// The term, behind the limit if there is one: what [`FromStr`] reads.
+/// The term, behind the limit if there is one, as [`FromStr`] reads it.
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(limit) = &self.array_limit {

@@ -1,11 +1,11 @@
-//! Terms that the other families do not reach: chance, the world outside, what a server says of itself.
+//! Terms outside of the other families: random values, pages and scripts, information of the server.
 
 use serde_json::{Value as Json, json};
 
 use super::{Generator, Kind, term, term_with};
 
 impl Generator {
-    /// A query about something rare.
+    /// A query with a rare term.
     pub(super) fn rare(&mut self, depth: usize) -> Json {
         match self.chance.below(13) {
             0..=5 => self.geometry(depth),
@@ -19,7 +19,7 @@ impl Generator {
         }
     }
 
-    /// Terms whose values nobody knows before; sometimes what is asked of them is known.
+    /// Random terms; sometimes in an expression with a known value.
     fn by_chance(&mut self) -> Json {
         let drawn = match self.chance.below(7) {
             0 => term(103, []),
@@ -39,7 +39,7 @@ impl Generator {
         }
     }
 
-    /// What a page or a script answers; both are small ones of the node in memory.
+    /// The result of a page or a script of the node in memory.
     fn outside(&mut self) -> Json {
         let asked = match self.chance.below(2) {
             0 => term(153, [json!(self.chance.pick(&["a/array", "a/missing", "a/dead", "page"]))]),
@@ -52,7 +52,7 @@ impl Generator {
         }
     }
 
-    /// `info`, and terms as nobody writes them by hand.
+    /// `info`, and terms in forms that no driver writes.
     fn said_of(&mut self, depth: usize) -> Json {
         let kind = self.any_kind();
         match self.chance.below(6) {
@@ -94,7 +94,7 @@ impl Generator {
         term_with(44, parts, json!({"interleave": by}))
     }
 
-    /// An insert that asks a function what to do with rows that are there.
+    /// An insert with a function for conflicts.
     fn conflict(&mut self, depth: usize) -> Json {
         let rows: Vec<Json> = (0..1 + self.chance.below(3)).map(|_| self.written()).collect();
         let vars = [Kind::Number, Kind::Row, Kind::Row];
@@ -123,7 +123,7 @@ impl Generator {
         }
     }
 
-    /// Dates as ISO 8601 has them, and numbers that may be a time.
+    /// ISO 8601 dates, and numbers that may be a time.
     fn date(&mut self) -> Json {
         if self.chance.once_in(3) {
             let numbers = [2004, 1 + self.chance.below(13), 1 + self.chance.below(31), 13, 59];

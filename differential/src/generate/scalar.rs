@@ -1,11 +1,11 @@
-//! Terms that answer one value.
+//! Terms with one value.
 
 use serde_json::{Value as Json, json};
 
 use super::{Generator, Kind, term, term_with};
 
 impl Generator {
-    /// A term of this kind whose arguments have `depth` levels more.
+    /// A term of this kind with arguments of `depth` further levels.
     pub(super) fn scalar(&mut self, kind: Kind, depth: usize) -> Json {
         match kind {
             Kind::Number => self.some_number(depth),
@@ -182,7 +182,7 @@ impl Generator {
         }
     }
 
-    /// What `pluck` and its relatives take.
+    /// An argument of `pluck` and similar terms.
     pub(super) fn path(&mut self) -> Json {
         match self.chance.below(6) {
             0 => json!({"o": true}),
@@ -267,7 +267,7 @@ impl Generator {
         }
     }
 
-    /// What is merged into something.
+    /// An argument of `merge`.
     pub(super) fn patch(&mut self, depth: usize) -> Json {
         match self.chance.below(5) {
             0 => json!({"a": term(137, [self.value(Kind::Number, depth.min(1))]), "q": term(137, [])}),

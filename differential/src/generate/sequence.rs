@@ -1,4 +1,4 @@
-//! Tables, parts of them, and what is done to their rows.
+//! Tables, parts of them, and transformations of their rows.
 
 use serde_json::{Value as Json, json};
 
@@ -35,7 +35,7 @@ impl Generator {
         }
     }
 
-    /// A value as an index may have it.
+    /// A value that an index may have.
     fn index_value(&mut self, index: &Json) -> Json {
         match index.as_str() {
             Some("g") => json!(self.chance.pick(&["x", "y", "z"])),

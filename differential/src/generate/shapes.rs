@@ -1,4 +1,4 @@
-//! Shapes, and what is asked of them.
+//! Shapes, and queries about them.
 
 use serde_json::{Value as Json, json};
 
@@ -12,8 +12,7 @@ pub const SHAPES: &str = "m";
 type Place = (f64, f64);
 
 impl Generator {
-    /// Mostly places have odd coordinates and corners of areas even ones, so that few things touch; others are
-    /// anywhere.
+    /// Places mostly have odd coordinates and corners of polygons even ones, so that few shapes touch; others are anywhere.
     fn place(&mut self) -> Place {
         let one = |me: &mut Generator| (2 * me.chance.below(5) + 1) as f64;
         let any = |me: &mut Generator, span: usize| {
@@ -76,7 +75,7 @@ impl Generator {
         term(159, [number_json(x), number_json(y)])
     }
 
-    /// What has a shape, mostly.
+    /// A value that mostly is a shape.
     pub(super) fn shape(&mut self) -> Json {
         match self.chance.below(24) {
             0..=6 => self.point(),
@@ -132,7 +131,7 @@ impl Generator {
         term(157, [object])
     }
 
-    /// How far a place is from a shape.
+    /// The distance between a place and a shape.
     fn measured(&mut self) -> Json {
         let (a, b) = (self.point(), self.shape());
         let ends = if self.chance.once_in(2) { [a, b] } else { [b, a] };

@@ -1,4 +1,4 @@
-//! Comparison, arithmetic, bits.
+//! Comparison, arithmetic and bits.
 
 use super::{datum, number};
 use crate::evaluator::Evaluator;
@@ -27,7 +27,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// Each with its neighbour; what comes after the first that does not hold is not looked at.
+/// Compares each argument with the next, up to the first pair that is false.
 fn compare(args: &Args<'_>) -> Out<TermValue> {
     let mut left = args.datum(0)?;
     for i in 1..args.len() {
@@ -71,7 +71,7 @@ fn finite(n: f64) -> Out<Val> {
     if n.is_finite() { Ok(Val::Number(n)) } else { Err(Fault::logic("non-finite number")) }
 }
 
-/// The first argument decides what is added; a time may be either of them.
+/// The first argument determines the kind of addition; either of two may be a time.
 pub(super) fn add(evaluator: &Evaluator, a: Val, b: Val) -> Out<Val> {
     match (a, b) {
         (Val::Time(seconds, zone), other) | (other, Val::Time(seconds, zone)) => {

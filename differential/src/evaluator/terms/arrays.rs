@@ -1,4 +1,4 @@
-//! Arrays in memory: ends, places, sets.
+//! Arrays in memory: ends, positions, sets.
 
 use super::datum;
 use crate::evaluator::args::Args;
@@ -8,7 +8,7 @@ use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     let mut items = match args.id {
-        // Both have values before the first is found to be no array. Source: terms/arr.cc.
+        // Both arguments are evaluated before the first is checked to be an array. Source: terms/arr.cc.
         29 | 80 | 88 => args.datum(0).and_then(|_| args.datum(1)).and_then(|_| args.array(0))?,
         89..=91 => Fault::both(args.array(0), args.array(1))?.0,
         _ => args.array(0)?,
@@ -51,9 +51,9 @@ fn different(items: Vec<Val>) -> Vec<Val> {
 
 /// `insert_at`, `delete_at`, `change_at`, `splice_at`.
 fn at(args: &Args<'_>, items: &mut Vec<Val>) -> Out<()> {
-    // Before anything is put in or taken out, too. Source: terms/arr.cc.
+    // The limit holds before the change, too. Source: terms/arr.cc.
     args.evaluator.fits(items.len())?;
-    // A place may be behind the last item only where something is put between items.
+    // Only an insertion may name the position behind the last item.
     let places = if matches!(args.id, 82 | 85) { items.len() + 1 } else { items.len() };
     let start = place(args.whole(1)?, places)?;
     match args.id {

@@ -1,4 +1,4 @@
-//! What nobody knows before, what comes from outside, and what a server says of itself.
+//! Random values, pages and scripts, and information of the server.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
         77 => {
             let table = tables::whole(args, 0)?;
             let database = args.evaluator.database.borrow();
-            // The only list of names that has no limit. Source: terms/sindex.cc.
+            // The only list of names without an array limit. Source: terms/sindex.cc.
             let names = database.tables[&table].indexes.keys().map(|name| Val::Text(name.clone()));
             datum(Val::Array(names.collect()))
         }
@@ -60,7 +60,7 @@ fn info(value: TermValue) -> Out<TermValue> {
         }
         TermValue::Datum(Val::Null | Val::MinVal | Val::MaxVal) | TermValue::Groups(_) => {}
         TermValue::Seq(seq) if seq.table.is_none() => {}
-        // Ids of tables, and how values are laid out, the rules do not say: only the type is known.
+        // No rule determines ids of tables and the layout of values: only the type is known.
         _ => {
             members.insert(MORE.to_owned(), Val::Null);
         }
@@ -73,7 +73,7 @@ fn random(args: &Args<'_>) -> Out<TermValue> {
     let part = (args.evaluator.chance() >> 11) as f64 / (1u64 << 53) as f64;
     let float = args.option("float")?.map(into_bool).transpose()?;
     let is_float = float.unwrap_or(args.is_empty());
-    // A bound that is not a whole number is found before the next is evaluated. Source: terms/random.cc.
+    // A bound is checked to be a whole number before the next is evaluated. Source: terms/random.cc.
     let bound = |i| args.number(i).and_then(|at| if is_float { Ok(at) } else { args::whole(at).map(|_| at) });
     let bounds: Vec<f64> = (0..args.len()).map(bound).collect::<Out<_>>()?;
     let (from, to) = match bounds.as_slice() {
@@ -100,10 +100,10 @@ fn into_bool(value: Val) -> Out<bool> {
     }
 }
 
-/// The pages that the node in memory finds.
+/// The pages of the node in memory.
 fn page(args: &Args<'_>, url: &str) -> Out<TermValue> {
     match url {
-        // The page is an array already; what reads a page of text has the limit.
+        // The page is an array already; only the parser of a text has the limit.
         "a/array" if args.evaluator.exceeds(3) => Err(Fault::unspecified("a page over the limit")),
         "a/array" => datum(Val::Array([1.0, 2.0, 3.0].map(Val::Number).to_vec())),
         "a/missing" | "a/dead" => Err(Fault::missing("no page")),
@@ -112,7 +112,7 @@ fn page(args: &Args<'_>, url: &str) -> Out<TermValue> {
     }
 }
 
-/// The scripts that the node in memory runs.
+/// The scripts of the node in memory.
 fn script(source: &str) -> Out<TermValue> {
     match (source, source.parse::<f64>()) {
         (_, Ok(n)) => number(n),

@@ -123,7 +123,7 @@ fn pairs(items: Vec<Val>) -> Out<Val> {
     Ok(Val::Object(out))
 }
 
-/// Text stays itself, anything else becomes JSON.
+/// Text stays as it is; other values become JSON.
 pub(super) fn to_text(value: &Val) -> Out<String> {
     match value {
         Val::Text(text) => Ok(text.clone()),
@@ -132,7 +132,7 @@ pub(super) fn to_text(value: &Val) -> Out<String> {
     }
 }
 
-/// Whether a shape in it has coordinates that nobody wrote.
+/// Whether a shape in it has computed coordinates.
 fn has_computed_shape(value: &Val) -> bool {
     fn computed(coordinates: &Val) -> bool {
         match coordinates {
@@ -149,8 +149,8 @@ fn has_computed_shape(value: &Val) -> bool {
     }
 }
 
-/// JSON whose numbers are written as RethinkDB writes them. Which digits a fraction has is a matter of Grisu2, of which there
-/// is no second implementation here.
+/// JSON with the numbers as RethinkDB writes them. The digits of a fraction depend on Grisu2, of which there is no second
+/// implementation here.
 fn with_its_digits(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut number = String::new();
@@ -186,11 +186,11 @@ pub(super) fn json_text(value: &Val) -> Out<String> {
         return Err(Fault::unspecified("the digits of a computed shape"));
     }
     let text = with_its_digits(&value.to_json().to_string());
-    // The text of a text is longer, so that a fold of them grows without end; where a node stops is its own affair.
+    // The text of a text is longer, so that a fold of them grows without end; no rule determines where a node stops.
     if text.len() > LONG { Err(Fault::unspecified("a very long text")) } else { Ok(text) }
 }
 
-/// Bytes of JSON that nobody compares any more.
+/// Longer JSON is not compared.
 const LONG: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Constants, branches, errors, and what says something about a value.
+//! Constants, branches, errors, and terms about values.
 
 use serde_json::Value as Json;
 
@@ -15,7 +15,7 @@ const NAMESPACE: uuid::Uuid = uuid::uuid!("91461c99-f89d-49d2-af96-d8e2e14e9b58"
 pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         2 => {
-            // Item by item: what is wrong in one is told unless there were too many before it.
+            // Item by item: an error of an item is reported unless there are too many items before it.
             let mut items = Vec::new();
             for i in 0..args.len() {
                 items.push(into_datum(args.value_with(i, args.literals)?)?);
@@ -54,7 +54,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// `do`: the function is the first argument; what is no function is the answer.
+/// `do`: the first argument is the function; if it is none, it is the result.
 fn funcall(args: &Args<'_>) -> Out<TermValue> {
     let func = match args.value(0)? {
         TermValue::Func(func) => func,
@@ -83,7 +83,7 @@ fn funcall(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// The value behind the first test that holds; the last argument when none does.
+/// The value behind the first true test, or the last argument.
 fn branch(args: &Args<'_>) -> Out<TermValue> {
     if args.len().is_multiple_of(2) {
         return Err(Fault::logic("an even number of arguments"));
@@ -108,7 +108,7 @@ fn and_or(args: &Args<'_>) -> Out<TermValue> {
     Ok(last)
 }
 
-/// The value; the other one when it is null or something was missing.
+/// The value, or the other one if it is null or missing.
 fn default(args: &Args<'_>) -> Out<TermValue> {
     let caught = match args.value(0) {
         Ok(TermValue::Datum(Val::Null) | TermValue::Row(_, Val::Null)) => None,
@@ -159,7 +159,7 @@ fn literal(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// The first argument, of which only the type is asked: nobody need have read the row that it is.
+/// The first argument, of which only the type matters: a server need not read its row.
 pub(super) fn unread(args: &Args<'_>) -> Out<TermValue> {
     let is_row = args.term(0).is_some_and(names_a_row);
     match args.value(0) {
@@ -168,7 +168,7 @@ pub(super) fn unread(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// Whether a `get` is within a term.
+/// Whether a term contains a `get`.
 fn names_a_row(term: &Json) -> bool {
     let Json::Array(items) = term else { return false };
     items.first().is_some_and(|id| *id == 16) || items.iter().any(names_a_row)

@@ -1,5 +1,5 @@
-//! Shapes on the earth. Relations are those of arcs on a sphere, and there is an opinion only where no corner
-//! is on an edge; lengths are Vincenty's, who knew nothing of the method of the node.
+//! Shapes on the earth. Relations are defined by arcs on a sphere, with a verdict only if no corner is on an edge. Lengths
+//! are by Vincenty's formulas, which are independent of the method of the node.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn place_of(value: &Val) -> Out<Place> {
     }
 }
 
-/// Fails for too many places, before it is asked how they lie, and for places that there are not.
+/// Fails for too many places, before their positions are checked, and for invalid places.
 fn check_places(args: &Args<'_>, places: &[Place]) -> Out<()> {
     let known = places.iter().try_for_each(|place| checked_place(*place));
     Fault::both(known, args.evaluator.fits(places.len())).map(|_| ())
@@ -85,7 +85,7 @@ fn line(args: &Args<'_>, places: Vec<Place>) -> Out<TermValue> {
     datum(made("LineString", Val::Array(places.into_iter().map(pair).collect())))
 }
 
-/// The polygon around these places; the last one is put where the first is.
+/// The polygon around these places, with the last moved to the first.
 fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<TermValue> {
     if places.first() != places.last() {
         places.extend(places.first().copied());
@@ -167,7 +167,7 @@ fn ellipsoid(args: &Args<'_>) -> Out<(f64, f64)> {
             if axis <= 0.0 || !(0.0..1.0).contains(&flattening) {
                 return Err(Fault::logic("an impossible ellipsoid"));
             }
-            // The series are good for ellipsoids like the earth.
+            // The series converge for ellipsoids like the earth.
             if flattening > 0.01 {
                 Err(Fault::unspecified("a flat ellipsoid"))
             } else {
@@ -300,7 +300,7 @@ fn without(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// `geojson`: a shape out of an object.
+/// `geojson`: an object as a shape.
 fn geojson(args: &Args<'_>) -> Out<TermValue> {
     let members = match args.datum(0)? {
         Val::Object(members) => members,
@@ -339,8 +339,7 @@ fn geojson(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// What `geojson` does with longer arrays than the query may make is not said, nor how many rows an index of
-/// shapes is asked for.
+/// No rule determines `geojson` of arrays above the limit, or the number of rows that an index of shapes returns.
 fn unsaid_over(args: &Args<'_>, count: usize) -> Out<()> {
     if args.evaluator.exceeds(count) {
         Err(Fault::unspecified("more shapes or places than an array may hold"))

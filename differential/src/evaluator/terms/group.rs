@@ -66,7 +66,7 @@ fn group(args: &Args<'_>) -> Out<TermValue> {
                     groups.entry(key).or_default().push(Ok(item.clone()));
                 }
             }
-            // Stands before all groups, and fails whoever reads the groups.
+            // Before all groups, so that reading the groups fails.
             Err(fault) => match groups.entry(Val::MinVal).or_default() {
                 known
                     if known
@@ -82,7 +82,7 @@ fn group(args: &Args<'_>) -> Out<TermValue> {
     Ok(TermValue::Groups(Groups::Lazy(Ok(groups.into_iter().collect()))))
 }
 
-/// The groups an item belongs to.
+/// The groups of an item.
 fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, item: &Val) -> Out<Vec<Val>> {
     let mut parts = Vec::new();
     for selector in selectors {
@@ -108,7 +108,7 @@ fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, it
     Ok(keys.into_iter().map(one).collect())
 }
 
-/// Groups whose items are all read.
+/// Reads all items of the groups.
 pub fn ready(evaluator: &Evaluator, groups: Groups) -> Out<Vec<(Val, Val)>> {
     match groups {
         Groups::Ready(groups) => Ok(groups),
@@ -125,7 +125,7 @@ pub fn ready(evaluator: &Evaluator, groups: Groups) -> Out<Vec<(Val, Val)>> {
     }
 }
 
-/// Groups, if there may be as many. Whether those count that have lost their items since, no rule says.
+/// The groups, if their number is within the limit. No rule determines whether groups without items count.
 fn fewer<T>(evaluator: &Evaluator, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>> {
     let known = groups.as_ref().is_ok_and(|groups| evaluator.exceeds(groups.len()));
     let fits = if known { evaluator.fits(before) } else { Ok(()) };
@@ -144,7 +144,7 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<TermValue> {
     match (args.id, groups) {
         (144, Groups::Lazy(_)) => Err(Fault::logic("group of groups")),
         (48..=50 | 187 | 72, _) => Err(Fault::unspecified("rare over groups")),
-        // Several sequences are read, and groups are none.
+        // These terms read several sequences, and groups are none.
         (38, Groups::Lazy(_)) if args.len() > 2 => Err(Fault::logic("groups are no stream")),
         (31..=35 | 38..=40 | 96, Groups::Lazy(groups)) => step(args, groups),
         (170, Groups::Lazy(groups)) if is_text(1) => step(args, groups),
@@ -168,7 +168,7 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<TermValue> {
     }
 }
 
-/// What the groups become. Which group is the first to fail, no rule says.
+/// The results of the groups. No rule determines the group whose error is reported.
 fn of_groups<T>(groups: impl Iterator<Item = Out<T>>) -> Out<Vec<T>> {
     let (mut done, mut failed) = (Vec::new(), None::<Fault>);
     for group in groups {
@@ -204,7 +204,7 @@ fn step(args: &Args<'_>, groups: Out<Vec<(Val, Items)>>) -> Out<TermValue> {
     Ok(TermValue::Groups(Groups::Lazy(Ok(out))))
 }
 
-/// Steps over the items of groups.
+/// A transformation of the items of a group.
 fn step_of_groups(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Vec<Out<Val>>> {
     let one = args.with_first(TermValue::Seq(Seq::stream(items)));
     let answer = match args.id {

@@ -7,7 +7,7 @@ use crate::evaluator::{Evaluator, Scope};
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 
-/// Every value that an index has for a row, with the row, in the order of the index.
+/// Every value of an index with its row, in the order of the index.
 fn entries(evaluator: &Evaluator, table: &Table, name: &str) -> Out<Vec<(Val, Val, Val)>> {
     let mut out = Vec::new();
     let Some(index) = table.indexes.get(name).filter(|_| name != table.key) else {
@@ -40,8 +40,7 @@ fn entries(evaluator: &Evaluator, table: &Table, name: &str) -> Out<Vec<(Val, Va
     Ok(out)
 }
 
-/// The index values and rows of a part of a table, found by the index of that name; in order,
-/// unless the part has none, when they come in any.
+/// The values and rows of a part of a table by the index of this name; without an order of the part, in any order.
 pub(super) fn entries_of(evaluator: &Evaluator, slice: &Slice, name: &str) -> Out<Vec<(Val, Out<Val>)>> {
     let database = evaluator.database.borrow().clone();
     let table = database.tables.get(&slice.table).ok_or_else(no_table)?;

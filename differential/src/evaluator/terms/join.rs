@@ -10,7 +10,7 @@ use crate::evaluator::term_value::{Seq, TermValue};
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 
-/// A value that is no longer than this, as it is counted here, is no longer than a key may be.
+/// A value of at most this length, as counted here, is within the length limit of keys.
 const SURE_KEY_BYTES: usize = 90;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
@@ -42,14 +42,14 @@ fn zip(item: &Val) -> Out<Val> {
 fn join(args: &Args<'_>) -> Out<TermValue> {
     let seq = |i: usize| sequence::of_value(args.evaluator, args.value(i)?);
     let (left, right) = (seq(0), seq(1));
-    // RethinkDB reads the right sequence for each left item; a server may read it once, before it looks at
-    // the left one, or when nobody asks for an item.
+    // RethinkDB reads the right sequence for each left item; a server may read it once, before the left one, or even if no
+    // item is needed.
     if let Ok(right) = &right
         && right.items.iter().any(Result::is_err)
     {
         return Err(Fault::unspecified("whether the right sequence of a join is read"));
     }
-    // What is wrong with the right side is told for a left item. Source: terms/rewrites.cc of RethinkDB 2.4.
+    // An error of the right side belongs to a left item. Source: terms/rewrites.cc of RethinkDB 2.4.
     if let (Ok(left), Err(fault)) = (&left, &right) {
         let items = left.items.iter().map(|item| item.clone().and_then(|_| Err(fault.clone()))).collect();
         return sequence::settled(
@@ -59,7 +59,7 @@ fn join(args: &Args<'_>) -> Out<TermValue> {
         );
     }
     let (left, right) = Fault::both(left, right)?;
-    // What is wrong with the predicate is told for a pair, and what is an array on the left is one. Source: as above.
+    // An error of the predicate belongs to a pair, and an array on the left stays one. Source: as above.
     let (func, eager) = (args.constant(2), left.eager);
     let items = sequence::spread_parts(left.items, |item| {
         let found = sequence::spread(right.items.clone(), |other| {
@@ -67,11 +67,11 @@ fn join(args: &Args<'_>) -> Out<TermValue> {
             let holds = args.evaluator.test(func, &[item.clone(), other.clone()])?;
             Ok(if holds { vec![pair(&item, Some(other))] } else { Vec::new() })
         });
-        // RethinkDB writes a join as other terms, some of which make an array of what one item is joined with.
+        // RethinkDB rewrites a join to other terms, some of which collect the pairs of one item in an array.
         if args.evaluator.exceeds(found.len()) && !eager {
             return Err(Fault::unspecified("an item is joined with more than an array may hold"));
         }
-        // What a server has handed on by the time it fails is its own affair.
+        // No rule determines the items that a server returns before it fails.
         if args.id == 48 || found.iter().any(Result::is_err) {
             return Ok(found);
         }
@@ -82,10 +82,10 @@ fn join(args: &Args<'_>) -> Out<TermValue> {
     sequence::settled(args.evaluator, Seq { infinite: left.infinite, ..Seq::stream(items) }, eager)
 }
 
-/// What a number takes in a key beside its text.
+/// The bytes of a number in a key beside its text.
 const NUMBER_BYTES: usize = 18;
 
-/// How many numbers there are in a value that may be a key.
+/// The number of numbers in a value that may be a key.
 fn numbers(value: &Val) -> usize {
     match value {
         Val::Number(_) => 1,

@@ -1,11 +1,11 @@
-//! Times and shapes as the objects that they are written with.
+//! Times and shapes as objects, as JSON has them.
 
 use std::collections::BTreeMap;
 
 use crate::fault::{Fault, Out};
 use crate::value::{Val, zone_of, zone_text};
 
-/// The members of what counts as an object.
+/// The members of a value that counts as an object.
 pub(super) fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
     let named = |kind: &str, more: [(&str, Val); 2]| {
         let all = [("$reql_type$", Val::Text(kind.to_owned()))].into_iter().chain(more);
@@ -23,7 +23,7 @@ pub(super) fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
     }
 }
 
-/// What members are: an object, unless one of them says something else.
+/// The value with these members: an object, or a pseudotype if a member names one.
 pub(super) fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
     match members.get("$reql_type$").cloned() {
         None => Ok(Val::Object(members)),
@@ -39,7 +39,7 @@ pub(super) fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
         }
         Some(Val::Text(kind)) if kind == "GEOMETRY" => {
             members.remove("$reql_type$");
-            // In the order of their names, of which the first that is wrong is told.
+            // In the order of their names: the first faulty one is reported.
             for (name, value) in &members {
                 match (name.as_str(), value) {
                     ("coordinates", Val::Array(_)) | ("type", Val::Text(_)) => {}

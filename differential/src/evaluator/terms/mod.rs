@@ -1,4 +1,4 @@
-//! What each term means, family by family.
+//! The terms, by family.
 
 mod arithmetic;
 mod arrays;
@@ -41,15 +41,15 @@ const NOT_PER_GROUP: [u64; 7] = [52, 64, 69, 79, 92, 137, 150];
 
 /// Terms whose arguments are evaluated only where they are needed.
 const LAZY: [u64; 6] = [64, 65, 66, 67, 92, 69];
-/// Terms that may be done before they have looked at all of their arguments.
+/// Terms that may finish before all of their arguments are evaluated.
 const HASTY: [u64; 15] = [17, 18, 19, 20, 21, 22, 31, 32, 33, 34, 35, 96, 163, 164, 170];
 
-/// The value of a term. Applied to groups, most terms mean each of them.
+/// The value of a term. Most terms apply to each group of grouped data.
 ///
-/// Which of several mistakes in one term is told, no rule says.
+/// No rule determines which of several errors in one term is reported.
 pub fn call(args: Args<'_>) -> Out<TermValue> {
     let answer = answer(&args);
-    // Only as many rows as are asked for are kept, so that there is no array. See docs/reference/differences.md.
+    // A server keeps only the requested rows, so that there is no array. See docs/reference/differences.md.
     if let (71, Some(Json::Array(ordered)), Err(Fault { class: Class::Resource, .. })) =
         (args.id, args.term(0), &answer)
         && ordered[0] == 41
@@ -84,7 +84,7 @@ fn answer(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// Whether a term answers the same wherever and whenever it is evaluated.
+/// Whether a term always has the same value.
 pub(crate) fn is_deterministic(term: &Json) -> bool {
     match term {
         Json::Array(parts) => {
@@ -102,7 +102,7 @@ pub(crate) fn is_deterministic(term: &Json) -> bool {
     }
 }
 
-/// The value of a term of something that is not grouped.
+/// The value of a term without grouped data.
 fn family(args: &Args<'_>) -> Out<TermValue> {
     match args.id {
         1..=3 | 12 | 23 | 52 | 64..=67 | 92 | 98 | 137 | 155 | 169 | 172 | 180 | 181 => control::eval(args),
@@ -132,7 +132,7 @@ fn datum(value: Val) -> Out<TermValue> {
     Ok(TermValue::Datum(value))
 }
 
-/// A number as a value, unless it is none.
+/// A number as a value; an error if it is not finite.
 fn number(n: f64) -> Out<TermValue> {
     if n.is_finite() { datum(Val::Number(n)) } else { Err(Fault::logic("non-finite number")) }
 }

@@ -1,4 +1,4 @@
-//! Objects, and the terms over them that mean each item of a sequence.
+//! Objects, and the terms over them, which apply to each item of a sequence.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn over_with(args: &Args<'_>, first: TermValue, id: u64) -> Out<TermValue> {
         TermValue::Table(_) | TermValue::Seq(_) => {
             let seq = sequence::of_value(args.evaluator, first)?;
             let items = sequence::spread(seq.items, |item| of_item(args, id, &item));
-            // Only what leaves rows as they are keeps them rows of their table.
+            // The items remain rows of their table only if the term leaves them unchanged.
             let table = seq.table.filter(|_| id == 32);
             let eager = seq.eager && table.is_some();
             return sequence::settled(
@@ -79,7 +79,7 @@ fn over_with(args: &Args<'_>, first: TermValue, id: u64) -> Out<TermValue> {
         Val::Object(_) => of_object(args, id, &single).and_then(datum),
         pseudo if pseudo.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
         other => {
-            // Its other arguments may be wrong too.
+            // Its other arguments may be faulty, too.
             let rest = match id {
                 31 | 170 => args.text(1).map(|_| ()),
                 35 => Ok(()),
@@ -95,7 +95,7 @@ fn paths(args: &Args<'_>) -> Out<Paths> {
     Paths::of(&args.evaluator.array(specs?)?)
 }
 
-/// What one item of a sequence becomes.
+/// The results of one item of a sequence.
 fn of_item(args: &Args<'_>, id: u64, item: &Val) -> Out<Vec<Val>> {
     let answer = match item {
         Val::Object(_) => of_object(args, id, item),
@@ -104,7 +104,7 @@ fn of_item(args: &Args<'_>, id: u64, item: &Val) -> Out<Vec<Val>> {
         other => Err(Fault::expected("OBJECT", other)),
     };
     match (id, answer) {
-        // Fields: those that there are.
+        // Existing fields only.
         (31 | 170, Err(fault)) if fault.is_missing() => Ok(Vec::new()),
         (32, Err(fault)) if fault.is_missing() => Ok(Vec::new()),
         (32, Ok(has)) => Ok(if has.truth() { vec![item.clone()] } else { Vec::new() }),
@@ -123,7 +123,7 @@ fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
         _ => {
             let paths = paths(args)?;
             if paths.looks_inside() && args.evaluator.exceeds(longest(object)) {
-                // RethinkDB forgets such an array in silence.
+                // RethinkDB drops such an array without an error.
                 return Err(Fault::unspecified("a long array that is looked into"));
             }
             Ok(match id {
@@ -151,7 +151,7 @@ fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
             TermValue::Func(func) => into_datum(args.evaluator.call_func(&func, &[merged.clone()], true)?)?,
             other => into_datum(other)?,
         };
-        // Bytes are no object, and take the place of one. Source: terms/obj_or_seq.cc.
+        // Binary data is no object and replaces one. Source: terms/obj_or_seq.cc.
         if matches!(layer, Val::Time(..) | Val::Shape(..)) {
             return Err(Fault::logic("a pseudotype cannot be merged"));
         }
@@ -160,8 +160,7 @@ fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
     Ok(merged)
 }
 
-/// `right` laid over `left`. Times and shapes count as objects with the members they are written with.
-/// Source: datum.cc of RethinkDB, where they are.
+/// Merges `right` into `left`. Times and shapes count as objects, as in datum.cc of RethinkDB.
 pub(super) fn merge(left: &Val, right: &Val) -> Out<Val> {
     if let Val::Literal(value) = right {
         return Ok(value.as_deref().cloned().unwrap_or(Val::Null));
@@ -196,7 +195,7 @@ fn unwrapped(value: &Val) -> Val {
     }
 }
 
-/// The field of an item, as `sum('field')` and its like look for it.
+/// The field of an item, for `sum('field')` and similar terms.
 pub fn get_field(evaluator: &Evaluator, item: &Val, field: &Val) -> Out<Val> {
     if !matches!((item, field), (Val::Object(_), _) | (_, Val::Text(_))) {
         return Err(Fault::unspecified("a field of no object by what is no name"));

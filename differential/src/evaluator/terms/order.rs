@@ -15,7 +15,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     if args.id == 42 { distinct(args) } else { order_by(args) }
 }
 
-/// A selector and whether its order goes down.
+/// A selector and whether its order is descending.
 pub(super) type Order = (Func, bool);
 
 fn order_by(args: &Args<'_>) -> Out<TermValue> {
@@ -70,7 +70,7 @@ fn order(args: &Args<'_>, i: usize) -> Out<Order> {
     of_term(args, term)
 }
 
-/// The order that a term names.
+/// The order of a term.
 pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     let (term, descends) = directed(term);
     if term[0] == 69 && !super::is_deterministic(term) {
@@ -82,7 +82,7 @@ pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     }
 }
 
-/// Items in order; equal ones stay as they were. An item is asked for a key only where others share all before it.
+/// Sorts items; the sort is stable. A key of an item is evaluated only if other items share all keys before it.
 fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
     let Some((order, rest)) = orders.split_first() else { return Ok(items) };
     if items.len() < 2 {
@@ -98,7 +98,7 @@ fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
     Ok(Fault::all(runs.collect())?.into_iter().flatten().collect())
 }
 
-/// What an item is sorted by; nothing where something is missing.
+/// The sort keys of an item; `None` for a missing one.
 pub(super) fn keys(args: &Args<'_>, orders: &[Order], item: &Val) -> Out<Vec<Option<Val>>> {
     let key = |(func, _): &Order| match args.evaluator.call_datum(func, std::slice::from_ref(item)) {
         Err(fault) if fault.is_missing() => Ok(None),
@@ -107,7 +107,7 @@ pub(super) fn keys(args: &Args<'_>, orders: &[Order], item: &Val) -> Out<Vec<Opt
     orders.iter().map(key).collect()
 }
 
-/// Which of two items comes first. What is missing comes before everything.
+/// Compares the sort keys of two items. A missing key is the least.
 pub(super) fn compare(orders: &[Order], a: &[Option<Val>], b: &[Option<Val>]) -> Ordering {
     let mut compared = orders.iter().zip(a.iter().zip(b)).map(
         |((_, descends), (a, b))| {

@@ -1,4 +1,4 @@
-//! Shapes as corners and edges on the sphere: which meet, which hold which, and how far away they are.
+//! Shapes as corners and edges on the sphere: intersection, inclusion and distance.
 
 use super::sphere::{self, Arc, Vector, crosses, is_around, is_on};
 use super::vincenty::{Place, between};
@@ -10,14 +10,14 @@ use crate::value::Val;
 pub(super) fn shape(value: &Val) -> Out<(String, Val)> {
     match value {
         Val::Shape(kind, coordinates) => Ok((kind.clone(), coordinates.as_ref().clone())),
-        // Any pseudotype passes at first, and then has no field `type`. Source: datum.cc.
+        // Any pseudotype is accepted first and then lacks the field `type`. Source: datum.cc.
         Val::Time(..) => Err(Fault::missing("no such field")),
         Val::Binary(_) => Err(Fault::unspecified("bytes for a shape")),
         _ => Err(Fault::logic("not a GEOMETRY pseudotype")),
     }
 }
 
-/// The place that a pair of numbers is.
+/// A pair of numbers as a place.
 pub(super) fn place(coordinates: &Val) -> Out<Place> {
     match coordinates {
         Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
@@ -25,7 +25,7 @@ pub(super) fn place(coordinates: &Val) -> Out<Place> {
     }
 }
 
-/// The places that pairs of numbers are.
+/// Pairs of numbers as places.
 pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
     match coordinates {
         Val::Array(items) => items.iter().map(place).collect(),
@@ -33,7 +33,7 @@ pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
     }
 }
 
-/// Fails for a ring that meets itself; no opinion where it comes near to that.
+/// Fails for a ring that intersects itself; no verdict if it nearly does.
 pub(super) fn check_ring(ring: &[Place]) -> Out<()> {
     let corners = &ring[..ring.len().saturating_sub(1)];
     if corners.len() < 3 {
@@ -72,7 +72,7 @@ fn arcs(points: &[Vector]) -> Vec<Arc> {
     points.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// A shape as points, lines between them, and what it is filled by.
+/// A shape as points, edges, and filled rings.
 struct Outline {
     points: Vec<Vector>,
     edges: Vec<Arc>,
@@ -104,7 +104,7 @@ impl Outline {
         })
     }
 
-    /// Whether a point is within: the rings around it are odd in number.
+    /// Whether a point is inside: an odd number of rings is around it.
     fn holds(&self, p: Vector) -> bool {
         self.rings.iter().filter(|ring| is_around(ring, p)).count() % 2 == 1
     }
@@ -143,8 +143,8 @@ pub(super) fn contains(outer: &Val, inner: &Val) -> Out<bool> {
     Ok(!outer.crosses(&inner) && inner.points.iter().all(|p| outer.holds(*p)))
 }
 
-/// Metres from a point to a shape: none from inside of it, otherwise the way to the nearest point of its
-/// edges. That point is found on the sphere, the way to it is measured on the ellipsoid.
+/// Metres from a point to a shape: zero from inside, otherwise the distance to the nearest point of its edges. That point
+/// is the nearest on the sphere; the distance is measured on the ellipsoid.
 /// Source: geo/distances.cc.
 pub(super) fn far(from: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
     let (kind, coordinates) = shape(other)?;

@@ -1,4 +1,4 @@
-//! What `pluck`, `without` and `has_fields` name: fields, and fields in fields.
+//! The arguments of `pluck`, `without` and `has_fields`: fields, and fields in fields.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) enum Paths {
 }
 
 impl Paths {
-    /// What an argument names.
+    /// The selection of one field.
     pub(super) fn of(value: &Val) -> Out<Paths> {
         match value {
             Val::Text(field) => Ok(Paths::Field(field.clone())),
@@ -43,7 +43,7 @@ impl Paths {
         }
     }
 
-    /// Only what is named; of an array inside an object, of each item. `None` where there is no object.
+    /// Only the named fields; of an array inside an object, the same of each item. `None` without an object.
     pub(super) fn pluck(&self, value: &Val, inside: bool) -> Option<Val> {
         if let (Val::Array(items), true) = (value, inside) {
             return items.iter().map(|item| self.pluck(item, false)).collect::<Option<_>>().map(Val::Array);
@@ -79,8 +79,8 @@ impl Paths {
         }
     }
 
-    /// Everything but what is named; of an array inside an object, of each item. `None` where there is no object, or
-    /// would be no time or shape any more.
+    /// All but the named fields; of an array inside an object, the same of each item. `None` without an object, or if a time or
+    /// shape would lose a member.
     pub(super) fn without(&self, value: &Val, inside: bool) -> Option<Val> {
         if let (Val::Array(items), true) = (value, inside) {
             return items.iter().map(|item| self.without(item, false)).collect::<Option<_>>().map(Val::Array);
@@ -108,7 +108,7 @@ impl Paths {
         }
     }
 
-    /// Whether everything that is named is there and not null.
+    /// Whether all named fields exist and are not null.
     pub(super) fn has(&self, value: &Val) -> bool {
         match (self, members(value)) {
             (Paths::All(paths), _) => paths.iter().all(|path| path.has(value)),

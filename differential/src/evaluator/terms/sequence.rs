@@ -1,4 +1,4 @@
-//! Sequences item by item.
+//! Sequences, item by item.
 
 use super::{datum, members};
 use crate::evaluator::args::Args;
@@ -7,7 +7,7 @@ use crate::evaluator::{Evaluator, into_datum};
 use crate::fault::{Class, Fault, Out};
 use crate::value::Val;
 
-/// How many items of an endless sequence there are, as far as the reference goes.
+/// The number of items of an endless sequence that the reference evaluates.
 const ENDLESS: i64 = 300;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
@@ -59,7 +59,7 @@ pub fn of_value(evaluator: &Evaluator, value: TermValue) -> Out<Seq> {
     }
 }
 
-/// All items; what fails first fails all.
+/// All items, or the first error.
 pub(super) fn all(seq: Seq) -> Out<Vec<Val>> {
     if seq.infinite {
         return Err(Fault::logic("an infinite stream"));
@@ -67,7 +67,7 @@ pub(super) fn all(seq: Seq) -> Out<Vec<Val>> {
     collected(seq.items)
 }
 
-/// All items of a sequence as an array that may have only so many of them.
+/// All items of a sequence as an array within the limit.
 pub(super) fn array(evaluator: &Evaluator, seq: Seq) -> Out<Vec<Val>> {
     if seq.infinite {
         return Err(Fault::logic("an infinite stream"));
@@ -75,18 +75,18 @@ pub(super) fn array(evaluator: &Evaluator, seq: Seq) -> Out<Vec<Val>> {
     gathered(evaluator, seq.items)
 }
 
-/// All items as an array. Whether an item that fails is met before there are too many, no rule says.
+/// All items as an array. No rule determines whether an error of an item or of the limit is reported.
 pub(super) fn gathered(evaluator: &Evaluator, items: Vec<Out<Val>>) -> Out<Vec<Val>> {
     let fits = evaluator.fits(items.len());
     Fault::both(collected(items), fits).map(|(items, ())| items)
 }
 
-/// What each item becomes; errors stay where they are.
+/// The results of each item; errors keep their positions.
 pub(super) fn spread(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> Out<Vec<Val>>) -> Vec<Out<Val>> {
     spread_parts(items, |item| each(item).map(|items| items.into_iter().map(Ok).collect()))
 }
 
-/// What each item becomes, which may fail in the middle.
+/// The results of each item, which may fail in the middle.
 pub(super) fn spread_parts(
     items: Vec<Out<Val>>,
     mut each: impl FnMut(Val) -> Out<Vec<Out<Val>>>,
@@ -101,8 +101,8 @@ pub(super) fn spread_parts(
     out
 }
 
-/// All items. How many of them a server has read when one fails is its own affair, so that of errors
-/// of different classes any may be told.
+/// All items. No rule determines the number of items that a server has read when one fails, so that any of several errors
+/// of different classes may be reported.
 pub fn collected(items: Vec<Out<Val>>) -> Out<Vec<Val>> {
     let mut failed: Option<Fault> = None;
     let mut read = Vec::with_capacity(items.len());
@@ -118,13 +118,13 @@ pub fn collected(items: Vec<Out<Val>>) -> Out<Vec<Val>> {
     failed.map_or(Ok(read), Err)
 }
 
-/// Hands items on one after the other.
+/// Calls `each` for one item after another.
 pub(super) fn for_each_item(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> Out<()>) -> Out<()> {
     let done = items.into_iter().map(|item| item.and_then(&mut each).map(|()| Val::Null));
     collected(done.collect()).map(|_| ())
 }
 
-/// A sequence as a value: one of items that were at hand is at hand.
+/// A sequence as a value: an array if its items were one.
 pub(super) fn settled(evaluator: &Evaluator, seq: Seq, was_eager: bool) -> Out<TermValue> {
     if !was_eager {
         return Ok(TermValue::Seq(seq));
@@ -181,7 +181,7 @@ fn filter(args: &Args<'_>) -> Out<TermValue> {
     settled(args.evaluator, Seq { items, ..seq }, eager)
 }
 
-/// What `filter` asks.
+/// The predicate of `filter`.
 pub(super) struct Test {
     func: Func,
     is_pattern: bool,
@@ -244,7 +244,7 @@ fn offsets_of(args: &Args<'_>) -> Out<TermValue> {
     settled(args.evaluator, Seq { infinite: seq.infinite, ..Seq::stream(items) }, seq.eager)
 }
 
-/// What the second sequence has goes. Of two arguments that fail either may be told.
+/// Removes the items of the second sequence. The error of either argument may be reported.
 fn difference(args: &Args<'_>) -> Out<TermValue> {
     let of_place = |i: usize| args.value(i).and_then(|value| of_value(args.evaluator, value));
     let (seq, unwanted) = Fault::both(of_place(0), of_place(1).and_then(all))?;
@@ -252,7 +252,7 @@ fn difference(args: &Args<'_>) -> Out<TermValue> {
     settled(args.evaluator, Seq { items, ..seq }, seq.eager)
 }
 
-/// Each wanted value and each predicate takes an item of its own.
+/// Each wanted value and each predicate needs a separate item.
 fn contains(args: &Args<'_>) -> Out<TermValue> {
     let seq = of_value(args.evaluator, args.value(0)?)?;
     let (mut values, mut funcs) = (Vec::new(), Vec::new());

@@ -47,7 +47,7 @@ struct Part {
 }
 
 impl Part {
-    /// The places of a whole of this size.
+    /// The positions in a sequence of this length.
     fn within(self, size: usize) -> (usize, usize) {
         let size = size as i64;
         let place = |at: i64, next: bool| match at {
@@ -75,7 +75,7 @@ fn part(args: &Args<'_>, first: TermValue, part: Part) -> Out<TermValue> {
             let (from, to) = part.within(bytes.len());
             return datum(Val::Binary(bytes[from..to].to_vec()));
         }
-        // Also null is a mistake of the query here. Source: terms/arr.cc.
+        // Null is an error of the query here, too. Source: terms/arr.cc.
         TermValue::Datum(_) | TermValue::Row(..) => return Err(Fault::logic("no sequence")),
         other => sequence::of_value(args.evaluator, other)?,
     };
@@ -96,7 +96,7 @@ fn part(args: &Args<'_>, first: TermValue, part: Part) -> Out<TermValue> {
     Ok(TermValue::Seq(cut(seq, from, to)))
 }
 
-/// The items from one place to another; what fails before the first fails still.
+/// The items from one position to another; an error before the first item remains.
 fn cut(seq: Seq, from: usize, to: usize) -> Seq {
     let bounded = to < usize::MAX;
     let mut items: Vec<Out<Val>> = seq.items.into_iter().take(to.max(from)).collect();

@@ -1,7 +1,7 @@
 //! The sphere on which edges are drawn: the shorter arcs of great circles, as vectors.
 //!
-//! Relations of shapes, and which point of an edge is nearest, are those of the sphere (S2 in RethinkDB);
-//! lengths are then measured on the ellipsoid. Degrees are turned into angles as they are.
+//! Relations of shapes and the nearest points of edges are computed on the sphere (S2 in RethinkDB); lengths are measured
+//! on the ellipsoid. Degrees become angles without a correction for the ellipsoid.
 
 use super::vincenty::Place;
 
@@ -11,17 +11,17 @@ pub(super) type Vector = [f64; 3];
 /// An arc from one point to another.
 pub(super) type Arc = (Vector, Vector);
 
-/// How near to an arc, in radians, a point is on it for a server that rounds otherwise: six millimetres.
+/// The distance in radians within which another rounding may put a point on an arc: six millimetres.
 const NEAR: f64 = 1e-9;
 
-/// The point at a place.
+/// A place as a point.
 pub(super) fn point((longitude, latitude): Place) -> Vector {
     let (sin, cos) = longitude.to_radians().sin_cos();
     let (up, out) = latitude.to_radians().sin_cos();
     [out * cos, out * sin, up]
 }
 
-/// The place of a point.
+/// A point as a place.
 pub(super) fn place([x, y, z]: Vector) -> Place {
     (y.atan2(x).to_degrees(), z.atan2(x.hypot(y)).to_degrees())
 }
@@ -53,7 +53,7 @@ pub(super) fn angle(a: Vector, b: Vector) -> f64 {
 
 /// The point of an arc that is nearest to `p`.
 pub(super) fn foot(p: Vector, (from, to): Arc) -> Vector {
-    // The arc as a walk of `whole` from its beginning: cos(t) from + sin(t) ahead.
+    // The arc by its angle t, up to `whole`: cos(t) from + sin(t) ahead.
     let whole = angle(from, to);
     let ahead = sum(to, times(from, -dot(from, to)));
     let ahead = times(ahead, 1.0 / length(ahead));
@@ -64,7 +64,7 @@ pub(super) fn foot(p: Vector, (from, to): Arc) -> Vector {
     if angle(p, from) <= angle(p, to) { from } else { to }
 }
 
-/// Whether a point lies on an arc, or as good as.
+/// Whether a point lies on an arc, within the rounding.
 pub(super) fn is_on(p: Vector, arc: Arc) -> bool {
     angle(p, foot(p, arc)) < NEAR
 }
@@ -73,19 +73,19 @@ pub(super) fn is_on(p: Vector, arc: Arc) -> bool {
 pub(super) fn crosses(a: Arc, b: Arc) -> bool {
     let side = |arc: Arc, p: Vector| dot(cross(arc.0, arc.1), p);
     let apart = |arc: Arc, other: Arc| side(arc, other.0) * side(arc, other.1) < 0.0;
-    // Great circles meet twice, on the other side of the earth too.
+    // Great circles intersect twice, also on the other side of the earth.
     apart(a, b) && apart(b, a) && dot(sum(a.0, a.1), sum(b.0, b.1)) > 0.0
 }
 
-/// Whether a ring that is small goes around a point: as one turns there to look at its corners one after
-/// the other, one turns all around.
+/// Whether a small ring goes around a point: the turns from corner to corner, as seen from the point, add up to a full
+/// turn.
 pub(super) fn is_around(ring: &[Vector], p: Vector) -> bool {
     let turn = |pair: &[Vector]| {
         let (a, b) = (pair[0], pair[1]);
         dot(p, cross(a, b)).atan2(dot(a, b) - dot(a, p) * dot(b, p))
     };
     let turns: f64 = ring.windows(2).map(turn).sum();
-    // On the other side of the earth one turns around just so.
+    // The antipodal point sees the same turns.
     let middle = ring.iter().copied().fold([0.0; 3], sum);
     turns.abs() > std::f64::consts::PI && dot(p, middle) > 0.0
 }

@@ -25,7 +25,7 @@ thread_local! {
     static PATTERNS: RefCell<HashMap<String, regex::Regex>> = RefCell::default();
 }
 
-/// A regular expression; those that were asked for before are at hand.
+/// A regular expression, from the cache if possible.
 pub(super) fn regex_of(pattern: &str) -> Out<regex::Regex> {
     PATTERNS.with_borrow_mut(|known| {
         if let Some(regex) = known.get(pattern) {
@@ -49,8 +49,7 @@ fn matched(args: &Args<'_>, text: &str, pattern: &str) -> Out<TermValue> {
     datum(Val::of_json(&all))
 }
 
-/// `split`: at white space, between characters, or at a separator; what is beyond `most` parts
-/// stays together.
+/// `split`: at white space, between characters, or at a separator; the text behind `most` parts stays together.
 fn split(args: &Args<'_>) -> Out<TermValue> {
     let text = args.text(0)?;
     let separator = match args.len() {

@@ -7,9 +7,9 @@ use crate::evaluator::term_value::{Seq, Slice, TermValue};
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 
-/// The only database there is.
+/// The only database.
 const DB: &str = "test";
-/// No primary key is longer; nothing near it is generated.
+/// The longest primary key; no longer key is generated.
 const KEY_MAX: usize = 60;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
@@ -39,7 +39,7 @@ fn table(args: &Args<'_>) -> Out<TermValue> {
     Ok(TermValue::Table(Slice { table: name, index: None, bounds: None, descends: None }))
 }
 
-/// The whole table an argument is.
+/// An argument as a whole table.
 pub(super) fn whole(args: &Args<'_>, i: usize) -> Out<String> {
     match args.value(i)? {
         TermValue::Table(Slice { table, index: None, .. }) => Ok(table),
@@ -58,7 +58,7 @@ fn get(args: &Args<'_>) -> Out<TermValue> {
     Ok(TermValue::Row(table.clone(), row.map_or(Val::Null, |row| Val::Object(row.clone()))))
 }
 
-/// Fails for what cannot be a key.
+/// Fails for a value that cannot be a key.
 pub(super) fn check_key(key: &Val) -> Out<()> {
     match key {
         Val::Array(items) => items.iter().try_for_each(check_key),
@@ -91,7 +91,7 @@ fn get_all(args: &Args<'_>) -> Out<TermValue> {
     Ok(TermValue::Seq(Seq { table: Some(table), dealt: true, ..Seq::stream(items) }))
 }
 
-/// `between`, and its predecessor that took null for no bound.
+/// `between`, and its older form with null for no bound.
 fn between(args: &Args<'_>) -> Out<TermValue> {
     let mut slice = match args.value(0)? {
         TermValue::Table(slice) => slice,

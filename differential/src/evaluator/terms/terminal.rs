@@ -62,7 +62,7 @@ impl Work {
         })
     }
 
-    /// Whether any item counted, and the value.
+    /// Returns whether any item counted, and the value.
     pub(super) fn run(
         &self,
         args: &Args<'_>,
@@ -139,7 +139,7 @@ fn run_reduce(args: &Args<'_>, func: &Func, items: Vec<Out<Val>>, is_stream: boo
     Ok((any, if is_stream { reduce_in_pieces(args, func, items) } else { reduce(args, func, items) }))
 }
 
-/// What a selector finds in an item, if it is there.
+/// The value of a selector for an item, if it is not missing.
 fn looked_at(args: &Args<'_>, selector: Option<&Func>, item: &Val) -> Out<Option<Val>> {
     match selector {
         None => Ok(Some(item.clone())),
@@ -167,7 +167,7 @@ fn reduce(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
     items.try_fold(first, |sum, item| args.evaluator.call_datum(func, &[sum, item]))
 }
 
-/// Streams may be reduced in pieces whose values are reduced again.
+/// Streams may be reduced in parts whose results are reduced again.
 fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
     if items.len() < 3 {
         return reduce(args, func, items);
@@ -178,11 +178,11 @@ fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
             pieces.into_iter().map(|piece| reduce(args, func, piece.to_vec())).collect();
         reduce(args, func, values?)
     };
-    // Asked for in every order, so that all of them are looked at.
+    // Depends on the order, so that all orders are evaluated.
     let cut = 1 + args.evaluator.draw(items.len() - 1);
     let reduced = if args.evaluator.order < 2 { reduce(args, func, items.clone()) } else { at(cut) };
     let Err(fault) = reduced else { return reduced };
-    // Which of two mistakes is met first may depend on where the pieces begin.
+    // The first of two errors may depend on the boundaries of the parts.
     let other = |cut| at(cut).err().is_none_or(|other| other.class != fault.class);
     if (1..items.len()).any(other) {
         return Err(Fault::unspecified("what a function fails at depends on the pieces"));

@@ -44,7 +44,7 @@ fn time(args: &Args<'_>, i: usize) -> Out<(f64, i32)> {
 /// A moment some seconds later, to the millisecond.
 pub(super) fn moved(seconds: f64, zone: i32, by: f64) -> Out<Val> {
     let moved = ((seconds + by) * 1000.0).round() / 1000.0;
-    // Years 1400 to 9999; near their ends the reference has no opinion.
+    // Years 1400 to 9999; near the ends the reference has no verdict.
     match moved {
         m if m == 0.0 && (seconds.is_sign_negative() || by.is_sign_negative()) => {
             Err(Fault::unspecified("the sign of no seconds"))
@@ -64,7 +64,7 @@ fn during(args: &Args<'_>) -> Out<TermValue> {
         Some(Val::Text(_)) => Err(Fault::logic("neither open nor closed")),
         Some(other) => Err(Fault::expected("STRING", &other)),
     };
-    // A bound is looked at where it matters. Source: terms/time.cc of RethinkDB 2.4.
+    // A bound is evaluated only if it matters. Source: terms/time.cc of RethinkDB 2.4.
     let inside = (at > left || (at == left && !open("left_bound", false)?))
         && (at < right || (at == right && !open("right_bound", true)?));
     datum(Val::Bool(inside))
@@ -97,7 +97,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// A moment as a wall clock in its zone shows it.
+/// A moment as the wall clock time of its zone.
 struct Clock {
     year: i64,
     month: i64,

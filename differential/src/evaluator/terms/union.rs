@@ -1,4 +1,4 @@
-//! `union`, in any order or merged by one.
+//! `union`, unordered or merged in an order.
 
 use super::order;
 use super::sequence::{all, of_value, settled};
@@ -24,7 +24,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     settled(args.evaluator, Seq { infinite, ..Seq::stream(items) }, eager)
 }
 
-/// `union` of sequences that are sorted already: the least of the first items, again and again.
+/// `union` of sorted sequences: repeatedly the least of the first items.
 fn ordered_union(args: &Args<'_>, seqs: Vec<Seq>) -> Out<TermValue> {
     let Some(term) = args.option_term("interleave") else { return Err(Fault::unspecified("no order")) };
     let terms: Vec<&serde_json::Value> = match term.as_array().map(Vec::as_slice) {
@@ -46,7 +46,7 @@ fn ordered_union(args: &Args<'_>, seqs: Vec<Seq>) -> Out<TermValue> {
             keyed.push((keys, from, item));
         }
     }
-    // Among equal items of several sequences the rules do not say which comes first.
+    // No rule determines the order of equal items of several sequences.
     keyed.sort_by(|(a, at, _), (b, other, _)| order::compare(&orders, a, b).then(at.cmp(other)));
     let unclear = keyed
         .windows(2)

@@ -1,4 +1,4 @@
-//! Lengths on an ellipsoid by Vincenty's formulas of 1975, which share nothing with the method of the node.
+//! Lengths on an ellipsoid by Vincenty's formulas of 1975, which are independent of the method of the node.
 
 use crate::fault::{Fault, Out};
 

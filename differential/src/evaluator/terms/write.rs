@@ -18,16 +18,16 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// What a write answers.
+/// The result of a write.
 #[derive(Default)]
 struct Report {
     counts: BTreeMap<&'static str, f64>,
     first_error: bool,
-    /// None while no row was looked at: then nothing is told of changes.
+    /// `None` before the first row: the result has no `changes` then.
     changes: Option<Vec<Val>>,
 }
 
-/// Which changes are told.
+/// The changes in the result.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     None,
@@ -77,7 +77,7 @@ fn told(args: &Args<'_>) -> Out<Told> {
     }
 }
 
-/// Puts what a write made of a row in its place. `None`: there is no row.
+/// Stores the new version of a row; `None` deletes it.
 fn settle(
     args: &Args<'_>,
     table: &str,
@@ -144,7 +144,7 @@ fn settle(
     }
 }
 
-/// Whether a row may become this.
+/// Whether a row may have this value.
 fn check(key_field: &str, old: Option<&Val>, new: Option<Val>) -> Out<Option<Val>> {
     let members = match &new {
         None => return Ok(None),
@@ -164,12 +164,12 @@ fn check(key_field: &str, old: Option<&Val>, new: Option<Val>) -> Out<Option<Val
     Ok(new)
 }
 
-/// What an insert does with a row whose key is there.
+/// The handling of an existing key by an insert.
 enum Conflict {
     Error,
     Replace,
     Update,
-    /// A function of the key, the row that is there and the new one.
+    /// A function of the key, the existing row and the new one.
     Ask(Func),
 }
 
@@ -207,7 +207,7 @@ fn insert(args: &Args<'_>) -> Out<TermValue> {
     };
     let key_field = args.evaluator.database.borrow().tables[&table].key.clone();
     let mut report = Report::default();
-    // What could be no row anywhere is told of with the changes, too; if nothing else is there, one of them.
+    // The changes include values that are no rows; if there is nothing else, one of them.
     let hopeless = |row: &Val| match row {
         Val::Object(members) => {
             members.get(&key_field).is_some_and(|key| !key.has_bound() && tables::check_key(key).is_err())
@@ -256,7 +256,7 @@ fn change(args: &Args<'_>) -> Out<TermValue> {
             TermValue::Func(func) => Ok(func),
             other => into_datum(other).map(Func::Constant),
         }) {
-            // What goes wrong in what is merged goes wrong for each row.
+            // An error in the merged value is an error of each row.
             Err(fault) if id == 53 => Err(fault),
             other => Ok(other?),
         },
@@ -286,7 +286,7 @@ fn change(args: &Args<'_>) -> Out<TermValue> {
         seen.push(row.clone());
         let old = (!matches!(row, Val::Null)).then_some(row);
         let new = match (args.id, &old) {
-            // Nothing is evaluated for a row that is not there.
+            // A missing row evaluates nothing.
             (53, None) => Ok(None),
             _ => func.clone().and_then(|func| made(args, &func, old.as_ref())),
         };
@@ -296,7 +296,7 @@ fn change(args: &Args<'_>) -> Out<TermValue> {
     report.finish(args.evaluator, told)
 }
 
-/// A mistake is the row's own, but what no rule says of one row, none says of the write.
+/// An error belongs to its row. If no rule determines the result of one row, none determines that of the write.
 fn said<T>(new: Out<T>) -> Out<Out<T>> {
     match new {
         Err(fault) if fault.class == Class::Unspecified => Err(fault),
@@ -304,7 +304,7 @@ fn said<T>(new: Out<T>) -> Out<Out<T>> {
     }
 }
 
-/// What a row becomes.
+/// The new version of a row.
 fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
     let row = old.cloned().unwrap_or(Val::Null);
     let answer =
@@ -319,7 +319,7 @@ fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
     }
 }
 
-/// `for_each`: the sum of what a function writes for each item.
+/// `for_each`: the sum of the writes of a function for each item.
 fn for_each(args: &Args<'_>) -> Out<TermValue> {
     let seq = sequence::of_value(args.evaluator, args.value(0)?)?;
     let func = args.func(1)?;
