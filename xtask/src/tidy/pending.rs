@@ -5,7 +5,6 @@ pub(super) const PROSE: &[(&str, usize)] = &[
     ("bench", 156),
     ("cluster", 388),
     ("differential", 171),
-    ("log", 295),
     ("query", 131),
     ("rekindle", 53),
     ("server", 26),
@@ -22,8 +21,6 @@ pub(super) const SPREAD: &[(&str, &str, usize)] = &[
     ("datum", "Datum", 4),
     ("datum", "Object", 7),
     ("differential", "Generator", 6),
-    ("log", "Group", 9),
-    ("log", "Runner", 4),
     ("query", "Inner", 4),
     ("query", "Session", 4),
 ];
@@ -33,12 +30,10 @@ pub(super) const METHOD_CIRCLES: &[(&str, &str)] = &[
     ("cluster", "Core"),
     ("cluster", "Machine"),
     ("differential", "Generator"),
-    ("log", "Group"),
-    ("log", "Runner"),
     ("query", "Inner"),
     ("query", "Session"),
 ];
 
 /// Packages with constants without a meaning, such as `PAUSE`: their number.
 pub(super) const BARE_CONSTANTS: &[(&str, usize)] =
-    &[("bench", 6), ("cluster", 27), ("differential", 1), ("log", 3), ("query", 1), ("simulation", 11)];
+    &[("bench", 6), ("cluster", 27), ("differential", 1), ("query", 1), ("simulation", 11)];
