@@ -121,7 +121,7 @@ fn differences(world: &World) -> Option<String> {
             for (at, handle) in table.shards().iter().enumerate() {
                 let own = machine.node()?.identity().server;
                 let is_placed = handle.replicas().iter().any(|replica| replica.server == own);
-                let Some(near) = handle.near() else {
+                let Some(near) = handle.local() else {
                     if is_placed {
                         return Some(format!("node {nth} has no replica of {name}/{at}"));
                     }
@@ -281,7 +281,7 @@ fn stored_count(world: &World, document: &Document) -> u64 {
     let holds = |node: &&std::sync::Arc<Node>| {
         let catalog = node.catalog();
         let table = catalog.table("test", &document.table)?.clone();
-        let near = table.shard(&document.key()).near()?.clone();
+        let near = table.shard(&document.key()).local()?.clone();
         near.get(&document.key()).ok().map(|row| field(row.as_ref(), "count"))
     };
     let present = world.present();
@@ -308,7 +308,7 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
         if !table.config.lineage.sealed.is_empty() {
             return Some(format!("{name} needs earlier groups: {:?}", table.config.lineage));
         }
-        let state = node.table_state(table);
+        let state = node.states().table_state(table);
         if !readiness(&state).all_replicas {
             return Some(format!("{name} is {state:?}"));
         }

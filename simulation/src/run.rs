@@ -88,7 +88,7 @@ fn form_cluster(driver: &mut Driver) -> Result<(), Violation> {
             let durability = if table == SOFT { Durability::Soft } else { Durability::Hard };
             let options =
                 TableOptions { shards: shards_wanted(1, replicas), durability, ..TableOptions::default() };
-            if let Err(error) = node.create_table("test", &table, options) {
+            if let Err(error) = node.schema().create_table("test", &table, options) {
                 return Some(error.to_string());
             }
         }

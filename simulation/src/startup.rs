@@ -152,7 +152,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
         admin_password: (Object::default(), false),
     })
     .map_err(text)?;
-    node.set_copy_sizes(plan.copy_sizes);
+    node.copies().set_chunking(plan.copy_sizes);
     node.answer_queries(Arc::new(Executor::new(&node)));
     inbound.open(&node);
     while !node.await_catalog(WAIT_TIMEOUT) {}
@@ -229,7 +229,7 @@ fn watch_log(node: &Weak<Node>) {
     loop {
         task::sleep(LOG_CHECK_INTERVAL);
         match node.upgrade() {
-            Some(node) => node.mind_log(),
+            Some(node) => node.health().check(),
             None => return,
         }
     }

@@ -3,6 +3,8 @@
 use datum::Text;
 use shard::WriteError;
 
+use crate::config::ServerId;
+
 /// An index as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexName {
@@ -31,6 +33,60 @@ impl RepairNeeded {
             RepairNeeded::Erase => "unsafe_rollback_or_erase",
         }
     }
+}
+
+/// Why the servers there are cannot hold what is wanted. The texts are ReQL's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// No replica at all.
+    #[error(
+        "You must set `replicas` to at least one. `replicas` includes the primary replica; if there are zero \
+         replicas, there is nowhere to put the data."
+    )]
+    NoReplicas,
+    /// More shards than a table may have.
+    #[error("Maximum number of shards is {0}.")]
+    TooManyShards(usize),
+    /// Primaries are wanted where no replica is.
+    #[error(
+        "Can't use server tag `{0}` for primary replicas because you specified no replicas in server tag `{0}`."
+    )]
+    NoPrimaries(Text),
+    /// Nonvoting replicas are wanted where no replica is.
+    #[error(
+        "You specified that the replicas in server tag `{0}` should be non-voting, but you didn't specify a \
+         number of replicas in server tag `{0}`."
+    )]
+    NoNonvoting(Text),
+    /// A server has two of the tags.
+    #[error(
+        "Server tags `{first}` and `{second}` overlap; the server `{server}` has both tags. The server tags used \
+         for replication settings for a given table must be non-overlapping."
+    )]
+    Overlap {
+        /// A tag.
+        first: Text,
+        /// Another.
+        second: Text,
+        /// The server with both.
+        server: Text,
+    },
+    /// Nobody has the tag.
+    #[error("Could not find any servers with server tag `{0}`.")]
+    NoServers(Text),
+    /// Fewer servers than replicas.
+    #[error(
+        "Can't put {wanted} replicas on servers with the tag `{tag}` because there are only {servers} servers with \
+         the tag `{tag}`. It's impossible to have more replicas of the data than there are servers."
+    )]
+    TooFewServers {
+        /// How many replicas.
+        wanted: usize,
+        /// Where.
+        tag: Text,
+        /// How many servers there are.
+        servers: usize,
+    },
 }
 
 /// A change to databases, tables or users that did not happen, or may not have.
@@ -110,7 +166,7 @@ pub enum AdminError {
     AdminStays,
     /// What is wanted cannot be placed on the servers there are.
     #[error("{0}")]
-    Placement(#[from] crate::PlacementError),
+    Placement(#[from] PlacementError),
     /// The shards of the table have no leaders, or changed meanwhile.
     #[error(
         "The shards of this table could not be brought together to divide it anew, because its replicas changed \
@@ -137,7 +193,7 @@ pub enum AdminError {
     },
     /// No such server.
     #[error("There is no server with UUID `{0}`.")]
-    ServerMissing(crate::ServerId),
+    ServerMissing(ServerId),
     /// Another server has the name.
     #[error("Cannot rename server `{from}` to `{to}` because server `{to}` already exists.")]
     ServerNameTaken {

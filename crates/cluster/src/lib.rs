@@ -1,106 +1,60 @@
-//! Who holds what, and how to reach it: the node, its catalog of databases and tables,
-//! and one handle for a shard wherever it lives.
+//! Which server holds what, and how to reach it: the node, its catalog of databases and tables, and one handle for each
+//! shard, local or remote.
 //!
-//! The catalog is itself a table, the one of group zero, written through the same log as
-//! every other row; each node keeps an immutable copy of it in memory.
+//! The crate is divided into rooms; each uses only those above it in this list:
+//!
+//! - `config`: what the catalog says of databases, tables, shards, servers and users, as plain values.
+//! - `rpc`: requests and responses between servers, and [`Peers`], through which they are sent.
+//! - [`link`]: the connection between each two servers.
+//! - `routing`: which replica leads each shard, and which replicas are open on this node.
+//! - `catalog`: the catalog as this node shows it, and `CatalogClient`, through which any node changes it.
+//! - `copy`: copies of a replica's rows, given and received.
+//! - `index`: creating, dropping and building secondary indexes.
+//! - `membership`: brings the members of groups to what the catalog says, one change at a time.
+//! - `reshard`: splits, merges and moves shards.
+//! - `repair`: emergency repair, and the removal of servers.
+//! - `node`: opens and closes replicas, runs the event loop, and answers requests of other servers.
+//!
+//! The order of the locks is written down in `node/locks.rs`.
 #![forbid(unsafe_code)]
 
-mod accounts;
-mod added;
-mod admin;
-mod answer;
-mod answering;
-mod ask;
 mod catalog;
-mod catalog_repair;
-mod catalog_replica;
-mod catalog_row;
-mod change;
 mod config;
-mod copies;
 mod copy;
-mod copy_piece;
-mod cuts;
-mod division;
-mod ends;
 mod error;
-#[cfg(test)]
-mod fixture;
-mod forced;
-mod given_up;
-mod handle;
-mod hosted;
-mod hosting;
-mod identity;
-mod incarnation;
-mod index_config;
-mod index_work;
-mod indexes;
-mod join;
-mod keeper;
-mod last_word;
-mod layout;
-mod leaders;
-mod leavings;
-mod lineage;
+mod event_queue;
+mod index;
 pub mod link;
-mod majority;
-mod most_complete;
-mod network;
-mod news;
+mod membership;
 mod node;
-mod pending;
-mod placement;
-mod plan;
-mod post;
-mod reach;
-mod readers;
-mod rebalance;
-mod removal;
+mod notifier;
 mod repair;
-mod replaced;
-mod request;
-mod resigning;
-mod router;
-mod sealing;
-mod serve;
-mod servers;
-mod sights;
-mod stalls;
-mod starts;
-mod state;
-mod step;
-mod succession;
-mod tend;
-mod users;
-mod wire_field;
-mod words;
+mod reshard;
+mod routing;
+mod rpc;
 
-pub use added::Added;
-pub use admin::{ShardsWanted, TableChange, TableOptions};
-pub use ask::{OnResponse, Responder, RpcClient, RpcError, RpcHandler};
-pub use catalog::{Catalog, Database};
-pub use catalog_replica::CatalogReplica;
-pub use config::{
-    DbConfig, DbId, GroupId, PeerId, ReplicaConfig, SealedShard, ServerConfig, ServerId, ShardConfig,
-    ShardHistory, TableConfig, WriteAcks, durability_name,
+pub use catalog::placement::{Load, ShardPlaces, Wanted, load, place, places_of};
+pub use catalog::{
+    Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, Identity, Schema, Servers, ShardsWanted,
+    TableOptions,
 };
-pub use copies::{CopyChunking, CopyProgress};
-pub use error::{AdminError, IndexName, OpenError, RepairNeeded};
-pub use handle::{KnownLeader, Route, ShardHandle};
-pub use identity::Identity;
-pub use index_config::{IndexConfig, TableIndexes};
-pub use index_work::{BuildStep, IndexThread, IndexWork};
-pub use indexes::{IndexProgress, NoLeader, Overwrite};
-pub use join::{JoinOptions, join};
-pub use network::{Inbound, UNASSIGNED_PEER};
-pub use news::Notifier;
-pub use node::{CatalogWatcher, Core, Node, NodeOptions};
-pub use placement::{Load, PlacementError, ShardPlaces, Wanted, load, place, places_of};
-pub use post::{PeerTransport, Post};
-pub use repair::{RepairMode, RepairScope, Repaired};
-pub use router::TableHandle;
-pub use serve::RpcServer;
+pub use config::{
+    DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig, Scope,
+    SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary,
+    User, WriteAcks, durability_name,
+};
+pub use copy::{Copies, CopyChunking, CopyProgress};
+pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};
+pub use event_queue::EventQueue;
+pub use index::{BuildStep, IndexProgress, IndexThread, IndexWork, Indexes, NoLeader, Overwrite};
+pub use membership::{Connectivity, LogHealth};
+pub use node::{
+    CatalogOutage, Core, Inbound, JoinOptions, Node, NodeOptions, Readiness, ReplicaState, ShardState,
+    TableStates, UNASSIGNED_PEER, Wiring, join, readiness,
+};
+pub use notifier::Notifier;
+pub use repair::{Repair, RepairMode, RepairScope, Repaired, ServerRemoval};
+pub use reshard::{Resharder, TableChange};
+pub use routing::{KnownLeader, LeaderLookup, Leadership, ReplicaTransport, Route, ShardHandle, TableHandle};
+pub use rpc::{OnResponse, PeerTransport, Peers, Responder, RpcClient, RpcError, RpcHandler, RpcServer};
 pub use shard::CopyRangeSizes;
-pub use state::{CatalogOutage, Readiness, ReplicaState, ShardState, readiness};
-pub use users::{Grant, PasswordChange, Permissions, Scope, User};

@@ -42,7 +42,7 @@ fn fill(node: &Node, rows: i32) {
         let (key, row) = (PrimaryKey::encode(&id).unwrap(), fields.into_iter().collect());
         table
             .shard(&key)
-            .near()
+            .local()
             .unwrap()
             .write_rows(vec![(key, Decision::Put(row))], Durability::Soft)
             .wait()
@@ -52,11 +52,13 @@ fn fill(node: &Node, rows: i32) {
 
 fn create(node: &Node, name: &'static str) {
     let function = StoredFunc::parse(r#"[69,[[2,[1]],[170,[[10,[1]],"a"]]]]"#.into()).unwrap();
-    node.create_index(table(node).config.id, &Text::from_static(name), function, IndexKind::One).unwrap();
+    node.indexes()
+        .create_index(table(node).config.id, &Text::from_static(name), function, IndexKind::One)
+        .unwrap();
 }
 
 fn build(node: &Arc<Node>) {
-    let mut work = IndexWork::new(node);
+    let mut work = IndexWork::new(node.indexes(), node.clock().clone());
     while work.step() != BuildStep::Nothing {}
 }
 
@@ -74,7 +76,7 @@ fn threes(node: &Node, name: &str) -> u64 {
     table
         .shards()
         .iter()
-        .map(|shard| shard.near().unwrap().read_index(&query).unwrap().count().unwrap())
+        .map(|shard| shard.local().unwrap().read_index(&query).unwrap().count().unwrap())
         .sum()
 }
 
@@ -82,26 +84,23 @@ fn threes(node: &Node, name: &str) -> u64 {
 fn an_index_is_built_and_is_there_after_opening_again() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table(
-        "test",
-        "t",
-        TableOptions { shards: ShardsWanted::count(2), ..TableOptions::default() },
-    )
-    .unwrap();
+    node.schema()
+        .create_table("test", "t", TableOptions { shards: ShardsWanted::count(2), ..TableOptions::default() })
+        .unwrap();
     fill(&node, 1400);
     create(&node, "a");
     assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
-    IndexWork::new(&node).step();
+    IndexWork::new(node.indexes(), node.clock().clone()).step();
     let table = table(&node);
     let index = table.config.indexes.find("a").unwrap().id;
-    assert!(node.index_begun(table.config.id, index).is_some());
+    assert!(node.indexes().build_begun(table.config.id, index).is_some());
     drop((table, node));
 
     let node = machine.open();
     let IndexProgress::Under(share) = progress(&node, "a") else { panic!("it cannot be ready yet") };
     assert!(share > 0.1 && share < 1.0, "it goes on where it was: {share}");
     build(&node);
-    assert_eq!(node.index_begun(self::table(&node).config.id, index), None);
+    assert_eq!(node.indexes().build_begun(self::table(&node).config.id, index), None);
     assert_eq!(threes(&node, "a"), 200);
     drop(node);
 
@@ -114,7 +113,7 @@ fn an_index_is_built_and_is_there_after_opening_again() {
 fn rows_on_their_way_are_no_index_under_construction() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 700);
     create(&node, "a");
     assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
@@ -126,12 +125,12 @@ fn rows_on_their_way_are_no_index_under_construction() {
 fn new_shards_have_the_entries_of_the_old_ones() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 700);
     create(&node, "a");
     build(&node);
     let change = TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() };
-    node.change_table(table(&node).config.id, &change).unwrap();
+    node.resharder().change_table(table(&node).config.id, &change).unwrap();
     assert_eq!(progress(&node, "a"), IndexProgress::Ready);
     assert_eq!(threes(&node, "a"), 100);
     fill(&node, 1400);
@@ -142,7 +141,7 @@ fn new_shards_have_the_entries_of_the_old_ones() {
 fn nothing_is_left_of_a_dropped_index() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 50);
     for name in ["a", "b", "c"] {
         create(&node, name);
@@ -150,9 +149,9 @@ fn nothing_is_left_of_a_dropped_index() {
     build(&node);
     assert_eq!(entries(&machine), 150);
     let id = table(&node).config.id;
-    node.drop_index(id, &"a".into()).unwrap();
+    node.indexes().drop_index(id, &"a".into()).unwrap();
     assert_eq!(entries(&machine), 100);
-    node.rename_index(id, &"b".into(), &"c".into(), Overwrite::Yes).unwrap();
+    node.indexes().rename_index(id, &"b".into(), &"c".into(), Overwrite::Yes).unwrap();
     assert_eq!(entries(&machine), 50);
     assert_eq!(threes(&node, "c"), 7);
     create(&node, "d");
@@ -165,14 +164,14 @@ fn nothing_is_left_of_a_dropped_index() {
 fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 50);
     create(&node, "a");
     build(&node);
     let id: TableId = table(&node).config.id;
     create(&node, "gone");
     let gone = table(&node).config.indexes.find("gone").unwrap().id;
-    node.drop_index(id, &"gone".into()).unwrap();
+    node.indexes().drop_index(id, &"gone".into()).unwrap();
     drop(node);
     // Entries of an index that the catalog does not know any more, and of one that it does not know yet.
     let mut batch = Batch::new();

@@ -23,7 +23,7 @@ fn fill(node: &Node, rows: i32) {
         let (key, object) = row(n * 0x0010_0000);
         table
             .shard(&key)
-            .near()
+            .local()
             .unwrap()
             .write_rows(vec![(key, Decision::Put(object))], Durability::Soft)
             .wait()
@@ -34,7 +34,7 @@ fn fill(node: &Node, rows: i32) {
 fn counts(node: &Node) -> Vec<u64> {
     let catalog = node.catalog();
     let table = catalog.table("test", "t").unwrap();
-    table.shards().iter().map(|shard| shard.near().unwrap().snapshot().unwrap().count().unwrap()).collect()
+    table.shards().iter().map(|shard| shard.local().unwrap().snapshot().unwrap().count().unwrap()).collect()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_new_node_has_the_database_test_and_the_user_admin() {
 fn tables_and_rows_are_there_after_opening_again() {
     let machine = Machine::new();
     let node = machine.open();
-    let config = node.create_table("test", "t", TableOptions::default()).unwrap();
+    let config = node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 20);
     drop(node);
     let node = machine.open();
@@ -64,11 +64,11 @@ fn tables_and_rows_are_there_after_opening_again() {
 fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     fill(&node, 5);
-    node.drop_table("test", "t").unwrap();
+    node.schema().drop_table("test", "t").unwrap();
     assert!(node.catalog().table("test", "t").is_none());
-    node.create_table("test", "t", TableOptions::default()).unwrap();
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     assert_eq!(counts(&node), [0]);
     drop(node);
     assert_eq!(counts(&machine.open()), [0]);
@@ -78,19 +78,19 @@ fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
 fn a_table_goes_to_another_database_with_its_rows() {
     let machine = Machine::new();
     let node = machine.open();
-    let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    let id = node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
     fill(&node, 5);
-    let other = node.create_db("other").unwrap();
+    let other = node.schema().create_db("other").unwrap();
     let home = node.catalog().database("test").unwrap().config.id;
     let to = |db, name: &str| TableChange { db: Some(db), name: Some(name.into()), ..TableChange::default() };
-    node.create_table("other", "taken", TableOptions::default()).unwrap();
+    node.schema().create_table("other", "taken", TableOptions::default()).unwrap();
     assert_eq!(
-        node.change_table(id, &to(other.id, "taken")).unwrap_err().to_string(),
+        node.resharder().change_table(id, &to(other.id, "taken")).unwrap_err().to_string(),
         "Can't rename table `test.t` to `other.taken` because table `other.taken` already exists."
     );
-    assert!(node.change_table(id, &to(DbId(uuid::Uuid::nil()), "t")).is_err());
+    assert!(node.resharder().change_table(id, &to(DbId(uuid::Uuid::nil()), "t")).is_err());
     assert_eq!(counts(&node), [5]);
-    let (before, after) = node.change_table(id, &to(other.id, "u")).unwrap();
+    let (before, after) = node.resharder().change_table(id, &to(other.id, "u")).unwrap();
     assert_eq!((before.db, after.db, &*after.name), (home, other.id, "u"));
     assert_eq!(before.shards, after.shards);
     drop(node);
@@ -98,10 +98,10 @@ fn a_table_goes_to_another_database_with_its_rows() {
     assert!(node.catalog().table("test", "t").is_none());
     let moved = node.catalog().table("other", "u").unwrap().config.id;
     assert_eq!(moved, id);
-    node.change_table(id, &to(home, "t")).unwrap();
+    node.resharder().change_table(id, &to(home, "t")).unwrap();
     assert_eq!(counts(&node), [5]);
     // It goes with the database that it is in.
-    node.drop_db("other").unwrap();
+    node.schema().drop_db("other").unwrap();
     assert_eq!(counts(&node), [5]);
 }
 
@@ -109,15 +109,17 @@ fn a_table_goes_to_another_database_with_its_rows() {
 fn dividing_a_table_moves_no_row_and_keeps_every_count() {
     let machine = Machine::new();
     let node = machine.open();
-    let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    let id = node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
     fill(&node, 40);
     let (_, after) = node
+        .resharder()
         .change_table(id, &TableChange { shards: Some(ShardsWanted::count(4)), ..TableChange::default() })
         .unwrap();
     assert_eq!(after.shards.len(), 4);
     assert_eq!(counts(&node).iter().sum::<u64>(), 40);
     assert!(counts(&node).iter().all(|count| *count > 0), "{:?}", counts(&node));
-    node.change_table(id, &TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() })
+    node.resharder()
+        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() })
         .unwrap();
     assert!(counts(&node).iter().all(|count| *count > 8), "evenly: {:?}", counts(&node));
     fill(&node, 41);
@@ -125,6 +127,7 @@ fn dividing_a_table_moves_no_row_and_keeps_every_count() {
     let node = machine.open();
     assert_eq!(counts(&node).iter().sum::<u64>(), 41);
     let (_, after) = node
+        .resharder()
         .change_table(id, &TableChange { shards: Some(ShardsWanted::count(1)), ..TableChange::default() })
         .unwrap();
     assert_eq!(after.shards.len(), 1);
@@ -134,13 +137,13 @@ fn dividing_a_table_moves_no_row_and_keeps_every_count() {
 #[test]
 fn names_are_unique_and_missing_ones_are_named() {
     let node = Machine::new().open();
-    node.create_db("d").unwrap();
-    assert_eq!(node.create_db("d").unwrap_err().to_string(), "Database `d` already exists.");
-    assert_eq!(node.drop_db("e").unwrap_err().to_string(), "Database `e` does not exist.");
-    node.create_table("d", "t", TableOptions::default()).unwrap();
-    let again = node.create_table("d", "t", TableOptions::default());
+    node.schema().create_db("d").unwrap();
+    assert_eq!(node.schema().create_db("d").unwrap_err().to_string(), "Database `d` already exists.");
+    assert_eq!(node.schema().drop_db("e").unwrap_err().to_string(), "Database `e` does not exist.");
+    node.schema().create_table("d", "t", TableOptions::default()).unwrap();
+    let again = node.schema().create_table("d", "t", TableOptions::default());
     assert_eq!(again.unwrap_err().to_string(), "Table `d.t` already exists.");
-    let (_, tables) = node.drop_db("d").unwrap();
+    let (_, tables) = node.schema().drop_db("d").unwrap();
     assert_eq!(tables.len(), 1);
 }
 
@@ -149,13 +152,13 @@ fn a_server_row_that_could_not_be_read_is_refused_and_the_catalog_stays_as_it_is
     let machine = Machine::new();
     let node = machine.open();
     let own = node.identity().server;
-    let size = |node: &Node, mb| node.change_server(own, &Text::from_static("here"), &[], mb);
+    let size = |node: &Node, mb| node.servers().change_server(own, &Text::from_static("here"), &[], mb);
     for mb in [1 << 53, 1_000_000_000_000_000_000, u64::MAX] {
         let refused = size(&node, Some(mb)).unwrap_err().to_string();
         assert!(refused.contains("is not a count"), "{refused}");
     }
     size(&node, Some(4096)).unwrap();
-    node.create_db("d").unwrap();
+    node.schema().create_db("d").unwrap();
     drop(node);
     let node = machine.open();
     assert_eq!(node.catalog().server(own).unwrap().cache_size_mb, Some(4096));

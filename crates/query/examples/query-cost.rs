@@ -53,7 +53,7 @@ fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
 }
 
 fn fill(house: &House) {
-    house.service.node().create_table("test", "t", cluster::TableOptions::default()).expect("a new table");
+    house.service.node().schema().create_table("test", "t", cluster::TableOptions::default()).expect("a new table");
     let catalog = house.service.node().catalog();
     let table = catalog.table("test", "t").expect("the table");
     for start in (0..ROWS).step_by(100) {

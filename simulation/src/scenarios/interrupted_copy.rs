@@ -94,7 +94,7 @@ fn led_shard(world: &World, table: &str, group: Option<GroupId>) -> Option<LedSh
         let handle = catalog.table("test", table)?;
         let at = handle.shards().iter().position(|shard| {
             let is_it = group.is_none_or(|group| group == shard.group());
-            is_it && shard.near().is_some_and(|near| near.is_leader() && near.count() > 1)
+            is_it && shard.local().is_some_and(|near| near.is_leader() && near.count() > 1)
         })?;
         Some(LedShard { leader, config: handle.config.clone(), at })
     })
@@ -104,7 +104,7 @@ fn place_replicas(world: &World, led: &LedShard, places: Vec<ShardPlaces>) {
     let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
     let id = led.config.id;
     world.ask_node(led.leader, "place", move |node| {
-        if let Err(error) = node.change_table(id, &change) {
+        if let Err(error) = node.resharder().change_table(id, &change) {
             tracing::info!("the replicas stay: {error}");
         }
     });
@@ -125,7 +125,7 @@ pub(super) fn step(world: &mut World, mut halt: InterruptedCopy) -> Option<Inter
     if !halt.is_placed {
         place_again(world, &mut halt);
     }
-    let copies = world.machines[halt.to.0].node().map(|node| node.copies_under_way()).unwrap_or_default();
+    let copies = world.machines[halt.to.0].node().map(|node| node.copies().under_way()).unwrap_or_default();
     let of_group = copies.into_iter().find(|(group, _)| *group == halt.group);
     if let Some((_, getting)) = of_group
         && getting.rows != halt.rows_before

@@ -116,7 +116,7 @@ fn three_replicas(world: &World, tables: &[String]) -> Option<ThreeReplicas> {
         let catalog = node.catalog();
         let tables = tables.iter().filter_map(|table| catalog.table("test", table));
         for handle in tables.flat_map(|table| table.shards()) {
-            let leads = handle.near().is_some_and(|near| near.is_leader());
+            let leads = handle.local().is_some_and(|near| near.is_leader());
             let places: Option<Vec<usize>> =
                 handle.replicas().iter().map(|replica| place(replica.server)).collect();
             if let (true, Some(places)) = (leads, places)

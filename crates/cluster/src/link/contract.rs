@@ -8,7 +8,7 @@ use io::{Clock, Random};
 use uuid::Uuid;
 
 use super::book::Book;
-use super::letter::Letter;
+use super::log_message::Message;
 use super::outbox::QueueLimits;
 use crate::{RpcHandler, ServerId};
 
@@ -34,10 +34,10 @@ pub struct PeerInfo {
 /// What links hand over. All calls come from the one thread of the links and must not wait; what
 /// happens to one server comes in the order in which it happened.
 pub trait Receiver: RpcHandler {
-    /// Letters for replicas of this node.
-    fn letters(&self, from: ServerId, letters: Vec<Letter>);
+    /// LogMessages for replicas of this node.
+    fn log_messages(&self, from: ServerId, log_messages: Vec<Message>);
 
-    /// A link has opened: requests and letters can be sent. A server that comes back, or was started
+    /// A link has opened: requests and log_messages can be sent. A server that comes back, or was started
     /// again (another incarnation), is first `silent` and then connected once more.
     fn connected(&self, info: &PeerInfo);
 

@@ -70,9 +70,9 @@ pub enum Damage {
     /// Parts of a message that do not fit together.
     #[error("the parts of a message do not fit together")]
     Parts,
-    /// A letter that ends before its end.
-    #[error("a letter is cut off")]
-    Letter,
+    /// A log_message that ends before its end.
+    #[error("a log_message is cut off")]
+    Message,
     /// An address book that cannot be read.
     #[error("an address book cannot be read: {0}")]
     Book(&'static str),
@@ -88,7 +88,7 @@ pub(super) enum Kind {
     Welcome = 2,
     Farewell = 3,
     Heartbeat = 4,
-    Letters = 5,
+    LogMessages = 5,
     Request = 6,
     Answer = 7,
     Refusal = 8,
@@ -100,19 +100,30 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn of(byte: u8) -> Result<Kind, Damage> {
         use Kind::*;
-        let all =
-            [Consent, Welcome, Farewell, Heartbeat, Letters, Request, Answer, Refusal, Lost, Book, Withdrawn];
+        let all = [
+            Consent,
+            Welcome,
+            Farewell,
+            Heartbeat,
+            LogMessages,
+            Request,
+            Answer,
+            Refusal,
+            Lost,
+            Book,
+            Withdrawn,
+        ];
         all.into_iter().find(|kind| *kind as u8 == byte).ok_or(Damage::Kind(byte))
     }
 
     /// Whether it is for those who use the link, and leaves the link as it is.
     pub(super) fn is_talk(self) -> bool {
-        matches!(self, Kind::Letters | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Lost)
+        matches!(self, Kind::LogMessages | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Lost)
     }
 
     /// Whether messages of this kind may come in parts.
     pub(super) fn may_be_long(self) -> bool {
-        matches!(self, Kind::Letters | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Book)
+        matches!(self, Kind::LogMessages | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Book)
     }
 }
 

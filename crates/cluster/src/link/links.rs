@@ -12,7 +12,7 @@ use io::{Clock, ConnectionId, LoopWaker, Nanos, NetworkCommand, NetworkEvent, Ne
 use parking_lot::Mutex;
 
 use super::contract::{LinkOptions, LinkTimings, MayFound, PeerInfo, Receiver};
-use super::letter::Letter;
+use super::log_message::Message;
 use super::machine::{Beginning, Command, Effect, Machine, Note};
 use super::stats::PeerStats;
 use crate::{OnResponse, Responder, RpcClient, RpcError, ServerId};
@@ -75,9 +75,9 @@ impl Links {
         self.0.loop_waker.clone()
     }
 
-    /// Sends `letters` to replicas on `to`. Dropped when there is no link, or no room.
-    pub fn mail(&self, to: ServerId, letters: Vec<Letter>) {
-        self.0.hand_in(Command::Mail { to, letters });
+    /// Sends `log_messages` to replicas on `to`. Dropped when there is no link, or no room.
+    pub fn send(&self, to: ServerId, log_messages: Vec<Message>) {
+        self.0.hand_in(Command::Send { to, log_messages });
     }
 
     /// Dials `address`, `host:port`, until a server is found there.
@@ -94,7 +94,7 @@ impl Links {
     /// Changes how patient links are, from now on.
     pub fn set_timings(&self, timings: LinkTimings) {
         *self.0.timings.lock() = timings;
-        self.0.hand_in(Command::Patience(timings));
+        self.0.hand_in(Command::Timings(timings));
     }
 
     /// A link on which nothing arrives for `timeout` ends, from now on.
@@ -140,17 +140,17 @@ impl Links {
 }
 
 impl RpcClient for Links {
-    fn ask(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
-        self.0.hand_in(Command::RpcClient { to: server, request, patience, answered });
+    fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        self.0.hand_in(Command::Call { to: server, request, timeout, on_response });
     }
 
-    fn call_buffered(&self, server: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
-        if self.0.lay_in(Command::RpcClient { to: server, request, patience, answered }) {
+    fn call_buffered(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        if self.0.lay_in(Command::Call { to: server, request, timeout, on_response }) {
             self.0.lies_aside.store(true, Ordering::Release);
         }
     }
 
-    fn turn(&self) {
+    fn flush(&self) {
         if self.0.lies_aside.swap(false, Ordering::AcqRel) {
             self.0.loop_waker.wake();
         }
@@ -169,14 +169,14 @@ impl Shared {
     }
 
     /// Puts it where the party takes it from when it is stepped; false if there is no party any more, and a request has
-    /// been answered.
+    /// been on_response.
     fn lay_in(&self, command: Command) -> bool {
         if let Some(inbox) = &mut *self.inbox.lock() {
             inbox.push(command);
             return true;
         }
-        if let Command::RpcClient { to, answered, .. } = command {
-            answered(Err(RpcError::NotConnected(to)));
+        if let Command::Call { to, on_response, .. } = command {
+            on_response(Err(RpcError::NotConnected(to)));
         }
         false
     }
@@ -245,11 +245,11 @@ impl LinkParty {
 
     fn tell(&self, effect: Effect) {
         match effect {
-            Effect::Letters(from, letters) => self.receiver.letters(from, letters),
+            Effect::LogMessages(from, log_messages) => self.receiver.log_messages(from, log_messages),
             Effect::Request { from, link, number, request } => {
-                self.receiver.serve(from, request, self.reply(from, link, number));
+                self.receiver.handle(from, request, self.reply(from, link, number));
             }
-            Effect::Answer(answered, result) => answered(result),
+            Effect::Answer(on_response, result) => on_response(result),
             Effect::Connected(info, stats) => {
                 self.shared.stats.lock().insert(info.server, (info.name.clone(), stats));
                 let linked = Linked { info: info.clone(), is_silent: false };
@@ -316,7 +316,7 @@ impl DueReply {
     fn give(&mut self, result: Result<Bytes, String>) {
         self.is_given = true;
         let DueReply { to, link, number, .. } = *self;
-        self.shared.hand_in(Command::Responder { to, link, number, result });
+        self.shared.hand_in(Command::Respond { to, link, number, result });
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{self, Kind, PART_BYTES, flag};
-use super::letter::{self, ENVELOPE_BYTES, Letter};
+use super::log_message::{self, ENVELOPE_BYTES, Message};
 use super::parts::MESSAGE_BYTES_MAX;
 
 /// Payloads from here on are sent from where they are, without copying.
@@ -16,7 +16,7 @@ const COPY_BYTES_MAX: usize = 4 << 10;
 /// always taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Letters of the log. What is beyond is dropped; Raft says it again.
+    /// LogMessages of the log. What is beyond is dropped; Raft says it again.
     pub letters_bytes_max: usize,
     /// Questions. What is beyond is told that the server cannot be reached.
     pub questions_bytes_max: usize,
@@ -38,9 +38,9 @@ impl Default for QueueLimits {
 pub(super) struct Outbox {
     limits: QueueLimits,
     control: VecDeque<Control>,
-    letters: VecDeque<Letter>,
+    log_messages: VecDeque<Message>,
     letters_bytes: usize,
-    letters_number: u64,
+    log_messages_number: u64,
     messages: VecDeque<Outgoing>,
     questions_bytes: usize,
     answers_bytes: usize,
@@ -67,7 +67,7 @@ pub(super) struct Batch {
     pub(super) frames: usize,
     /// Questions all of which is in this batch, or was in earlier ones.
     pub(super) requests: Vec<u64>,
-    pub(super) letters: usize,
+    pub(super) log_messages: usize,
 }
 
 /// What became of something that was put into an outbox.
@@ -83,9 +83,9 @@ impl Outbox {
         Outbox {
             limits,
             control: VecDeque::new(),
-            letters: VecDeque::new(),
+            log_messages: VecDeque::new(),
             letters_bytes: 0,
-            letters_number: 0,
+            log_messages_number: 0,
             messages: VecDeque::new(),
             questions_bytes: 0,
             answers_bytes: 0,
@@ -93,7 +93,7 @@ impl Outbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.control.is_empty() && self.letters.is_empty() && self.messages.is_empty()
+        self.control.is_empty() && self.log_messages.is_empty() && self.messages.is_empty()
     }
 
     /// Bytes that wait.
@@ -106,9 +106,9 @@ impl Outbox {
         self.control.push_back(Control { kind, flags: flags | flag::WHOLE, number });
     }
 
-    /// A letter of the log.
-    pub(super) fn letter(&mut self, letter: Letter) -> Put {
-        let bytes = ENVELOPE_BYTES + letter.body.len();
+    /// A log_message of the log.
+    pub(super) fn log_message(&mut self, log_message: Message) -> Put {
+        let bytes = ENVELOPE_BYTES + log_message.body.len();
         if bytes as u64 > MESSAGE_BYTES_MAX {
             return Put::TooLong;
         }
@@ -118,11 +118,11 @@ impl Outbox {
         self.letters_bytes += bytes;
         if bytes > PART_BYTES {
             let mut body = BytesMut::with_capacity(bytes);
-            letter::put(&mut body, &letter);
-            self.letters_number += 1;
-            self.push(Kind::Letters, self.letters_number, body.freeze());
+            log_message::put(&mut body, &log_message);
+            self.log_messages_number += 1;
+            self.push(Kind::LogMessages, self.log_messages_number, body.freeze());
         } else {
-            self.letters.push_back(letter);
+            self.log_messages.push_back(log_message);
         }
         Put::Waits
     }
@@ -181,7 +181,7 @@ impl Outbox {
         *self = Outbox::new(self.limits);
     }
 
-    /// Up to about `budget` bytes: what steers the link first, then letters and messages in turn, a part
+    /// Up to about `budget` bytes: what steers the link first, then log_messages and messages in turn, a part
     /// of each.
     pub(super) fn take(&mut self, budget: usize) -> Batch {
         let mut batch = Batch::default();
@@ -190,7 +190,8 @@ impl Outbox {
             frame::put(&mut small, kind, flags, number, &[]);
             batch.frames += 1;
         }
-        while batch.len + small.len() < budget && !(self.letters.is_empty() && self.messages.is_empty()) {
+        while batch.len + small.len() < budget && !(self.log_messages.is_empty() && self.messages.is_empty())
+        {
             self.take_letters(&mut small, &mut batch);
             self.take_part(&mut small, &mut batch);
         }
@@ -202,8 +203,8 @@ impl Outbox {
     fn room(&self, budget: usize) -> usize {
         let copied = |message: &Outgoing| Some(message.body.len()).filter(|bytes| *bytes <= COPY_BYTES_MAX);
         let steering = self.control.len() * frame::HEAD_BYTES_MAX;
-        let letters = frame::HEAD_BYTES_MAX + self.letters_bytes.min(COPY_BYTES_MAX);
-        let mut room = steering + letters;
+        let log_messages = frame::HEAD_BYTES_MAX + self.letters_bytes.min(COPY_BYTES_MAX);
+        let mut room = steering + log_messages;
         for message in &self.messages {
             if room >= budget {
                 return budget;
@@ -214,22 +215,22 @@ impl Outbox {
     }
 
     fn take_letters(&mut self, small: &mut BytesMut, batch: &mut Batch) {
-        if self.letters.is_empty() {
+        if self.log_messages.is_empty() {
             return;
         }
         let mut payload = BytesMut::with_capacity(self.letters_bytes.min(PART_BYTES));
-        while let Some(letter) = self.letters.front() {
-            let bytes = ENVELOPE_BYTES + letter.body.len();
+        while let Some(log_message) = self.log_messages.front() {
+            let bytes = ENVELOPE_BYTES + log_message.body.len();
             if payload.len() + bytes > PART_BYTES {
                 break;
             }
-            letter::put(&mut payload, letter);
+            log_message::put(&mut payload, log_message);
             self.letters_bytes -= bytes;
-            self.letters.pop_front();
-            batch.letters += 1;
+            self.log_messages.pop_front();
+            batch.log_messages += 1;
         }
-        self.letters_number += 1;
-        batch.frame(small, Kind::Letters, flag::WHOLE, self.letters_number, &[], payload.freeze());
+        self.log_messages_number += 1;
+        batch.frame(small, Kind::LogMessages, flag::WHOLE, self.log_messages_number, &[], payload.freeze());
     }
 
     fn take_part(&mut self, small: &mut BytesMut, batch: &mut Batch) {
@@ -261,9 +262,9 @@ impl Outbox {
                 self.questions_bytes -= total;
                 batch.requests.push(message.number);
             }
-            Kind::Letters => {
+            Kind::LogMessages => {
                 self.letters_bytes -= total;
-                batch.letters += 1;
+                batch.log_messages += 1;
             }
             _ => self.answers_bytes -= total,
         }
@@ -308,12 +309,12 @@ mod tests {
     use log::GroupId;
 
     use super::super::frame::{Frame, Item, StreamReader, VERSIONS};
-    use super::super::letter::PeerId;
+    use super::super::log_message::PeerId;
     use super::super::parts::Assembly;
     use super::*;
 
-    fn letter(len: usize) -> Letter {
-        Letter { group: GroupId(1), from: PeerId(2), to: PeerId(3), body: Bytes::from(vec![4; len]) }
+    fn log_message(len: usize) -> Message {
+        Message { group: GroupId(1), from: PeerId(2), to: PeerId(3), body: Bytes::from(vec![4; len]) }
     }
 
     fn frames(batch: &Batch) -> Vec<Frame> {
@@ -336,10 +337,10 @@ mod tests {
         outbox.answer(Kind::Answer, 1, Bytes::from(vec![1; 10 << 20]));
         assert_eq!(frames(&outbox.take(1)).len(), 1);
         outbox.request(2, Bytes::from_static(b"short"));
-        outbox.letter(letter(100));
+        outbox.log_message(log_message(100));
         outbox.control(Kind::Heartbeat, 0, 0);
         let kinds: Vec<Kind> = frames(&outbox.take(200_000)).iter().map(|frame| frame.kind).collect();
-        let first = [Kind::Heartbeat, Kind::Letters, Kind::Answer, Kind::Request];
+        let first = [Kind::Heartbeat, Kind::LogMessages, Kind::Answer, Kind::Request];
         assert_eq!(kinds[..4], first, "one part of the answer stands before the request");
     }
 
@@ -367,8 +368,8 @@ mod tests {
         let limits =
             QueueLimits { letters_bytes_max: 1000, questions_bytes_max: 1000, answers_bytes_max: 1000 };
         let mut outbox = Outbox::new(limits);
-        assert_eq!(outbox.letter(letter(200_000)), Put::Waits, "one is always taken");
-        assert_eq!(outbox.letter(letter(1)), Put::Full);
+        assert_eq!(outbox.log_message(log_message(200_000)), Put::Waits, "one is always taken");
+        assert_eq!(outbox.log_message(log_message(1)), Put::Full);
         assert_eq!(outbox.request(1, Bytes::from(vec![0; 600])), Put::Waits);
         assert_eq!(outbox.request(2, Bytes::from(vec![0; 600])), Put::Full);
         outbox.answer(Kind::Answer, 3, Bytes::from(vec![0; 600]));
@@ -377,7 +378,7 @@ mod tests {
         let lost: Vec<u64> = sent.iter().filter(|one| one.kind == Kind::Lost).map(|one| one.number).collect();
         assert_eq!(lost, [4], "whoever asked is told that the answer is lost");
         assert!(outbox.is_empty() && outbox.bytes() == 0);
-        assert_eq!(outbox.letter(letter(1)), Put::Waits);
+        assert_eq!(outbox.log_message(log_message(1)), Put::Waits);
     }
 
     #[test]

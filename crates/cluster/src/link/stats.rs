@@ -19,11 +19,11 @@ pub struct PeerStats {
     pub questions_out: AtomicU64,
     /// Questions asked of it that had no answer.
     pub questions_failed: AtomicU64,
-    /// Letters that arrived.
+    /// LogMessages that arrived.
     pub letters_in: AtomicU64,
-    /// Letters handed to the network.
+    /// LogMessages handed to the network.
     pub letters_out: AtomicU64,
-    /// Letters that found no link or no room.
+    /// LogMessages that found no link or no room.
     pub letters_dropped: AtomicU64,
     /// How often a link has opened: one less is how often it had to be opened again.
     pub links: AtomicU64,

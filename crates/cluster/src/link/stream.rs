@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::book::Book;
 use super::frame::{self, Damage, Item, Kind, StreamReader, VERSIONS, flag};
 use super::hello::Hello;
-use super::letter;
+use super::log_message;
 use super::parts::Assembly;
 
 /// What was found in the bytes of one direction of a link.
@@ -17,8 +17,8 @@ pub struct StreamReading {
     pub messages: usize,
     /// Bytes of their bodies.
     pub body_bytes: usize,
-    /// Letters in them.
-    pub letters: usize,
+    /// LogMessages in them.
+    pub log_messages: usize,
     /// Servers in address books.
     pub servers: usize,
     /// Where it ended, if it did.
@@ -62,7 +62,7 @@ impl StreamReading {
                 self.messages += 1;
                 self.body_bytes += message.body.len();
                 match message.kind {
-                    Kind::Letters => self.letters += letter::read_all(message.body)?.len(),
+                    Kind::LogMessages => self.log_messages += log_message::read_all(message.body)?.len(),
                     Kind::Book => self.servers += Book::parse(&message.body)?.entries().count(),
                     _ => {}
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::real::{NetworkThread, RealClock, RealRandom, Tls};
 use rekindle_cluster::link::{
-    Book, Letter, LinkOptions, LinkTimings, Links, Me, PeerId, PeerInfo, QueueLimits, Receiver,
+    Book, LinkOptions, LinkTimings, Links, Me, Message, PeerId, PeerInfo, QueueLimits, Receiver,
 };
 use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ struct Hall {
 struct HallState {
     connected: BTreeSet<ServerId>,
     silences: usize,
-    letters: Vec<Letter>,
+    log_messages: Vec<Message>,
     book: String,
 }
 
@@ -48,15 +48,15 @@ impl Hall {
 
 impl RpcHandler for Hall {
     /// The question is how long an answer is wanted.
-    fn serve(&self, _from: ServerId, question: Bytes, reply: Responder) {
+    fn handle(&self, _from: ServerId, question: Bytes, reply: Responder) {
         let wanted = std::str::from_utf8(&question).ok().and_then(|text| text.parse().ok());
         reply(wanted.map(|len: usize| Bytes::from(vec![7; len])).ok_or("not a number".to_owned()));
     }
 }
 
 impl Receiver for Hall {
-    fn letters(&self, _from: ServerId, letters: Vec<Letter>) {
-        self.change(|state| state.letters.extend(letters));
+    fn log_messages(&self, _from: ServerId, log_messages: Vec<Message>) {
+        self.change(|state| state.log_messages.extend(log_messages));
     }
 
     fn connected(&self, info: &PeerInfo) {
@@ -147,8 +147,8 @@ fn node(wish: Wish<'_>) -> Node {
 impl Node {
     fn ask(&self, whom: &Node, question: &str) -> Result<Bytes, RpcError> {
         let (sender, receiver) = channel();
-        let answered = Box::new(move |result| drop(sender.send(result)));
-        self.links.ask(whom.server, Bytes::from(question.to_owned()), LONG, answered);
+        let on_response = Box::new(move |result| drop(sender.send(result)));
+        self.links.call(whom.server, Bytes::from(question.to_owned()), LONG, on_response);
         receiver.recv_timeout(LONG * 2).expect("every question is answered")
     }
 
@@ -170,9 +170,9 @@ fn talk(one: &Node, other: &Node) {
     assert_eq!(other.ask(one, "300000").unwrap().len(), 300_000);
     assert!(matches!(one.ask(other, "x"), Err(RpcError::Refused { why, .. }) if why == "not a number"));
     let body = Bytes::from(vec![9; 200_000]);
-    let letter = Letter { group: GroupId(1), from: PeerId(2), to: PeerId(3), body };
-    one.links.mail(other.server, vec![letter.clone()]);
-    other.hall.wait_for("a letter", |state| state.letters == [letter.clone()]);
+    let log_message = Message { group: GroupId(1), from: PeerId(2), to: PeerId(3), body };
+    one.links.send(other.server, vec![log_message.clone()]);
+    other.hall.wait_for("a log_message", |state| state.log_messages == [log_message.clone()]);
 }
 
 #[test]
@@ -194,10 +194,10 @@ fn what_is_asked_aside_leaves_with_the_turn() {
     let (sender, receiver) = channel();
     for _ in 0..3 {
         let sender = sender.clone();
-        let answered = Box::new(move |result| drop(sender.send(result)));
-        first.links.call_buffered(second.server, Bytes::from("7"), LONG, answered);
+        let on_response = Box::new(move |result| drop(sender.send(result)));
+        first.links.call_buffered(second.server, Bytes::from("7"), LONG, on_response);
     }
-    first.links.turn();
+    first.links.flush();
     for _ in 0..3 {
         assert_eq!(receiver.recv_timeout(LONG * 2).unwrap().unwrap(), vec![7; 7]);
     }
@@ -212,20 +212,20 @@ fn the_bell_is_rung_once_for_what_was_asked_aside() {
         links.call_buffered(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
     };
     let loop_waker = links.loop_waker();
-    links.turn();
+    links.flush();
     call_buffered();
     call_buffered();
-    assert!(!loop_waker.take_wake(), "rung before the turn");
-    links.turn();
+    assert!(!loop_waker.take_wake(), "woken before the flush");
+    links.flush();
     assert!(loop_waker.take_wake());
-    links.turn();
+    links.flush();
     assert!(!loop_waker.take_wake(), "nothing lies aside any more");
     drop(links.party(Arc::new(Hall::default())));
     call_buffered();
     for _ in 0..3 {
         assert!(matches!(receiver.try_recv().unwrap(), Err(RpcError::NotConnected(_))));
     }
-    links.turn();
+    links.flush();
     assert!(!loop_waker.take_wake(), "there is no party any more");
 }
 
@@ -276,10 +276,10 @@ fn a_long_answer_keeps_nobody_waiting() {
     let (sender, receiver) = channel();
     let ask = |question: &'static str| {
         let sender = sender.clone();
-        let answered = Box::new(move |result: Result<Bytes, RpcError>| {
+        let on_response = Box::new(move |result: Result<Bytes, RpcError>| {
             drop(sender.send((question, result.map(|answer| answer.len()))));
         });
-        first.links.ask(second.server, Bytes::from_static(question.as_bytes()), LONG, answered);
+        first.links.call(second.server, Bytes::from_static(question.as_bytes()), LONG, on_response);
     };
     ask("67108864");
     ask("10");
@@ -299,8 +299,8 @@ fn a_server_that_stops_is_missed_at_once() {
     drop(second);
     first.hall.wait_for("silence", |state| !state.connected.contains(&gone));
     let (sender, receiver) = channel();
-    let answered = Box::new(move |result: Result<Bytes, RpcError>| drop(sender.send(result)));
-    first.links.ask(gone, Bytes::from_static(b"1"), LONG, answered);
+    let on_response = Box::new(move |result: Result<Bytes, RpcError>| drop(sender.send(result)));
+    first.links.call(gone, Bytes::from_static(b"1"), LONG, on_response);
     assert!(matches!(receiver.recv_timeout(LONG).unwrap(), Err(RpcError::NotConnected(_))));
 }
 

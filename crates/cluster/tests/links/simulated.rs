@@ -31,8 +31,8 @@ fn act(world: &mut World) {
         0..50 if one != other => {
             let len = if world.random.one_in(30) { 400_000 } else { 200 };
             let len = world.random.below(len) as usize;
-            let patience = Duration::from_millis(world.random.below(20_000));
-            world.ask(one, other, len, patience);
+            let timeout = Duration::from_millis(world.random.below(20_000));
+            world.ask(one, other, len, timeout);
         }
         50..75 if one != other => {
             let len = if world.random.one_in(30) { 200_000 } else { 300 };
@@ -76,7 +76,7 @@ fn storm(seed: u64) -> u64 {
     assert!(world.is_meshed(), "not every pair has found each other again");
     all_is_answered(&mut world);
     let ledger = world.ledger.lock().unwrap();
-    assert!(ledger.open.is_empty(), "{} questions were never answered", ledger.open.len());
+    assert!(ledger.open.is_empty(), "{} questions were never on_response", ledger.open.len());
     for number in &ledger.not_connected {
         assert!(
             !ledger.carried_out.contains(number),
@@ -89,7 +89,7 @@ fn storm(seed: u64) -> u64 {
     ledger.trace
 }
 
-/// Asks along every pair once, until each has been answered.
+/// Asks along every pair once, until each has been on_response.
 fn all_is_answered(world: &mut World) {
     let count = world.nodes.len();
     for one in 0..count {
@@ -107,7 +107,11 @@ fn all_is_answered(world: &mut World) {
     world.run_for(Duration::from_secs(10));
     let ledger = world.ledger.lock().unwrap();
     assert_eq!(ledger.not_connected.len() as u64 + ledger.no_answer, before, "a question found no answer");
-    assert_eq!(ledger.letters_seen.len(), seen + count * (count - 1), "a letter was lost in good weather");
+    assert_eq!(
+        ledger.letters_seen.len(),
+        seen + count * (count - 1),
+        "a log_message was lost in good weather"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use io::sim::{Host, SimClock, SimNetwork, SimRandom};
 use io::{Clock, Nanos, NetworkEvent, NetworkHandler, Random};
 use rekindle_cluster::link::{
-    Book, Letter, LinkOptions, LinkParty, LinkTimings, Links, Me, PeerId, PeerInfo, QueueLimits, Receiver,
+    Book, LinkOptions, LinkParty, LinkTimings, Links, Me, Message, PeerId, PeerInfo, QueueLimits, Receiver,
 };
 use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ pub const CLUSTER: Uuid = Uuid::from_u128(0xc1u128);
 pub struct Ledger {
     pub asked: u64,
     pub open: BTreeSet<u64>,
-    pub answered: u64,
+    pub on_response: u64,
     pub not_connected: BTreeSet<u64>,
     pub no_answer: u64,
     pub refused: BTreeSet<u64>,
@@ -39,7 +39,7 @@ impl Ledger {
     }
 }
 
-/// What a question or letter of this number holds after the number.
+/// What a question or log_message of this number holds after the number.
 pub fn filling(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     let mut state = number ^ 0x9e37_79b9_7f4a_7c15;
@@ -78,7 +78,7 @@ pub struct DeskState {
 }
 
 impl RpcHandler for RpcServer {
-    fn serve(&self, from: ServerId, question: Bytes, reply: Responder) {
+    fn handle(&self, from: ServerId, question: Bytes, reply: Responder) {
         let number = number_of(&question);
         assert_eq!(question, filling(number, question.len()), "question {number} was changed");
         {
@@ -105,15 +105,27 @@ impl RpcServer {
 }
 
 impl Receiver for RpcServer {
-    fn letters(&self, from: ServerId, letters: Vec<Letter>) {
+    fn log_messages(&self, from: ServerId, log_messages: Vec<Message>) {
         let mut ledger = self.ledger.lock().unwrap();
-        for letter in letters {
-            let number = number_of(&letter.body);
-            assert_eq!(letter.body, filling(number, letter.body.len()), "letter {number} was changed");
-            assert_eq!(Some(&letter.body.len()), ledger.letters_sent.get(&number), "letter {number} was cut");
-            assert_eq!((letter.group, letter.from), (GroupId(number % 7), PeerId(number)));
-            assert_eq!(letter.to, PeerId(self.server.0.as_u128() as u64), "letter {number} went astray");
-            assert!(ledger.letters_seen.insert(number), "letter {number} came twice");
+        for log_message in log_messages {
+            let number = number_of(&log_message.body);
+            assert_eq!(
+                log_message.body,
+                filling(number, log_message.body.len()),
+                "log_message {number} was changed"
+            );
+            assert_eq!(
+                Some(&log_message.body.len()),
+                ledger.letters_sent.get(&number),
+                "log_message {number} was cut"
+            );
+            assert_eq!((log_message.group, log_message.from), (GroupId(number % 7), PeerId(number)));
+            assert_eq!(
+                log_message.to,
+                PeerId(self.server.0.as_u128() as u64),
+                "log_message {number} went astray"
+            );
+            assert!(ledger.letters_seen.insert(number), "log_message {number} came twice");
             ledger.note(&[2, from.0.as_u128() as u64, number]);
         }
     }
@@ -248,7 +260,7 @@ impl World {
     }
 
     /// Asks a question of `len` bytes and enters into the ledger what comes of it.
-    pub fn ask(&self, from: usize, to: usize, len: usize, patience: Duration) -> u64 {
+    pub fn ask(&self, from: usize, to: usize, len: usize, timeout: Duration) -> u64 {
         let number = {
             let mut ledger = self.ledger.lock().unwrap();
             ledger.asked += 1;
@@ -258,14 +270,14 @@ impl World {
         };
         let ledger = self.ledger.clone();
         let to = server(to);
-        let answered = move |result: Result<Bytes, RpcError>| {
+        let on_response = move |result: Result<Bytes, RpcError>| {
             let mut ledger = ledger.lock().unwrap();
-            assert!(ledger.open.remove(&number), "question {number} was answered twice");
+            assert!(ledger.open.remove(&number), "question {number} was on_response twice");
             let kind = match result {
                 Ok(answer) => {
                     assert_eq!(answer, filling(!number, answer.len()), "the answer to {number} was changed");
-                    assert!(ledger.carried_out.contains(&number), "{number} was answered by nobody");
-                    ledger.answered += 1;
+                    assert!(ledger.carried_out.contains(&number), "{number} was on_response by nobody");
+                    ledger.on_response += 1;
                     6
                 }
                 Err(RpcError::NotConnected(who)) => {
@@ -287,26 +299,26 @@ impl World {
         let question = Bytes::from(filling(number, len));
         let links = &self.nodes[from].links;
         if self.random.one_in(3) {
-            links.call_buffered(to, question, patience, Box::new(answered));
-            links.turn();
+            links.call_buffered(to, question, timeout, Box::new(on_response));
+            links.flush();
         } else {
-            links.ask(to, question, patience, Box::new(answered));
+            links.call(to, question, timeout, Box::new(on_response));
         }
         number
     }
 
-    pub fn mail(&self, from: usize, to: usize, len: usize) {
+    pub fn send(&self, from: usize, to: usize, len: usize) {
         let number = self.random.next_u64();
         let body = Bytes::from(filling(number, len));
         self.ledger.lock().unwrap().letters_sent.insert(number, body.len());
         let to = server(to);
-        let letter = Letter {
+        let log_message = Message {
             group: GroupId(number % 7),
             from: PeerId(number),
             to: PeerId(to.0.as_u128() as u64),
             body,
         };
-        self.nodes[from].links.mail(to, vec![letter]);
+        self.nodes[from].links.send(to, vec![log_message]);
     }
 
     /// Answers questions that were put aside, some of them.

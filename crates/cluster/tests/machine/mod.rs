@@ -11,7 +11,7 @@ use engine::memory::MemoryEngine;
 use io::Files;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use log::file::{FileLog, FileLogOptions};
-use rekindle_cluster::{Node, NodeOptions, Post};
+use rekindle_cluster::{Node, NodeOptions, Wiring};
 use shard::Replicas;
 
 /// What a node leaves behind when it ends: its engine and its files.
@@ -33,9 +33,12 @@ impl Machine {
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let clock = Arc::new(SimClock::new());
         let dir = PathBuf::from("data");
-        let post = Post::new(replicas.clone());
-        let options =
-            FileLogOptions { transport: post.clone(), observer: post.clone(), ..FileLogOptions::default() };
+        let wiring = Wiring::new(replicas.clone());
+        let options = FileLogOptions {
+            transport: wiring.transport.clone(),
+            observer: wiring.leadership.clone(),
+            ..FileLogOptions::default()
+        };
         let log =
             FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
         Node::open(NodeOptions {
@@ -44,7 +47,7 @@ impl Machine {
             server_tags: vec![Text::from_static("default")],
             replicas,
             log: Arc::new(log.unwrap()),
-            post,
+            wiring,
             cache_size_mb: None,
             addresses: Vec::new(),
             clock,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use log::GroupId;
 use rekindle_cluster::{
-    Added, AdminError, RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, TableChange, places_of,
+    AdminError, RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, TableChange, Temporary,
+    places_of,
 };
 
 use crate::fixture::{SET_MARK, create, divide, on, settled, table, three};
@@ -101,11 +102,11 @@ fn replicas_that_were_added_are_none_of_the_table_when_somebody_else_moves_its_o
     // It does not get ready before its server hears.
     hub.deafen(c.server(), table(&a).shards()[0].group());
     let d = Mutex::new(Some(d));
-    let done = a.node.rebalance(
+    let done = a.node.resharder().rebalance(
         id,
         &once_added(&a, &c, || {
             d.lock().unwrap().take().unwrap().kill();
-            a.node.remove_server(gone).unwrap();
+            a.node.removal().remove_server(gone).unwrap();
             hub.let_all_hear();
         }),
     );
@@ -121,11 +122,11 @@ fn two_who_divide_a_table_do_not_take_what_the_other_added_for_its_own() {
     lopsided(&[&a, &b, &c], &[&[&a, &b], &[&c, &b]]);
     let id = table(&a).config.id;
     hub.deafen(c.server(), table(&a).shards()[0].group());
-    let done = a.node.rebalance(
+    let done = a.node.resharder().rebalance(
         id,
         &once_added(&a, &c, || {
             hub.let_all_hear();
-            wait_until("a division", || matches!(b.node.rebalance(id, &|| true), Ok(true)));
+            wait_until("a division", || matches!(b.node.resharder().rebalance(id, &|| true), Ok(true)));
         }),
     );
     assert!(matches!(done, Ok(true) | Err(AdminError::NotTogether)), "{done:?}");
@@ -143,7 +144,7 @@ fn replicas_that_were_added_go_when_there_was_no_time_for_them() {
     hub.deafen(c.server(), table(&a).shards()[0].group());
     let was_there = AtomicBool::new(false);
     let deadline = Instant::now() + Duration::from_secs(3);
-    let done = a.node.rebalance_until(
+    let done = a.node.resharder().rebalance_until(
         id,
         deadline,
         &once_added(&a, &c, || was_there.store(true, Ordering::Release)),
@@ -153,7 +154,7 @@ fn replicas_that_were_added_go_when_there_was_no_time_for_them() {
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
     hub.let_all_hear();
     // Whoever asks for it does without, too.
-    let done = a.node.rebalance(id, &|| !is_added(&a, &c));
+    let done = a.node.resharder().rebalance(id, &|| !is_added(&a, &c));
     assert!(matches!(done, Err(AdminError::NotTogether) | Ok(true)), "{done:?}");
     settled(&nodes);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
@@ -172,7 +173,7 @@ fn replicas_that_were_added_go_when_nothing_comes_of_the_seals() {
         let is_mark = answer.asked_by == asked && answer.kind == Some(SET_MARK);
         (!is_mark).then_some(answer.bytes)
     });
-    let done = d.node.rebalance(table(&a).config.id, &|| true);
+    let done = d.node.resharder().rebalance(table(&a).config.id, &|| true);
     assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
     assert_eq!(table(&d).shards().iter().map(|shard| shard.group()).collect::<Vec<_>>(), groups);
     assert!(table(&d).config.lineage.epoch > 0, "it came to the seals");
@@ -192,10 +193,10 @@ fn replicas_that_were_added_stay_if_somebody_wants_them_meanwhile() {
     let change = TableChange { shards: Some(on(&[&[&a, &b, &c], &[&c, &b]])), ..TableChange::default() };
     let is_wanted = AtomicBool::new(false);
     let want = once_added(&a, &c, || {
-        b.node.change_table(id, &change).unwrap();
+        b.node.resharder().change_table(id, &change).unwrap();
         is_wanted.store(true, Ordering::Release);
     });
-    let done = a.node.rebalance(id, &|| want() && !is_wanted.load(Ordering::Acquire));
+    let done = a.node.resharder().rebalance(id, &|| want() && !is_wanted.load(Ordering::Acquire));
     assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
     assert_eq!(table(&a).shards()[0].group(), first);
     hub.let_all_hear();
@@ -228,19 +229,19 @@ fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
         wait_for_vote(&c, first);
         b.lock().unwrap().take().unwrap().kill();
     });
-    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
     assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
     let shard = table(&a).config.shards[0].clone();
-    assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Added::Replica(c.server())][..], &[][..]));
+    assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Temporary::Replica(c.server())][..], &[][..]));
     // It can take the place of the one that is away.
-    a.node.change_table(id, &instead).unwrap();
+    a.node.resharder().change_table(id, &instead).unwrap();
     // The other shard has no majority without that one, and goes on when it is given up.
-    let refused = a.node.remove_server(gone).unwrap_err();
+    let refused = a.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     wait_until("the repair", || {
-        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+        a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
-    wait_until("the removal", || a.node.remove_server(gone).is_ok());
+    wait_until("the removal", || a.node.removal().remove_server(gone).is_ok());
     wait_for(&a, &[&[&a, &c], &[&c]]);
     write_until_done(&[&a, &c], 0);
     assert_eq!(missing(&c, 1), []);
@@ -256,13 +257,13 @@ fn a_replica_that_was_added_and_has_no_rows_does_not_take_the_place_of_the_only_
     let b = Mutex::new(Some(b));
     let add = once_added(&a, &c, || {
         b.lock().unwrap().take().unwrap().kill();
-        let removed = a.node.remove_server(gone);
+        let removed = a.node.removal().remove_server(gone);
         assert!(
             matches!(&removed, Err(AdminError::OnlyReplica { server, .. }) if *server == "b"),
             "{removed:?}"
         );
     });
-    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
     assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
     let shard = table(&a).config.shards[0].clone();
     assert_eq!((shard.primary, &shard.leaving[..]), (gone, &[][..]));
@@ -278,15 +279,15 @@ fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_g
     let add = once_added(&a, &c, || {
         wait_for_vote(&c, first);
         b.lock().unwrap().take().unwrap().kill();
-        let refused = a.node.remove_server(gone).unwrap_err();
+        let refused = a.node.removal().remove_server(gone).unwrap_err();
         assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     });
-    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
     assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
     wait_until("the repair", || {
-        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+        a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
-    a.node.remove_server(gone).unwrap();
+    a.node.removal().remove_server(gone).unwrap();
     wait_for(&a, &[&[&c], &[&c]]);
     assert_eq!(table(&a).config.shards[0].added, []);
     write_until_done(&[&a, &c], 0);

@@ -9,8 +9,8 @@ use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, Catalog, JoinOptions, OpenError, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
-    TableChange, TableOptions, join, places_of,
+    AdminError, Catalog, JoinOptions, OpenError, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
+    TableChange, TableOptions, Wiring, join, places_of,
 };
 use shard::Replicas;
 use storage::TableId;
@@ -25,9 +25,9 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
-    let id = a.node.create_table("test", "t", options).unwrap().id;
+    let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
-    let healthy = a.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+    let healthy = a.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert_eq!(healthy.to_string(), "This table doesn't need to be repaired.");
     for n in 0..200 {
         write_until_done(&[&a, &b, &c], n);
@@ -37,9 +37,9 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     a.kill();
     b.kill();
     // The catalog has lost its majority too.
-    let planned = c.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
+    let planned = c.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(c.node.catalog().table_by_id(id).unwrap().config.shards[0].replicas.len(), 3);
-    let repaired = c.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
+    let repaired = c.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(planned, repaired);
     assert!(
         repaired.table.shards.iter().all(|shard| shard.primary == c.server() && shard.replicas.len() == 1)
@@ -67,20 +67,25 @@ fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
     let (_machines, [a, b, c]) = three(&hub);
     let places = vec![ShardPlaces { primary: c.server(), replicas: vec![(c.server(), true)] }];
     let options = TableOptions { shards: ShardsWanted::Named(places), ..TableOptions::default() };
-    let id = a.node.create_table("test", "t", options).unwrap().id;
+    let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     write_until_done(&[&a, &b, &c], 1);
     c.kill();
-    let refused =
-        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err().to_string();
+    let refused = a
+        .node
+        .repair()
+        .emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster)
+        .unwrap_err()
+        .to_string();
     assert!(refused.starts_with("One or more shards of this table have no available replicas."), "{refused}");
-    let repaired = a.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
+    let repaired =
+        a.node.repair().emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     assert!([a.server(), b.server()].contains(&repaired.table.shards[0].primary));
     write_until_done(&[&a, &b], 2);
     let holder = if repaired.table.shards[0].primary == a.server() { &a } else { &b };
     let catalog = holder.node.catalog();
     let shard = &catalog.table_by_id(id).unwrap().shards()[0];
-    assert_eq!(shard.near().map(|near| near.count()), Some(1), "only the new row is there");
+    assert_eq!(shard.local().map(|near| near.count()), Some(1), "only the new row is there");
 }
 
 #[test]
@@ -88,13 +93,13 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     let gone = c.server();
-    let still_there = a.node.remove_server(gone).unwrap_err().to_string();
+    let still_there = a.node.removal().remove_server(gone).unwrap_err().to_string();
     assert_eq!(still_there, "Server `c` is connected; stop it before it is removed for good.");
     c.kill();
-    a.node.remove_server(gone).unwrap();
+    a.node.removal().remove_server(gone).unwrap();
     let members = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members;
     wait_until("two voters", || members(&a).voters.len() == 2 || members(&b).voters.len() == 2);
     // The one that leads forgets nothing when it is started again.
@@ -112,10 +117,10 @@ fn a_server_that_was_removed_is_not_let_in_again() {
         is_proxy: false,
     };
     let fresh = Machine::new("c");
-    let post = Post::new(Replicas::new(fresh.engine.clone()).unwrap());
-    post.connect(Arc::new(Line { hub: hub.clone(), own: gone }));
+    let wiring = Wiring::new(Replicas::new(fresh.engine.clone()).unwrap());
+    wiring.peers.connect(Arc::new(Line { hub: hub.clone(), own: gone }));
     let end = End {
-        post: post.clone(),
+        wiring: wiring.clone(),
         log: a.node.log().clone(),
         desk: RwLock::new(None),
         heard: Mutex::default(),
@@ -123,9 +128,9 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     hub.ends.write().insert(gone, Arc::new(end));
     let members = || Some(vec![a.server()]);
     let patience = Some(Duration::from_millis(500));
-    let removed = join(&options, &post, || None, &*fresh.files, &PathBuf::from("data"), None);
+    let removed = join(&options, &wiring, || None, &*fresh.files, &PathBuf::from("data"), None);
     assert!(matches!(removed, Err(OpenError::Removed)), "its links have told it");
-    let refused = join(&options, &post, members, &*fresh.files, &PathBuf::from("data"), patience);
+    let refused = join(&options, &wiring, members, &*fresh.files, &PathBuf::from("data"), patience);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("removed from the cluster for good"), "{refused}");
 }
@@ -136,7 +141,7 @@ fn a_node_that_was_told_nothing_yet_catches_up_when_asked() {
     let (_machines, nodes) = three(&hub);
     for round in 0..20 {
         let name = format!("db{round}");
-        nodes[round % 3].node.create_db(&name).unwrap();
+        nodes[round % 3].node.schema().create_db(&name).unwrap();
         for node in &nodes {
             let has = || node.node.catalog().database(&name).is_some();
             let found = has() || node.node.catch_up(PATIENCE) && has() || has();
@@ -153,15 +158,15 @@ fn what_one_node_was_told_the_others_show_when_it_is_done() {
     for round in 0..40 {
         let node = &nodes[round % 3].node;
         let (name, other) = (format!("db{round}"), format!("other{round}"));
-        node.create_db(&name).unwrap();
+        node.schema().create_db(&name).unwrap();
         assert!(shown(&|catalog| catalog.database(&name).is_some()), "{name} is missing");
-        node.create_table(&name, "t", TableOptions::default()).unwrap();
+        node.schema().create_table(&name, "t", TableOptions::default()).unwrap();
         assert!(shown(&|catalog| catalog.table(&name, "t").is_some()), "{name}.t is missing");
         let id = node.catalog().table(&name, "t").unwrap().config.id;
         let change = TableChange { name: Some(Text::from(&*other)), ..TableChange::default() };
-        node.change_table(id, &change).unwrap();
+        node.resharder().change_table(id, &change).unwrap();
         assert!(shown(&|catalog| catalog.table(&name, &other).is_some()), "{name}.{other} is missing");
-        node.drop_db(&name).unwrap();
+        node.schema().drop_db(&name).unwrap();
         assert!(shown(&|catalog| catalog.database(&name).is_none()), "{name} is still there");
     }
 }
@@ -171,9 +176,9 @@ fn the_heartbeat_is_a_setting_of_the_whole_cluster() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     assert_eq!(nodes[1].node.catalog().heartbeat_secs(), 10);
-    let too_short = nodes[1].node.set_heartbeat(1).unwrap_err().to_string();
+    let too_short = nodes[1].node.servers().set_heartbeat(1).unwrap_err().to_string();
     assert_eq!(too_short, "The heartbeat timeout must be at least two seconds");
-    nodes[1].node.set_heartbeat(3).unwrap();
+    nodes[1].node.servers().set_heartbeat(3).unwrap();
     for node in &nodes {
         wait_until("the new setting", || node.node.catalog().heartbeat_secs() == 3);
     }
@@ -187,15 +192,15 @@ fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
     let (_machines, [a, b, c]) = three(&hub);
     let proxy = Machine::new("proxy").start(&hub, Some(&a));
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
-    proxy.node.create_table("test", "t", options).unwrap();
+    proxy.node.schema().create_table("test", "t", options).unwrap();
     proxy.wait_ready("t");
     for n in 0..50 {
         write_until_done(&[&a, &b, &c], n);
     }
     assert_eq!((proxy.node.is_proxy(), a.node.is_proxy()), (true, false));
     let catalog = proxy.node.catalog();
-    assert!(catalog.table("test", "t").unwrap().shards().iter().all(|shard| shard.near().is_none()));
-    let four = proxy.node.create_table(
+    assert!(catalog.table("test", "t").unwrap().shards().iter().all(|shard| shard.local().is_none()));
+    let four = proxy.node.schema().create_table(
         "test",
         "four",
         TableOptions { shards: replicated(1, 4), ..TableOptions::default() },
@@ -203,7 +208,7 @@ fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
     assert!(four.unwrap_err().to_string().starts_with("Can't put 4 replicas"), "a proxy holds nothing");
     let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
     assert_eq!((catalog.servers().len(), voters), (4, 3));
-    proxy.node.take_leave().unwrap();
+    proxy.node.servers().leave().unwrap();
     wait_until("the proxy is forgotten", || a.node.catalog().servers().len() == 3);
 }
 
@@ -215,7 +220,7 @@ fn table_on_two([a, b, c]: [&Running; 3]) -> (TableId, Vec<ShardPlaces>) {
     };
     let places = vec![place(b, c), place(c, b)];
     let options = TableOptions { shards: ShardsWanted::Named(places.clone()), ..TableOptions::default() };
-    let id = a.node.create_table("test", "t", options).unwrap().id;
+    let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (id, places)
 }
@@ -238,7 +243,7 @@ fn shards_that_were_made_equal_have_the_replicas_they_had() {
     }
     // Whoever lacks rows for it may get replicas for as long as that takes. Now and then who leads
     // moves in between, which is an error that says to try again.
-    wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
+    wait_until("a division", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
     wait_for_places(&a, id, &places);
     assert_eq!(missing(&b, 200), []);
 }
@@ -255,7 +260,7 @@ fn one_row_in_each([a, b, c]: [&Running; 3]) -> TableId {
     wait_until("the leaders", || {
         [b, c].iter().enumerate().all(|(at, node)| {
             let catalog = node.node.catalog();
-            catalog.table_by_id(id).unwrap().shards()[at].near().is_some_and(|near| near.leads())
+            catalog.table_by_id(id).unwrap().shards()[at].local().is_some_and(|near| near.leads())
         })
     });
     id
@@ -267,7 +272,7 @@ fn rows_count_of_shards_that_others_lead() {
     let (_machines, [a, b, c]) = three(&hub);
     let id = one_row_in_each([&a, &b, &c]);
     for node in [&a, &b, &c] {
-        assert!(node.node.rebalance(id, &|| true).unwrap(), "there are as many rows as shards");
+        assert!(node.node.resharder().rebalance(id, &|| true).unwrap(), "there are as many rows as shards");
     }
 }
 
@@ -276,13 +281,13 @@ fn few_rows_are_spread_evenly() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(8, 3), ..TableOptions::default() };
-    let id = a.node.create_table("test", "t", options).unwrap().id;
+    let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     (0..100).for_each(|n| write_until_done(&[&a, &b, &c], n));
-    wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
+    wait_until("a division", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
     let (catalog, mut sizes) = (a.node.catalog(), Vec::new());
     let divided = catalog.table_by_id(id).unwrap();
     wait_until("all rows of all shards", || {
-        let near = divided.shards().iter().map(|shard| shard.near().map_or(0, |near| near.count()));
+        let near = divided.shards().iter().map(|shard| shard.local().map_or(0, |near| near.count()));
         sizes = near.collect();
         sizes.iter().sum::<u64>() == 100
     });
@@ -297,7 +302,7 @@ fn a_shard_whose_leader_is_silent_is_waited_for() {
     let is_silent = silence(&hub, &c);
     is_silent.store(true, Ordering::Release);
     let rounds = AtomicUsize::new(0);
-    let done = a.node.rebalance(id, &|| {
+    let done = a.node.resharder().rebalance(id, &|| {
         let is_third = rounds.fetch_add(1, Ordering::AcqRel) == 2;
         is_silent.fetch_and(!is_third, Ordering::AcqRel);
         true
@@ -314,7 +319,7 @@ fn a_rebalance_has_one_deadline() {
     let is_silent = silence(&hub, &c);
     let rounds = AtomicUsize::new(0);
     // The rows have been counted when it falls silent.
-    let done = a.node.rebalance_until(id, Instant::now() + Duration::from_secs(1), &|| {
+    let done = a.node.resharder().rebalance_until(id, Instant::now() + Duration::from_secs(1), &|| {
         is_silent.store(rounds.fetch_add(1, Ordering::AcqRel) > 0, Ordering::Release);
         true
     });
@@ -328,11 +333,11 @@ fn without_a_majority_it_is_said_who_is_away() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
-    let id = a.node.create_table("test", "t", options).unwrap().id;
+    let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     let names = [b.node.name().to_string(), c.node.name().to_string()];
     [b, c].into_iter().for_each(Running::kill);
-    let Err(AdminError::NoMajority { servers }) = a.node.rebalance(id, &|| true) else {
+    let Err(AdminError::NoMajority { servers }) = a.node.resharder().rebalance(id, &|| true) else {
         panic!("two of three are away")
     };
     assert!(names.iter().all(|name| servers.contains(&format!("`{name}`"))), "{servers}");
@@ -354,6 +359,6 @@ fn shards_too_small_to_be_made_equal_have_the_replicas_they_had() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (id, places) = table_on_two([&a, &b, &c]);
-    wait_until("too few rows to divide", || matches!(a.node.rebalance(id, &|| true), Ok(false)));
+    wait_until("too few rows to divide", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(false)));
     wait_for_places(&a, id, &places);
 }

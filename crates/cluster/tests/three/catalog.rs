@@ -20,23 +20,23 @@ fn two(hub: &Arc<Hub>) -> [Running; 2] {
 fn a_catalog_without_a_majority_is_repaired_where_there_is_no_table() {
     let hub = Arc::new(Hub::default());
     let [a, b] = two(&hub);
-    for healthy in [a.node.plan_catalog_repair(), a.node.repair_catalog()] {
+    for healthy in [a.node.repair().plan_catalog_repair(), a.node.repair().repair_catalog()] {
         assert!(matches!(healthy, Err(AdminError::CatalogHasMajority)), "{healthy:?}");
     }
     let gone = b.server();
     b.kill();
-    let refused = a.node.remove_server(gone).unwrap_err();
+    let refused = a.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(&refused, AdminError::CatalogNoMajority { servers } if servers == "`b`"), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("`emergency_repair` on the database `rethinkdb`"), "{text}");
-    let is_told = || a.node.catalog_trouble().is_some_and(|trouble| trouble.is_lost);
+    let is_told = || a.node.states().catalog_outage().is_some_and(|trouble| trouble.is_lost);
     wait_until("the trouble", is_told);
-    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
+    assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
     assert!(!a.node.catalog().is_removed(gone), "it was only planned");
-    assert_eq!(a.node.repair_catalog().unwrap(), [gone]);
+    assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
     assert!(a.node.catalog().is_removed(gone));
-    a.node.create_db("after").unwrap();
-    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    a.node.schema().create_db("after").unwrap();
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
 }
 
 #[test]
@@ -48,20 +48,20 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
         (0..10).for_each(|n| write_until_done(&[&a], n));
         let (id, before, gone) = (table(&a).config.id, table(&a).config.clone(), b.server());
         assert!(matches!(
-            a.node.emergency_repair(id, mode, RepairScope::Cluster),
+            a.node.repair().emergency_repair(id, mode, RepairScope::Cluster),
             Err(AdminError::NothingToRepair)
         ));
         b.kill();
         let expected = Repaired { table: before, removed: vec![gone] };
-        assert_eq!(a.node.plan_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
+        assert_eq!(a.node.repair().plan_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
         assert!(!a.node.catalog().is_removed(gone), "it was only planned");
-        assert_eq!(a.node.emergency_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
+        assert_eq!(a.node.repair().emergency_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
         assert!(a.node.catalog().is_removed(gone));
         assert_eq!(a.node.catalog().server_name(gone).map(AsRef::as_ref), Some("b"));
-        a.node.create_table("test", "after", TableOptions::default()).unwrap();
+        a.node.schema().create_table("test", "after", TableOptions::default()).unwrap();
         assert_eq!(missing(&a, 10), []);
         assert!(matches!(
-            a.node.emergency_repair(id, mode, RepairScope::Cluster),
+            a.node.repair().emergency_repair(id, mode, RepairScope::Cluster),
             Err(AdminError::NothingToRepair)
         ));
     }
@@ -82,10 +82,10 @@ fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_rem
         [b, c].into_iter().for_each(Running::kill);
         let mode = RepairMode::Rollback;
         match scope {
-            None => assert_eq!(d.node.repair_catalog().unwrap(), gone),
+            None => assert_eq!(d.node.repair().repair_catalog().unwrap(), gone),
             Some(scope) => {
-                let planned = d.node.plan_repair(id, mode, scope).unwrap();
-                assert_eq!(d.node.emergency_repair(id, mode, scope).unwrap(), planned);
+                let planned = d.node.repair().plan_repair(id, mode, scope).unwrap();
+                assert_eq!(d.node.repair().emergency_repair(id, mode, scope).unwrap(), planned);
             }
         }
         let servers = |nth: usize| {
@@ -97,7 +97,7 @@ fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_rem
             None => assert_eq!(table(&d).config.shards[1], before.shards[1], "it has no majority"),
             Some(_) => assert_eq!(servers(1), [a.server()]),
         }
-        drop(d.node.emergency_repair(id, mode, RepairScope::Table));
+        drop(d.node.repair().emergency_repair(id, mode, RepairScope::Table));
         (20..40).for_each(|n| write_until_done(&[&a, &d], n));
         assert_eq!(missing(&a, 40), []);
         assert_eq!(table(&d).config.shards[0].primary, servers(0)[0]);
@@ -118,11 +118,11 @@ fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_ba
     let alone = Members { voters: vec![peer(&a)], removed, ..Members::default() };
     a.node.log().reset_members(GroupId(0), alone).unwrap();
     let _back = second.start_unheard(&hub, None);
-    wait_until("the link", || a.node.sees() == [gone]);
-    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
-    assert_eq!(a.node.repair_catalog().unwrap(), [gone]);
+    wait_until("the link", || a.node.connected_servers() == [gone]);
+    assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
+    assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
     assert!(a.node.catalog().is_removed(gone));
-    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn who_is_to_vote_and_does_not_yet_is_no_majority() {
     assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 2));
     let gone = b.server();
     b.kill();
-    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
+    assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
     hub.let_all_hear();
-    wait_until("the repair", || a.node.repair_catalog().is_ok());
-    a.node.create_db("after").unwrap();
+    wait_until("the repair", || a.node.repair().repair_catalog().is_ok());
+    a.node.schema().create_db("after").unwrap();
     wait_until("the news", || c.node.catalog().database("after").is_some());
 }
 
@@ -154,9 +154,9 @@ fn whoever_is_away_and_does_not_vote_yet_is_not_needed_and_not_given_up() {
     let id = table(&a).config.id;
     others.into_iter().for_each(Running::kill);
     assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 1));
-    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
-    let refused = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    let refused = a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
-    servers.into_iter().for_each(|server| a.node.remove_server(server).unwrap());
+    servers.into_iter().for_each(|server| a.node.removal().remove_server(server).unwrap());
     assert_eq!(a.node.catalog().servers().len(), 1);
 }

@@ -18,19 +18,19 @@ const ALL_BYTES: u64 = ROWS as u64 * ROW_BYTES as u64;
 fn halfway(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
     let (machines, [a, b, c]) = three(hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_long_until_done(&[&a], n, ROW_BYTES));
     hub.count_answers(b.server(), ALL_BYTES / 2);
     let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
-    a.node.change_table(table, &change).unwrap();
+    a.node.resharder().change_table(table, &change).unwrap();
     wait_until("the interruption", || hub.answered(b.server()).1);
     (machines, [a, b, c])
 }
 
 /// How far the copy to a node is, as its jobs tell.
 fn progress(node: &Running) -> Option<(Option<ServerId>, u64, u64)> {
-    let copies = node.node.copies_under_way();
+    let copies = node.node.copies().under_way();
     let table = node.node.catalog().table("test", "t").unwrap().shards()[0].group();
     let copy = copies.into_iter().find(|(group, _)| *group == table)?.1;
     Some((copy.source, copy.rows, copy.rows_total))
@@ -93,7 +93,7 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
     // More than a leader sends out of its log.
     (0..ROWS).for_each(|n| write_long_until_done(&[&a, &c], n, ROW_BYTES));
@@ -109,10 +109,10 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
         Some(bytes.into())
     });
     let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
-    a.node.change_table(table, &change).unwrap();
+    a.node.resharder().change_table(table, &change).unwrap();
     wait_until("the replica", || {
         let catalog = b.node.catalog();
-        catalog.table("test", "t").is_some_and(|table| table.shards()[0].near().is_some())
+        catalog.table("test", "t").is_some_and(|table| table.shards()[0].local().is_some())
     });
     b.wait_ready("t");
     assert_eq!(begun.load(Ordering::Acquire), 2, "once with one row too many");
@@ -125,16 +125,19 @@ fn the_log_of_a_replica_is_believed_over_a_search_that_ends_later() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     wait_until("the table", || c.node.catalog().table("test", "t").is_some());
     // Whoever begins to search has this handle, which knows of no replica.
     let handle = c.node.catalog().table("test", "t").unwrap().shards()[0].clone();
-    assert!(handle.near().is_none());
+    assert!(handle.local().is_none());
     let all = on(&[&[&a, &b, &c]]);
-    a.node.change_table(table, &TableChange { shards: Some(all), ..TableChange::default() }).unwrap();
+    a.node
+        .resharder()
+        .change_table(table, &TableChange { shards: Some(all), ..TableChange::default() })
+        .unwrap();
     a.wait_ready("t");
-    wait_until("the leader", || handle.lead().leader() == Some(a.server()));
+    wait_until("the leader", || handle.known_leader().leader() == Some(a.server()));
     hub.count_answers(c.server(), 0);
-    c.node.find_leaders(&[&handle]);
-    assert_eq!(handle.lead().leader(), Some(a.server()), "nobody answered, and the log knows");
+    c.node.leaders().find_leaders(&[&handle]);
+    assert_eq!(handle.known_leader().leader(), Some(a.server()), "nobody answered, and the log knows");
 }

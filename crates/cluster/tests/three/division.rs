@@ -29,7 +29,7 @@ pub fn everybody_has(nodes: &[&Running], written: u32) {
 }
 
 pub fn rows(node: &Running) -> u64 {
-    table(node).shards().iter().map(|shard| shard.near().map_or(0, |near| near.count())).sum()
+    table(node).shards().iter().map(|shard| shard.local().map_or(0, |near| near.count())).sum()
 }
 
 /// Writes rows one after another while `work` is done; how many there are then.
@@ -65,9 +65,9 @@ fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
                 assert_eq!(shard.founders.len(), 3, "everybody begins it: {shard:?}");
                 assert!(shard.leaving.is_empty());
             }
-            all.iter().for_each(|node| assert_eq!(node.node.copies_under_way(), [], "nothing is copied"));
+            all.iter().for_each(|node| assert_eq!(node.node.copies().under_way(), [], "nothing is copied"));
         }
-        assert!(all[1].node.rebalance(table(all[1]).config.id, &|| true).unwrap());
+        assert!(all[1].node.resharder().rebalance(table(all[1]).config.id, &|| true).unwrap());
     });
     everybody_has(&all, written);
 }
@@ -78,7 +78,8 @@ fn a_shard_keeps_its_replicas_when_nowhere_is_named_for_it() {
     create(&nodes[0], on(&[&[&nodes[0]]]));
     let nowhere = ShardPlaces { primary: nodes[0].server(), replicas: Vec::new() };
     let change = TableChange { shards: Some(ShardsWanted::Named(vec![nowhere])), ..TableChange::default() };
-    let refused = nodes[0].node.change_table(table(&nodes[0]).config.id, &change).unwrap_err().to_string();
+    let refused =
+        nodes[0].node.resharder().change_table(table(&nodes[0]).config.id, &change).unwrap_err().to_string();
     assert!(refused.contains("nowhere to put the data"), "{refused}");
 }
 
@@ -93,16 +94,16 @@ fn shards_that_lie_on_different_servers_are_put_together() {
     let written = while_writing(&all, 200, || drop(divide(b, on(&[&[c, a]]))));
     settled(&all);
     assert_eq!((missing(a, written), missing(c, written)), (vec![], vec![]));
-    assert!(table(b).shards()[0].near().is_none());
+    assert!(table(b).shards()[0].local().is_none());
     // And taken apart to where nobody has them.
     let written = while_writing(&all, written, || drop(divide(a, on(&[&[b], &[a], &[c, b]]))));
     settled(&all);
-    assert_eq!(rows(a) + rows(c), u64::from(written) - table(b).shards()[0].near().unwrap().count());
+    assert_eq!(rows(a) + rows(c), u64::from(written) - table(b).shards()[0].local().unwrap().count());
     for n in 0..written {
         let (key, _) = crate::hub::row(n);
         let holders = all.iter().filter(|node| {
             let table = table(node);
-            table.shard(&key).near().is_some_and(|near| near.get(&key).unwrap().is_some())
+            table.shard(&key).local().is_some_and(|near| near.get(&key).unwrap().is_some())
         });
         assert!(holders.count() >= 1, "row {n}");
     }
@@ -214,7 +215,7 @@ fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_ha
             let by = all[turn as usize % 3];
             let shards = if turn % 2 == 0 { 3 } else { 2 };
             let change = TableChange { shards: Some(replicated(shards, 3)), ..TableChange::default() };
-            let divided = by.node.change_table(table(by).config.id, &change);
+            let divided = by.node.resharder().change_table(table(by).config.id, &change);
             assert!(divided.is_ok(), "turn {turn}: {divided:?}");
             // Some have opened the new shards by now, and some have not.
             std::thread::sleep(Duration::from_millis(7 * turn));
@@ -251,7 +252,7 @@ fn a_table_is_dropped_while_its_shards_are_sealed() {
     (0..20).for_each(|n| write_until_done(&all, n));
     divide(all[1], replicated(3, 3));
     let groups: Vec<GroupId> = table(all[1]).shards().iter().map(|shard| shard.group()).collect();
-    all[2].node.drop_table("test", "t").unwrap();
+    all[2].node.schema().drop_table("test", "t").unwrap();
     for node in &all {
         wait_until("nothing is left", || {
             node.node.catalog().table("test", "t").is_none()
@@ -303,12 +304,12 @@ fn a_division_that_nobody_could_begin_is_given_up() {
     let one = TableChange { shards: Some(on(&[&[&b]])), ..TableChange::default() };
     // The others seal that shard without it.
     hub.deafen(b.server(), first);
-    let refused = e.node.change_table(table(&e).config.id, &one).unwrap_err();
+    let refused = e.node.resharder().change_table(table(&e).config.id, &one).unwrap_err();
     assert!(matches!(refused, AdminError::NotTogether), "{refused}");
     assert_eq!(table(&e).shards().len(), 2);
     (20..40).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
     hub.let_all_hear();
-    wait_until("the division", || e.node.change_table(table(&e).config.id, &one).is_ok());
+    wait_until("the division", || e.node.resharder().change_table(table(&e).config.id, &one).is_ok());
     everybody_has(&[&b], 40);
 }
 
@@ -350,7 +351,7 @@ fn a_replica_that_lags_for_long_holds_no_division_up() {
     fall_behind(&hub, &c, &[&a, &b, &c], 20);
     let id = table(&a).config.id;
     let deadline = std::time::Instant::now() + Duration::from_secs(3);
-    assert!(a.node.rebalance_until(id, deadline, &|| true).unwrap());
+    assert!(a.node.resharder().rebalance_until(id, deadline, &|| true).unwrap());
     assert_eq!(founders(&table(&a).config).iter().min(), Some(&2));
     hub.let_all_hear();
     everybody_has(&[&a, &b, &c], 21);
@@ -367,7 +368,7 @@ fn fall_behind(hub: &Hub, node: &Running, all: &[&Running], n: u32) {
     // A group at rest notices nothing.
     write_until_done(all, n);
     wait_until("the replica that lags", || {
-        let states = all[0].node.table_state(&table(all[0]));
+        let states = all[0].node.states().table_state(&table(all[0]));
         states[0].replicas.contains(&(node.server(), ReplicaState::Backfilling))
     });
 }
@@ -379,7 +380,7 @@ fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
     let all: Vec<&Running> = nodes.iter().collect();
     let options =
         TableOptions { shards: replicated(1, 3), write_acks: WriteAcks::Single, ..TableOptions::default() };
-    all[0].node.create_table("test", "t", options).unwrap();
+    all[0].node.schema().create_table("test", "t", options).unwrap();
     for node in &all {
         wait_until("the table", || node.node.catalog().table("test", "t").is_some());
     }
@@ -404,7 +405,7 @@ fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
     let id = table(&a).config.id;
     wait_until("the repair", || {
         // Before the new shards can be repaired the old ones may have to be.
-        drop(a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
+        drop(a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (60..70).all(|n| write(&[&b], n))
     });
     settled(&[&a, &b]);
@@ -437,7 +438,7 @@ fn found_without_rows() -> bool {
     hub.count_answers(c.server(), 0);
     c.node.log().begin_restore(old).unwrap();
     c.node.replicas().mark_recovering(old);
-    shard::clear_rows(table(&c).shards()[0].near().unwrap(), &datum::KeyRange::all()).unwrap();
+    shard::clear_rows(table(&c).shards()[0].local().unwrap(), &datum::KeyRange::all()).unwrap();
     let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
     if config.shards.iter().any(|shard| shard.founders.len() < 3) {
         return false;

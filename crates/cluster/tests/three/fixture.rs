@@ -75,7 +75,7 @@ pub fn table(node: &Running) -> Arc<TableHandle> {
 /// Makes table `t`.
 pub fn create(node: &Running, shards: ShardsWanted) {
     let options = TableOptions { shards, ..TableOptions::default() };
-    node.node.create_table("test", "t", options).unwrap();
+    node.node.schema().create_table("test", "t", options).unwrap();
 }
 
 /// The group of the first shard of table `t`.
@@ -86,7 +86,7 @@ pub fn group(node: &Running) -> GroupId {
 /// Gives the table other shards, as soon as everything is there that this needs.
 pub fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
-    node.node.change_table(table(node).config.id, &change).unwrap().1
+    node.node.resharder().change_table(table(node).config.id, &change).unwrap().1
 }
 
 /// One shard for each of these, with voters on those servers, the first its primary.

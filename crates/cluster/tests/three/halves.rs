@@ -14,7 +14,7 @@ fn members(node: &Running) -> Members {
 }
 
 fn leads(node: &Running) -> bool {
-    table(node).shards()[0].near().unwrap().is_leader()
+    table(node).shards()[0].local().unwrap().is_leader()
 }
 
 /// Whether the log of `leader` takes all others of the group for alive.
@@ -95,7 +95,7 @@ fn each_server_is_asked_once_about_all_shards_whose_votes_change() {
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b, &c][..]; SHARDS]));
     a.wait_ready("t");
-    wait_until("the leaders", || table(&a).shards().iter().all(|shard| shard.near().unwrap().is_leader()));
+    wait_until("the leaders", || table(&a).shards().iter().all(|shard| shard.local().unwrap().is_leader()));
     (0..40).for_each(|n| write_until_done(&[&a], n));
     let asked = Arc::new(AtomicU32::new(0));
     let (count, [asker, answerer]) = (Arc::clone(&asked), [&a, &b].map(Running::server));

@@ -17,8 +17,8 @@ use log::file::{FileLog, FileLogOptions, StoreOptions};
 use log::{Durability, GroupId, Log, LogError, Message};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, Identity, JoinOptions, Node, NodeOptions, OnResponse, PeerTransport, Post, Route, RpcClient,
-    RpcError, RpcHandler, RpcServer, ServerId, ShardsWanted, TableChange, TableConfig, Wanted, join,
+    AdminError, Identity, JoinOptions, Node, NodeOptions, OnResponse, PeerTransport, Route, RpcClient,
+    RpcError, RpcHandler, RpcServer, ServerId, ShardsWanted, TableChange, TableConfig, Wanted, Wiring, join,
     readiness,
 };
 use shard::{Decision, Replicas, WriteError};
@@ -131,7 +131,7 @@ impl Hub {
 }
 
 pub struct End {
-    pub post: Arc<Post>,
+    pub wiring: Wiring,
     pub log: Arc<dyn Log>,
     pub desk: RwLock<Option<RpcServer>>,
     // The heartbeats its links were told.
@@ -155,7 +155,7 @@ impl Line {
 }
 
 impl RpcClient for Line {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         let Some(end) = self.to(server) else { return answered(Err(RpcError::NotConnected(server))) };
         let (own, hub) = (self.own, Arc::clone(&self.hub));
         let kind = question.get(2).copied().filter(|_| question[0] == 0);
@@ -163,7 +163,7 @@ impl RpcClient for Line {
         std::thread::spawn(move || {
             let (sender, receiver) = std::sync::mpsc::sync_channel(1);
             match &*end.desk.read() {
-                Some(desk) => desk.serve(own, question, Box::new(move |reply| drop(sender.send(reply)))),
+                Some(desk) => desk.handle(own, question, Box::new(move |reply| drop(sender.send(reply)))),
                 None => drop(sender),
             }
             let passing = |bytes| Passing { asked_by: own, answered_by: server, kind, group, bytes };
@@ -191,14 +191,14 @@ impl RpcClient for Line {
 }
 
 impl PeerTransport for Line {
-    fn mail(&self, to: ServerId, mut letters: Vec<Message>) {
+    fn send(&self, to: ServerId, mut letters: Vec<Message>) {
         let deaf = self.hub.deaf.lock().clone();
         letters.retain(|letter| !deaf.contains(&(to, letter.group)));
         if self.hub.is_cut_unnoticed(self.own, to) {
             return;
         }
         if let Some(end) = self.to(to) {
-            end.post.arrived(self.own, letters, &*end.log);
+            end.wiring.transport.receive(self.own, letters, &*end.log);
         }
     }
 
@@ -240,7 +240,7 @@ impl Machine {
     }
 
     /// The machine's log, as soon as whoever was stopped here has let go of it.
-    fn log_of(&self, dir: &Path, replicas: &Arc<Replicas>, post: &Arc<Post>) -> Arc<dyn Log> {
+    fn log_of(&self, dir: &Path, replicas: &Arc<Replicas>, wiring: &Wiring) -> Arc<dyn Log> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let defaults = FileLogOptions::default();
@@ -249,8 +249,8 @@ impl Machine {
                     segment_bytes: defaults.store.segment_bytes.min(self.log_bytes_max / 4),
                 },
                 log_bytes_max: self.log_bytes_max,
-                transport: post.clone(),
-                observer: post.clone(),
+                transport: wiring.transport.clone(),
+                observer: wiring.leadership.clone(),
                 ..defaults
             };
             let clock = Arc::new(RealClock::new());
@@ -269,14 +269,14 @@ impl Machine {
     pub fn start_unheard(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
         let dir = PathBuf::from("data");
         let replicas = Replicas::new(self.engine.clone()).unwrap();
-        let post = Post::new(replicas.clone());
-        let log = self.log_of(&dir, &replicas, &post);
+        let wiring = Wiring::new(replicas.clone());
+        let log = self.log_of(&dir, &replicas, &wiring);
         let known = Identity::load(&*self.files, &dir).unwrap();
         let fresh = ServerId(uuid::Uuid::from_u128(self.name.bytes().map(u128::from).sum()));
         let server = known.as_ref().map_or(fresh, |known| known.server);
-        post.connect(Arc::new(Line { hub: hub.clone(), own: server }));
+        wiring.peers.connect(Arc::new(Line { hub: hub.clone(), own: server }));
         let end = Arc::new(End {
-            post: post.clone(),
+            wiring: wiring.clone(),
             log: log.clone(),
             desk: RwLock::new(None),
             heard: Mutex::default(),
@@ -293,7 +293,7 @@ impl Machine {
                 is_proxy: self.name.starts_with("proxy"),
             };
             let members = || Some(vec![other.node.identity().server]);
-            join(&options, &post, members, &*self.files, &dir, Some(PATIENCE)).unwrap();
+            join(&options, &wiring, members, &*self.files, &dir, Some(PATIENCE)).unwrap();
         } else if known.is_none() {
             let identity = Identity { server, cluster: uuid::Uuid::from_u128(99), joined: None };
             identity.store(&*self.files, &dir).unwrap();
@@ -307,15 +307,15 @@ impl Machine {
             addresses: Vec::new(),
             replicas,
             log,
-            post,
+            wiring,
             clock: Arc::new(RealClock::new()),
             files: self.files.clone(),
             random: Arc::new(RealRandom),
             admin_password: (Object::default(), false),
         })
         .unwrap();
-        *end.desk.write() = Some(node.desk());
-        node.set_return_patience(RETURN_PATIENCE);
+        *end.desk.write() = Some(node.rpc_server());
+        node.repair().set_return_timeout(RETURN_PATIENCE);
         Running { node, hub: hub.clone() }
     }
 }
@@ -334,7 +334,7 @@ impl Running {
         }
         // As links do when they end.
         for end in self.hub.ends.read().values() {
-            end.log.peers_unreachable(end.post.peers_on(server));
+            end.log.peers_unreachable(end.wiring.transport.replicas_on(server));
         }
     }
 
@@ -342,7 +342,7 @@ impl Running {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let catalog = self.node.catalog();
-            let state = self.node.table_state(catalog.table("test", table).unwrap());
+            let state = self.node.states().table_state(catalog.table("test", table).unwrap());
             if readiness(&state).all_replicas {
                 return;
             }
@@ -419,7 +419,7 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
             let (key, _) = row(*n);
             table
                 .shard(&key)
-                .near()
+                .local()
                 .is_none_or(|near| near.is_recovering() || near.get(&key).unwrap().is_none())
         };
         let missing: Vec<u32> = (0..count).filter(is_missing).collect();
@@ -446,7 +446,7 @@ pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
 /// Gives a table other shards, or the same with other replicas.
 pub fn change(node: &Running, table: TableId, shards: ShardsWanted) -> Result<TableConfig, AdminError> {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
-    node.node.change_table(table, &change).map(|(_, after)| after)
+    node.node.resharder().change_table(table, &change).map(|(_, after)| after)
 }
 
 /// Waits until `is_so`.

@@ -16,14 +16,14 @@ const ROWS: u32 = 60;
 /// The replica of the only shard of table "t" on a node.
 fn shard(node: &Running) -> Arc<Shard> {
     let catalog = node.node.catalog();
-    Arc::clone(catalog.table("test", "t").unwrap().shards()[0].near().unwrap())
+    Arc::clone(catalog.table("test", "t").unwrap().shards()[0].local().unwrap())
 }
 
 /// An index of the primary key.
 fn create(node: &Running, name: &'static str) -> IndexId {
     let function = StoredFunc::parse(r#"[69,[[2,[1]],[170,[[10,[1]],"id"]]]]"#.into()).unwrap();
     let id = node.node.catalog().table("test", "t").unwrap().config.id;
-    node.node.create_index(id, &Text::from_static(name), function, IndexKind::One).unwrap();
+    node.node.indexes().create_index(id, &Text::from_static(name), function, IndexKind::One).unwrap();
     index(node, name).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn index(node: &Running, name: &str) -> Option<IndexId> {
 
 /// Builds what there is to build where a node leads.
 fn build(node: &Running) {
-    let mut work = IndexWork::new(&node.node);
+    let mut work = IndexWork::new(node.node.indexes(), node.node.clock().clone());
     while work.step() != BuildStep::Nothing {}
 }
 
@@ -48,7 +48,7 @@ fn the_entries_of_an_index_stay_where_the_catalog_comes_later_than_they() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a, &b, &c]]), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_until_done(&[&a], n));
     hub.deafen(c.server(), GroupId(0));
@@ -67,16 +67,16 @@ fn an_index_that_was_dropped_while_it_was_built_keeps_nobody_from_a_copy() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, _c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_until_done(&[&a], n));
     let (gone, stays) = (create(&a, "gone"), create(&a, "stays"));
     build(&a);
-    a.node.drop_index(table, &Text::from_static("gone")).unwrap();
+    a.node.indexes().drop_index(table, &Text::from_static("gone")).unwrap();
     // What was on its way to the log when it was dropped.
     shard(&a).set_built(gone).wait().unwrap();
     let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
-    a.node.change_table(table, &change).unwrap();
+    a.node.resharder().change_table(table, &change).unwrap();
     b.wait_ready("t");
     assert_eq!(missing(&b, ROWS), []);
     assert_eq!(found(&b, stays), u64::from(ROWS));

@@ -20,7 +20,7 @@ fn three_nodes_share_a_catalog_that_each_can_change() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     for (node, name) in nodes.iter().zip(["x", "y", "z"]) {
-        node.node.create_db(name).unwrap();
+        node.node.schema().create_db(name).unwrap();
     }
     for node in &nodes {
         let deadline = Instant::now() + PATIENCE;
@@ -32,7 +32,7 @@ fn three_nodes_share_a_catalog_that_each_can_change() {
         assert!(catalog.database("x").is_some() && catalog.database("y").is_some());
         assert_eq!(catalog.servers().len(), 3);
     }
-    let taken = nodes[2].node.create_db("x").unwrap_err();
+    let taken = nodes[2].node.schema().create_db("x").unwrap_err();
     assert_eq!(taken.to_string(), "Database `x` already exists.");
 }
 
@@ -43,14 +43,14 @@ fn every_node_knows_the_state_of_many_tables_that_others_have() {
     let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
     for name in &names {
         let options = TableOptions { shards: replicated(2, 1), ..TableOptions::default() };
-        nodes[0].node.create_table("test", name, options).unwrap();
+        nodes[0].node.schema().create_table("test", name, options).unwrap();
     }
     for node in &nodes {
         wait_until("a catalog of all tables", || node.node.catalog().tables().len() == names.len());
         names.iter().for_each(|name| node.wait_ready(name));
         let catalog = node.node.catalog();
         let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
-        let states = node.node.table_states(&tables);
+        let states = node.node.states().table_states(&tables);
         assert_eq!((tables.len(), states.len()), (20, 20));
         for (table, shards) in tables.iter().zip(&states) {
             assert_eq!(shards.len(), 2);
@@ -70,14 +70,14 @@ fn a_replica_that_got_a_long_tables_rows_follows_the_log_from_there() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 1), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     for n in 0..200 {
         write_long_until_done(&[&a, &b, &c], n, 100_000);
     }
     let table = a.node.catalog().table("test", "t").unwrap().config.id;
     let wider = TableChange { shards: Some(replicated(1, 3)), ..TableChange::default() };
-    a.node.change_table(table, &wider).unwrap();
+    a.node.resharder().change_table(table, &wider).unwrap();
     a.wait_ready("t");
     for n in 200..240 {
         write_until_done(&[&a, &b, &c], n);
@@ -92,7 +92,7 @@ fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     for n in 0..200 {
         write_until_done(&[&a, &b, &c], n);
@@ -104,7 +104,7 @@ fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
     assert_eq!(missing(&b, 400), []);
     assert_eq!(missing(&c, 400), []);
     // The catalog has a majority too.
-    b.node.create_db("after").unwrap();
+    b.node.schema().create_db("after").unwrap();
     let a = machines[0].start(&hub, None);
     assert_eq!(missing(&a, 400), []);
     a.wait_ready("t");
@@ -115,12 +115,12 @@ fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
 fn replicas_are_added_and_taken_away_while_rows_are_written() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
-    let table = a.node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
     for n in 0..300 {
         write_until_done(&[&a, &b, &c], n);
     }
     let change = |replicas| TableChange { shards: Some(replicated(1, replicas)), ..TableChange::default() };
-    b.node.change_table(table, &change(3)).unwrap();
+    b.node.resharder().change_table(table, &change(3)).unwrap();
     for n in 300..400 {
         write_until_done(&[&a, &b, &c], n);
     }
@@ -128,7 +128,7 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
     for node in [&a, &b, &c] {
         assert_eq!(missing(node, 400), []);
     }
-    a.node.change_table(table, &change(1)).unwrap();
+    a.node.resharder().change_table(table, &change(1)).unwrap();
     for n in 400..450 {
         write_until_done(&[&a, &b, &c], n);
     }
@@ -136,7 +136,7 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
     let holders = || {
         let is_holder = |node: &&Running| {
             let catalog = node.node.catalog();
-            catalog.table("test", "t").unwrap().shards()[0].near().is_some()
+            catalog.table("test", "t").unwrap().shards()[0].local().is_some()
         };
         [&a, &b, &c].into_iter().filter(is_holder).count()
     };
@@ -152,7 +152,7 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     for n in 0..60 {
         write_until_done(&[&a, &b, &c], n);
     }
@@ -161,7 +161,7 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
     let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
     let shards = Some(ShardsWanted::Named(vec![here.clone(), here]));
     let change = TableChange { shards, ..TableChange::default() };
-    wait_until("the division", || a.node.change_table(table, &change).is_ok());
+    wait_until("the division", || a.node.resharder().change_table(table, &change).is_ok());
     let rows = |node: &Running| {
         let part = storage::ShardRange { range: KeyRange::all(), group: GroupId(99) };
         let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
@@ -177,11 +177,11 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
     let leads = |node: &Running| {
-        node.node.catalog().table("test", "t").unwrap().shards()[0].near().unwrap().is_leader()
+        node.node.catalog().table("test", "t").unwrap().shards()[0].local().unwrap().is_leader()
     };
     let mut nodes = vec![a, b, c];
     let mut at = None;
@@ -201,7 +201,7 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
     let here = ShardPlaces { primary: leader.server(), replicas: vec![(leader.server(), true)] };
     let change = TableChange { shards: Some(ShardsWanted::Named(vec![here])), ..TableChange::default() };
     // Whoever was killed may have led the catalog.
-    wait_until("the change", || leader.node.change_table(table, &change).is_ok());
+    wait_until("the change", || leader.node.resharder().change_table(table, &change).is_ok());
     wait_until("a group of one", || {
         leader.node.log().group_status(group).is_ok_and(|status| status.members.voters.len() == 1)
     });
@@ -212,11 +212,11 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
 struct Farewells(Mutex<Vec<ServerId>>);
 
 impl RpcHandler for Farewells {
-    fn serve(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Responder) {
+    fn handle(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Responder) {
         reply(Err("nothing is answered here".to_owned()));
     }
 
-    fn gone(&self, server: ServerId) {
+    fn disconnected(&self, server: ServerId) {
         self.0.lock().push(server);
     }
 }
@@ -229,6 +229,6 @@ fn who_answers_queries_hears_that_a_server_is_gone() {
     let farewells = Arc::new(Farewells::default());
     a.node.answer_queries(farewells.clone());
     let server = a.node.identity().server;
-    a.node.desk().gone(server);
+    a.node.rpc_server().disconnected(server);
     assert_eq!(*farewells.0.lock(), [server]);
 }

@@ -20,14 +20,14 @@ fn a_shard_without_a_majority_is_given_no_other_replicas() {
     let divided = on(&[&[&a], &[&c]]);
     for (node, wanted) in [(&a, replicated(1, 1)), (&c, on(&[&[&a]])), (&c, on(&[&[&a, &c]])), (&a, divided)]
     {
-        let planned = node.node.plan_places(id, &wanted, &|| true).unwrap_err();
+        let planned = node.node.resharder().plan_places(id, &wanted, &|| true).unwrap_err();
         for refused in [planned, change(node, id, wanted).unwrap_err()] {
             assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
         }
         assert_eq!(table(node).config, before);
     }
     wait_until("the repair", || {
-        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+        a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
     change(&c, id, on(&[&[&a, &c]])).unwrap();
     (20..30).for_each(|n| write_until_done(&[&a, &c], n));
@@ -48,7 +48,7 @@ fn a_replica_without_a_vote_that_has_all_rows_stays_when_the_one_that_votes_is_a
     assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
     assert_eq!(table(&a).config, before);
     wait_until("the repair", || {
-        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+        a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
     (20..30).for_each(|n| write_until_done(&[&c], n));
     assert_eq!(missing(&c, 30), []);
@@ -64,9 +64,9 @@ fn shards_that_stay_as_they_are_may_lack_one() {
     let present = on(&[&[&a, &b], &[&a]]);
     let other = on(&[&[&a, &b], &[&a, &c]]);
     b.kill();
-    assert_eq!(a.node.plan_places(id, &present, &|| true).unwrap().len(), 2);
+    assert_eq!(a.node.resharder().plan_places(id, &present, &|| true).unwrap().len(), 2);
     change(&a, id, present).unwrap();
-    assert_eq!(a.node.plan_places(id, &other, &|| true).unwrap()[1].replicas.len(), 2);
+    assert_eq!(a.node.resharder().plan_places(id, &other, &|| true).unwrap()[1].replicas.len(), 2);
     let after = change(&a, id, other).unwrap();
     assert_eq!(after.shards[1].replicas.len(), 2);
 }

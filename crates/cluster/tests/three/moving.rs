@@ -28,7 +28,7 @@ fn a_shard_on_its_way_to_a_server_that_a_repair_removes_stays_with_those_who_hav
         wait_until("the news on b", || !table(&b).config.shards[0].leaving.is_empty());
         let gone = [c.server(), d.server()];
         [c, d].into_iter().for_each(Running::kill);
-        assert_eq!(b.node.repair_catalog().unwrap(), gone);
+        assert_eq!(b.node.repair().repair_catalog().unwrap(), gone);
         wait_until("the end of the move", || {
             places(&table(&a).config.shards[0]) == [vec![a.server()], vec![]]
         });
@@ -57,7 +57,7 @@ fn a_move_that_ends_for_want_of_its_server_does_not_end_the_repair_of_another_sh
         }
         Some(answer.bytes)
     });
-    let repaired = b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
+    let repaired = b.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     hub.meddle(|answer| Some(answer.bytes));
     for shard in &repaired.table.shards {
         assert_eq!(places(shard)[0], [a.server()]);
@@ -86,8 +86,8 @@ fn a_repair_that_is_finished_takes_out_who_was_given_up_and_moves_nobody() {
     let wanted = ShardsWanted::Named(vec![ShardPlaces { primary: d.server(), replicas }]);
     wait_until("the change", || change(&d, id, wanted.clone()).is_ok());
     assert_eq!(places(&table(&d).config.shards[0])[1], [a.server()]);
-    let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
-    let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    let planned = d.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    let repaired = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert_eq!(planned, repaired);
     assert_eq!(places(&repaired.table.shards[0]), [vec![d.server()], vec![a.server()]]);
     hub.let_all_hear();

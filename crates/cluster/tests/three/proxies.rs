@@ -36,7 +36,7 @@ fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
         [b, c].into_iter().for_each(Running::kill);
         let asked = if is_asked_of_proxy { &proxy } else { &a };
         wait_until("the repair", || {
-            match asked.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+            match asked.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
                 Ok(_) => true,
                 Err(error) => panic!("{error}"),
             }
@@ -44,7 +44,7 @@ fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
         assert_eq!(a.node.log().group_status(GroupId(0)).unwrap().members.voters, [own]);
         (20..30).for_each(|n| write_until_done(&[&a], n));
         assert_eq!(missing(&a, 30), []);
-        a.node.create_db("after").unwrap();
+        a.node.schema().create_db("after").unwrap();
         wait_until("the news on the proxy", || proxy.node.catalog().database("after").is_some());
         assert!(lost.iter().all(|server| a.node.catalog().is_removed(*server)));
         let catalog = a.node.catalog();
@@ -63,9 +63,10 @@ fn a_shard_that_begins_anew_does_not_begin_on_a_proxy() {
     wait_for_table(&proxy);
     let id = table(&a).config.id;
     c.kill();
-    let planned = proxy.node.plan_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
+    let planned =
+        proxy.node.repair().plan_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     let repaired =
-        proxy.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
+        proxy.node.repair().emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     for config in [&planned.table, &repaired.table] {
         assert!([a.server(), b.server()].contains(&config.shards[0].primary), "{:?}", config.shards);
     }
@@ -94,7 +95,7 @@ fn a_proxy_whose_cluster_is_out_of_reach_goes_at_once() {
     let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
     let goes = |proxy: &Running| {
         let begun = Instant::now();
-        assert!(proxy.node.take_leave().is_err());
+        assert!(proxy.node.servers().leave().is_err());
         begun.elapsed()
     };
     a.kill();
@@ -120,6 +121,6 @@ fn a_proxy_whose_cluster_has_no_leader_goes_within_seconds() {
     };
     wait_until("nobody leads", || ![&a, &b, &c].iter().any(|node| leads(node)));
     let begun = Instant::now();
-    assert!(proxy.node.take_leave().is_err());
+    assert!(proxy.node.servers().leave().is_err());
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }

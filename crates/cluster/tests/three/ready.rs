@@ -17,7 +17,7 @@ fn a_table_is_not_wholly_ready_before_the_chosen_server_leads() {
     change(&a, table(&a).config.id, on(&[&[&b, &a, &c]])).unwrap();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let state = c.node.table_state(&table(&c));
+        let state = c.node.states().table_state(&table(&c));
         let is_new = state[0].primary == b.server();
         let ready = readiness(&state);
         if is_new && ready.all_replicas {

@@ -25,7 +25,7 @@ pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) 
     question.put_u32_le(members.len() as u32);
     question.put_slice(&members);
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    node.node.desk().serve(from, question.freeze(), Box::new(move |reply| drop(sender.send(reply))));
+    node.node.rpc_server().handle(from, question.freeze(), Box::new(move |reply| drop(sender.send(reply))));
     receiver.recv().unwrap()
 }
 
@@ -34,7 +34,7 @@ fn nobody_sets_members_by_force_where_most_of_them_live() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
     let members = || a.node.log().group_status(group).unwrap().members;
@@ -80,8 +80,8 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
     [b, c].into_iter().for_each(Running::kill);
     wait_until("the news on e", || table(&e).shards().len() == 2);
     for refused in [
-        d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster),
-        e.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster),
+        d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster),
+        e.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster),
     ] {
         let refused = refused.unwrap_err();
         assert!(matches!(refused, AdminError::RowsAway { .. }), "{refused}");
@@ -89,10 +89,10 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
     }
     assert_eq!(a.node.log().group_status(old).unwrap().members.voters.len(), 3);
     for server in gone {
-        wait_until("the removal", || d.node.remove_server(server).is_ok());
+        wait_until("the removal", || d.node.removal().remove_server(server).is_ok());
     }
     wait_until("the repair", || {
-        drop(d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
+        drop(d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (20..30).all(|n| write(&[&a], n))
     });
     settled(&[&a, &d, &e]);
@@ -115,7 +115,7 @@ fn who_has_the_end_goes_on_while_founders_are_away() {
         wait_until("the news of the division", sealed);
     }
     wait_until("the repair", || {
-        match d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+        match d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
             Err(error @ AdminError::RowsAway { .. }) => panic!("{error}"),
             _ => (20..30).all(|n| write(&[&a], n)),
         }
@@ -132,28 +132,28 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
         ShardsWanted::Named(vec![ShardPlaces { primary: servers[0].server(), replicas }])
     };
     let options = TableOptions { shards: on([&a, &b]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     for n in 0..20 {
         write_until_done(&[&a, &b], n);
     }
     wait_until("the rows on b", || stored(&b).len() == 20);
     assert!(matches!(
-        b.node.plan_repair(table, RepairMode::Rollback, RepairScope::Cluster),
+        b.node.repair().plan_repair(table, RepairMode::Rollback, RepairScope::Cluster),
         Err(AdminError::NothingToRepair)
     ));
     // It has no rows, and no vote, for as long as it hears nothing.
     hub.deafen(c.server(), b.node.catalog().table("test", "t").unwrap().shards()[0].group());
     let change = TableChange { shards: Some(on([&b, &c])), ..TableChange::default() };
-    wait_until("the change", || b.node.change_table(table, &change).is_ok());
+    wait_until("the change", || b.node.resharder().change_table(table, &change).is_ok());
     a.kill();
     hub.let_all_hear();
     let leads =
-        || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some_and(|near| near.leads());
+        || b.node.catalog().table("test", "t").unwrap().shards()[0].local().is_some_and(|near| near.leads());
     wait_until("the end of its office", || !leads());
     // Both that are to have it are there, and one of the two who vote is not.
     wait_until("the repair", || {
-        match b.node.emergency_repair(table, RepairMode::Rollback, RepairScope::Cluster) {
+        match b.node.repair().emergency_repair(table, RepairMode::Rollback, RepairScope::Cluster) {
             Ok(_) => true,
             Err(AdminError::NothingToRepair) => panic!("it has no leader, and nothing to repair"),
             Err(_) => false,
@@ -182,12 +182,12 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
         Some(1) => Some(Bytes::from_static(b"\x03no")),
         _ => Some(answer.bytes),
     });
-    let error = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+    let error = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(error.is_indeterminate(), "{error}");
     assert!(!error.to_string().contains("nothing was changed"), "{error}");
     hub.meddle(|answer| Some(answer.bytes));
     wait_until("the rest", || {
-        match d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+        match d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
             Ok(_) | Err(AdminError::NothingToRepair) => true,
             Err(error) => {
                 assert!(error.is_indeterminate(), "{error}");
@@ -224,22 +224,24 @@ fn a_repair_that_was_interrupted_is_finished_when_it_is_repeated() {
             Some(RESET) if set.fetch_add(1, Ordering::AcqRel) + 1 == forced => Some(Bytes::from_static(b"?")),
             _ => Some(answer.bytes),
         });
-        let error = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+        let error =
+            d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
         assert!(matches!(error, AdminError::RepairBegun(_)), "{error}");
         hub.meddle(|answer| Some(answer.bytes));
         wait_until("who goes on", || {
             let table = table(&a);
-            let led = table.shards().iter().filter(|shard| shard.near().unwrap().is_leader());
+            let led = table.shards().iter().filter(|shard| shard.local().unwrap().is_leader());
             led.count() as u32 >= forced
         });
         assert_eq!(table(&d).config, before);
-        let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
-        let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+        let planned = d.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+        let repaired =
+            d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
         assert_eq!(planned, repaired);
         for shard in &repaired.table.shards {
             assert_eq!(shard.replicas.iter().map(|r| r.server).collect::<Vec<_>>(), [a.server()]);
         }
-        let again = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table);
+        let again = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table);
         assert!(matches!(again, Err(AdminError::NothingToRepair)), "{again:?}");
         (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
         assert_eq!(missing(&a, 30), []);
@@ -261,7 +263,7 @@ fn links_to_servers_that_have_no_part_in_a_repair_may_break_meanwhile() {
         }
         Some(answer.bytes)
     });
-    let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    let repaired = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert!(repaired.table.shards.iter().all(|shard| shard.replicas.len() == 1), "{repaired:?}");
     assert!(!d.node.is_connected(proxy.server()));
     (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
@@ -286,11 +288,11 @@ fn a_proxy_that_comes_and_goes_does_not_end_the_repair_of_the_catalog() {
         }
         Some(answer.bytes)
     });
-    let removed = d.node.repair_catalog().unwrap();
+    let removed = d.node.repair().repair_catalog().unwrap();
     assert_eq!(removed, gone);
     assert!(!d.node.is_connected(proxy.server()));
     hub.mend();
-    d.node.create_db("after").unwrap();
+    d.node.schema().create_db("after").unwrap();
     wait_until("the news", || proxy.node.catalog().database("after").is_some());
 }
 
@@ -317,7 +319,7 @@ fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whet
         }
         Some(answer.bytes)
     });
-    let error = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+    let error = a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(matches!(error, AdminError::RepairBegun(_)) && error.is_indeterminate(), "{error}");
 }
 
@@ -331,7 +333,7 @@ fn whoever_follows_in_a_shard_that_is_led_is_not_waited_for() {
         (answer.kind != Some(END) || answer.answered_by != follower).then_some(answer.bytes)
     });
     let begin = Instant::now();
-    let refused = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table);
+    let refused = d.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Table);
     assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     (20..30).for_each(|n| write_until_done(&[&a, &b], n));
@@ -359,7 +361,7 @@ fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
         weak.upgrade().unwrap().count_answers(asker, if is_lost { 0 } else { u64::MAX });
         Some(answer.bytes)
     });
-    let repaired = e.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    let repaired = e.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert_eq!(lost.load(Ordering::Acquire), 1, "it is asked once");
     assert_eq!(repaired.table.shards[0].replicas.len(), 2, "{repaired:?}");
     (20..30).for_each(|n| write_until_done(&[&a], n));

@@ -20,13 +20,13 @@ fn handle(node: &Running, table: &str) -> ShardHandle {
 }
 
 fn leads(node: &Running, table: &str) -> bool {
-    handle(node, table).near().is_some_and(|near| near.is_leader())
+    handle(node, table).local().is_some_and(|near| near.is_leader())
 }
 
 /// A row on its way into a table that is led from here.
 fn write_in(node: &Running, table: &str, n: u32) -> WriteTicket {
     let (key, object) = row(n);
-    let near = handle(node, table).near().unwrap().clone();
+    let near = handle(node, table).local().unwrap().clone();
     near.write_rows(vec![(key, Decision::Put(object))], Durability::Hard)
 }
 
@@ -39,7 +39,7 @@ fn term(node: &Running, table: &str) -> Term {
 /// A table in one shard on those, led by the first of them.
 fn table_on(nodes: &[&Running], table: &str) {
     let options = TableOptions { shards: on(&[nodes]), ..TableOptions::default() };
-    nodes[0].node.create_table("test", table, options).unwrap();
+    nodes[0].node.schema().create_table("test", table, options).unwrap();
     nodes[0].wait_ready(table);
     wait_until("the first leads", || leads(nodes[0], table));
 }
@@ -78,7 +78,7 @@ fn an_office_is_not_taken_back_while_the_log_has_heard_nothing() {
     write_until_done(&[&a, &b, &c], 0);
     wait_until("the first hears who leads", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_none() && matches!(handle(&a, "t").leader(), Some(Route::Remote(_)))
+        a.node.health().own_stall().is_none() && matches!(handle(&a, "t").leader(), Some(Route::Remote(_)))
             || leads(&a, "t")
     });
     for node in [&a, &b, &c] {
@@ -104,7 +104,7 @@ fn who_was_not_replaced_leads_again_in_its_term_once_a_majority_says_so() {
     hub.deafen(a.server(), group);
     wait_until("its log gets on", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_none()
+        a.node.health().own_stall().is_none()
     });
     look(&[&a, &b, &c]);
     assert!(!leads(&a, "t"), "nobody has confirmed it");
@@ -128,7 +128,7 @@ fn who_was_replaced_gives_up_though_whoever_replaced_it_is_out_of_reach_and_lead
     // So that it asks nobody before all is as it is to be, only the others look.
     for node in [&b, &c] {
         let end = Arc::clone(&hub.ends.read()[&node.server()]);
-        end.log.peers_unreachable(end.post.peers_on(a.server()));
+        end.log.peers_unreachable(end.wiring.transport.replicas_on(a.server()));
     }
     wait_until("another leads", || {
         look(&[&b, &c]);
@@ -165,7 +165,7 @@ fn who_cannot_be_replaced_leads_on_as_long_as_a_majority_knows_its_term() {
     let late = write_in(&a, "t", 0);
     wait_until("it is noticed", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_some()
+        a.node.health().own_stall().is_some()
     });
     for_a_while(&[&a, &b, &c], Duration::from_secs(4), || leads(&a, "t"));
     // As if it had forgotten.
@@ -199,10 +199,10 @@ fn a_log_that_has_stopped_gives_up_all_that_others_can_lead_for_good() {
         look(&[&a, &b, &c]);
         ["t", "idle"].iter().all(|table| !leads(&a, table) && [&b, &c].iter().any(|node| leads(node, table)))
     });
-    let is_stopped = || a.node.own_stall().is_some_and(|stall| stall.cause == StallCause::Stopped);
+    let is_stopped = || a.node.health().own_stall().is_some_and(|stall| stall.cause == StallCause::Stopped);
     for_a_while(&[&a, &b, &c], Duration::from_secs(3), || is_stopped() && !leads(&a, "idle"));
     let there = handle(&a, "idle");
-    a.node.find_leaders(&[&there]);
+    a.node.leaders().find_leaders(&[&there]);
     assert!(matches!(there.leader(), Some(Route::Remote(_))));
 }
 
@@ -232,7 +232,7 @@ fn what_nobody_else_can_lead_is_not_given_up() {
         let late: Vec<_> = led[..full].iter().map(|(node, table)| write_in(node, table, 0)).collect();
         wait_until("it is noticed", || {
             look(&[&a, &b, &c]);
-            led[..full].iter().all(|(node, _)| node.node.own_stall().is_some())
+            led[..full].iter().all(|(node, _)| node.node.health().own_stall().is_some())
         });
         for_a_while(&[&a, &b, &c], Duration::from_secs(3), || {
             led[..full].iter().all(|(node, table)| leads(node, table))
@@ -256,7 +256,7 @@ fn what_two_hold_is_read_through_either_while_the_disk_of_the_leader_is_full() {
     wait_until("it is told who leads", || {
         look(&[&a, &b, &c]);
         let there = handle(&b, "t");
-        b.node.find_leaders(&[&there]);
+        b.node.leaders().find_leaders(&[&there]);
         matches!(there.leader(), Some(Route::Remote(server)) if server == a.server())
     });
     files.fill(false);
@@ -275,21 +275,21 @@ fn the_configuration_can_be_changed_through_a_server_whose_disk_is_full() {
         !leads(&a, "t") && [&b, &c].iter().any(|node| leads(node, "t"))
     });
     let begun = Instant::now();
-    a.node.create_db("meanwhile").unwrap();
+    a.node.schema().create_db("meanwhile").unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     wait_until("the others have it", || b.node.catalog().database("meanwhile").is_some());
     // What it shows is old from here on.
     let begun = Instant::now();
-    let refused = a.node.create_db("too late").unwrap_err().to_string();
+    let refused = a.node.schema().create_db("too late").unwrap_err().to_string();
     assert!(refused.contains("because its log does not get on"), "{refused}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     files.fill(false);
     drop(late.wait());
     wait_until("it has the news", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_none() && a.node.catalog().database("meanwhile").is_some()
+        a.node.health().own_stall().is_none() && a.node.catalog().database("meanwhile").is_some()
     });
-    a.node.create_db("again").unwrap();
+    a.node.schema().create_db("again").unwrap();
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn questions_for_a_log_that_hangs_are_refused() {
     let late = write_in(&a, "t", 0);
     wait_until("it is noticed", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_some()
+        a.node.health().own_stall().is_some()
     });
     let mut question = BytesMut::from(&[0, 4, ENDS][..]);
     question.put_u32_le(1);
@@ -310,7 +310,7 @@ fn questions_for_a_log_that_hangs_are_refused() {
     let question: Bytes = question.freeze();
     let (sender, receiver) = std::sync::mpsc::channel();
     let line = Line { hub: hub.clone(), own: b.server() };
-    line.ask(
+    line.call(
         a.server(),
         question,
         Duration::from_secs(60),

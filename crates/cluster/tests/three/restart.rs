@@ -43,20 +43,20 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     let (first, others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     let (here, there) = (a.server(), b.server());
     let options = TableOptions { shards: on(&[here]), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     for n in 0..60 {
         write_until_done(&[&a], n);
     }
     // Half of the table is to go to one who is not there, and comes back before it went.
     b.kill();
     let change = |servers: &[ServerId]| TableChange { shards: Some(on(servers)), ..TableChange::default() };
-    a.node.change_table(table, &change(&[here, there])).unwrap();
+    a.node.resharder().change_table(table, &change(&[here, there])).unwrap();
     let halves = groups(&a);
     assert_eq!(halves.len(), 2);
     // What its engine has written down last: the catalog of before, and all rows.
     memory.flush().unwrap();
     let before = memory.after_crash();
-    a.node.change_table(table, &change(&[here])).unwrap();
+    a.node.resharder().change_table(table, &change(&[here])).unwrap();
     wait_until("the end of the halves", || {
         halves.iter().all(|group| a.node.log().group_status(*group).is_err())
     });
@@ -71,7 +71,7 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     wait_until("the later catalog", || groups(&a).len() == 1);
     assert_eq!(missing(&a, 60), []);
     let catalog = a.node.catalog();
-    assert_eq!(catalog.table("test", "t").unwrap().shards()[0].near().unwrap().count(), 60);
+    assert_eq!(catalog.table("test", "t").unwrap().shards()[0].local().unwrap().count(), 60);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_first_server_does_not_begin_the_cluster_again() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
     // Its engine never wrote anything down: all it has after a power loss is in the log.
     let (first, _others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
-    b.node.drop_db("test").unwrap();
+    b.node.schema().drop_db("test").unwrap();
     let admin = |node: &Running| node.node.catalog().user("admin").unwrap().clone();
     let before = admin(&b);
     wait_until("the same catalog", || a.node.catalog().database("test").is_none());
@@ -87,7 +87,7 @@ fn the_first_server_does_not_begin_the_cluster_again() {
     let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
     let a = first.start(&hub, None);
     // What it would have written comes before this.
-    a.node.create_db("after").unwrap();
+    a.node.schema().create_db("after").unwrap();
     wait_until("the catalog", || {
         [&a, &b, &c].iter().all(|node| node.node.catalog().database("after").is_some())
     });
@@ -115,7 +115,7 @@ fn a_replica_that_left_for_good_and_is_named_all_the_same_is_replaced() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     for n in 0..20 {
         write_until_done(&[&a, &b, &c], n);
@@ -157,7 +157,7 @@ fn a_server_whose_older_files_are_put_back_gets_what_it_lacks_although_nobody_wr
         Machine { files: Arc::new(files.clone()), engine: Arc::new(memory.clone()), ..Machine::new("c") };
     let c = third.start(&hub, Some(&a));
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
     a.wait_ready("t");
@@ -170,7 +170,7 @@ fn a_server_whose_older_files_are_put_back_gets_what_it_lacks_although_nobody_wr
     };
     let c = third.start(&hub, None);
     (20..60).for_each(|n| write_until_done(&[&a, &b, &c], n));
-    a.node.create_db("since_then").unwrap();
+    a.node.schema().create_db("since_then").unwrap();
     assert_eq!(missing(&c, 60), []);
     stop(c);
 

@@ -84,7 +84,7 @@ fn another_leads_between_the_rounds() -> Result<(), Disturbed> {
     });
     let mut divided = Ok(());
     let written = while_writing(&writers, 20, || {
-        divided = e.node.change_table(before.config.id, &shards(on(&[&[&b]]))).map(drop);
+        divided = e.node.resharder().change_table(before.config.id, &shards(on(&[&[&b]]))).map(drop);
     });
     if matches!(divided, Err(AdminError::NotTogether)) {
         return Err(Disturbed);
@@ -106,14 +106,14 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
         write_acks: WriteAcks::Single,
         ..TableOptions::default()
     };
-    a.node.create_table("test", "t", options).unwrap();
+    a.node.schema().create_table("test", "t", options).unwrap();
     everywhere(&[&a, &b, &c, &d, &e]);
     let writers = [&a, &b, &c, &d];
     (0..20).for_each(|n| write_until_done(&writers, n));
     let before = table(&e);
     let first = before.shards()[0].group();
-    wait_until("the leader", || table(&a).shards()[0].near().is_some_and(|near| near.is_leader()));
-    let near = Arc::clone(table(&a).shards()[0].near().unwrap());
+    wait_until("the leader", || table(&a).shards()[0].local().is_some_and(|near| near.is_leader()));
+    let near = Arc::clone(table(&a).shards()[0].local().unwrap());
     let (log, its_hub, deaf) = (Arc::clone(a.node.log()), Arc::downgrade(&hub), [c.server(), d.server()]);
     let (is_alone, was_alone) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let alone_told = Arc::clone(&was_alone);
@@ -133,13 +133,13 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
         Some(answer.bytes)
     });
     let two = shards(on(&[&[&a, &b, &c, &d], &[&b, &c, &d, &a]]));
-    let refused = e.node.change_table(before.config.id, &two).unwrap_err();
+    let refused = e.node.resharder().change_table(before.config.id, &two).unwrap_err();
     assert!(was_alone.load(Ordering::Acquire), "too few others have it");
     assert!(matches!(refused, AdminError::NotTogether), "{refused}");
     assert_eq!(table(&e).shards()[0].group(), first);
     hub.let_all_hear();
     (20..40).for_each(|n| write_until_done(&writers, n));
-    wait_until("the division", || e.node.change_table(before.config.id, &two).is_ok());
+    wait_until("the division", || e.node.resharder().change_table(before.config.id, &two).is_ok());
     everybody_has(&writers, 40);
 }
 
@@ -163,7 +163,7 @@ fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
     c.kill();
     (20..40).for_each(|n| write_until_done(&[&a, &b], n));
     let leader = || {
-        let near = [&a, &b].map(|node| table(node).shards()[0].near().cloned());
+        let near = [&a, &b].map(|node| table(node).shards()[0].local().cloned());
         near.into_iter().flatten().find(|near| near.is_leader())
     };
     let sealed = leader().ok_or(Disturbed)?.set_seal_state(SealState::sealed(0));
@@ -177,7 +177,7 @@ fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
         written += 1;
     }
     let is_sealed =
-        |node: &Running| table(node).shards()[0].near().is_some_and(|near| near.seal_state().is_sealed());
+        |node: &Running| table(node).shards()[0].local().is_some_and(|near| near.seal_state().is_sealed());
     if since.elapsed() > SEALING || ![&a, &b].into_iter().all(is_sealed) {
         return Err(Disturbed);
     }
@@ -214,11 +214,11 @@ fn replicas_are_moved_after_the_seals() -> Result<(), Disturbed> {
             *planned_at.lock().unwrap() = Some(Instant::now());
         }
         if answer.kind == Some(SET_MARK) && !is_moved.swap(true, Ordering::AcqRel) {
-            other.change_table(id, &elsewhere).unwrap();
+            other.resharder().change_table(id, &elsewhere).unwrap();
         }
         Some(answer.bytes)
     });
-    let done = a.node.rebalance(id, &|| true);
+    let done = a.node.resharder().rebalance(id, &|| true);
     let planned = planned.lock().unwrap().expect("it was planned");
     if planned.elapsed() >= SEALING {
         return Err(Disturbed);
@@ -237,7 +237,7 @@ fn replicas_are_moved_after_the_seals() -> Result<(), Disturbed> {
         places(&a) == moved && shards.iter().all(|shard| shard.leaving.is_empty())
     });
     // And so they stay when the shards are made equal.
-    wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
+    wait_until("a division", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
     settled(&[&a]);
     assert_eq!(places(&a), moved);
     Ok(())

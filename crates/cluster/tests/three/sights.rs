@@ -35,11 +35,11 @@ fn a_table_is_not_repaired_through_a_server_that_is_cut_off_from_its_living_repl
     let before = (table(&b).config.clone(), members(&a, group));
     cut(&hub, &a, &[&d, &e]);
     for mode in [RepairMode::Rollback, RepairMode::RollbackOrErase] {
-        assert_hidden(a.node.plan_repair(id, mode, RepairScope::Cluster), "`d`, `e`", "`b`, `c`");
+        assert_hidden(a.node.repair().plan_repair(id, mode, RepairScope::Cluster), "`d`, `e`", "`b`, `c`");
     }
-    let repaired = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
+    let repaired = a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert_hidden(repaired, "`d`, `e`", "`b`, `c`");
-    let healthy = b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
+    let healthy = b.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert!(matches!(healthy, Err(AdminError::NothingToRepair)), "{healthy:?}");
     assert_eq!((table(&c).config.clone(), members(&a, group)), before);
     hub.mend();
@@ -55,16 +55,17 @@ fn the_catalog_is_not_repaired_through_a_server_that_is_cut_off() {
     (0..10).for_each(|n| write_until_done(&[&a], n));
     let (id, before) = (table(&a).config.id, members(&a, GroupId(0)));
     cut(&hub, &a, &[&c, &d, &e]);
-    assert_hidden(a.node.plan_catalog_repair(), "`c`, `d`, `e`", "`b`");
+    assert_hidden(a.node.repair().plan_catalog_repair(), "`c`, `d`, `e`", "`b`");
     let node = Arc::clone(&a.node);
-    let other =
-        std::thread::spawn(move || node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
-    assert_hidden(a.node.repair_catalog(), "`c`, `d`, `e`", "`b`");
+    let other = std::thread::spawn(move || {
+        node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster)
+    });
+    assert_hidden(a.node.repair().repair_catalog(), "`c`, `d`, `e`", "`b`");
     assert_hidden(other.join().unwrap(), "`c`, `d`, `e`", "`b`");
     assert_eq!(members(&a, GroupId(0)), before);
     assert_eq!(b.node.catalog().servers().len(), 5);
     // The one that is cut off may have led it.
-    wait_until("a change", || match b.node.create_db("meanwhile") {
+    wait_until("a change", || match b.node.schema().create_db("meanwhile") {
         Err(AdminError::DbExists(_)) => true,
         changed => changed.is_ok(),
     });
@@ -82,12 +83,12 @@ fn who_refuses_because_a_majority_lives_ends_the_repair() {
     cut(&hub, &a, &[&c, &d, &e]);
     // It does not say whom it sees.
     hub.meddle(|answer| (answer.kind != Some(SEES)).then_some(answer.bytes));
-    let silent = a.node.repair_catalog().unwrap_err();
+    let silent = a.node.repair().repair_catalog().unwrap_err();
     assert!(matches!(&silent, AdminError::Silent { servers } if servers == "`b`"), "{silent}");
     // It says that it sees nobody else, and does all the same.
     let own = Bytes::copy_from_slice(a.server().0.as_bytes());
     hub.meddle(move |answer| Some(if answer.kind == Some(SEES) { own.clone() } else { answer.bytes }));
-    let refused = a.node.repair_catalog().unwrap_err();
+    let refused = a.node.repair().repair_catalog().unwrap_err();
     assert!(matches!(refused, AdminError::RepairBegun(_) | AdminError::Refused(_)), "{refused}");
     assert!(refused.to_string().contains("most who vote in the group are connected here"), "{refused}");
     assert_eq!(b.node.catalog().servers().len(), before);
@@ -98,13 +99,13 @@ fn a_server_that_others_see_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let [a, _b, _c, d, _e] = five(&hub);
     hub.cut(a.server(), d.server());
-    let refused = a.node.remove_server(d.server()).unwrap_err();
+    let refused = a.node.removal().remove_server(d.server()).unwrap_err();
     let AdminError::ServerSeen { server, by } = &refused else { panic!("{refused}") };
     assert_eq!((server.as_str(), by.as_str()), ("`d`", "`b`, `c`, `e`"));
     assert!(!a.node.catalog().is_removed(d.server()));
     let gone = d.server();
     d.kill();
-    a.node.remove_server(gone).unwrap();
+    a.node.removal().remove_server(gone).unwrap();
 }
 
 #[test]
@@ -118,13 +119,13 @@ fn a_server_that_one_may_see_who_does_not_say_so_is_not_removed() {
     hub.meddle(move |answer| {
         (answer.kind != Some(SEES) || answer.answered_by != hangs).then_some(answer.bytes)
     });
-    let refused = a.node.remove_server(c.server()).unwrap_err();
+    let refused = a.node.removal().remove_server(c.server()).unwrap_err();
     assert!(matches!(&refused, AdminError::Silent { servers } if servers == "`b`"), "{refused}");
     assert!(!a.node.catalog().is_removed(c.server()));
     let gone = c.server();
     c.kill();
     hub.meddle(|answer| Some(answer.bytes));
-    a.node.remove_server(gone).unwrap();
+    a.node.removal().remove_server(gone).unwrap();
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn a_server_that_came_to_others_while_tables_were_asked_about_is_not_removed() {
         }
         Some(answer.bytes)
     });
-    let refused = a.node.remove_server(gone).unwrap_err();
+    let refused = a.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(&refused, AdminError::ServerSeen { by, .. } if by == "`b`"), "{refused}");
     assert!(!a.node.catalog().is_removed(gone));
 }
@@ -159,15 +160,16 @@ fn a_server_that_starts_again_is_waited_for() {
     create(&a, on(&[&[&a, &b]]));
     a.wait_ready("t");
     let id = table(&a).config.id;
-    a.node.set_return_patience(PATIENCE);
+    a.node.repair().set_return_timeout(PATIENCE);
     b.kill();
     // What is only planned waits for nobody.
-    assert_eq!(a.node.plan_catalog_repair().unwrap().len(), 1);
+    assert_eq!(a.node.repair().plan_catalog_repair().unwrap().len(), 1);
     let node = Arc::clone(&a.node);
-    let of_table =
-        std::thread::spawn(move || node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
+    let of_table = std::thread::spawn(move || {
+        node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster)
+    });
     let node = Arc::clone(&a.node);
-    let of_catalog = std::thread::spawn(move || node.repair_catalog());
+    let of_catalog = std::thread::spawn(move || node.repair().repair_catalog());
     let b = machine.start(&hub, None);
     let repaired = of_catalog.join().unwrap();
     assert!(matches!(repaired, Err(AdminError::CatalogHasMajority)), "{repaired:?}");
@@ -188,14 +190,16 @@ fn whoever_may_repair_the_table_alone_removes_no_server() {
     let (id, gone, before) = (table(&a).config.id, b.server(), table(&a).config.clone());
     b.kill();
     let (mode, scope) = (RepairMode::Rollback, RepairScope::Table);
-    for refused in [a.node.plan_repair(id, mode, scope), a.node.emergency_repair(id, mode, scope)] {
+    for refused in
+        [a.node.repair().plan_repair(id, mode, scope), a.node.repair().emergency_repair(id, mode, scope)]
+    {
         assert!(matches!(refused, Err(AdminError::CatalogFirst)), "{refused:?}");
     }
     // Nor is one removed because the configuration is to be written again.
     let (mode, scope) = (RepairMode::Recommit, RepairScope::Cluster);
-    assert_eq!(a.node.plan_repair(id, mode, scope).unwrap().table, before);
+    assert_eq!(a.node.repair().plan_repair(id, mode, scope).unwrap().table, before);
     // Who leads it has perhaps not noticed yet.
-    let refused = a.node.emergency_repair(id, mode, scope);
+    let refused = a.node.repair().emergency_repair(id, mode, scope);
     assert!(
         matches!(refused, Err(AdminError::CatalogNoMajority { .. } | AdminError::InDoubt(_))),
         "{refused:?}"
@@ -218,13 +222,13 @@ fn no_trouble_is_told_of_a_catalog_whose_leader_answers() {
     };
     cut(&hub, asked, others);
     cut(&hub, asked, &[witness]);
-    assert_eq!(asked.node.catalog_trouble(), None);
-    asked.node.create_db("after").unwrap();
+    assert_eq!(asked.node.states().catalog_outage(), None);
+    asked.node.schema().create_db("after").unwrap();
     // It is led by one that others see.
     hub.mend();
     cut(&hub, asked, others);
     cut(&hub, asked, &[leader]);
-    let trouble = asked.node.catalog_trouble().unwrap();
+    let trouble = asked.node.states().catalog_outage().unwrap();
     assert_eq!((trouble.leader, trouble.is_lost), (Some(leader.server()), false));
 }
 
@@ -251,6 +255,6 @@ fn whoever_tells_of_trouble_asks_everything_at_once() {
         Some(answer.bytes)
     });
     // Who leads it has perhaps not noticed yet.
-    wait_until("the trouble", || a.node.catalog_trouble().is_some());
+    wait_until("the trouble", || a.node.states().catalog_outage().is_some());
     assert!(told.load(Ordering::Acquire) && !waits.load(Ordering::Acquire), "who leads is asked later");
 }

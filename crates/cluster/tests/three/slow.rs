@@ -91,15 +91,15 @@ fn rows_of_a_new_shard_are_counted_while_everything_else_goes_on() {
     let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
     let named = |shards: usize| ShardsWanted::Named(vec![here.clone(); shards]);
     let options = TableOptions { shards: named(1), ..TableOptions::default() };
-    let table = a.node.create_table("test", "t", options.clone()).unwrap().id;
-    a.node.create_table("test", "other", options).unwrap();
+    let table = a.node.schema().create_table("test", "t", options.clone()).unwrap().id;
+    a.node.schema().create_table("test", "other", options).unwrap();
     (0..40).for_each(|n| write_until_done(&[&a], n));
     let other = a.node.catalog().table("test", "other").unwrap().shards()[0].group();
     std::thread::scope(|threads| {
         let node = &a.node;
         *halt.0.lock() = true;
         let change = TableChange { shards: Some(named(2)), ..TableChange::default() };
-        let divided = threads.spawn(move || node.change_table(table, &change));
+        let divided = threads.spawn(move || node.resharder().change_table(table, &change));
         wait_until("the count of rows", || halt.1.load(Ordering::Acquire) > 0);
         let begun = Instant::now();
         let found = threads.spawn(move || node.shard_of(other).is_some());

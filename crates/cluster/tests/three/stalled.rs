@@ -14,7 +14,7 @@ use crate::fixture::{create, group, on, table, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, change, missing, row, stored, wait_until, write_until_done};
 
 pub fn look(nodes: &[&Running]) {
-    nodes.iter().for_each(|node| node.node.mind_log());
+    nodes.iter().for_each(|node| node.node.health().check());
 }
 
 /// The disk of a server. It is well again once this is dropped, so that the server, dropped later, ends.
@@ -49,12 +49,12 @@ pub fn three_and_a_disk(hub: &Arc<Hub>) -> ([Running; 3], Disk) {
 /// What a node says that a table can be used for.
 pub fn ready(node: &Running, table: &str) -> Readiness {
     wait_until("it has heard of the table", || node.node.catalog().table("test", table).is_some());
-    readiness(&node.node.table_state(node.node.catalog().table("test", table).unwrap()))
+    readiness(&node.node.states().table_state(node.node.catalog().table("test", table).unwrap()))
 }
 
 /// A row on its way into the only shard of a table that is led by a node.
 pub fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
-    let shard = node.node.catalog().table("test", table).unwrap().shards()[0].near().unwrap().clone();
+    let shard = node.node.catalog().table("test", table).unwrap().shards()[0].local().unwrap().clone();
     let (key, object) = row(n);
     shard.write_rows(vec![(key, Decision::Put(object))], Durability::Hard)
 }
@@ -75,33 +75,33 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     let late = write_on(&a, "t", 1);
     wait_until("it is noticed", || {
         look(&nodes);
-        a.node.own_stall().is_some()
+        a.node.health().own_stall().is_some()
     });
     wait_until("another leads", || {
         look(&nodes);
-        [&b, &c].iter().any(|node| handle(node).near().is_some_and(|near| near.is_leader()))
+        [&b, &c].iter().any(|node| handle(node).local().is_some_and(|near| near.is_leader()))
     });
     wait_until("both have heard of it", || {
         look(&nodes);
-        b.node.is_stalled(a.server()) && c.node.is_stalled(a.server())
+        b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
     });
     write_until_done(&[&b, &c], 2);
     let there = handle(&a);
     assert!(!matches!(there.leader(), Some(Route::Local(_))), "what a holds is old");
-    assert!(!there.hears(), "its log hears nothing");
+    assert!(!there.hears_leader(), "its log hears nothing");
     wait_until("others say who leads", || {
-        a.node.find_leaders(&[&there]);
+        a.node.leaders().find_leaders(&[&there]);
         matches!(there.leader(), Some(Route::Remote(_)))
     });
     // The catalog was led there, too.
-    b.node.create_db("meanwhile").unwrap();
+    b.node.schema().create_db("meanwhile").unwrap();
 
     files.fill(false);
     wait_until("there is space again", || {
         look(&nodes);
-        a.node.own_stall().is_none() && !b.node.is_stalled(a.server())
+        a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server())
     });
-    wait_until("a hears who leads", || handle(&a).hears());
+    wait_until("a hears who leads", || handle(&a).hears_leader());
     a.wait_ready("t");
     wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
     match late.wait() {
@@ -109,7 +109,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
         Err(error) if error.is_definite() => {
             let (key, _) = row(1);
             for node in nodes {
-                let near = handle(node).near().unwrap().clone();
+                let near = handle(node).local().unwrap().clone();
                 assert!(near.get(&key).unwrap().is_none(), "it was refused: {error}");
             }
         }
@@ -143,7 +143,7 @@ fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
         let late = write_on(&a, "t", 1);
         wait_until("it is noticed", || {
             look(&[&a, &b, &c]);
-            a.node.own_stall().is_some()
+            a.node.health().own_stall().is_some()
         });
         for node in [&a, &b] {
             let begun = Instant::now();
@@ -156,7 +156,7 @@ fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
         late.wait().unwrap();
         wait_until("all is well", || {
             look(&[&a, &b, &c]);
-            a.node.own_stall().is_none() && ready(&b, "t").all_replicas
+            a.node.health().own_stall().is_none() && ready(&b, "t").all_replicas
         });
     }
 }
@@ -177,7 +177,7 @@ fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
     let late = write_on(&a, "t", 1);
     wait_until("it is noticed", || {
         look(&[&a, &b, &c]);
-        a.node.own_stall().is_some()
+        a.node.health().own_stall().is_some()
     });
     for _ in 0..20 {
         look(&[&a, &b, &c]);
@@ -194,17 +194,17 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
     let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
-    a.node.create_table("test", "alone", options).unwrap();
+    a.node.schema().create_table("test", "alone", options).unwrap();
     ["t", "alone"].iter().for_each(|table| a.wait_ready(table));
     files.hang(Some(Hang::Syncs));
     let late = write_on(&a, "alone", 1);
     wait_until("it is noticed", || {
         look(&[&a, &b, &c]);
-        a.node.hung_sync().is_some()
+        a.node.health().hung_sync().is_some()
     });
-    let hangs = a.node.clock().now().since(a.node.hung_sync().unwrap());
+    let hangs = a.node.clock().now().since(a.node.health().hung_sync().unwrap());
     assert!(hangs >= Duration::from_secs(4), "{hangs:?}");
-    assert!(a.node.own_stall().is_none() && !b.node.is_stalled(a.server()));
+    assert!(a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server()));
     write_on(&a, "t", 2).wait().unwrap();
     assert!(ready(&b, "t").writes, "two others keep what is written");
     assert!(ready(&b, "alone").reads && !ready(&b, "alone").writes);
@@ -212,7 +212,7 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
     late.wait().unwrap();
     wait_until("all is well", || {
         look(&[&a, &b, &c]);
-        a.node.hung_sync().is_none() && ready(&b, "alone").all_replicas
+        a.node.health().hung_sync().is_none() && ready(&b, "alone").all_replicas
     });
 }
 
@@ -223,29 +223,29 @@ fn new_tables_go_to_servers_that_can_write() {
     let nodes = [&a, &b, &c];
     let made = |name: &str, shards: ShardsWanted| {
         let options = TableOptions { shards, ..TableOptions::default() };
-        b.node.create_table("test", name, options).unwrap().shards[0].primary
+        b.node.schema().create_table("test", name, options).unwrap().shards[0].primary
     };
     create(&a, on(&[&[&a]]));
     made("on_b", on(&[&[&b], &[&b]]));
     made("on_c", on(&[&[&c], &[&c]]));
     // The one that holds least is the one whose disk is full afterwards.
     assert_eq!(made("before", ShardsWanted::count(1)), a.server());
-    b.node.drop_table("test", "before").unwrap();
+    b.node.schema().drop_table("test", "before").unwrap();
     files.fill(true);
     let late = write_on(&a, "t", 1);
     wait_until("both have heard of it", || {
         look(&nodes);
-        b.node.is_stalled(a.server()) && c.node.is_stalled(a.server())
+        b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
     });
     assert_ne!(made("meanwhile", ShardsWanted::count(1)), a.server());
     assert_eq!(made("named", on(&[&[&a]])), a.server(), "who names a server has it");
     files.fill(false);
     wait_until("there is space again", || {
         look(&nodes);
-        !b.node.is_stalled(a.server()) && !c.node.is_stalled(a.server())
+        !b.node.health().is_stalled(a.server()) && !c.node.health().is_stalled(a.server())
     });
     late.wait().unwrap();
-    b.node.drop_table("test", "named").unwrap();
+    b.node.schema().drop_table("test", "named").unwrap();
     assert_eq!(made("after", ShardsWanted::count(1)), a.server());
 }
 
@@ -276,7 +276,7 @@ fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_writt
     assert!(matches!(a.node.log().leave_group(group), Err(LogError::TombstonePending(_))));
     wait_until("the full disk is noticed", || {
         look(&nodes);
-        a.node.own_stall().is_some()
+        a.node.health().own_stall().is_some()
     });
     let position = || storage::Applied::read(&**a.node.engine(), group).unwrap();
     assert!(position().is_some(), "a power loss would bring the replica back without its rows");

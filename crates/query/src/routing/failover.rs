@@ -157,7 +157,7 @@ impl Failover {
         }
         let is_hung =
             |(sent, slot): &(Instant, Arc<ResponseSlot>)| !slot.is_complete() && sent.elapsed() >= HUNG_AFTER;
-        let hangs = |server: &ServerId, probe| is_hung(probe) || self.node.is_stalled(*server);
+        let hangs = |server: &ServerId, probe| is_hung(probe) || self.node.health().is_stalled(*server);
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
@@ -171,7 +171,7 @@ impl Failover {
             }
         }
         if !unknown.is_empty() {
-            self.node.find_other_leaders(&unknown.into_values().collect::<Vec<_>>());
+            self.node.leaders().find_other_leaders(&unknown.into_values().collect::<Vec<_>>());
         }
     }
 

@@ -110,7 +110,7 @@ impl LeaderLookup {
             }
             tables.insert(id, now);
         }
-        self.node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
+        self.node.leaders().find_leaders(&table.shards().iter().collect::<Vec<_>>());
     }
 }
 
@@ -157,7 +157,7 @@ impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
         let (leader_lookup, asked) = (self.clone(), QueryEnd(self.is_querying.clone()));
         self.query_thread.run(move || {
             let _asked = asked;
-            leader_lookup.node.find_leaders(&shards.iter().collect::<Vec<_>>());
+            leader_lookup.node.leaders().find_leaders(&shards.iter().collect::<Vec<_>>());
         });
     }
 }

@@ -35,7 +35,7 @@ impl SystemTable for ClusterConfig {
             (Some(_), Some(new)) => {
                 let seconds = seconds_of(new)?;
                 only(new, &["id", "heartbeat_timeout_secs"])?;
-                cx.node().set_heartbeat(seconds).map_err(admin_failed)
+                cx.node().servers().set_heartbeat(seconds).map_err(admin_failed)
             }
         }
     }

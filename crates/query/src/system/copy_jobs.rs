@@ -15,7 +15,7 @@ const KIND: &str = "backfill";
 /// One row for each local replica that copies its rows from another server.
 pub(super) fn copy_jobs(cx: &Cx, identifiers: Identifiers) -> Vec<Object> {
     let catalog = cx.catalog();
-    let copies = cx.node().copies_under_way().into_iter();
+    let copies = cx.node().copies().under_way().into_iter();
     copies.filter_map(|(group, getting)| row(cx, &catalog, group, getting, identifiers)).collect()
 }
 

@@ -58,7 +58,7 @@ impl SystemTable for PermissionsTable {
         };
         let after =
             |before: Permissions| change.as_ref().map(|change| change.apply(before)).unwrap_or_default();
-        cx.node().grant(&user, scope, after).map(drop).map_err(admin_failed)
+        cx.node().accounts().grant(&user, scope, after).map(drop).map_err(admin_failed)
     }
 
     fn write_none(&self, cx: &Cx, key: &Datum, _identifiers: Identifiers) -> Result<(), EvalError> {

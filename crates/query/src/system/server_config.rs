@@ -38,7 +38,7 @@ impl SystemTable for ServerConfig {
             (None, Some(_)) => Err(EvalError::op_failed(
                 "It's illegal to insert new rows into the `rethinkdb.server_config` system table.",
             )),
-            (Some(old), None) => cx.node().remove_server(id_of(old)?).map_err(admin_failed),
+            (Some(old), None) => cx.node().removal().remove_server(id_of(old)?).map_err(admin_failed),
             (Some(old), Some(new)) => change(cx, old, new).map_err(|error| error.prefixed(WRONG))?,
         }
     }
@@ -67,7 +67,7 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, 
     if old.get("cache_size_mb") != new.get("cache_size_mb") {
         has_room(cx, id_of(old)?, cache)?;
     }
-    Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
+    Ok(cx.node().servers().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
 }
 
 /// The cache size in megabytes; `None` is "auto".

@@ -67,7 +67,7 @@ fn network(cx: &Cx, facts: &ServerFacts) -> Object {
     let catalog = cx.catalog();
     let named = |server| (named_server(&catalog, server, Identifiers::Name), true.into());
     let is_proxy = |id| catalog.server(id).is_some_and(|server| server.is_proxy);
-    let connected_to = cx.node().sees().into_iter().filter(|server| !is_proxy(*server));
+    let connected_to = cx.node().connected_servers().into_iter().filter(|server| !is_proxy(*server));
     let connected_to: Object = connected_to.map(named).collect();
     let port = |port: u16| Datum::Number(f64::from(port));
     let address = |(host, number): &(datum::Text, u16)| {

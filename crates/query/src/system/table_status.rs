@@ -13,7 +13,7 @@ pub(super) struct TableStatus;
 
 /// The row of a table.
 pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
-    status_row_of(cx, table, &cx.node().table_state(table), identifiers)
+    status_row_of(cx, table, &cx.node().states().table_state(table), identifiers)
 }
 
 /// The row of a table with shards in these states.
@@ -60,7 +60,7 @@ impl SystemTable for TableStatus {
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
         let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
-        let states = cx.node().table_states(&tables);
+        let states = cx.node().states().table_states(&tables);
         let rows =
             tables.iter().zip(&states).map(|(table, shards)| status_row_of(cx, table, shards, identifiers));
         Ok(rows.collect())

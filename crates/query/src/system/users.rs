@@ -37,7 +37,7 @@ impl SystemTable for Users {
         let node = cx.node();
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
-            (Some(old), None) => node.drop_user(&string(old, "id")?).map_err(admin_failed),
+            (Some(old), None) => node.accounts().drop_user(&string(old, "id")?).map_err(admin_failed),
             (old, Some(new)) => {
                 let key = field(new, "id")?;
                 if edit.generated_key {
@@ -45,7 +45,7 @@ impl SystemTable for Users {
                 }
                 let name = name_in(&key)?;
                 let change = password(cx, old, new)?;
-                node.put_user(&name, change).map_err(admin_failed)
+                node.accounts().put_user(&name, change).map_err(admin_failed)
             }
         }
     }

@@ -15,7 +15,7 @@ pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     if name == SYSTEM_DB {
         return Err(EvalError::op_failed(format!("Database `{name}` already exists.")));
     }
-    let db = args.cx.node().create_db(&name).map_err(admin_failed)?;
+    let db = args.cx.node().schema().create_db(&name).map_err(admin_failed)?;
     let row = db_row(&db.id.to_string(), &db.name);
     Ok(answer([("dbs_created", 1.into())], vec![change(Datum::Null, row.into())]))
 }
@@ -27,7 +27,7 @@ pub(crate) fn db_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
         return Err(special("delete it"));
     }
     let (mut permitted, mut tables) = (Ok(()), Vec::new());
-    let dropped = args.cx.node().drop_db_if(&name, |catalog, db| {
+    let dropped = args.cx.node().schema().drop_db_if(&name, |catalog, db| {
         let row = |table: &TableHandle| config_row(args.cx, table, Identifiers::Name).into();
         tables = db.tables().into_iter().map(|table| change(row(table), Datum::Null)).collect();
         permitted = access::check_db_and_tables(args.cx, catalog, db);

@@ -27,7 +27,7 @@ pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
         access::check_write(args.cx, &table)?;
     }
     let rights = RightsChange::read(&rights, scope == Scope::Global)?;
-    let granted = args.cx.node().grant(&user, scope, |before| rights.apply(before));
+    let granted = args.cx.node().accounts().grant(&user, scope, |before| rights.apply(before));
     let (before, after) = granted.map_err(admin_failed)?;
     let changes = vec![change(rights_datum(&before), rights_datum(&after))];
     let fields = [("granted", 1.into()), ("permissions_changes", changes.into())];

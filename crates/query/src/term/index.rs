@@ -73,7 +73,7 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         kind = IndexKind::of(kind.is_multi(), args.flag("geo")?);
     }
     let table = configurable(&args, &table)?;
-    let created = args.cx.node().create_index(table.handle.config.id, &name, function, kind);
+    let created = args.cx.node().indexes().create_index(table.handle.config.id, &name, function, kind);
     created.map_err(admin_failed)?;
     Ok(answer("created", 1))
 }
@@ -83,7 +83,7 @@ pub(crate) fn index_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, name) = (args.table(0)?, args.plain_string(1)?);
     check_may_have(&table, &name)?;
     let table = configurable(&args, &table)?;
-    args.cx.node().drop_index(table.handle.config.id, &name).map_err(admin_failed)?;
+    args.cx.node().indexes().drop_index(table.handle.config.id, &name).map_err(admin_failed)?;
     Ok(answer("dropped", 1))
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     if from == to && args.cx.retry_with_fresh_catalog(|| table.present_index(args.cx, &from)).is_some() {
         return Ok(answer("renamed", 0));
     }
-    args.cx.node().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
+    args.cx.node().indexes().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
     Ok(answer("renamed", 1))
 }
 
@@ -113,12 +113,12 @@ pub(crate) fn index_wait(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, names) = table_and_names(&mut args)?;
     loop {
         args.cx.check_cancel()?;
-        let seen = args.cx.node().index_news();
+        let seen = args.cx.node().indexes().changes_seen();
         let (statuses, all_ready) = statuses(args.cx, &table, &names)?;
         if all_ready {
             return Ok(Value::Datum(statuses));
         }
-        args.cx.node().await_index_news(seen, CANCEL_CHECK_INTERVAL);
+        args.cx.node().indexes().await_change(seen, CANCEL_CHECK_INTERVAL);
     }
 }
 

@@ -151,7 +151,7 @@ fn may_repair_catalog(cx: &Cx) -> Result<(), EvalError> {
 /// Repairs the catalog; the result shows which servers it removes.
 fn repair_catalog(cx: &Cx, dry_run: bool) -> Result<Value, EvalError> {
     let (catalog, node) = (cx.catalog(), cx.node());
-    let removed = if dry_run { node.plan_catalog_repair() } else { node.repair_catalog() };
+    let removed = if dry_run { node.repair().plan_catalog_repair() } else { node.repair().repair_catalog() };
     let mut report = Report { count: u32::from(!dry_run), ..Report::default() };
     report.removed(&catalog, &removed.map_err(admin_failed)?);
     Ok(report.into_value("repaired", !dry_run, true))
@@ -184,7 +184,7 @@ fn repair_table(
         (error, _) => admin_failed(error),
     };
     if dry_run {
-        let planned = cx.node().plan_repair(id, mode, scope).map_err(failed)?;
+        let planned = cx.node().repair().plan_repair(id, mode, scope).map_err(failed)?;
         let mut after = config.to_builder();
         let places = places_of(&planned.table.shards);
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
@@ -192,7 +192,7 @@ fn repair_table(
         report.removed(&catalog, &planned.removed);
         return Ok(report.into_value("repaired", false, true));
     }
-    let repaired = cx.node().emergency_repair(id, mode, scope).map_err(failed)?;
+    let repaired = cx.node().repair().emergency_repair(id, mode, scope).map_err(failed)?;
     report.count = 1;
     report.config(config, current(cx, id, config_row));
     report.removed(&catalog, &repaired.removed);

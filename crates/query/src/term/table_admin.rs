@@ -35,7 +35,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
     // Another database may have this name by then.
     let mut permitted = Ok(());
-    let created = args.cx.node().create_table_if(&db.name, &name, options, |catalog, db| {
+    let created = args.cx.node().schema().create_table_if(&db.name, &name, options, |catalog, db| {
         permitted = access::check_in(args.cx, catalog, Privilege::Config, Resource::Db(db.id));
         permitted.is_ok()
     });
@@ -55,7 +55,7 @@ pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
         return Err(special("drop tables in it"));
     }
     let (mut permitted, mut row) = (Ok(()), Datum::Null);
-    let dropped = args.cx.node().drop_table_if(&db.name, &name, |catalog, table| {
+    let dropped = args.cx.node().schema().drop_table_if(&db.name, &name, |catalog, table| {
         row = config_row(args.cx, table, Identifiers::Name).into();
         let place = Resource::Table(table.db.id, table.config.id);
         permitted = access::check_in(args.cx, catalog, Privilege::Config, place);

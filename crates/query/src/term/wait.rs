@@ -58,7 +58,7 @@ fn until_ready(
     wanted: fn(&Readiness) -> bool,
     deadline: Option<Instant>,
 ) -> Result<(), EvalError> {
-    let news = cx.node().state_news();
+    let news = cx.node().states().changes();
     let mut interval = CHECK_INTERVAL_MIN;
     loop {
         let seen = news.seen();
@@ -67,7 +67,7 @@ fn until_ready(
             let (db, name) = (&table.db.name, &table.config.name);
             return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
         };
-        if wanted(&readiness(&cx.node().table_state(table))) {
+        if wanted(&readiness(&cx.node().states().table_state(table))) {
             return Ok(());
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

@@ -173,7 +173,7 @@ async fn watch_log_health(node: Weak<Node>) {
     loop {
         tokio::time::sleep(LOG_HEALTH_INTERVAL).await;
         match node.upgrade() {
-            Some(node) => node.mind_log(),
+            Some(node) => node.health().check(),
             None => return,
         }
     }
@@ -216,7 +216,7 @@ fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartErro
 /// Before the node stops: transfers its leaderships to other servers, and unregisters a proxy from the cluster.
 fn hand_over(config: &Config, node: &Node) {
     if config.is_proxy
-        && let Err(error) = node.take_leave()
+        && let Err(error) = node.servers().leave()
     {
         tracing::warn!("cannot unregister this proxy from the cluster: {error}");
     }
@@ -243,7 +243,7 @@ fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Resu
     }
     let password = password::initial(Some(wanted), &*machine.random);
     let (record, is_set) = password::record(&password, None, &*machine.random);
-    node.put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
+    node.accounts().put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
     if node.catalog().servers().len() > 1 {
         tracing::warn!(
             "The cluster had no password: --initial-password is now the password of `admin` on all servers"
@@ -325,7 +325,7 @@ impl Running {
             memory: memory.clone(),
         });
         node.answer_queries(Arc::new(query::QueryServer::new(queries.clone())));
-        if let Some(wire) = node.query_wire() {
+        if let Some(wire) = node.query_client() {
             queries.peers().connect(wire);
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));

@@ -10,7 +10,7 @@ use super::{Effect, Machine, MayAdopt, Note};
 use crate::link::book::Book;
 use crate::link::frame::{Damage, Frame, Item, Kind, flag};
 use crate::link::hello::Hello;
-use crate::link::letter;
+use crate::link::log_message;
 use crate::link::parts::Message;
 use crate::link::stats::PeerStats;
 use crate::{RpcError, ServerId};
@@ -143,10 +143,10 @@ impl Peer {
     ) -> Result<(), Damage> {
         let Message { kind, number, body, .. } = message;
         match kind {
-            Kind::Letters => {
-                let letters = letter::read_all(body)?;
-                PeerStats::add(&self.stats.letters_in, letters.len());
-                effects.push(Effect::Letters(server, letters));
+            Kind::LogMessages => {
+                let log_messages = log_message::read_all(body)?;
+                PeerStats::add(&self.stats.letters_in, log_messages.len());
+                effects.push(Effect::LogMessages(server, log_messages));
             }
             Kind::Request => {
                 PeerStats::add(&self.stats.questions_in, 1);

@@ -1,6 +1,6 @@
 //! How servers that belong to no cluster make one together (docs/formats/link.md, "Founding").
 //!
-//! The rule is unanimity: a server founds only when every place that its operator named has answered with
+//! The rule is unanimity: a server founds only when every place that its operator named has on_response with
 //! a server that belongs to no cluster and expects exactly the same servers, itself the one with the smallest
 //! id. Whoever cannot be reached is waited for, and nobody founds alone. So two servers of which each could reach
 //! the other never found two clusters, whatever the network does, if each place is one server. Where that is not
@@ -20,14 +20,14 @@ use crate::link::book::TEXT_BYTES_MAX;
 use crate::link::contract::MayFound;
 use crate::link::hello::Hello;
 
-/// For how long it counts that a server has answered. Longer than the longest pause between two dials.
+/// For how long it counts that a server has on_response. Longer than the longest pause between two dials.
 const FRESH: Duration = Duration::from_secs(10);
 /// For how long it must have been the same servers.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Who has told others whom it expects to found, neither expects nor becomes another founder for so long:
 /// longer than anybody counts on what it said.
 const PROMISED: Duration = Duration::from_secs(30);
-/// After another server has answered at a place, it counts as one of several servers for so long.
+/// After another server has on_response at a place, it counts as one of several servers for so long.
 const SEVERAL: Duration = Duration::from_secs(30);
 /// When it is said what is waited for, the first time and from then on.
 const HINT_FIRST: Duration = Duration::from_secs(15);
@@ -53,11 +53,11 @@ pub(super) struct Founding {
     is_under_way: bool,
 }
 
-/// A server without a cluster that has answered at one of the places.
+/// A server without a cluster that has on_response at one of the places.
 struct Met {
     server: ServerId,
     name: String,
-    /// It has answered at this moment or later.
+    /// It has on_response at this moment or later.
     at: Nanos,
     expects: Option<Founders>,
     /// Whom it has found at places.
@@ -66,7 +66,7 @@ struct Met {
     reached: String,
     /// Whether that, or the name of the place, is an address of its own as it says.
     is_its_own: bool,
-    /// Until when the place counts as one of several servers, for another one has answered there.
+    /// Until when the place counts as one of several servers, for another one has on_response there.
     several_until: Nanos,
 }
 
@@ -74,9 +74,9 @@ struct Met {
 enum Doubt<'a> {
     /// Nobody was there a short time ago.
     Nobody,
-    /// Different servers have answered.
+    /// Different servers have on_response.
     Several,
-    /// The server that has answered knows nothing of that address: whatever stands between may lead others elsewhere.
+    /// The server that has on_response knows nothing of that address: whatever stands between may lead others elsewhere.
     Elsewhere(&'a Met),
 }
 
@@ -147,7 +147,7 @@ impl Founding {
         self.promised.is_none_or(|(promised, until)| promised == founder || now >= until)
     }
 
-    /// Those who have answered, each at one of the places, but for the server itself.
+    /// Those who have on_response, each at one of the places, but for the server itself.
     fn others(&self, own: ServerId) -> impl Iterator<Item = &Met> {
         let met = self.join.iter().filter_map(|place| self.met.get(place));
         met.filter(move |met| met.server != own)
@@ -305,7 +305,7 @@ impl Machine {
 }
 
 impl Founding {
-    /// What is to be answered, or to be changed.
+    /// What is to be on_response, or to be changed.
     fn answer_wanted(&self, doubts: &[(&str, Doubt<'_>)], own: ServerId, now: Nanos) -> String {
         let mut wanted = Vec::new();
         let missing: Vec<&str> = doubts
@@ -319,9 +319,9 @@ impl Founding {
             let is_found =
                 self.join.iter().any(|place| self.who_is_at(place, own, now).is_ok_and(|at| at == own));
             wanted.push(match is_found {
-                true => format!("every server of --join has answered; missing: {missing}"),
+                true => format!("every server of --join has on_response; missing: {missing}"),
                 false => format!(
-                    "every server of --join has answered; missing: {missing} (if that is this server itself, have it \
+                    "every server of --join has on_response; missing: {missing} (if that is this server itself, have it \
                      listen there with --bind, or say so with --canonical-address)"
                 ),
             });
@@ -330,11 +330,11 @@ impl Founding {
             match doubt {
                 Doubt::Nobody => {}
                 Doubt::Several => wanted.push(format!(
-                    "--join {place} is one server, and different ones have answered there just now: name each by an address \
+                    "--join {place} is one server, and different ones have on_response there just now: name each by an address \
                      of its own"
                 )),
                 Doubt::Elsewhere(met) => wanted.push(format!(
-                    "--join {place} is certain to be one server: \"{}\" has answered, and that is neither an address \
+                    "--join {place} is certain to be one server: \"{}\" has on_response, and that is neither an address \
                      that it listens on nor its --canonical-address",
                     met.name
                 )),

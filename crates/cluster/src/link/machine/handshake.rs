@@ -183,8 +183,8 @@ impl Machine {
         if !self.is_chooser(server) {
             return Err(out_of_turn());
         }
-        let patience = self.timings.silent_after(self.timings.heartbeat_interval());
-        let (until, number) = (self.now.after(patience), self.random.next_u64());
+        let timeout = self.timings.silent_after(self.timings.heartbeat_interval());
+        let (until, number) = (self.now.after(timeout), self.random.next_u64());
         let peer = self.peer(server);
         // Of an earlier process this may be the last that is heard: only one that is alive answers.
         let is_same = peer.incarnation == Some(hello.incarnation);
@@ -202,7 +202,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The present link has answered: the newcomer is one too many.
+    /// The present link has on_response: the newcomer is one too many.
     pub(super) fn echoed(&mut self, server: ServerId, number: u64) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         if let Some(probe) = peer.probe.take_if(|probe| probe.number == number) {
@@ -210,7 +210,7 @@ impl Machine {
         }
     }
 
-    /// The present link has not answered in time, or is over: the newcomer takes its place.
+    /// The present link has not on_response in time, or is over: the newcomer takes its place.
     pub(super) fn welcome(&mut self, id: ConnectionId) {
         let number = self.welcome_next;
         self.welcome_next += 1;
@@ -391,12 +391,12 @@ impl Machine {
         let mut late = Vec::new();
         let mut next_at = None;
         for (id, session) in &self.sessions {
-            let patience = match session.stage {
+            let timeout = match session.stage {
                 Stage::Dialing => self.timings.dial_timeout,
                 Stage::Greeting | Stage::Deciding => self.timings.handshake_timeout,
                 Stage::Open(_) => continue,
             };
-            let until = session.since.after(patience);
+            let until = session.since.after(timeout);
             if until <= now {
                 late.push((*id, session.stage));
             } else {

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::book::Book;
 use super::contract::{LinkTimings, MayFound, Me, PeerInfo};
 use super::dialer::Dialer;
-use super::letter::Letter;
+use super::log_message::Message;
 use super::outbox::QueueLimits;
 use super::said::Said;
 use super::stats::PeerStats;
@@ -37,18 +37,18 @@ const SESSIONS_MAX: usize = 4096;
 
 /// What users of links want.
 pub(super) enum Command {
-    RpcClient {
+    Call {
         to: ServerId,
         request: Bytes,
-        patience: Duration,
-        answered: OnResponse,
+        timeout: Duration,
+        on_response: OnResponse,
     },
-    Mail {
+    Send {
         to: ServerId,
-        letters: Vec<Letter>,
+        log_messages: Vec<Message>,
     },
-    /// To a request that `to` asked on `link`.
-    Responder {
+    /// The response to a request that `to` sent on `link`.
+    Respond {
         to: ServerId,
         link: ConnectionId,
         number: u64,
@@ -58,7 +58,7 @@ pub(super) enum Command {
     Forget(ServerId),
     /// What a server is called, this one perhaps.
     Name(ServerId, String),
-    Patience(LinkTimings),
+    Timings(LinkTimings),
     MayFound(MayFound),
     Founded(Result<Uuid, String>),
     Close,
@@ -66,7 +66,7 @@ pub(super) enum Command {
 
 /// What the machine tells.
 pub(super) enum Effect {
-    Letters(ServerId, Vec<Letter>),
+    LogMessages(ServerId, Vec<Message>),
     Request {
         from: ServerId,
         link: ConnectionId,
@@ -242,18 +242,18 @@ impl Machine {
 
     fn wanted(&mut self, command: Command) {
         match command {
-            Command::RpcClient { to, request, patience, answered } => {
-                self.ask(to, request, patience, answered)
+            Command::Call { to, request, timeout, on_response } => {
+                self.ask(to, request, timeout, on_response)
             }
-            Command::Mail { to, letters } => self.mail(to, letters),
-            Command::Responder { to, link, number, result } => self.reply(to, link, number, result),
+            Command::Send { to, log_messages } => self.mail(to, log_messages),
+            Command::Respond { to, link, number, result } => self.reply(to, link, number, result),
             Command::Join(address) => {
                 self.dialer.join(&address, self.now);
                 self.tick_by(self.now);
             }
             Command::Forget(server) => self.forget(server),
             Command::Name(server, name) => self.named(server, name),
-            Command::Patience(timings) => {
+            Command::Timings(timings) => {
                 self.timings = timings;
                 self.beat_at = self.now;
                 self.tick_by(self.now);

@@ -125,13 +125,13 @@ impl Peer {
         true
     }
 
-    /// A request is answered, or never will be. One whose time is up has been answered already.
+    /// A request is answered, or never will be. One whose time is up has been on_response already.
     pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, RpcError>, effects: &mut Vec<Effect>) {
         let Some(pending) = self.requests.settle(number) else { return };
         if result.is_err() {
             PeerStats::add(&self.stats.questions_failed, 1);
         }
-        effects.push(Effect::Answer(pending.answered, result));
+        effects.push(Effect::Answer(pending.on_response, result));
     }
 
     /// A link opens.

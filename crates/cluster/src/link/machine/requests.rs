@@ -11,7 +11,7 @@ const SETTLED_MIN: usize = 64;
 
 /// A request that waits for its answer.
 pub(super) struct Pending {
-    pub(super) answered: OnResponse,
+    pub(super) on_response: OnResponse,
     pub(super) deadline: Nanos,
     /// Whether all of it was handed to the network: from then on it may have been carried out.
     pub(super) has_left: bool,
@@ -42,9 +42,9 @@ impl Questions {
     }
 
     /// Adds one, which has the next number.
-    pub(super) fn add(&mut self, answered: OnResponse, deadline: Nanos) {
+    pub(super) fn add(&mut self, on_response: OnResponse, deadline: Nanos) {
         self.earliest = self.earliest.min(deadline);
-        let pending = Pending { answered, deadline, has_left: false };
+        let pending = Pending { on_response, deadline, has_left: false };
         self.places.push_back((self.number_next, Some(pending)));
         self.number_next += 1;
     }

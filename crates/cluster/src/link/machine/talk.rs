@@ -1,4 +1,4 @@
-//! What is said to a server over an open link: letters, requests, answers, heartbeats; and the end of a link.
+//! What is said to a server over an open link: log_messages, requests, answers, heartbeats; and the end of a link.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::{Effect, Machine, Note};
 use crate::link::dialer::jittered;
 use crate::link::frame::{Kind, flag};
-use crate::link::letter::Letter;
+use crate::link::log_message::Message;
 use crate::link::outbox::Put;
 use crate::link::stats::PeerStats;
 use crate::{OnResponse, RpcError, ServerId};
@@ -21,17 +21,17 @@ const GIVEN_BYTES_MAX: usize = 256 << 10;
 
 impl Machine {
     /// Asks, or says at once why not.
-    pub(super) fn ask(&mut self, to: ServerId, request: Bytes, patience: Duration, answered: OnResponse) {
-        let deadline = self.now.after(patience);
+    pub(super) fn ask(&mut self, to: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        let deadline = self.now.after(timeout);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.link.is_some());
         let Some(peer) = peer else {
-            self.effects.push(Effect::Answer(answered, Err(RpcError::NotConnected(to))));
+            self.effects.push(Effect::Answer(on_response, Err(RpcError::NotConnected(to))));
             return;
         };
         let refused = match peer.outbox.request(peer.requests.number_next(), request) {
             Put::Waits => {
                 PeerStats::add(&peer.stats.questions_out, 1);
-                peer.requests.add(answered, deadline);
+                peer.requests.add(on_response, deadline);
                 peer.will_send(to, &mut self.unsent);
                 self.tick_by(deadline);
                 return;
@@ -40,7 +40,7 @@ impl Machine {
             Put::TooLong => RpcError::Refused { server: to, why: "the request is too long".to_owned() },
         };
         PeerStats::add(&peer.stats.questions_failed, 1);
-        self.effects.push(Effect::Answer(answered, Err(refused)));
+        self.effects.push(Effect::Answer(on_response, Err(refused)));
     }
 
     pub(super) fn expire_questions(&mut self) {
@@ -66,14 +66,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn mail(&mut self, to: ServerId, letters: Vec<Letter>) {
+    pub(super) fn mail(&mut self, to: ServerId, log_messages: Vec<Message>) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         if peer.link.is_none() {
-            PeerStats::add(&peer.stats.letters_dropped, letters.len());
+            PeerStats::add(&peer.stats.letters_dropped, log_messages.len());
             return;
         }
-        for letter in letters {
-            if peer.outbox.letter(letter) != Put::Waits {
+        for log_message in log_messages {
+            if peer.outbox.log_message(log_message) != Put::Waits {
                 PeerStats::add(&peer.stats.letters_dropped, 1);
             }
         }
@@ -115,7 +115,7 @@ impl Machine {
         peer.spoke_at = now;
         peer.stats.queue_bytes.store(peer.outbox.bytes() as u64, Relaxed);
         PeerStats::add(&peer.stats.frames_out, batch.frames);
-        PeerStats::add(&peer.stats.letters_out, batch.letters);
+        PeerStats::add(&peer.stats.letters_out, batch.log_messages);
         PeerStats::add(&peer.stats.bytes_out, batch.len);
         let notify_drained = peer.given_bytes >= GIVEN_BYTES_MAX / 2;
         self.orders.push(NetworkCommand::Send { connection, bytes: batch.bytes, notify_drained });
@@ -185,7 +185,7 @@ impl Machine {
                 true => RpcError::NoAnswer(server),
                 false => RpcError::NotConnected(server),
             };
-            self.effects.push(Effect::Answer(pending.answered, Err(error)));
+            self.effects.push(Effect::Answer(pending.on_response, Err(error)));
         }
         self.effects.push(Effect::Unlinked(server));
         if !was_silent {

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::link::frame::{Kind, flag};
-use crate::link::letter::{self, PeerId};
+use crate::link::log_message::{self, PeerId};
 
 /// Two servers that are linked; the first, the other's id, and the link as the first knows it.
 fn linked() -> (Machine, ServerId, ConnectionId) {
@@ -33,19 +33,19 @@ fn second_connection(one: &mut Machine, other: &mut Machine) -> ConnectionId {
     id
 }
 
-/// A frame with one letter to the replica of that number.
-fn letter(to: u64) -> Vec<u8> {
+/// A frame with one log_message to the replica of that number.
+fn log_message(to: u64) -> Vec<u8> {
     let mut payload = BytesMut::new();
-    letter::put(
+    log_message::put(
         &mut payload,
-        &Letter {
+        &Message {
             group: log::GroupId(1),
             from: PeerId(1),
             to: PeerId(to),
             body: Bytes::from_static(b"text"),
         },
     );
-    frame_of(Kind::Letters, to, &payload)
+    frame_of(Kind::LogMessages, to, &payload)
 }
 
 fn frame_of(kind: Kind, number: u64, payload: &[u8]) -> Vec<u8> {
@@ -75,7 +75,7 @@ fn told_after(
     let (now, mut effects) = (machine.now, Vec::new());
     machine.step(now, &mut happened, &mut wanted, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
-        Effect::Letters(_, letters) => Some(format!("letter {}", letters[0].to.0)),
+        Effect::LogMessages(_, log_messages) => Some(format!("log_message {}", log_messages[0].to.0)),
         Effect::Request { number, .. } => Some(format!("request {number}")),
         Effect::Connected(..) => Some("connected".to_owned()),
         Effect::Unlinked(_) => Some("unlinked".to_owned()),
@@ -93,9 +93,12 @@ fn closes(machine: &mut Machine, link: ConnectionId) -> bool {
 #[test]
 fn what_stands_before_damage_is_told_and_nothing_behind_it() {
     let (mut one, _, link) = linked();
-    let mut damaged = letter(2);
+    let mut damaged = log_message(2);
     *damaged.last_mut().expect("a frame has bytes") ^= 1;
-    assert_eq!(told(&mut one, link, &[letter(1), damaged, letter(3)]), ["letter 1", "unlinked"]);
+    assert_eq!(
+        told(&mut one, link, &[log_message(1), damaged, log_message(3)]),
+        ["log_message 1", "unlinked"]
+    );
     assert!(closes(&mut one, link));
 }
 
@@ -105,8 +108,8 @@ fn talk_goes_on_behind_what_is_no_talk() {
     let (beat, book) =
         (frame_of(Kind::Heartbeat, 0, &[]), frame_of(Kind::Book, 0, Book::default().to_text().as_bytes()));
     assert_eq!(
-        told(&mut one, link, &[letter(1), beat, letter(2), book, letter(3)]),
-        ["letter 1", "letter 2", "letter 3"]
+        told(&mut one, link, &[log_message(1), beat, log_message(2), book, log_message(3)]),
+        ["log_message 1", "log_message 2", "log_message 3"]
     );
     assert!(!closes(&mut one, link));
 }
@@ -114,7 +117,10 @@ fn talk_goes_on_behind_what_is_no_talk() {
 #[test]
 fn whom_a_book_removes_is_not_heard_any_more() {
     let (mut one, other, link) = linked();
-    assert_eq!(told(&mut one, link, &[letter(1), book_without(other), letter(2)]), ["letter 1", "unlinked"]);
+    assert_eq!(
+        told(&mut one, link, &[log_message(1), book_without(other), log_message(2)]),
+        ["log_message 1", "unlinked"]
+    );
     assert!(closes(&mut one, link));
 }
 
@@ -159,8 +165,8 @@ fn talk_that_comes_with_the_welcome_is_told_after_the_link() {
     let next = second_connection(&mut one, &mut other);
     let welcome = frame_of(Kind::Welcome, 1, &[]);
     assert_eq!(
-        told(&mut one, next, &[welcome, letter(7), frame_of(Kind::Request, 8, b"?"), letter(9)]),
-        ["unlinked", "connected", "letter 7", "request 8", "letter 9"]
+        told(&mut one, next, &[welcome, log_message(7), frame_of(Kind::Request, 8, b"?"), log_message(9)]),
+        ["unlinked", "connected", "log_message 7", "request 8", "log_message 9"]
     );
 }
 
@@ -168,7 +174,7 @@ fn talk_that_comes_with_the_welcome_is_told_after_the_link() {
 fn talk_before_there_is_a_link_ends_the_connection() {
     let (mut one, _, link) = linked();
     let hello = crate::link::stream::sample_hello("n2");
-    for (number, talk) in [vec![], letter(1), frame_of(Kind::Request, 1, b"?")].into_iter().enumerate() {
+    for (number, talk) in [vec![], log_message(1), frame_of(Kind::Request, 1, b"?")].into_iter().enumerate() {
         let early = ConnectionId::accepted(100 + number as u64);
         let (now, is_talk, mut effects) = (one.now, !talk.is_empty(), Vec::new());
         let mut happened = vec![NetworkEvent::Accepted(early, from("n2:1"))];
@@ -176,13 +182,13 @@ fn talk_before_there_is_a_link_ends_the_connection() {
         assert!(told(&mut one, early, &[hello.clone(), talk]).is_empty());
         assert_eq!(closes(&mut one, early), is_talk, "with nothing behind it the hello is welcome");
     }
-    assert_eq!(told(&mut one, link, &[letter(1)]), ["letter 1"], "the link goes on");
+    assert_eq!(told(&mut one, link, &[log_message(1)]), ["log_message 1"], "the link goes on");
 }
 
 #[test]
 fn an_answer_to_a_question_of_an_earlier_link_is_not_sent() {
     let (mut one, other, link) = linked();
-    let reply = |link| vec![Command::Responder { to: other, link, number: 1, result: Ok(Bytes::new()) }];
+    let reply = |link| vec![Command::Respond { to: other, link, number: 1, result: Ok(Bytes::new()) }];
     for (asked_on, is_sent) in [(ConnectionId::dialed(1000), false), (link, true)] {
         let (mut orders, mut effects) = (Vec::new(), Vec::new());
         one.orders(&mut Vec::new());

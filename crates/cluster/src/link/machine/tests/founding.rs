@@ -24,7 +24,7 @@ fn two_servers_that_find_themselves_behind_one_address_make_no_clusters() {
     assert_eq!(bench.founded, 0, "{:?}", bench.notes);
     for (i, notes) in bench.notes.iter().enumerate() {
         let hint = format!(
-            "--join vip:1 is certain to be one server: \"n{}\" has answered, and that is neither",
+            "--join vip:1 is certain to be one server: \"n{}\" has on_response, and that is neither",
             i + 1
         );
         assert_eq!(notes.iter().filter(|note| note.contains(&hint)).count(), 1, "{notes:?}");
@@ -63,7 +63,7 @@ fn a_place_where_different_servers_answer_counts_as_none() {
     }
     bench.run(LONG);
     assert_eq!(bench.founded, 0, "{:?}", bench.notes);
-    let hint = "--join vip:1 is one server, and different ones have answered there";
+    let hint = "--join vip:1 is one server, and different ones have on_response there";
     assert!(
         bench.notes.iter().all(|notes| notes.iter().any(|note| note.contains(hint))),
         "{:?}",
@@ -166,7 +166,7 @@ fn newcomers_wait_for_whom_they_cannot_reach_and_say_so_once() {
     bench.run(A_WHILE);
     assert_eq!(bench.founded, 0);
     bench.both_say(
-        "every server of --join has answered; missing: n3:1 (if that is this server itself, have it listen there with --bind",
+        "every server of --join has on_response; missing: n3:1 (if that is this server itself, have it listen there with --bind",
     );
     let lines: Vec<usize> = bench.notes.iter().map(Vec::len).collect();
     assert_eq!(lines, [2, 2], "that, and that nobody answers at n3: {:?}", bench.notes);

@@ -374,8 +374,8 @@ fn what_waits_for_a_server_after_several_steps_leaves_together() {
     let machine = &mut bench.machines[0];
     let to = *machine.peers.keys().next().unwrap();
     for request in [b"one", b"two"] {
-        let (request, answered): (_, crate::OnResponse) = (Bytes::from_static(request), Box::new(|_| ()));
-        let mut wanted = vec![Command::RpcClient { to, request, patience: A_WHILE, answered }];
+        let (request, on_response): (_, crate::OnResponse) = (Bytes::from_static(request), Box::new(|_| ()));
+        let mut wanted = vec![Command::Call { to, request, timeout: A_WHILE, on_response }];
         machine.step(bench.now, &mut Vec::new(), &mut wanted, &|_, _| Ok(()), &mut Vec::new());
     }
     let mut orders = Vec::new();

@@ -1,0 +1,91 @@
+//! The leader of the catalog and its version, as other servers tell them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::task;
+
+use super::client::CatalogClient;
+use super::row::CatalogRow;
+use crate::config::{CATALOG_GROUP, ServerId};
+use crate::rpc::Request;
+use crate::rpc::response::{StateResponse, decode_states, decode_word};
+
+/// The wait between two lookups of the catalog's leader.
+const LEADER_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a server may take to name the leader of the catalog.
+const LEADER_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the leader of the catalog may take to tell its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl CatalogClient {
+    /// Shows everything that the catalog held when this was called, if its leader responds; whether that was news. For a
+    /// caller that finds something missing that another node may have made just now.
+    pub(crate) fn catch_up(&self, timeout: Duration) -> bool {
+        let before = self.guard().version;
+        let deadline = task::now() + timeout;
+        loop {
+            if let Some(version) = self.version_led_here().or_else(|| self.leaders_version(timeout)) {
+                return version > before && self.await_version(version, timeout);
+            }
+            if task::now() > deadline {
+                return false;
+            }
+            task::sleep(LEADER_RETRY_INTERVAL);
+        }
+    }
+
+    /// The applied version of the catalog, shown or not, if this node leads it.
+    pub(crate) fn version_led_here(&self) -> Option<u64> {
+        let row = self.shard.get(&CatalogRow::Version(0).key()).ok()??;
+        match CatalogRow::from_object(&row) {
+            Ok(CatalogRow::Version(version)) if self.shard.is_leader() => Some(version),
+            _ => None,
+        }
+    }
+
+    /// The version of the catalog, by its leader on another server.
+    fn leaders_version(&self, timeout: Duration) -> Option<u64> {
+        let leader =
+            self.leadership.known_leader(CATALOG_GROUP).leader().filter(|leader| *leader != self.own)?;
+        decode_word(self.peers.call(leader, Request::Version.encode(), timeout).ok()?)
+    }
+
+    /// Whether the catalog has no later version than `version`, by its leader. A replica that an old version does not name
+    /// may be named by the present one, and would be removed from its group for ever.
+    pub(crate) fn is_newest(&self, version: u64) -> bool {
+        self.version_led_here().or_else(|| self.leaders_version(VERSION_TIMEOUT)) == Some(version)
+    }
+
+    /// Returns once this node shows `version` or a later one; false when that takes longer than `timeout`.
+    pub(crate) fn await_version(&self, version: u64, timeout: Duration) -> bool {
+        self.view().wait_until(|catalog| catalog.version >= version, timeout)
+    }
+
+    /// Asks the connected servers for the leader of the catalog. For a node whose own log does not report it.
+    pub(crate) fn find_leader(&self) -> Option<ServerId> {
+        let servers = self.connected_servers();
+        let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
+        let requests = servers.iter().map(|server| (*server, request.clone())).collect();
+        let responses = self.peers.call_all(requests, LEADER_LOOKUP_TIMEOUT);
+        let leader = self.leader_by(servers.into_iter().zip(responses).collect());
+        let leader = leader.filter(|leader| self.peers.is_connected(*leader));
+        self.leadership.found_leader_of(CATALOG_GROUP, leader);
+        leader
+    }
+
+    /// The leader of the catalog by the responses of other servers: one that leads itself, or else one that others name.
+    pub(crate) fn leader_by(&self, responses: Vec<(ServerId, Option<Bytes>)>) -> Option<ServerId> {
+        let states = responses.into_iter().filter_map(|(server, response)| {
+            let state = decode_states(response?)?.pop()?;
+            Some((server, state))
+        });
+        let (led, elsewhere): (Vec<_>, Vec<_>) =
+            states.partition(|(_, state)| matches!(state, StateResponse::Led(_)));
+        let named = elsewhere.into_iter().filter_map(|(_, state)| match state {
+            StateResponse::Elsewhere(leader) => leader.filter(|leader| !self.peers.is_connected(*leader)),
+            StateResponse::Led(_) => None,
+        });
+        led.into_iter().map(|(server, _)| server).chain(named).next()
+    }
+}

@@ -1,0 +1,56 @@
+//! This server's replica of the catalog, opened before everything else: what it says can be looked at
+//! while nobody can connect yet.
+
+use std::sync::Arc;
+
+use datum::KeyRange;
+use log::{InitialConfig, Log};
+use shard::{Replicas, Shard};
+use storage::TableId;
+
+use super::identity::Identity;
+use super::row::{CatalogRow, user_key};
+use crate::config::{CATALOG_GROUP, CATALOG_TABLE};
+use crate::error::{AdminError, OpenError};
+use crate::rpc::Peers;
+
+/// The replica of the catalog of a server that is about to start.
+pub struct CatalogReplica {
+    pub(crate) shard: Arc<Shard>,
+}
+
+impl CatalogReplica {
+    /// Opens the replica of the server that `identity` names. Replays its log if it votes alone; otherwise
+    /// it holds what its engine had, until it hears from the others.
+    pub fn open(
+        identity: &Identity,
+        replicas: &Arc<Replicas>,
+        log: &Arc<dyn Log>,
+        peers: &Peers,
+    ) -> Result<CatalogReplica, OpenError> {
+        peers.set_own(identity.server);
+        let birth = identity.joined.map_or(InitialConfig::Single, |own| InitialConfig::Joining { own });
+        let table = TableId::from_uuid(CATALOG_TABLE);
+        let shard = Shard::open(replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)
+            .map_err(AdminError::from)?;
+        Ok(CatalogReplica { shard })
+    }
+
+    /// Whether the user `admin` has a password, as far as this replica has heard; `None` if it has not
+    /// heard of any user.
+    pub fn admin_has_password(&self) -> Result<Option<bool>, OpenError> {
+        let Some(row) = self.shard.get(&user_key("admin")).map_err(AdminError::from)? else {
+            return Ok(None);
+        };
+        match CatalogRow::from_object(&row)? {
+            CatalogRow::User(admin) => Ok(Some(admin.has_password)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether `admin` is known to have a password.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.admin_has_password().is_ok_and(|has_password| has_password == Some(true))
+    }
+}

@@ -1,0 +1,68 @@
+//! The fields of a row of the catalog, as they are read.
+
+use datum::{Datum, Object, Text};
+use uuid::Uuid;
+
+use crate::error::OpenError;
+
+/// A catalog row being read, with errors that name it.
+pub(super) struct Fields<'a>(pub(super) &'a Object);
+
+impl Fields<'_> {
+    pub(super) fn wrong(&self, why: String) -> OpenError {
+        let key = self.0.get("id").map_or_else(|| "without id".to_owned(), |id| id.to_json_string());
+        OpenError::CatalogRow { key, why }
+    }
+
+    pub(super) fn is_null(&self, name: &str) -> bool {
+        matches!(self.0.get(name), None | Some(Datum::Null))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<Text, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::String(text)) => Ok(text),
+            _ => Err(self.wrong(format!("field {name:?} is not a string"))),
+        }
+    }
+
+    pub(super) fn uuid(&self, name: &str) -> Result<Uuid, OpenError> {
+        self.parse_uuid(name, &self.text(name)?)
+    }
+
+    pub(super) fn parse_uuid(&self, name: &str, text: &str) -> Result<Uuid, OpenError> {
+        Uuid::parse_str(text).map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Bool(flag)) => Ok(flag),
+            _ => Err(self.wrong(format!("field {name:?} is not a boolean"))),
+        }
+    }
+
+    pub(super) fn object(&self, name: &str) -> Result<Object, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Object(object)) => Ok(object),
+            _ => Err(self.wrong(format!("field {name:?} is not an object"))),
+        }
+    }
+
+    pub(super) fn array(&self, name: &str) -> Result<datum::Array, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Array(array)) => Ok(array),
+            _ => Err(self.wrong(format!("field {name:?} is not an array"))),
+        }
+    }
+
+    pub(super) fn number(&self, name: &str) -> Result<u64, OpenError> {
+        count(self, &self.0.get(name).unwrap_or(Datum::Null))
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
+pub(super) fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
+    match datum {
+        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),
+        other => Err(row.wrong(format!("{} is not a count", other.to_json_string()))),
+    }
+}

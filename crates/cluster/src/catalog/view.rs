@@ -1,0 +1,73 @@
+//! The version of the catalog that this node shows.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use io::task::{self, Condvar};
+use parking_lot::Mutex;
+
+use super::snapshot::Catalog;
+
+/// Receives every new version of the catalog, one after another, on the thread that publishes it.
+pub type CatalogWatcher = Box<dyn Fn(&Catalog) + Send + Sync>;
+
+/// Holds the version of the catalog that this node shows, and wakes threads that wait for a later one.
+#[derive(Default)]
+pub(crate) struct CatalogView {
+    shown: ArcSwap<Catalog>,
+    /// Held while a version is replaced, so that no waiting thread misses it.
+    waiting: Mutex<()>,
+    published: Condvar,
+    watcher: OnceLock<CatalogWatcher>,
+}
+
+impl CatalogView {
+    /// The version shown now.
+    pub(crate) fn shown(&self) -> Arc<Catalog> {
+        self.shown.load_full()
+    }
+
+    /// The version shown now, without touching its reference count; hold it briefly.
+    pub(crate) fn guard(&self) -> Guard<Arc<Catalog>> {
+        self.shown.load()
+    }
+
+    /// Shows another version.
+    pub(crate) fn show(&self, catalog: Arc<Catalog>) {
+        {
+            let _waiting = self.waiting.lock();
+            self.shown.store(catalog);
+        }
+        self.published.notify_all();
+    }
+
+    /// Replaces the handles of the version shown, without waking anybody: its rows are the same.
+    pub(crate) fn replace_handles(&self, catalog: Arc<Catalog>) {
+        self.shown.store(catalog);
+    }
+
+    /// Returns once `is_reached` holds of the version shown; false when that takes longer than `timeout`.
+    pub(crate) fn wait_until(&self, is_reached: impl Fn(&Catalog) -> bool, timeout: Duration) -> bool {
+        let deadline = task::now() + timeout;
+        let mut waiting = self.waiting.lock();
+        while !is_reached(&self.shown.load()) {
+            if self.published.wait_until(&mut waiting, deadline).timed_out() {
+                return is_reached(&self.shown.load());
+            }
+        }
+        true
+    }
+
+    /// Calls `watcher` with the version shown now. Only the first watcher is kept, for [`CatalogView::notify_watcher`].
+    pub(crate) fn watch(&self, watcher: CatalogWatcher) {
+        self.watcher.get_or_init(|| watcher)(&self.shown());
+    }
+
+    /// Calls the watcher, if there is one.
+    pub(crate) fn notify_watcher(&self, catalog: &Catalog) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher(catalog);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How a table came by its shards, as far as that still matters: decision 0024.
+//!
+//! The groups of the shards before are kept until every server that founds a new shard from their rows has
+//! these rows durably in its engine; only then can nobody need the old groups' logs any more.
+
+use datum::{KeyBound, KeyRange, PrimaryKey};
+use shard::SealState;
+
+use super::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
+
+impl SealedShard {
+    /// Its keys.
+    pub(crate) fn range(&self) -> KeyRange {
+        let start = match self.start.is_empty() {
+            true => KeyBound::Unbounded,
+            false => KeyBound::Included(PrimaryKey(self.start.clone())),
+        };
+        let end = self.end.clone().map_or(KeyBound::Unbounded, |end| KeyBound::Excluded(PrimaryKey(end)));
+        KeyRange { start, end }
+    }
+
+    /// The mark of its end.
+    pub(crate) fn seal_state(&self) -> SealState {
+        SealState::sealed(self.epoch)
+    }
+
+    /// The replica on a server.
+    pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
+        self.replicas.iter().find(|replica| replica.server == server)
+    }
+}
+
+impl TableConfig {
+    /// Whether `server` begins a shard with rows that it has already.
+    pub(crate) fn founds(&self, server: ServerId) -> bool {
+        self.shards.iter().any(|shard| shard.founder_on(server).is_some())
+    }
+
+    /// Forgets the groups before when nobody waits for them any more. Who does not found a shard, or not
+    /// any more, does not wait. Forgets what was added and is not there any more.
+    pub(crate) fn settle(&mut self) {
+        self.shards.iter_mut().for_each(ShardConfig::settle_added);
+        if self.lineage.sealed.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.lineage.waiting);
+        waiting.retain(|server| self.founds(*server));
+        if waiting.is_empty() {
+            self.lineage.sealed.clear();
+        }
+        self.lineage.waiting = waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datum::Bytes;
+    use log::{GroupId, PeerId};
+
+    use super::*;
+    use crate::catalog::row::CatalogRow;
+    use crate::config::ShardHistory;
+    use crate::config::fixture::{server, shard, table};
+
+    #[test]
+    fn the_groups_before_are_forgotten_when_nobody_waits() {
+        let mut table = table(vec![shard(9, b"", &[1, 2])]);
+        let old =
+            SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
+        table.lineage = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
+        let mut after = table.clone();
+        after.settle();
+        assert_eq!(after, table, "both found the shard");
+        // The first joins now, because it could not found it.
+        after.shards[0].replicas[0].peer = PeerId(99);
+        after.settle();
+        assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
+        after.lineage.waiting.clear();
+        after.settle();
+        assert_eq!(after.lineage, ShardHistory { epoch: 1, ..ShardHistory::default() });
+    }
+
+    #[test]
+    fn an_epoch_that_no_mark_can_name_is_refused() {
+        let mut table = table(vec![shard(9, b"", &[1])]);
+        for epoch in [SealState::EPOCH_MAX, SealState::EPOCH_MAX + 1] {
+            table.lineage.epoch = epoch;
+            let read = CatalogRow::from_object(&CatalogRow::Table(table.clone()).to_object());
+            assert_eq!(read.is_ok(), epoch == SealState::EPOCH_MAX, "{read:?}");
+        }
+    }
+}

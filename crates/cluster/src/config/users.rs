@@ -1,0 +1,106 @@
+//! Users, their passwords and what they may do.
+
+use datum::{Datum, Object, ObjectBuilder, Text};
+use storage::TableId;
+
+use super::DbId;
+
+/// An account. Its password is kept only as the salted record SCRAM needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    /// The account's name; `admin` always exists.
+    pub name: Text,
+    /// The salted password record, as `protocol` wrote it.
+    pub password: Object,
+    /// Whether any password (rather than the empty one) is set.
+    pub has_password: bool,
+}
+
+/// What to do with a password.
+#[derive(Clone, Debug)]
+pub enum PasswordChange {
+    /// Leave it as it is.
+    Keep,
+    /// Set this salted record; the flag says whether the password is not empty.
+    Set(Object, bool),
+}
+
+/// Where a permission applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// The whole cluster.
+    Global,
+    /// One database.
+    Database(DbId),
+    /// One table of a database.
+    Table(DbId, TableId),
+}
+
+/// The four permissions at one scope; `None` is unset and leaves the wider scope's word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Reading rows.
+    pub read: Option<bool>,
+    /// Writing rows.
+    pub write: Option<bool>,
+    /// Creating, dropping and configuring.
+    pub config: Option<bool>,
+    /// Opening outbound HTTP connections; global scope only.
+    pub connect: Option<bool>,
+}
+
+/// What one user may do at one scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The account.
+    pub user: Text,
+    /// Where.
+    pub scope: Scope,
+    /// What.
+    pub permissions: Permissions,
+}
+
+impl Permissions {
+    /// Everything, as `admin` has it.
+    #[must_use]
+    pub fn all() -> Permissions {
+        Permissions { read: Some(true), write: Some(true), config: Some(true), connect: Some(true) }
+    }
+
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_unset(&self) -> bool {
+        *self == Permissions::default()
+    }
+
+    /// The set permissions by name, as ReQL shows them; unset ones are left out.
+    #[must_use]
+    pub fn to_object(&self) -> Object {
+        let mut object = ObjectBuilder::new();
+        for (name, value) in self.entries() {
+            if let Some(value) = value {
+                object.insert(Text::from_static(name), Datum::Bool(value));
+            }
+        }
+        object.build()
+    }
+
+    /// The permissions written by [`Permissions::to_object`]; other fields are ignored.
+    #[must_use]
+    pub fn from_object(object: &Object) -> Permissions {
+        let flag = |name: &str| match object.get(name) {
+            Some(Datum::Bool(value)) => Some(value),
+            _ => None,
+        };
+        Permissions {
+            read: flag("read"),
+            write: flag("write"),
+            config: flag("config"),
+            connect: flag("connect"),
+        }
+    }
+
+    fn entries(&self) -> [(&'static str, Option<bool>); 4] {
+        [("config", self.config), ("connect", self.connect), ("read", self.read), ("write", self.write)]
+    }
+}

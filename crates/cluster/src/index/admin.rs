@@ -1,0 +1,266 @@
+//! Secondary indexes: created, renamed and dropped, and how far they are built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::{KeyRange, Text};
+use engine::Batch;
+use io::Nanos;
+use reql::StoredFunc;
+use shard::{IndexBuild, IndexId, IndexKind, Replicas};
+use storage::TableId;
+
+use super::builds::Builds;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{Catalog, CatalogClient, Handles, table_by_id};
+use crate::config::{IndexConfig, TableIndexes};
+use crate::error::{AdminError, IndexName};
+use crate::notifier::Notifier;
+use crate::routing::{LeaderLookup, Led, ShardHandle, TableHandle};
+
+/// How far an index is built in the whole table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum IndexProgress {
+    /// About this part of the rows was looked at.
+    Under(f64),
+    /// Every row has its entries.
+    Ready,
+}
+
+impl TableHandle {
+    /// How far an index is built in the shards that are here, without those whose rows are still on their way: they come
+    /// with their entries.
+    #[must_use]
+    pub fn index_progress(&self, index: IndexId) -> IndexProgress {
+        let near =
+            self.shards().iter().filter_map(|shard| shard.local()).filter(|shard| !shard.is_recovering());
+        progress(near.map(|shard| Some((shard.count(), shard.index_build(index)))))
+    }
+}
+
+/// What the shards say together, of which each tells its rows and how far it is; none if it has not heard of the index.
+fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexProgress {
+    let (mut done, mut all, mut ready) = (0, 0, true);
+    for shard in shards {
+        let Some((rows, build)) = shard else {
+            ready = false;
+            continue;
+        };
+        match build {
+            IndexBuild::Ready => done += rows,
+            IndexBuild::Under { rows: looked_at, .. } => {
+                ready = false;
+                done += looked_at.min(rows);
+            }
+        }
+        all += rows;
+    }
+    match ready {
+        true => IndexProgress::Ready,
+        false if all == 0 => IndexProgress::Under(0.0),
+        #[allow(clippy::cast_precision_loss)] // a share needs no last digit
+        false => IndexProgress::Under(done as f64 / all as f64),
+    }
+}
+
+/// Nobody is known to lead a shard at the moment, so nobody knows how far its indexes are.
+#[derive(Debug, thiserror::Error)]
+#[error("a shard has no leader")]
+pub struct NoLeader {
+    /// Its rows.
+    pub range: KeyRange,
+}
+
+/// The table whose indexes change.
+struct IndexPlace {
+    db: Text,
+    table: Text,
+}
+
+impl IndexPlace {
+    fn index(&self, name: &Text) -> Box<IndexName> {
+        Box::new(IndexName { db: self.db.clone(), table: self.table.clone(), index: name.clone() })
+    }
+}
+
+/// What becomes of an index that has the name another is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// It stays, and nothing happens.
+    No,
+    /// It is dropped.
+    Yes,
+}
+
+/// Changes the indexes of tables.
+pub struct Indexes {
+    catalog: Arc<CatalogClient>,
+    leaders: Arc<LeaderLookup>,
+    replicas: Arc<Replicas>,
+    /// Notified of every change of an index and of every step of a build.
+    pub(crate) changes: Arc<Notifier>,
+    pub(crate) builds: Builds,
+}
+
+impl Indexes {
+    pub(crate) fn new(handles: &Handles) -> Indexes {
+        Indexes {
+            catalog: handles.catalog.clone(),
+            leaders: handles.leaders.clone(),
+            replicas: handles.replicas.clone(),
+            changes: Arc::default(),
+            builds: Builds::default(),
+        }
+    }
+
+    pub(super) fn catalog(&self) -> &CatalogClient {
+        &self.catalog
+    }
+
+    /// How far each of `indexes` is built in all shards of a table, wherever they are. Asks their leaders; fails if one
+    /// of them has none.
+    pub fn progress(&self, table: &TableHandle, indexes: &[IndexId]) -> Result<Vec<IndexProgress>, NoLeader> {
+        let shards: Vec<&ShardHandle> = table.shards().iter().collect();
+        let asked = self.leaders.leaders(&shards);
+        let mut led = Vec::with_capacity(shards.len());
+        for (shard, state) in shards.iter().zip(asked) {
+            led.push(state.ok_or_else(|| NoLeader { range: shard.range().clone() })?);
+        }
+        let build = |(_, state): &Led, index: IndexId| {
+            // A leader that has not heard of it yet has looked at nothing.
+            let build = state.builds.iter().find(|(known, _)| *known == index)?.1.clone();
+            Some((state.rows, build))
+        };
+        Ok(indexes.iter().map(|index| progress(led.iter().map(|led| build(led, *index)))).collect())
+    }
+
+    /// Creates an index. An [`super::IndexWork`] builds it.
+    pub fn create_index(
+        &self,
+        table: TableId,
+        name: &Text,
+        function: StoredFunc,
+        kind: IndexKind,
+    ) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| {
+            if indexes.find(name).is_some() {
+                return Err(AdminError::IndexExists(place.index(name)));
+            }
+            indexes.add(name.clone(), function.clone(), kind);
+            Ok(None)
+        })
+    }
+
+    /// Drops an index and all its entries.
+    pub fn drop_index(&self, table: TableId, name: &Text) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| match indexes.remove(name) {
+            Some(gone) => Ok(Some(gone.id)),
+            None => Err(AdminError::IndexMissing(place.index(name))),
+        })
+    }
+
+    /// Renames an index. One that has the new name already is dropped, or nothing happens.
+    pub fn rename_index(
+        &self,
+        table: TableId,
+        from: &Text,
+        to: &Text,
+        overwrite: Overwrite,
+    ) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| {
+            let taken = indexes.find(to).is_some();
+            if indexes.find(from).is_none() && overwrite == Overwrite::Yes {
+                return Err(AdminError::IndexMissing(place.index(from)));
+            }
+            if indexes.find(from).is_none() || (taken && overwrite == Overwrite::No) {
+                return Err(AdminError::IndexRename { from: place.index(from), to: to.clone() });
+            }
+            let gone = indexes.remove(to).map(|gone| gone.id);
+            let renamed = indexes.remove(from).map(|index| IndexConfig { name: to.clone(), ..index });
+            indexes.list.extend(renamed);
+            Ok(gone)
+        })
+    }
+
+    /// Returns when something about indexes changed since `seen`, a number that
+    /// [`Indexes::changes_seen`] gave, or after `timeout`.
+    pub fn await_change(&self, seen: u64, timeout: Duration) {
+        self.changes.wait(seen, timeout);
+    }
+
+    /// Since when this node builds an index, if it does.
+    #[must_use]
+    pub fn build_begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
+        self.builds.begun(table, index)
+    }
+
+    /// A number that grows when something about indexes changes.
+    #[must_use]
+    pub fn changes_seen(&self) -> u64 {
+        self.changes.seen()
+    }
+
+    /// Changes the indexes of a table. The one that `change` answers is gone, with its entries.
+    fn change_indexes(
+        &self,
+        id: TableId,
+        change: impl Fn(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
+    ) -> Result<(), AdminError> {
+        let gone = self.catalog.administer(|catalog, draft| {
+            let handle = table_by_id(catalog, id)?;
+            let mut config = handle.config.clone();
+            let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };
+            let gone = change(&place, &mut config.indexes)?;
+            draft.put(CatalogRow::Table(config));
+            Ok(gone)
+        })?;
+        self.changes.notify();
+        let catalog = self.catalog.shown();
+        match (gone, catalog.table_by_id(id)) {
+            (Some(index), Some(handle)) => self.erase_index(handle, index),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the entries of an index that is not in the catalog any more. Should a crash come first,
+    /// [`Indexes::sweep`] finds them.
+    fn erase_index(&self, table: &TableHandle, index: IndexId) -> Result<(), AdminError> {
+        for near in table.shards().iter().filter_map(|shard| shard.local()) {
+            // What was proposed with entries of it comes before. A follower gets that later; what it
+            // leaves behind is swept away at the next start.
+            if near.is_leader() {
+                near.sync().wait()?;
+            }
+        }
+        let groups: Vec<_> = table.config.shards.iter().map(|shard| shard.group).collect();
+        let mut batch = Batch::new();
+        storage::drop_index(&mut batch, table.config.id, index, &groups);
+        Ok(self.replicas.engine().write(batch)?)
+    }
+
+    /// Removes the entries of indexes that somebody dropped.
+    pub(crate) fn erase_dropped(&self, before: &Catalog, after: &Catalog) -> Result<(), AdminError> {
+        for table in after.tables() {
+            let Some(old) = before.table_by_id(table.config.id) else { continue };
+            for lost in old.config.indexes.list.iter().filter(|old| table.config.indexes.was_dropped(old.id))
+            {
+                self.erase_index(table, lost.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes entries of indexes that the catalog does not know any more: a crash came between the two, or entries came
+    /// late. Of those that it does not know yet the logs of the shards may have told already.
+    pub(crate) fn sweep(&self) -> Result<(), AdminError> {
+        let snapshot = self.replicas.engine().snapshot()?;
+        for table in self.catalog.shown().tables() {
+            for index in storage::indexes_present(&snapshot, table.config.id)? {
+                if table.config.indexes.was_dropped(index) {
+                    self.erase_index(table, index)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

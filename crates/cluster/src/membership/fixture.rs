@@ -1,0 +1,53 @@
+//! Groups for tests of changes of members.
+
+use log::{GroupId, GroupStatus, Lsn, Members, PeerId, PeerStatus, Role, Term};
+use uuid::Uuid;
+
+use super::next_change::Wanted;
+use crate::config::{ReplicaConfig, ServerId};
+
+/// Where the log of the leader of [`led`] begins, and its end.
+pub(crate) const START: u64 = 900;
+pub(crate) const LAST: u64 = 10_000;
+
+/// How a group is for its leader, the first of those who vote.
+pub(crate) fn led(voters: &[u64], peers: &[PeerStatus]) -> GroupStatus {
+    GroupStatus {
+        own: PeerId(voters[0]),
+        role: Role::Leader { term: Term(3) },
+        start: Lsn(START),
+        last: Lsn(LAST),
+        last_term: Term(3),
+        committed: Lsn(LAST),
+        durable: Lsn(LAST),
+        applied: Lsn(LAST),
+        needs_rows: false,
+        members: Members::first(voters.iter().map(|peer| PeerId(*peer)).collect()),
+        members_durable: true,
+        peers: peers.to_vec(),
+    }
+}
+
+/// What that leader knows of another.
+pub(crate) fn known(peer: u64, matched: u64, active: bool) -> PeerStatus {
+    PeerStatus { peer: PeerId(peer), matched: Lsn(matched), active, needs_rows: matched < START }
+}
+
+/// A group with those replicas is wanted.
+pub(crate) fn wanted(peers: &[u64]) -> Wanted {
+    let replica = |peer: &u64| ReplicaConfig {
+        server: ServerId(Uuid::from_u128(u128::from(*peer))),
+        peer: PeerId(*peer),
+        voting: true,
+    };
+    let replicas = peers.iter().map(replica).collect();
+    Wanted {
+        group: GroupId(3),
+        table: None,
+        version: 1,
+        replicas,
+        away: vec![],
+        primary: None,
+        is_leaving: true,
+    }
+}

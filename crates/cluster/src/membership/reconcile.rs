@@ -1,0 +1,187 @@
+//! Brings the members of a group to what the catalog says: new replicas learn, then vote, then old ones are removed; and
+//! leadership moves to the server that the catalog prefers.
+//!
+//! One change at a time, by the leader, worked out from the present members: an interrupted change goes on on the next leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use io::task;
+use log::{GroupId, Log, MemberChange, PeerId, Role};
+use parking_lot::{Mutex, MutexGuard};
+use storage::TableId;
+
+use super::liveness::{Liveness, Probes, WaitingLog};
+use super::log_positions::PositionLookup;
+use super::next_change::{Change, Wanted, next_change};
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{CatalogClient, Handles, display_names};
+use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerId};
+use crate::error::AdminError;
+use crate::routing::{LocalReplicas, ReplicaTransport};
+use crate::rpc::Peers;
+
+/// How long one change of members may take before it is tried again.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Changes the members of the groups that this node leads.
+pub(crate) struct Membership {
+    own: ServerId,
+    peers: Arc<Peers>,
+    transport: Arc<ReplicaTransport>,
+    log: Arc<dyn Log>,
+    local: Arc<LocalReplicas>,
+    catalog: Arc<CatalogClient>,
+    liveness: Liveness,
+    ids: Ids,
+    /// Held while a change of a group's members, or a seal, is proposed.
+    changes: Mutex<()>,
+}
+
+impl Membership {
+    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Membership {
+        Membership {
+            own: handles.own,
+            peers: handles.peers.clone(),
+            transport: handles.transport.clone(),
+            log: handles.log.clone(),
+            local: handles.local.clone(),
+            catalog: handles.catalog.clone(),
+            liveness: Liveness::new(handles, positions),
+            ids: handles.ids.clone(),
+            changes: Mutex::new(()),
+        }
+    }
+
+    /// Keeps changes of members from being proposed while a seal is.
+    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
+        task::lock(&self.changes)
+    }
+
+    /// Makes the next change of a group's members towards `wanted`; true when there is none to make.
+    ///
+    /// `others` are the groups that are looked at after this one: their members are probed together with those of this group.
+    pub(crate) fn reconcile<'a>(
+        &self,
+        wanted: &'a Wanted,
+        others: impl Iterator<Item = &'a Wanted>,
+        probes: &mut Probes,
+        waiting: &mut WaitingLog,
+    ) -> bool {
+        let group = wanted.group;
+        if wanted.replicas.is_empty() {
+            return true;
+        }
+        if let [only] = &wanted.replicas[..]
+            && !wanted.is_leaving
+            && self.is_alone(group, only)
+        {
+            return true;
+        }
+        let status = self.log.group_status(group).map(|status| self.transport.with_connected(status));
+        let Ok(mut status) = status else { return false };
+        if !matches!(status.role, Role::Leader { .. }) {
+            return false;
+        }
+        let mut change = next_change(&status, wanted);
+        if change.changes_votes(&status.members) {
+            status = self.liveness.with_probed(wanted, status, others, probes);
+            change = next_change(&status, wanted);
+        }
+        self.liveness.log_waiting(wanted, &status, waiting);
+        match change {
+            Change::Nothing => true,
+            Change::Wait => false,
+            Change::Transfer(to) => {
+                self.log.transfer(group, to);
+                // Replicas are removed wherever the leader is, unless it is one of them.
+                wanted.replicas.iter().any(|replica| replica.peer == status.own)
+            }
+            Change::Replace(removed) => {
+                let replaced =
+                    wanted.table.map_or(Ok(()), |table| self.replace_removed(table, group, removed));
+                if let Err(error) = replaced {
+                    let catalog = self.catalog.shown();
+                    let (server, of) = (self.name_of(removed), display_names::group(&catalog, group));
+                    tracing::warn!("No new replica of {of} for {server}, whose old one was removed: {error}");
+                }
+                false
+            }
+            Change::Members(MemberChange::Remove(_))
+                if wanted.table.is_some() && !self.catalog.is_newest(wanted.version) =>
+            {
+                false
+            }
+            Change::Members(change) => {
+                if self.change_members(group, change) {
+                    // The next change need not wait.
+                    task::unpark_self();
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether a group has and is to have one replica: that needs no look into the log.
+    fn is_alone(&self, group: GroupId, only: &ReplicaConfig) -> bool {
+        group != CATALOG_GROUP && only.server == self.own
+            || group == CATALOG_GROUP && self.peers.transport().is_none()
+    }
+
+    /// Makes one change of a group's members and waits for it; whether it was made.
+    fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
+        let (sender, receiver) = task::channel();
+        {
+            // A member at the time of a seal stays one: it needs what was sealed.
+            let _one_at_a_time = self.hold_changes();
+            if self.local.shard_of(group).is_some_and(|shard| shard.is_sealed_or_sealing()) {
+                return false;
+            }
+            self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
+        }
+        let outcome = receiver.recv_timeout(CHANGE_TIMEOUT);
+        match &outcome {
+            Some(Ok(_)) => self.log_change(group, change),
+            Some(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
+            None => tracing::debug!("group {group}: {change:?} takes long"),
+        }
+        matches!(outcome, Some(Ok(_)))
+    }
+
+    fn log_change(&self, group: GroupId, change: MemberChange) {
+        let (MemberChange::AddLearner(peer) | MemberChange::Promote(peer) | MemberChange::Remove(peer)) =
+            change;
+        let text = display_names::change(&self.catalog.shown(), group, change, &self.name_of(peer));
+        tracing::info!("{}", display_names::sentence(&text));
+    }
+
+    /// The display name of a replica's server.
+    fn name_of(&self, peer: PeerId) -> String {
+        display_names::replica(&self.catalog.shown(), peer, self.transport.server_of(peer))
+    }
+
+    /// Gives the server of a removed replica a new one. A leader with an older catalog removed the replica from its group,
+    /// which cannot be undone, and the catalog still names it.
+    pub(crate) fn replace_removed(
+        &self,
+        table: TableId,
+        group: GroupId,
+        removed: PeerId,
+    ) -> Result<(), AdminError> {
+        // The change of the catalog that this node is making may wait for the end of this one.
+        let Some(_one_at_a_time) = self.catalog.try_hold() else { return Ok(()) };
+        self.catalog.change_held(|catalog, draft| {
+            let Some(table) = catalog.table_by_id(table) else { return Ok(()) };
+            let mut config = table.config.clone();
+            let shards = config.shards.iter_mut().filter(|shard| shard.group == group);
+            for replica in shards.flat_map(|shard| &mut shard.replicas).filter(|known| known.peer == removed)
+            {
+                replica.peer = self.ids.new_peer();
+            }
+            if config != table.config {
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        })
+    }
+}

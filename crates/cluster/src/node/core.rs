@@ -1,0 +1,290 @@
+//! The core of a node: its identity and its owners, as queries and operators use them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use arc_swap::Guard;
+use datum::Text;
+use engine::Engine;
+use io::{Clock, Nanos, Random};
+use log::{Log, PeerId};
+use shard::{Replicas, Shard};
+use uuid::Uuid;
+
+use super::publisher::Publisher;
+use super::rpc_server::ClusterRequests;
+use super::table_state::TableStates;
+use crate::catalog::{Accounts, Catalog, CatalogWatcher, Handles, Identity, Schema, Servers};
+use crate::config::{GroupId, ServerId};
+use crate::copy::Copies;
+use crate::error::AdminError;
+use crate::index::Indexes;
+use crate::membership::{Connectivity, LogHealth};
+use crate::repair::{Repair, ServerRemoval};
+use crate::reshard::Resharder;
+use crate::routing::{LeaderLookup, ReplicaTransport};
+use crate::rpc::{Peers, QueryRpcClient, RpcClient, RpcHandler, RpcServer};
+
+/// What the threads of a node and its users share.
+pub struct Core {
+    pub(super) identity: Identity,
+    /// The name of the server until the catalog has one.
+    pub(super) first_name: Text,
+    /// What both clocks showed at the start.
+    pub(super) started: (Nanos, Duration),
+    pub(super) random: Arc<dyn Random>,
+    pub(super) handles: Handles,
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) requests: Arc<ClusterRequests>,
+    pub(super) schema: Schema,
+    pub(super) accounts: Accounts,
+    pub(super) servers: Arc<Servers>,
+    pub(super) resharder: Arc<Resharder>,
+    pub(super) repair: Arc<Repair>,
+    pub(super) removal: Arc<ServerRemoval>,
+    pub(super) indexes: Arc<Indexes>,
+    pub(super) copies: Arc<Copies>,
+    pub(super) health: Arc<LogHealth>,
+    pub(super) connectivity: Arc<Connectivity>,
+    pub(super) states: TableStates,
+}
+
+/// The owners.
+impl Core {
+    /// Databases and tables.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Users and permissions.
+    #[must_use]
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// What the catalog says of servers.
+    #[must_use]
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// The settings and the shards of tables.
+    #[must_use]
+    pub fn resharder(&self) -> &Resharder {
+        &self.resharder
+    }
+
+    /// Emergency repair.
+    #[must_use]
+    pub fn repair(&self) -> &Repair {
+        &self.repair
+    }
+
+    /// Removal of servers.
+    #[must_use]
+    pub fn removal(&self) -> &ServerRemoval {
+        &self.removal
+    }
+
+    /// Secondary indexes.
+    #[must_use]
+    pub fn indexes(&self) -> &Arc<Indexes> {
+        &self.indexes
+    }
+
+    /// Copies of replicas' rows.
+    #[must_use]
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// The health of the logs.
+    #[must_use]
+    pub fn health(&self) -> &LogHealth {
+        &self.health
+    }
+
+    /// The connections between servers.
+    #[must_use]
+    pub fn connectivity(&self) -> &Connectivity {
+        &self.connectivity
+    }
+
+    /// The states of tables.
+    #[must_use]
+    pub fn states(&self) -> &TableStates {
+        &self.states
+    }
+
+    /// The lookup of leaders.
+    #[must_use]
+    pub fn leaders(&self) -> &LeaderLookup {
+        &self.handles.leaders
+    }
+
+    /// The other servers.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.handles.peers
+    }
+
+    /// Where replicas are.
+    #[must_use]
+    pub fn transport(&self) -> &ReplicaTransport {
+        &self.handles.transport
+    }
+
+    /// The log of all groups.
+    #[must_use]
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.handles.log
+    }
+
+    /// The engine under all tables.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        self.handles.replicas.engine()
+    }
+
+    /// All shards of the engine.
+    #[must_use]
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.handles.replicas
+    }
+
+    /// The clock that queries see.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.handles.clock
+    }
+
+    /// The source of randomness of queries.
+    #[must_use]
+    pub fn random(&self) -> &Arc<dyn Random> {
+        &self.random
+    }
+}
+
+/// The node itself.
+impl Core {
+    /// The identity of this server.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The present name of this server.
+    #[must_use]
+    pub fn name(&self) -> Text {
+        let catalog = self.catalog_guard();
+        catalog.server(self.identity.server).map_or_else(|| self.first_name.clone(), |own| own.name.clone())
+    }
+
+    /// Whether this server is a proxy: it holds no data and only answers clients.
+    #[must_use]
+    pub fn is_proxy(&self) -> bool {
+        self.handles.catalog.is_proxy()
+    }
+
+    /// The time since 1970 began at `at`, by the wall clock as it was set when this node was opened.
+    #[must_use]
+    pub fn unix_at(&self, at: Nanos) -> Duration {
+        let (now, unix) = self.started;
+        (unix + at.since(now)).saturating_sub(now.since(at))
+    }
+
+    /// A random UUID of version 4.
+    #[must_use]
+    pub fn new_uuid(&self) -> Uuid {
+        self.handles.ids.new_uuid()
+    }
+
+    /// The version of the catalog that this node shows.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.handles.catalog.shown()
+    }
+
+    /// The version that this node shows, without touching its reference count; hold it briefly.
+    #[must_use]
+    pub fn catalog_guard(&self) -> Guard<Arc<Catalog>> {
+        self.handles.catalog.guard()
+    }
+
+    /// Calls `watcher` with the catalog, now and whenever it has changed. Only the first watcher is kept.
+    pub fn watch_catalog(&self, watcher: CatalogWatcher) {
+        self.publisher.watch(watcher);
+    }
+
+    /// Returns once the change of the catalog that this node makes, if there is one, is published or given up. A query that
+    /// was rejected by a retired shard waits here before it looks up the shard again.
+    pub fn await_change(&self) {
+        drop(self.handles.catalog.hold());
+    }
+
+    /// Shows everything that the catalog held when this was called, if its leader responds; whether that was news. For a
+    /// caller that finds something missing that another node may have made just now.
+    pub fn catch_up(&self, timeout: Duration) -> bool {
+        self.handles.catalog.catch_up(timeout)
+    }
+
+    /// Returns once this node shows a catalog that names it; false when that takes longer than `timeout`. Only a node that has
+    /// just joined shows none.
+    pub fn await_catalog(&self, timeout: Duration) -> bool {
+        self.publisher.await_catalog(timeout)
+    }
+
+    /// Deletes what a crash left of replicas, tables and indexes that are not here any more.
+    ///
+    /// Delayed while the catalog shown here may be older than what this node has acted on: what a later version places here
+    /// would be taken for left behind. The node does it itself as soon as the catalog has caught up.
+    pub fn sweep_left_behind(&self) -> Result<(), AdminError> {
+        self.publisher.sweep()
+    }
+
+    /// Whether requests reach `server` now; a node always reaches itself.
+    #[must_use]
+    pub fn is_connected(&self, server: ServerId) -> bool {
+        self.handles.peers.is_connected(server)
+    }
+
+    /// The other servers of the catalog that this one is connected to.
+    #[must_use]
+    pub fn connected_servers(&self) -> Vec<ServerId> {
+        self.handles.catalog.connected_servers()
+    }
+
+    /// The server that a replica is on, as far as this node knows.
+    #[must_use]
+    pub fn server_of(&self, peer: PeerId) -> Option<ServerId> {
+        self.handles.transport.server_of(peer)
+    }
+
+    /// The replica of a group on this node.
+    #[must_use]
+    pub fn shard_of(&self, group: GroupId) -> Option<Arc<Shard>> {
+        self.handles.local.shard_of(group)
+    }
+
+    /// Sets the handler of the requests of other servers' queries. Only the first call counts.
+    pub fn answer_queries(&self, queries: Arc<dyn RpcHandler>) {
+        self.requests.set_queries(queries);
+    }
+
+    /// Sends the requests of queries to other servers; `None` on a node that is alone.
+    #[must_use]
+    pub fn query_client(&self) -> Option<Arc<dyn RpcClient>> {
+        self.handles.peers.transport()?;
+        Some(Arc::new(QueryRpcClient(self.handles.peers.clone())))
+    }
+
+    /// Serves the requests of other servers.
+    #[must_use]
+    pub fn rpc_server(&self) -> RpcServer {
+        let requests = Arc::downgrade(&self.requests);
+        RpcServer::new(requests)
+    }
+}

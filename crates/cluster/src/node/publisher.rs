@@ -1,0 +1,314 @@
+//! Publishes the catalog on this node: whenever group zero has applied rows here, they are read, replicas are opened and
+//! discarded, and the new version is shown.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use datum::KeyRange;
+use io::task;
+use log::{GroupId, Log};
+use parking_lot::{Mutex, MutexGuard};
+use shard::Shard;
+use storage::TableId;
+
+use super::opening::Opening;
+use super::replica_host::ReplicaHost;
+use super::restart_state::RestartState;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{Catalog, CatalogClient, CatalogWatcher, Handles};
+use crate::config::{CATALOG_GROUP, CATALOG_TABLE, ServerId, TableConfig};
+use crate::error::{AdminError, OpenError};
+use crate::index::Indexes;
+use crate::notifier::Notifier;
+use crate::reshard::PendingHandovers;
+use crate::routing::{LocalReplicas, ReplicaTransport, TableHandle};
+use crate::rpc::Peers;
+
+/// How long a new shard is helped to its first leader.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Publishes versions of the catalog, one at a time.
+pub(super) struct Publisher {
+    own: ServerId,
+    peers: Arc<Peers>,
+    transport: Arc<ReplicaTransport>,
+    log: Arc<dyn Log>,
+    local: Arc<LocalReplicas>,
+    catalog: Arc<CatalogClient>,
+    state_changes: Arc<Notifier>,
+    /// The replica of the catalog.
+    shard: Arc<Shard>,
+    pub(super) host: Arc<ReplicaHost>,
+    indexes: Arc<Indexes>,
+    pending: Arc<PendingHandovers>,
+    pub(super) restart: Arc<RestartState>,
+    /// Held while replicas are opened and discarded.
+    publishing: Mutex<()>,
+    /// The data that a crash had left behind was deleted.
+    is_swept: AtomicBool,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        handles: &Handles,
+        shard: Arc<Shard>,
+        host: Arc<ReplicaHost>,
+        indexes: Arc<Indexes>,
+        pending: Arc<PendingHandovers>,
+        restart: Arc<RestartState>,
+    ) -> Publisher {
+        Publisher {
+            own: handles.own,
+            peers: handles.peers.clone(),
+            transport: handles.transport.clone(),
+            log: handles.log.clone(),
+            local: handles.local.clone(),
+            catalog: handles.catalog.clone(),
+            state_changes: handles.state_changes.clone(),
+            shard,
+            host,
+            indexes,
+            pending,
+            restart,
+            publishing: Mutex::new(()),
+            is_swept: AtomicBool::new(false),
+        }
+    }
+
+    fn hold(&self) -> MutexGuard<'_, ()> {
+        task::lock(&self.publishing)
+    }
+
+    /// Shows the catalog to `watcher`, now and whenever it has changed. Only the first watcher is kept.
+    pub(super) fn watch(&self, watcher: CatalogWatcher) {
+        // Held so that the watcher misses no version and receives none twice at the same time.
+        let _one_at_a_time = self.hold();
+        self.catalog.view().watch(watcher);
+    }
+
+    /// Reads the catalog as it is applied here, opens and discards replicas, and shows the new version.
+    pub(super) fn publish(&self) -> Result<(), OpenError> {
+        let _one_at_a_time = self.hold();
+        let before = self.catalog.shown();
+        let is_caught_up = self.restart.check();
+        let mut catalog = Catalog::default();
+        catalog.group_next = CATALOG_GROUP.0 + 1;
+        let Some(rows) = self.catalog_rows()? else { return Ok(()) };
+        for row in rows {
+            match row {
+                CatalogRow::Db(db) => catalog.put_database(db),
+                CatalogRow::Groups(next) => catalog.group_next = next,
+                CatalogRow::Version(version) => catalog.version = version,
+                CatalogRow::User(user) => catalog.put_user(user),
+                CatalogRow::Grant(grant) => catalog.put_grant(grant),
+                CatalogRow::Table(config) => {
+                    let table = self.table_handle(&before, &catalog, config)?;
+                    catalog.put_table(table);
+                }
+                CatalogRow::Server(server) => catalog.put_server(server),
+                CatalogRow::Heartbeat(seconds) => catalog.set_heartbeat(seconds),
+                CatalogRow::Removed(server) => catalog.remove_server(server),
+                CatalogRow::Dropped { .. } => {}
+            }
+        }
+        let catalogs = catalog.servers().into_iter().map(|server| (server.catalog.peer, server.id));
+        self.transport.learn(catalogs.collect::<Vec<_>>());
+        let catalog = Arc::new(catalog);
+        self.restart.set_shown(is_caught_up);
+        self.catalog.view().show(Arc::clone(&catalog));
+        self.indexes.changes.notify();
+        self.state_changes.notify();
+        self.update_transport(&before, &catalog);
+        self.catalog.view().notify_watcher(&catalog);
+        self.indexes.erase_dropped(&before, &catalog)?;
+        self.host.discard_strays(&catalog)?;
+        Ok(self.host.leftovers.clear(&catalog)?)
+    }
+
+    /// Passes heartbeat, names and removals to the links.
+    fn update_transport(&self, before: &Catalog, catalog: &Catalog) {
+        let Some(transport) = self.peers.transport() else { return };
+        if before.heartbeat_secs() != catalog.heartbeat_secs() {
+            transport.set_heartbeat(Duration::from_secs(catalog.heartbeat_secs()));
+        }
+        // A proxy keeps the name that it was given when it started.
+        for server in catalog.servers().into_iter().filter(|server| !server.is_proxy) {
+            if before.server_name(server.id) != Some(&server.name) {
+                transport.set_name(server.id, &server.name);
+            }
+        }
+        catalog
+            .removed()
+            .filter(|server| !before.is_removed(*server))
+            .for_each(|server| transport.forget(server));
+    }
+
+    /// Returns once this node shows a catalog that names it; false when that takes longer than `timeout`. Only a node that has
+    /// just joined shows none.
+    pub(super) fn await_catalog(&self, timeout: Duration) -> bool {
+        self.catalog.view().wait_until(|catalog| names_server(catalog, self.own), timeout)
+    }
+
+    /// Whether this node shows a whole catalog, which names it.
+    fn shows_itself(&self) -> bool {
+        names_server(&self.catalog.guard(), self.own)
+    }
+
+    fn table_handle(
+        &self,
+        before: &Catalog,
+        catalog: &Catalog,
+        mut config: TableConfig,
+    ) -> Result<Arc<TableHandle>, OpenError> {
+        let db = catalog.database_by_id(config.db).map(|db| db.config.clone()).ok_or_else(|| {
+            OpenError::CatalogRow {
+                key: config.name.to_string(),
+                why: "its database is not there".to_owned(),
+            }
+        })?;
+        if let Some(known) = before.table_by_id(config.id)
+            && known.config == config
+            && known.db == db
+            && !self.host.has_earlier(&known.config)
+            && !self.pending.is_deferred(known.config.id)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let shards = self.host.open_shards(&mut config)?;
+        Ok(Arc::new(TableHandle::new(db, config, shards)))
+    }
+
+    /// The rows of the catalog, databases first, so that tables find theirs. `None` while they become those of a
+    /// copy, if others are shown: what is not there yet would be taken for deleted. The end of the copy is told.
+    fn catalog_rows(&self) -> Result<Option<Vec<CatalogRow>>, OpenError> {
+        let generation = self.shard.rows_generation();
+        let snapshot = self.shard.snapshot().map_err(AdminError::from)?;
+        let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
+        let mut rows = Vec::new();
+        while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
+            rows.push(CatalogRow::from_object(&object)?);
+        }
+        if !self.shard.is_current(generation) && self.shows_itself() {
+            return Ok(None);
+        }
+        rows.sort_by_key(|row| !matches!(row, CatalogRow::Db(_)));
+        Ok(Some(rows))
+    }
+
+    pub(super) fn forget_removed(&self, group: GroupId) -> Result<(), AdminError> {
+        if group == CATALOG_GROUP {
+            tracing::error!("this server was removed from its cluster");
+            return Ok(());
+        }
+        let open = self.local.lock().get(&group).map(|open| (open.table, open.own));
+        match open {
+            // The removed replica has been replaced by another here, which is open.
+            Some((_, own)) if self.log.group_status(group).is_ok_and(|status| status.own == own) => Ok(()),
+            Some((table, _)) if table.uuid() != CATALOG_TABLE => {
+                self.host.discard(&self.catalog.shown(), table, group, true)?;
+                self.host.leftovers.add(table);
+                self.republish(table)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a new handle for a table, because a replica here was opened or closed.
+    fn republish(&self, table: TableId) -> Result<(), AdminError> {
+        let _one_at_a_time = self.hold();
+        let mut catalog = (*self.catalog.shown()).clone();
+        let Some(handle) = catalog.table_by_id(table).cloned() else { return Ok(()) };
+        let mut config = handle.config.clone();
+        let shards = self.host.open_shards(&mut config)?;
+        catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config, shards)));
+        self.catalog.view().replace_handles(Arc::new(catalog));
+        self.indexes.changes.notify();
+        self.state_changes.notify();
+        Ok(())
+    }
+
+    /// Opens deferred replicas that can be opened now, and stands again for first elections that are not won yet.
+    pub(super) fn continue_handovers(&self) -> Result<(), AdminError> {
+        let (deferred, starting) = {
+            let pending = self.pending.lock();
+            let starting: Vec<_> = pending.starting.iter().map(|(group, from)| (*group, *from)).collect();
+            (pending.deferred.keys().copied().collect::<Vec<_>>(), starting)
+        };
+        for table in deferred {
+            self.republish_if_possible(table)?;
+        }
+        for (group, from) in starting {
+            // What the shard's handle says may be a guess.
+            let near = self.local.shard_of(group);
+            let is_led = near.is_none_or(|near| near.leads() || near.leader().is_some());
+            if is_led || task::now() > from + FIRST_LEADER_TIMEOUT {
+                self.pending.lock().starting.remove(&group);
+            } else if task::now() >= from {
+                // Those who had not opened theirs did not hear it the first time.
+                self.log.campaign(group);
+            }
+        }
+        Ok(())
+    }
+
+    fn republish_if_possible(&self, table: TableId) -> Result<(), AdminError> {
+        let catalog = self.catalog.shown();
+        let Some(handle) = catalog.table_by_id(table) else {
+            self.pending.set_deferred(table, false);
+            return Ok(());
+        };
+        let config = &handle.config;
+        for (at, shard) in config.shards.iter().enumerate() {
+            let is_here = self.local.contains(shard.group);
+            let is_wanted = !is_here && shard.replica_on(self.own).is_some();
+            if is_wanted && !matches!(self.host.openings.opening(config, at)?, Opening::Later) {
+                return self.republish(table);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the data of removed replicas whose tombstones have become durable since.
+    pub(super) fn forget_removed_replicas(&self) -> Result<(), AdminError> {
+        let groups = self.host.tombstones.due();
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.hold();
+        self.host.forget_removed(&self.catalog.shown(), &groups)
+    }
+
+    /// Deletes what a crash left behind, once the catalog has caught up.
+    pub(super) fn sweep_when_caught_up(&self) -> Result<(), AdminError> {
+        let may_sweep = self.restart.is_shown() && self.shows_itself();
+        match may_sweep && !self.is_swept.load(Ordering::Acquire) {
+            true => self.sweep(),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes what a crash left of replicas, tables and indexes that are not here any more.
+    ///
+    /// Put off while the catalog shown here may be older than what this node has acted on: what a later one
+    /// has placed here would be taken for left behind. The node does it itself then, as soon as it knows.
+    pub(super) fn sweep(&self) -> Result<(), AdminError> {
+        let _one_at_a_time = self.hold();
+        // Whoever still needs rows of shards before keeps them until then.
+        let is_divided = |table: &&Arc<TableHandle>| !table.config.lineage.sealed.is_empty();
+        if !self.restart.is_shown() || self.catalog.shown().tables().iter().any(is_divided) {
+            return Ok(());
+        }
+        if !self.host.sweep()? {
+            return Ok(());
+        }
+        self.indexes.sweep()?;
+        self.is_swept.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Whether a catalog is whole and names a server.
+fn names_server(catalog: &Catalog, server: ServerId) -> bool {
+    catalog.server(server).is_some() && catalog.user("admin").is_some()
+}

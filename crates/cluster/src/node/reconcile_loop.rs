@@ -1,0 +1,212 @@
+//! The node's reconciliation loop: brings the groups that this node leads to what the catalog says, one change at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use io::task;
+use log::GroupId;
+use shard::Shard;
+
+use super::event_loop::{BUSY_INTERVAL, IDLE_INTERVAL};
+use super::replica_host::ReplicaHost;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{Catalog, CatalogClient, Servers};
+use crate::config::{CATALOG_GROUP, ServerConfig, ServerId, ShardConfig, TableConfig};
+use crate::copy::Copies;
+use crate::error::AdminError;
+use crate::membership::{Membership, Probes, WaitingLog, Wanted};
+use crate::repair::ServerRemoval;
+use crate::reshard::{HandoverEnd, ReshardAges, Resharder};
+use crate::rpc::Peers;
+
+/// How long a group that needed no change is left alone.
+const SETTLED_RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a replica leads before leadership moves to the preferred server.
+const LEADER_SETTLE_DELAY: Duration = Duration::from_secs(3);
+/// How long a proxy is disconnected before it is forgotten.
+const PROXY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the reconciliation loop uses.
+pub(super) struct ReconcileLoop {
+    pub(super) peers: Arc<Peers>,
+    pub(super) catalog: Arc<CatalogClient>,
+    pub(super) membership: Arc<Membership>,
+    pub(super) resharder: Arc<Resharder>,
+    pub(super) handovers: Arc<HandoverEnd>,
+    pub(super) removal: Arc<ServerRemoval>,
+    pub(super) servers: Arc<Servers>,
+    pub(super) host: Arc<ReplicaHost>,
+    pub(super) copies: Arc<Copies>,
+    pub(super) stopping: Arc<AtomicBool>,
+}
+
+/// What is remembered from pass to pass.
+#[derive(Default)]
+struct State {
+    /// The groups that needed no change, in which version of the catalog, and when.
+    settled: HashMap<GroupId, (u64, Instant)>,
+    led_since: HashMap<GroupId, Instant>,
+    reshards: ReshardAges,
+    /// Since when proxies have been disconnected.
+    proxies_missing: HashMap<ServerId, Instant>,
+    waiting: WaitingLog,
+}
+
+impl State {
+    fn is_settled(&self, group: GroupId, version: u64) -> bool {
+        let settled = self.settled.get(&group);
+        settled.is_some_and(|(at, when)| *at == version && task::now() - *when < SETTLED_RECHECK_INTERVAL)
+    }
+
+    /// Forgets a group that this node does not lead.
+    fn forget(&mut self, group: GroupId) {
+        self.led_since.remove(&group);
+        self.reshards.forget(group);
+        self.waiting.forget(group);
+    }
+}
+
+/// A group that this node leads and that is looked at in this pass.
+struct Due<'a> {
+    wanted: Wanted,
+    /// Its table and its shard; `None` for the catalog.
+    shard: Option<(&'a TableConfig, &'a ShardConfig)>,
+    /// This node has led it for a while.
+    has_settled: bool,
+}
+
+impl ReconcileLoop {
+    /// Runs until the node stops.
+    pub(super) fn run(&self) {
+        let mut state = State::default();
+        while !self.stopping.load(Ordering::Acquire) {
+            self.reconcile(&mut state);
+            self.copies.drop_unused();
+            task::park_timeout(if self.handovers.is_awaited() { BUSY_INTERVAL } else { IDLE_INTERVAL });
+        }
+    }
+
+    /// Makes one change in each group that this node leads and that needs one.
+    fn reconcile(&self, state: &mut State) {
+        let catalog = self.catalog.shown();
+        self.handovers.finish(&catalog);
+        self.host.replace_removed(&catalog);
+        let version = catalog.version;
+        let mut due = Vec::new();
+        // The version shown may be older than the one that this node leads: a server that was admitted just now is a member.
+        if self.catalog.version_led_here() == Some(version) {
+            let wanted = Wanted {
+                group: CATALOG_GROUP,
+                table: None,
+                version,
+                replicas: catalog.servers().into_iter().map(|server| server.catalog).collect(),
+                away: Vec::new(),
+                primary: None,
+                is_leaving: false,
+            };
+            due.push(Due { wanted, shard: None, has_settled: false });
+            self.forget_proxies(&catalog, &mut state.proxies_missing);
+        }
+        for table in catalog.tables() {
+            self.resharder.seal_repaired(&table.config);
+            let shards = table.config.shards.iter().zip(table.shards());
+            due.extend(shards.filter_map(|(shard, handle)| {
+                self.due(&catalog, &table.config, shard, handle.local(), state)
+            }));
+        }
+        let mut probes = Probes::default();
+        for nth in 0..due.len() {
+            self.reconcile_first(&due[nth..], &mut probes, state);
+        }
+    }
+
+    /// What a shard is to become, if this node leads it and it needs a change, or may need one.
+    fn due<'a>(
+        &self,
+        catalog: &Catalog,
+        table: &'a TableConfig,
+        shard: &'a ShardConfig,
+        local: Option<&Arc<Shard>>,
+        state: &mut State,
+    ) -> Option<Due<'a>> {
+        let Some(led) = local.filter(|local| local.leads()) else {
+            state.forget(shard.group);
+            return None;
+        };
+        if led.seal_state().is_sealed() {
+            self.resharder.reconcile_sealed(table.id, shard.group, &mut state.reshards);
+            return None;
+        }
+        led.abandon_seal_of_earlier_term();
+        self.resharder.reconcile_open(table, shard, &mut state.reshards);
+        self.removal.reconcile_removed(catalog, table.id, shard);
+        let since = *state.led_since.entry(shard.group).or_insert_with(task::now);
+        if state.is_settled(shard.group, catalog.version) {
+            return None;
+        }
+        let has_settled = task::now() - since > LEADER_SETTLE_DELAY;
+        let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
+        let away = shard.replicas.iter().filter(|replica| !self.peers.is_connected(replica.server));
+        let wanted = Wanted {
+            group: shard.group,
+            table: Some(table.id),
+            version: catalog.version,
+            replicas: shard.replicas.clone(),
+            away: away.map(|replica| replica.peer).collect(),
+            // A server that has just handed over, because it stops, is not asked to lead again at once.
+            primary: primary.map(|replica| replica.peer).filter(|_| has_settled),
+            is_leaving: !shard.leaving.is_empty(),
+        };
+        Some(Due { wanted, shard: Some((table, shard)), has_settled })
+    }
+
+    /// Makes one change in the first group of `due`.
+    fn reconcile_first(&self, due: &[Due<'_>], probes: &mut Probes, state: &mut State) {
+        let [Due { wanted, shard, has_settled }, others @ ..] = due else { return };
+        let others = others.iter().map(|due| &due.wanted);
+        let is_done = self.membership.reconcile(wanted, others, probes, &mut state.waiting);
+        let Some((table, shard)) = shard.filter(|_| is_done) else { return };
+        if !wanted.is_leaving && *has_settled {
+            state.settled.insert(shard.group, (wanted.version, task::now()));
+        } else if wanted.is_leaving
+            && let Err(error) = self.forget_leaving(table, shard)
+        {
+            tracing::warn!("could not delete removed replicas from the catalog, retrying: {error}");
+        }
+    }
+
+    /// Deletes replicas that have left their group from the catalog.
+    ///
+    /// Only if the catalog still says what the group was brought to: replicas that it names as leaving since then may be all
+    /// that the group has.
+    fn forget_leaving(&self, table: &TableConfig, left: &ShardConfig) -> Result<(), AdminError> {
+        let id = table.id;
+        self.catalog.change(|catalog, draft| {
+            let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
+            let mut config = table.config.clone();
+            if let Some(shard) = config.shards.iter_mut().find(|shard| *shard == left) {
+                shard.leaving.clear();
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        })
+    }
+
+    /// Forgets proxies that have been disconnected for long: they stopped without leaving.
+    fn forget_proxies(&self, catalog: &Catalog, missing: &mut HashMap<ServerId, Instant>) {
+        let is_away = |server: &&ServerConfig| server.is_proxy && !self.peers.is_connected(server.id);
+        let away: Vec<ServerId> =
+            catalog.servers().into_iter().filter(is_away).map(|server| server.id).collect();
+        missing.retain(|server, _| away.contains(server));
+        for server in away {
+            let since = *missing.entry(server).or_insert_with(task::now);
+            if task::now() - since > PROXY_TIMEOUT
+                && let Err(error) = self.servers.forget_proxy(server)
+            {
+                tracing::warn!("could not delete proxy {server} from the catalog, retrying: {error}");
+            }
+        }
+    }
+}

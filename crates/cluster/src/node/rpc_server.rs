@@ -1,0 +1,209 @@
+//! Handles the requests of other servers about the cluster. Each is handed to the owner that it is about.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use datum::Object;
+use io::task;
+use log::{GroupId, Log, Members};
+use shard::{Replicas, SealState};
+
+use crate::catalog::change::SHOWN_TIMEOUT;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{CatalogClient, Handles, VOTERS_MAX};
+use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerConfig, ServerId};
+use crate::copy::Copies;
+use crate::error::AdminError;
+use crate::event_queue::{Event, EventQueue};
+use crate::membership::{LogHealth, PositionLookup};
+use crate::repair::Repair;
+use crate::reshard::{HandoverEnd, Resharder};
+use crate::routing::{DiskStalls, Leadership, LocalReplicas, ReplicaStates};
+use crate::rpc::copy::encode_difference;
+use crate::rpc::response::{
+    JoinResponse, StateResponse, encode_begun, encode_ends, encode_servers, encode_states, encode_terms,
+};
+use crate::rpc::{ClusterHandler, Peers, Request, Responder, RpcHandler};
+
+/// The owners to which requests are handed.
+pub(super) struct Owners {
+    pub(super) health: Arc<LogHealth>,
+    pub(super) positions: Arc<PositionLookup>,
+    pub(super) handovers: Arc<HandoverEnd>,
+    pub(super) resharder: Arc<Resharder>,
+    pub(super) repair: Arc<Repair>,
+    pub(super) copies: Arc<Copies>,
+    pub(super) states: Arc<ReplicaStates>,
+}
+
+/// Handles requests about the cluster.
+pub(super) struct ClusterRequests {
+    own: ServerId,
+    peers: Arc<Peers>,
+    leadership: Arc<Leadership>,
+    log: Arc<dyn Log>,
+    replicas: Arc<Replicas>,
+    local: Arc<LocalReplicas>,
+    stalls: Arc<DiskStalls>,
+    catalog: Arc<CatalogClient>,
+    ids: Ids,
+    events: Arc<EventQueue>,
+    owners: Owners,
+    queries: OnceLock<Arc<dyn RpcHandler>>,
+}
+
+impl ClusterRequests {
+    pub(super) fn new(handles: &Handles, owners: Owners) -> ClusterRequests {
+        ClusterRequests {
+            own: handles.own,
+            peers: handles.peers.clone(),
+            leadership: handles.leadership.clone(),
+            log: handles.log.clone(),
+            replicas: handles.replicas.clone(),
+            local: handles.local.clone(),
+            stalls: handles.stalls.clone(),
+            catalog: handles.catalog.clone(),
+            ids: handles.ids.clone(),
+            events: handles.events.clone(),
+            owners,
+            queries: OnceLock::new(),
+        }
+    }
+
+    /// Sets the handler of the requests of queries. Only the first call counts.
+    pub(super) fn set_queries(&self, queries: Arc<dyn RpcHandler>) {
+        drop(self.queries.set(queries));
+    }
+
+    /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone
+    /// before the change is made is not let in: it would be missed until somebody deletes its row.
+    fn admit(&self, object: &Object) -> Result<JoinResponse, AdminError> {
+        let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
+        let CatalogRow::Server(wanted) = row? else {
+            return Err(AdminError::Refused("that is no server".to_owned()));
+        };
+        let fresh = self.ids.new_peer();
+        let own = self.catalog.change(|catalog, draft| {
+            if catalog.is_removed(wanted.id) {
+                return Err(AdminError::Refused(
+                    "the server was removed from the cluster for good".to_owned(),
+                ));
+            }
+            if let Some(known) = catalog.server(wanted.id) {
+                return Ok(known.catalog.peer);
+            }
+            if !self.peers.is_connected(wanted.id) {
+                return Err(AdminError::Refused("the server has gone since it asked".to_owned()));
+            }
+            let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
+            let replica = ReplicaConfig {
+                server: wanted.id,
+                peer: fresh,
+                voting: voters < VOTERS_MAX && !wanted.is_proxy,
+            };
+            draft.put(CatalogRow::Server(ServerConfig { catalog: replica, ..wanted.clone() }));
+            Ok(fresh)
+        })?;
+        let places = self.catalog.shown().servers().iter().map(|s| (s.catalog.peer, s.id)).collect();
+        Ok(JoinResponse { own, places })
+    }
+
+    /// Whether this node leads the group, by the log. A node that does not can respond at once: while a group has no leader,
+    /// every server asks.
+    fn may_lead(&self, group: GroupId) -> bool {
+        self.leadership.leader(group) == Some(self.own)
+    }
+
+    fn respond_to(&self, from: ServerId, request: Request) -> Result<Bytes, String> {
+        match request {
+            Request::Commit { base, rows } => Ok(self.catalog.commit_here(base, &rows).encode()),
+            Request::Join { server } => {
+                self.admit(&server).map(|answer| answer.encode()).map_err(|error| error.to_string())
+            }
+            Request::States { groups } => Ok(encode_states(&self.owners.states.here(&groups))),
+            Request::HandOver { group, to } => {
+                self.log.transfer(group, to);
+                Ok(Bytes::new())
+            }
+            Request::End { group } => {
+                let end = self.owners.positions.here(group).ok_or("no replica here has rows of the group")?;
+                // Servers of before ask this where others ask for `Begun`.
+                self.replicas.engine().flush().map_err(|error| error.to_string())?;
+                Ok(end.encode())
+            }
+            Request::Ends { groups } => Ok(encode_ends(&self.owners.positions.here_all(&groups))),
+            Request::Begun { groups } => {
+                let begun = self.owners.handovers.begun_here(&groups).map_err(|error| error.to_string())?;
+                Ok(encode_begun(&begun))
+            }
+            Request::Mark { group } => {
+                let mark = self.local.shard_of(group).ok_or("the group is not here")?.seal_state();
+                Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
+            }
+            Request::ResetMembers { group, members } => {
+                let members = Members::decode(&members).ok_or("the members make no sense")?;
+                Ok(self.owners.repair.reset_members_here(from, group, members)?.encode().into())
+            }
+            Request::Cuts { group, parts } => {
+                self.owners.resharder.split_points_here(group, parts).map(|answer| answer.encode())
+            }
+            Request::SetMark { group, mark } => {
+                if group == CATALOG_GROUP || mark > SealState::NUMBER_MAX {
+                    return Err(format!("group {group} gets no mark {mark}"));
+                }
+                Ok(self.owners.resharder.set_seal_here(group, SealState::of_number(mark))?.encode())
+            }
+            Request::Sees => Ok(encode_servers(&self.catalog.connected_servers())),
+            Request::Version => {
+                let version =
+                    self.catalog.version_led_here().ok_or("this server does not lead the catalog")?;
+                Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
+            }
+            Request::CopyWanted { group, start } => {
+                self.events.push(Event::CopyOffered(group, start));
+                Ok(Bytes::new())
+            }
+            Request::Stalled { cause } => Ok(self.owners.health.take_report(from, cause)),
+            Request::Terms { groups } => Ok(encode_terms(&self.leadership.terms(&groups))),
+            Request::Shows { version } => {
+                self.catalog.await_version(version, SHOWN_TIMEOUT);
+                Ok(Bytes::new())
+            }
+            Request::CopyBegin { group } => self.owners.copies.give(group).map(|answer| answer.encode()),
+            Request::CopyNext { copy, after, copy_ranges } => self
+                .owners
+                .copies
+                .give_rows(copy, after.as_ref(), &copy_ranges)
+                .map(|piece| encode_difference(&piece)),
+        }
+    }
+}
+
+impl ClusterHandler for ClusterRequests {
+    fn handle(self: Arc<Self>, from: ServerId, request: Request, respond: Responder) {
+        match request {
+            Request::States { groups } if !groups.iter().any(|group| self.may_lead(*group)) => {
+                let leader = |group: &GroupId| StateResponse::Elsewhere(self.leadership.leader(*group));
+                respond(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
+            }
+            // A hanging disk must not delay these.
+            request @ (Request::Stalled { .. } | Request::Terms { .. }) => {
+                respond(self.respond_to(from, request));
+            }
+            request if request.needs_the_log() && self.stalls.log_hangs() => {
+                respond(Err("the log of this server does not get on".to_owned()));
+            }
+            request => {
+                // On a thread of its own: these requests are rare, and wait for the disk.
+                let work = move || respond(self.respond_to(from, request));
+                if let Err(error) = task::spawn("cluster", work) {
+                    tracing::error!("no thread to handle a request: {error}");
+                }
+            }
+        }
+    }
+
+    fn queries(&self) -> Option<&Arc<dyn RpcHandler>> {
+        self.queries.get()
+    }
+}

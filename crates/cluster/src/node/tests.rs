@@ -1,0 +1,117 @@
+//! A node alone: what it keeps and discards.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use datum::{Bytes, Datum, Object, PrimaryKey, Text};
+use engine::memory::MemoryEngine;
+use io::Files;
+use io::sim::{SimClock, SimFiles, SimRandom};
+use log::Durability;
+use log::file::{FileLog, FileLogOptions};
+use shard::{Decision, Replicas};
+
+use super::*;
+use crate::catalog::placement::places_of;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{Catalog, TableOptions};
+use crate::config::CATALOG_GROUP;
+
+fn open(engine: MemoryEngine, files: &Arc<dyn Files>) -> Arc<Node> {
+    let replicas = Replicas::new(Arc::new(engine)).unwrap();
+    let (clock, wiring) = (Arc::new(SimClock::new()), Wiring::new(replicas.clone()));
+    let dir = PathBuf::from("data");
+    let options = FileLogOptions {
+        transport: wiring.transport.clone(),
+        observer: wiring.leadership.clone(),
+        ..FileLogOptions::default()
+    };
+    let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
+    Node::open(NodeOptions {
+        dir,
+        server_name: Text::from_static("test"),
+        server_tags: vec![Text::from_static("default")],
+        replicas,
+        log: Arc::new(log.unwrap()),
+        wiring,
+        cache_size_mb: None,
+        addresses: Vec::new(),
+        clock,
+        files: files.clone(),
+        random: Arc::new(SimRandom::new(7)),
+        admin_password: (Object::default(), false),
+    })
+    .unwrap()
+}
+
+#[test]
+fn what_a_shard_applied_is_there_when_the_log_of_its_group_is_not() {
+    let (engine, files) = (MemoryEngine::new(), Arc::new(SimFiles::new(7)));
+    let files: Arc<dyn Files> = files;
+    files.create_dir_all(&PathBuf::from("data")).unwrap();
+    let node = open(engine.clone(), &files);
+    let id = node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
+    let shard = |node: &Node| node.catalog().table("test", "t").unwrap().shards()[0].clone();
+    let handle = shard(&node);
+    let key = PrimaryKey::encode(&Datum::from("kept")).unwrap();
+    let row: Object = [(Text::from_static("id"), Datum::from("kept"))].into_iter().collect();
+    let put = vec![(key.clone(), Decision::Put(row))];
+    handle.local().unwrap().write_rows(put, Durability::Hard).wait().unwrap();
+    let old = handle.group();
+    drop(handle);
+    // Another shard takes over, made without knowledge of that row.
+    node.handles
+        .catalog
+        .change(|catalog, draft| {
+            let mut config = catalog.table_by_id(id).unwrap().config.clone();
+            config.shards =
+                node.handles.placer.founded(draft, vec![Bytes::new()], &places_of(&config.shards));
+            draft.put(CatalogRow::Table(config));
+            Ok(())
+        })
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while node.log().group_status(old).is_ok() {
+        assert!(Instant::now() < deadline, "the old group goes on");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(node);
+    let node = open(engine.after_crash(), &files);
+    assert_ne!(shard(&node).group(), old);
+    assert!(shard(&node).local().unwrap().get(&key).unwrap().is_some(), "an acknowledged row is lost");
+}
+
+#[test]
+fn a_catalog_that_is_being_copied_is_not_acted_on() {
+    let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+    files.create_dir_all(&PathBuf::from("data")).unwrap();
+    let node = open(MemoryEngine::new(), &files);
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
+    let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
+    // As when the copy begins: its rows have gone, and those of the copy have not come.
+    node.replicas().mark_recovering(CATALOG_GROUP);
+    shard::clear_rows(&node.shard_of(CATALOG_GROUP).unwrap(), &datum::KeyRange::all()).unwrap();
+    node.publisher.publish().unwrap();
+    assert!(node.catalog().table("test", "t").is_some(), "everything was taken for deleted");
+    assert!(node.log().group_status(group).is_ok());
+}
+
+#[test]
+fn a_replica_of_a_later_catalog_is_not_discarded_because_of_an_earlier_one() {
+    let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+    files.create_dir_all(&PathBuf::from("data")).unwrap();
+    let node = open(MemoryEngine::new(), &files);
+    node.schema().create_table("test", "t", TableOptions::default()).unwrap();
+    let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
+    // As after a restart with the catalog of before it was placed here, which names another.
+    node.publisher.restart.set_caught_up(false);
+    node.handles.local.lock().get_mut(&group).unwrap().is_named = false;
+    let without = Catalog::default();
+    node.publisher.host.discard_strays(&without).unwrap();
+    assert!(node.log().group_status(group).is_ok(), "it left its group");
+    node.publisher.restart.set_caught_up(true);
+    node.publisher.host.discard_strays(&without).unwrap();
+    node.log().group_status(group).unwrap_err();
+}

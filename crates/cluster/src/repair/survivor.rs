@@ -1,0 +1,62 @@
+//! The survivor of a group: the replica with most of its log, with which a group without a quorum goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::GroupId;
+
+use crate::catalog::Handles;
+use crate::config::{ReplicaConfig, ServerId};
+use crate::membership::{Farthest, PositionLookup};
+use crate::rpc::response::EndResponse;
+use crate::rpc::{Peers, Request};
+
+/// How long a replica may take to tell how far its log reaches.
+pub(super) const SURVIVOR_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same where no members are set by force because of the response.
+pub(super) const SHORT_SURVIVOR_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Looks for survivors.
+pub(super) struct Survivors {
+    own: ServerId,
+    peers: Arc<Peers>,
+    positions: Arc<PositionLookup>,
+}
+
+impl Survivors {
+    pub(super) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Survivors {
+        Survivors { own: handles.own, peers: handles.peers.clone(), positions }
+    }
+
+    /// Asks each of `replicas`, all at the same time, how far its log of a group reaches, and chooses the farthest.
+    pub(super) fn survivor<'a>(
+        &self,
+        group: GroupId,
+        replicas: impl Iterator<Item = &'a ReplicaConfig>,
+        timeout: Duration,
+    ) -> Option<Farthest> {
+        let (own, replicas) = (self.own, replicas.collect::<Vec<_>>());
+        let remote = replicas.iter().map(|replica| replica.server).filter(|server| *server != own);
+        let requests = remote.map(|server| (server, Request::End { group }.encode())).collect();
+        let mut responses = self.peers.call_all(requests, timeout).into_iter();
+        let end = |replica: &'a ReplicaConfig| {
+            let end = match replica.server == own {
+                true => self.positions.here(group),
+                false => responses.next()?.and_then(EndResponse::decode),
+            };
+            end.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
+        };
+        Farthest::of(replicas.into_iter().filter_map(end).collect())
+    }
+
+    /// How far the log of a group reaches on a server; `None` if that has no rows of it, or does not respond.
+    pub(super) fn end_on(&self, server: ServerId, group: GroupId) -> Option<EndResponse> {
+        if server == self.own {
+            return self.positions.here(group);
+        }
+        self.peers
+            .call(server, Request::End { group }.encode(), SURVIVOR_TIMEOUT)
+            .ok()
+            .and_then(EndResponse::decode)
+    }
+}

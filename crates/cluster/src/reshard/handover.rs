@@ -1,0 +1,204 @@
+//! The end of a handover: a new shard has the rows of its sealed predecessors, on each server by itself. Decision 0024.
+//!
+//! The engine keeps the order in which it was written, also after a crash. So the record of a new group in the engine proves
+//! that the rows of its predecessors were there before. The predecessors' logs are needed until the engine has that record
+//! durably; the server notes that in the catalog then. `node::opening` opens the replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::Bytes;
+use io::task;
+use log::{GroupId, GroupStatus, Log, PeerId};
+use shard::Replicas;
+
+use super::pending_handovers::PendingHandovers;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{Catalog, CatalogClient, Handles, table_by_id};
+use crate::config::{Ids, ReplicaConfig, ServerId, ShardConfig, TableConfig};
+use crate::error::AdminError;
+use crate::routing::{LeaderLookup, LocalReplicas, ShardHandle, TableHandle};
+use crate::rpc::response::decode_begun;
+use crate::rpc::{Peers, Request};
+
+/// How long a founder waits for its rows before it begins without them, if another replica has them.
+const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long another founder may take to respond.
+const FOUNDER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends the handovers of this node.
+pub(crate) struct HandoverEnd {
+    own: ServerId,
+    peers: Arc<Peers>,
+    log: Arc<dyn Log>,
+    replicas: Arc<Replicas>,
+    local: Arc<LocalReplicas>,
+    catalog: Arc<CatalogClient>,
+    leaders: Arc<LeaderLookup>,
+    pending: Arc<PendingHandovers>,
+    ids: Ids,
+}
+
+impl HandoverEnd {
+    pub(crate) fn new(handles: &Handles, pending: Arc<PendingHandovers>) -> HandoverEnd {
+        HandoverEnd {
+            own: handles.own,
+            peers: handles.peers.clone(),
+            log: handles.log.clone(),
+            replicas: handles.replicas.clone(),
+            local: handles.local.clone(),
+            catalog: handles.catalog.clone(),
+            leaders: handles.leaders.clone(),
+            ids: handles.ids.clone(),
+            pending,
+        }
+    }
+
+    /// Whether this server has yet to say that it has what it founds shards with.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let is_awaited = |table: &&Arc<TableHandle>| table.config.lineage.waiting.contains(&self.own);
+        self.catalog.guard().tables().iter().any(is_awaited)
+    }
+
+    /// Says in the catalog that this server has what it founds shards with; and where it cannot get that, lets
+    /// it begin without. Waits for the disk.
+    pub(crate) fn finish(&self, catalog: &Catalog) {
+        let mut overdue = Vec::new();
+        for table in catalog.tables() {
+            if !table.config.lineage.waiting.contains(&self.own) {
+                continue;
+            }
+            match self.finish_table(&table.config) {
+                Ok(more) => overdue.extend(more),
+                Err(error) => {
+                    tracing::debug!("table {}: the shards before are still needed: {error}", table.config.id);
+                }
+            }
+        }
+        self.find_founders_with_rows(&overdue);
+    }
+
+    /// The shards that this server founds, could not open for too long, and may not begin without rows yet.
+    fn finish_table<'a>(&self, config: &'a TableConfig) -> Result<Vec<&'a ShardConfig>, AdminError> {
+        let own = self.own;
+        // First those: a group that is opened meanwhile is in one or the other.
+        let without_rows = self.pending.lock().without_rows.clone();
+        let hosted: BTreeSet<GroupId> = self.local.lock().keys().copied().collect();
+        let founded = || config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
+        if founded().all(|shard| hosted.contains(&shard.group)) {
+            self.replicas.engine().flush()?;
+            self.catalog.change(|catalog, draft| {
+                let mut after = table_by_id(catalog, config.id)?.config.clone();
+                if after.lineage.sealed == config.lineage.sealed {
+                    after.lineage.waiting.retain(|server| *server != own);
+                    draft.put(CatalogRow::Table(after));
+                }
+                Ok(())
+            })?;
+            return Ok(Vec::new());
+        }
+        let since = self.pending.lock().deferred.get(&config.id).copied();
+        if since.is_none_or(|since| task::now() - since < DEFERRED_TIMEOUT) {
+            return Ok(Vec::new());
+        }
+        let is_missing =
+            |shard: &&ShardConfig| !hosted.contains(&shard.group) && !without_rows.contains(&shard.group);
+        Ok(founded().filter(is_missing).collect())
+    }
+
+    /// Lets this server begin those shards without their rows that another replica has with them: a founder,
+    /// or who joined since. Then this server's are not missed where they do not come to be: its log was
+    /// trimmed, or its rows are void.
+    ///
+    /// Each server is asked once about all of them, everybody at the same time. Who says nothing is waited for
+    /// only while something is left that nobody has allowed.
+    fn find_founders_with_rows(&self, shards: &[&ShardConfig]) {
+        let mut places: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
+        for shard in shards {
+            let all = shard.replicas.iter().chain(&shard.leaving);
+            for other in all.filter(|replica| replica.server != self.own) {
+                places.entry(other.server).or_default().push(shard.group);
+            }
+        }
+        let (sender, answers) = task::channel();
+        for (server, groups) in places {
+            let sender = sender.clone();
+            let told = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
+            self.peers.send(server, Request::Begun { groups }.encode(), FOUNDER_TIMEOUT, told);
+        }
+        drop(sender);
+        let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
+        while !left.is_empty()
+            && let Ok(begun) = answers.recv()
+        {
+            let begun = begun.as_ref().and_then(decode_begun).unwrap_or_default();
+            // Nobody allows what was not asked about.
+            let allowed = begun.into_iter().filter(|group| left.remove(group));
+            self.pending.lock().without_rows.extend(allowed);
+        }
+    }
+
+    /// Those of the groups that this server has with their rows, which its engine has durably then: who asks may
+    /// let go of what the rows came from.
+    pub(crate) fn begun_here(&self, groups: &[GroupId]) -> Result<Vec<GroupId>, AdminError> {
+        let statuses = self.log.group_statuses(groups)?;
+        let has_rows = |status: &Option<GroupStatus>| status.as_ref().is_some_and(|is| !is.needs_rows);
+        let begun = groups.iter().zip(statuses).filter(|(_, status)| has_rows(status));
+        let begun: Vec<GroupId> = begun.map(|(group, _)| *group).collect();
+        if !begun.is_empty() {
+            self.replicas.engine().flush()?;
+        }
+        Ok(begun)
+    }
+
+    /// Gives servers that have not opened what they found new replicas, which join: where a majority of the
+    /// founders is ready without them. Who hears of its new replica leaves the group with the old one at once.
+    pub(crate) fn replace_missing_founders(
+        &self,
+        config: &TableConfig,
+        is_missing: impl Fn(ServerId) -> bool,
+    ) -> Result<(), AdminError> {
+        let own = self.own;
+        let catalog = self.catalog.shown();
+        let handle = table_by_id(&catalog, config.id)?;
+        let missing: Vec<ServerId> =
+            config.lineage.waiting.iter().copied().filter(|server| is_missing(*server)).collect();
+        let handles: Vec<&ShardHandle> = handle.shards().iter().collect();
+        let led: BTreeMap<GroupId, Vec<PeerId>> = handles
+            .iter()
+            .zip(self.leaders.leaders(&handles))
+            .filter_map(|(shard, led)| led.map(|(_, state)| (shard.group(), state.ready)))
+            .collect();
+        let is_open_here = |group: &GroupId| self.local.contains(*group);
+        self.catalog.change(|catalog, draft| {
+            let present = &table_by_id(catalog, config.id)?.config;
+            if present.lineage.sealed != config.lineage.sealed {
+                return Ok(());
+            }
+            let mut after = present.clone();
+            for shard in &mut after.shards {
+                let ShardConfig { group, replicas, leaving, founders, .. } = shard;
+                let Some(ready) = led.get(group) else { continue };
+                let ready_founders = founders.iter().filter(|peer| ready.contains(peer)).count();
+                if ready_founders * 2 <= founders.len() {
+                    continue;
+                }
+                let goes = |replica: &ReplicaConfig| {
+                    missing.contains(&replica.server)
+                        && founders.contains(&replica.peer)
+                        && !ready.contains(&replica.peer)
+                        && !(replica.server == own && is_open_here(group))
+                };
+                for replica in replicas.iter_mut().filter(|replica| goes(replica)) {
+                    replica.peer = self.ids.new_peer();
+                }
+                leaving.retain(|replica| !goes(replica));
+            }
+            if after != *present {
+                draft.put(CatalogRow::Table(after));
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,444 @@
+//! The plan of a reshard: where a table is split, which servers have all rows of each new shard already, and which replicas are
+//! missing. `seal` carries it out. Decision 0024.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datum::{Bytes, KeyBound, KeyRange};
+use io::task;
+use log::{GroupId, Members};
+use storage::TableId;
+
+use super::TableChange;
+use super::handover::HandoverEnd;
+use super::quorum::{QuorumTimeout, TableQuorum};
+use super::shard_layout::{ShardLayout, predecessors_of};
+use super::split_points::{Piece, even_boundaries_of};
+use super::temporary_replicas::TemporaryReplicas;
+use crate::catalog::placement::{ShardPlaces, places_of};
+use crate::catalog::row::CatalogRow;
+use crate::catalog::{CatalogClient, Handles, ShardPlacer, table_by_id};
+use crate::config::boundaries::{SHARDS_MAX, even_boundaries};
+use crate::config::{Ids, ReplicaConfig, ServerId, ShardConfig, TableConfig};
+use crate::error::AdminError;
+use crate::routing::{LeaderLookup, LocalReplicas, ShardHandle, TableHandle};
+use crate::rpc::response::{GroupState, MarkResponse};
+use crate::rpc::split_points::SplitPointsResponse;
+use crate::rpc::{Peers, Request};
+
+/// How long everything before the seals may take, and how much longer for each shard of the table.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(30);
+const PREPARATION_TIMEOUT_PER_SHARD: Duration = Duration::from_millis(400);
+/// How long one leader may take to respond.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// So few rows are counted one by one: of what is still in memory the engine guesses sizes badly.
+const ROWS_WALKED_MAX: u64 = 50_000;
+/// The wait between two attempts to plan.
+const PLAN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long everything may take that comes before the seals of a table of so many shards.
+pub(crate) fn preparation_timeout(shards: usize) -> Duration {
+    PREPARATION_TIMEOUT
+        + PREPARATION_TIMEOUT_PER_SHARD.saturating_mul(u32::try_from(shards).unwrap_or(u32::MAX))
+}
+
+/// What a table's shards are to be, worked out on its present ones.
+pub(crate) struct Plan {
+    pub(crate) old: Vec<GroupId>,
+    /// Where their replicas were to be then.
+    before: Vec<ShardPlaces>,
+    pub(crate) epoch: u64,
+    pub(crate) starts: Vec<Bytes>,
+    pub(crate) places: Vec<ShardPlaces>,
+    /// For each new shard the servers that have all of its rows already.
+    pub(crate) founders: Vec<Vec<ServerId>>,
+    /// For each group before its members at the seal; none before it is sealed.
+    pub(crate) members: Vec<Members>,
+    /// On which servers those groups have something that was added for this: it goes when the plan is given up.
+    pub(crate) added: Vec<(GroupId, ServerId)>,
+}
+
+/// What a table is to become.
+#[derive(Clone, Copy)]
+enum Wish<'a> {
+    /// What the change says, if that is another number of shards.
+    Change(&'a TableChange),
+    /// As many shards, of equal size.
+    Even,
+}
+
+/// One attempt to plan.
+enum Planned {
+    Nothing,
+    NotYet,
+    Done(Plan),
+}
+
+/// Makes plans, and the temporary replicas that they need.
+pub(crate) struct Planner {
+    own: ServerId,
+    peers: Arc<Peers>,
+    local: Arc<LocalReplicas>,
+    catalog: Arc<CatalogClient>,
+    placer: Arc<ShardPlacer>,
+    leaders: Arc<LeaderLookup>,
+    ids: Ids,
+    quorum: Arc<TableQuorum>,
+    temporary: Arc<TemporaryReplicas>,
+    handovers: Arc<HandoverEnd>,
+}
+
+impl Planner {
+    pub(crate) fn new(
+        handles: &Handles,
+        quorum: Arc<TableQuorum>,
+        temporary: Arc<TemporaryReplicas>,
+        handovers: Arc<HandoverEnd>,
+    ) -> Planner {
+        Planner {
+            own: handles.own,
+            peers: handles.peers.clone(),
+            local: handles.local.clone(),
+            catalog: handles.catalog.clone(),
+            placer: handles.placer.clone(),
+            leaders: handles.leaders.clone(),
+            ids: handles.ids.clone(),
+            quorum,
+            temporary,
+            handovers,
+        }
+    }
+
+    /// What is to be done so that the table gets as many shards as `change` says; nothing if it has them. Waits
+    /// until replicas are where they must be for that, while `go_on` says so.
+    pub(crate) fn plan_change(
+        &self,
+        id: TableId,
+        change: &TableChange,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        let shards = table_by_id(&self.catalog.shown(), id)?.config.shards.len();
+        self.plan(id, Wish::Change(change), task::now() + preparation_timeout(shards), go_on)
+    }
+
+    /// The same so that its shards become equal, until `deadline`.
+    pub(crate) fn plan_even(
+        &self,
+        id: TableId,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        self.plan(id, Wish::Even, deadline, go_on)
+    }
+
+    fn plan(
+        &self,
+        id: TableId,
+        wish: Wish<'_>,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        let (mut layout, mut added) = (None, Vec::new());
+        let mut planned = Ok(Planned::NotYet);
+        let mut timeout = QuorumTimeout::new(&self.quorum, id);
+        while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
+            planned = self.try_to_plan(id, wish, deadline, &mut layout, &mut added);
+            if matches!(planned, Ok(Planned::NotYet)) {
+                task::sleep(PLAN_RETRY_INTERVAL);
+                if !timeout.is_left() {
+                    break;
+                }
+            }
+        }
+        if let Ok(Planned::Done(plan)) = planned {
+            return Ok(Some(Plan { added, ..plan }));
+        }
+        self.temporary.remove(id, &added);
+        match planned? {
+            Planned::Nothing => Ok(None),
+            _ => Err(self.quorum.missing(id).unwrap_or(AdminError::NotTogether)),
+        }
+    }
+
+    /// `layout` stays as it was made, unless somebody else moves replicas. What is added for it is noted in `added`.
+    fn try_to_plan(
+        &self,
+        id: TableId,
+        wish: Wish<'_>,
+        deadline: Instant,
+        layout: &mut Option<ShardLayout>,
+        added: &mut Vec<(GroupId, ServerId)>,
+    ) -> Result<Planned, AdminError> {
+        let catalog = self.catalog.shown();
+        let handle = table_by_id(&catalog, id)?;
+        let old = &handle.config.shards;
+        if layout.as_ref().is_some_and(|layout| !layout.is_of(old)) {
+            *layout = None;
+        }
+        let places = match (layout.as_ref(), wish) {
+            (Some(layout), _) => layout.places.clone(),
+            (None, Wish::Even) => places_of(old),
+            (None, Wish::Change(TableChange { shards: Some(wanted), .. })) => {
+                self.placer.places(&catalog, wanted, Some(handle))?
+            }
+            (None, Wish::Change(_)) => return Ok(Planned::Nothing),
+        };
+        if matches!(wish, Wish::Change(_)) && places.len() == old.len() {
+            return Ok(Planned::Nothing);
+        }
+        // One after the other: until then what the groups before have is needed.
+        if !handle.config.lineage.sealed.is_empty() {
+            let is_late = deadline - task::now() < PREPARATION_TIMEOUT / 2;
+            if is_late {
+                self.handovers
+                    .replace_missing_founders(&handle.config, |server| !self.peers.is_connected(server))?;
+            }
+            return Ok(Planned::NotYet);
+        }
+        let Some(ready) = self.ready_servers(handle) else { return Ok(Planned::NotYet) };
+        let layout = match layout {
+            Some(layout) => layout,
+            None => {
+                let Some(starts) = self.new_boundaries(handle, places.len()) else {
+                    return Ok(Planned::NotYet);
+                };
+                layout.insert(ShardLayout::new(old, starts, places, deadline))
+            }
+        };
+        let work = layout.work(old, &ready, |server| self.peers.is_connected(server));
+        if work.lags && task::now() < layout.lag_until {
+            return Ok(Planned::NotYet);
+        }
+        if !work.missing.is_empty() {
+            self.add_replicas(id, &work.missing, layout, added)?;
+            return Ok(Planned::NotYet);
+        }
+        if work.founders.iter().any(Vec::is_empty) {
+            return Ok(Planned::NotYet);
+        }
+        let epoch = handle.config.lineage.epoch;
+        Ok(Planned::Done(Plan::of(layout, epoch, work.founders)))
+    }
+
+    /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
+    fn ready_servers(&self, handle: &TableHandle) -> Option<Vec<Vec<ServerId>>> {
+        let shards: Vec<&ShardHandle> = handle.shards().iter().collect();
+        let led = self.leaders.leaders(&shards);
+        let ready = |(config, led): (&ShardConfig, Option<(ServerId, GroupState)>)| {
+            let (_, state) = led?;
+            let is_ready = |r: &&ReplicaConfig| r.voting && state.ready.contains(&r.peer);
+            let there = config.replicas.iter().chain(&config.leaving).filter(is_ready);
+            let there = there.map(|replica| replica.server);
+            Some(there.filter(|server| self.peers.is_connected(*server)).collect())
+        };
+        handle.config.shards.iter().zip(led).map(ready).collect()
+    }
+
+    /// Gives the shards of those numbers voting replicas on those servers too, for as long as it takes to
+    /// put others in their place, and notes which had none. Does nothing if somebody has moved the table's replicas
+    /// since the layout was made.
+    fn add_replicas(
+        &self,
+        id: TableId,
+        missing: &[(usize, ServerId)],
+        layout: &ShardLayout,
+        added: &mut Vec<(GroupId, ServerId)>,
+    ) -> Result<(), AdminError> {
+        let mut added_now = Vec::new();
+        let outcome = self.catalog.change(|catalog, draft| {
+            added_now.clear();
+            let mut config = table_by_id(catalog, id)?.config.clone();
+            if !layout.is_of(&config.shards) {
+                return Ok(());
+            }
+            for (at, server) in missing {
+                let Some(shard) = config.shards.get_mut(*at) else { continue };
+                if shard.add(*server, || self.ids.new_peer()) {
+                    added_now.push((shard.group, *server));
+                }
+            }
+            if !added_now.is_empty() {
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        });
+        // Perhaps it was done although nobody said so.
+        added.extend(added_now);
+        outcome
+    }
+
+    /// Start keys that divide the table's present rows evenly, or the space of generated keys when there
+    /// are too few rows to learn from; `None` if a leader does not answer.
+    fn new_boundaries(&self, handle: &TableHandle, shards: usize) -> Option<Vec<Bytes>> {
+        // One shard is cut where its leader says; of several, smaller pieces are put together.
+        let parts = if handle.shards().len() == 1 { shards } else { 8 * shards };
+        let mut pieces_of_all: Vec<Piece> = Vec::new();
+        for (shard, config) in handle.shards().iter().zip(&handle.config.shards) {
+            let answer = self.split_points_of(shard, parts as u64)?;
+            let keys = std::iter::once(config.start.clone()).chain(answer.keys);
+            let pieces: Vec<Bytes> = keys.collect();
+            let rows = answer.rows as f64 / pieces.len() as f64;
+            let piece = |(i, start): (usize, Bytes)| Piece { start, rows, is_old: i == 0 };
+            pieces_of_all.extend(pieces.into_iter().enumerate().map(piece));
+        }
+        Some(even_boundaries_of(&pieces_of_all, shards).unwrap_or_else(|| even_boundaries(shards)))
+    }
+
+    fn split_points_of(&self, shard: &ShardHandle, parts: u64) -> Option<SplitPointsResponse> {
+        let group = shard.group();
+        if shard.local().is_some_and(|near| near.is_leader()) {
+            return self.split_points_here(group, parts).ok();
+        }
+        let leader = shard.known_leader().leader().filter(|leader| *leader != self.own)?;
+        SplitPointsResponse::decode(
+            self.peers.call(leader, Request::Cuts { group, parts }.encode(), LEADER_TIMEOUT).ok()?,
+        )
+    }
+
+    /// Where a shard that is led from here may be cut into about so many parts.
+    pub(crate) fn split_points_here(
+        &self,
+        group: GroupId,
+        parts: u64,
+    ) -> Result<SplitPointsResponse, String> {
+        let shard =
+            self.local.shard_of(group).filter(|shard| shard.is_leader()).ok_or("it is not led from here")?;
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, 8 * SHARDS_MAX);
+        let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+        let rows = shard.count();
+        let pieces = match rows {
+            ..=ROWS_WALKED_MAX => snapshot.split_evenly(shard.range(), parts),
+            _ => snapshot.split(shard.range(), parts),
+        };
+        let pieces = pieces.map_err(|error| error.to_string())?;
+        let start = |piece: &KeyRange| match &piece.start {
+            KeyBound::Included(key) | KeyBound::Excluded(key) => Some(Bytes::copy_from_slice(key.as_bytes())),
+            KeyBound::Unbounded => None,
+        };
+        Ok(SplitPointsResponse { rows, keys: pieces.iter().skip(1).filter_map(start).collect() })
+    }
+}
+
+impl Plan {
+    /// What is done about a layout, whose new shards those begin.
+    fn of(layout: &ShardLayout, epoch: u64, founders: Vec<Vec<ServerId>>) -> Plan {
+        Plan {
+            old: layout.old.clone(),
+            before: layout.before.clone(),
+            epoch,
+            starts: layout.starts.clone(),
+            places: layout.places.clone(),
+            founders,
+            members: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
+    /// Whether each new shard has a founder that holds the seals of all groups that it needs.
+    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkResponse]) -> bool {
+        let holds = |predecessor: usize, server: ServerId| {
+            let replica = config.shards[predecessor].replica_on(server);
+            replica.is_some_and(|replica| sealed[predecessor].holders.contains(&replica.peer))
+        };
+        self.founders.iter().enumerate().all(|(new, founders)| {
+            let predecessors = predecessors_of(&config.shards, &self.starts, new);
+            founders.iter().any(|server| predecessors.iter().all(|predecessor| holds(*predecessor, *server)))
+        })
+    }
+
+    /// Leaves those as founders who are members of all groups that they need.
+    pub(crate) fn keep_members(&mut self, config: &TableConfig, members: Vec<Members>) {
+        let is_member = |predecessor: usize, server: ServerId| {
+            let replica = config.shards[predecessor].replica_on(server);
+            replica.is_some_and(|replica| members[predecessor].contains(replica.peer))
+        };
+        for (new, founders) in self.founders.iter_mut().enumerate() {
+            let predecessors = predecessors_of(&config.shards, &self.starts, new);
+            founders.retain(|server| predecessors.iter().all(|predecessor| is_member(*predecessor, *server)));
+        }
+        self.members = members;
+    }
+
+    /// Whether it can be carried out on the table as it is: else whoever moved replicas since it was made, and was
+    /// told that it is done, would have them moved back.
+    pub(crate) fn fits(&self, config: &TableConfig) -> bool {
+        config.lineage.epoch == self.epoch
+            && config.lineage.sealed.is_empty()
+            && config.shards.iter().map(|shard| shard.group).eq(self.old.iter().copied())
+            && places_of(&config.shards) == self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use log::Lsn;
+
+    use super::*;
+    use crate::config::fixture::{peer, server, shard, table};
+
+    fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkResponse {
+        let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
+        let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
+        MarkResponse { members, holders: peers(holders) }
+    }
+
+    fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
+        Plan {
+            old: vec![GroupId(3), GroupId(4)],
+            before: Vec::new(),
+            epoch: 0,
+            starts: starts.iter().map(|start| Bytes::from_static(start)).collect(),
+            places: Vec::new(),
+            founders: founders.iter().map(|those| those.iter().map(|n| server(*n)).collect()).collect(),
+            members: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_new_shard_needs_a_founder_with_the_seals_of_all_groups_that_have_keys_of_it() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2, 3])]);
+        let merged = plan(&[b""], &[&[1, 2]]);
+        let all = answer(3, &[1, 2], &[1, 2]);
+        for (holders, can_begin) in [(&[1_u64, 3][..], true), (&[3, 2], true), (&[3], false)] {
+            let sealed = [all.clone(), answer(4, &[1, 2, 3], holders)];
+            assert_eq!(merged.can_begin(&config, &sealed), can_begin, "{holders:?}");
+        }
+        // One has the first, the other the second.
+        assert!(!merged.can_begin(&config, &[answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], &[2, 3])]));
+        // Of three shards each needs what has keys of it.
+        let split = plan(&[b"", b"c", b"p"], &[&[1], &[1, 2], &[3]]);
+        let sealed = |holders: &[u64]| [answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], holders)];
+        assert!(split.can_begin(&config, &sealed(&[1, 3])));
+        assert!(!split.can_begin(&config, &sealed(&[1, 2])), "nobody begins the last");
+        assert!(!split.can_begin(&config, &sealed(&[3])), "nobody begins the second");
+    }
+
+    #[test]
+    fn who_is_no_member_at_the_seal_founds_nothing() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2])]);
+        let mut split = plan(&[b"", b"c", b"p"], &[&[1, 2], &[1, 2], &[1, 2]]);
+        let members = [answer(3, &[1, 2], &[]), answer(4, &[1], &[])].map(|answer| answer.members);
+        split.keep_members(&config, members.to_vec());
+        let (one, both) = (vec![server(1)], vec![server(1), server(2)]);
+        assert_eq!((split.founders, split.members), (vec![both, one.clone(), one], members.to_vec()));
+    }
+
+    #[test]
+    fn a_plan_fits_the_table_while_nobody_has_moved_its_replicas() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[2, 1])]);
+        let plan = Plan { before: places_of(&config.shards), ..plan(&[b""], &[&[1, 2]]) };
+        assert!(plan.fits(&config));
+        let with = |change: &dyn Fn(&mut TableConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            plan.fits(&config)
+        };
+        assert!(with(&|config| assert!(config.shards[0].add(server(3), || peer(3, 3)))), "it was added");
+        assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "it was named anew");
+        assert!(!with(&|config| config.shards[0].primary = server(2)));
+        assert!(!with(&|config| config.shards[1].replicas[0].server = server(3)));
+        assert!(!with(&|config| config.shards[1].replicas[1].voting = false));
+        assert!(!with(&|config| config.lineage.epoch = 1));
+    }
+}

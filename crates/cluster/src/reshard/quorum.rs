@@ -1,0 +1,171 @@
+//! Whether the shards of a table have quorums, and which servers are missing: by the members that the replicas know, since
+//! those that the catalog wants may not have joined yet (decision 0015).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io::task;
+use log::GroupId;
+use storage::TableId;
+
+use crate::catalog::placement::{ShardPlaces, places_of};
+use crate::catalog::{
+    Catalog, CatalogClient, Handles, ShardPlacer, ShardsWanted, display_names, table_by_id,
+};
+use crate::config::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
+use crate::error::AdminError;
+use crate::membership::{Farthest, PositionLookup};
+use crate::rpc::Peers;
+
+/// How long servers without which a shard has no quorum may be disconnected.
+pub(crate) const QUORUM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a replica may take to tell the members of its group.
+const MEMBERS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The wait between two checks whether servers are connected again.
+pub(crate) const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Bounds the wait for servers without which a table has no quorum.
+pub(crate) struct QuorumTimeout<'a> {
+    quorum: &'a TableQuorum,
+    table: TableId,
+    quorum_at: Instant,
+}
+
+impl<'a> QuorumTimeout<'a> {
+    /// Begins now.
+    pub(crate) fn new(quorum: &'a TableQuorum, table: TableId) -> QuorumTimeout<'a> {
+        QuorumTimeout { quorum, table, quorum_at: task::now() }
+    }
+
+    /// Whether the wait may go on. Asked from time to time.
+    pub(crate) fn is_left(&mut self) -> bool {
+        if self.quorum.missing(self.table).is_none() {
+            self.quorum_at = task::now();
+        }
+        task::now() <= self.quorum_at + QUORUM_TIMEOUT
+    }
+}
+
+/// The shards of a table that have no quorum, and the missing servers of each.
+#[derive(Default)]
+pub(crate) struct Lacking(Vec<(GroupId, BTreeSet<ServerId>)>);
+
+impl Lacking {
+    /// Fails if one of these shards would get other replicas than it has: it could not change its members, and the table's
+    /// configuration would not be true.
+    pub(crate) fn refuse(
+        &self,
+        catalog: &Catalog,
+        config: &TableConfig,
+        wanted: &[ShardPlaces],
+    ) -> Result<(), AdminError> {
+        let present = places_of(&config.shards);
+        // Another number of shards changes all of them.
+        let is_changed = |nth: usize| present.len() != wanted.len() || present[nth] != wanted[nth];
+        let shards = config.shards.iter().enumerate();
+        let changed: BTreeSet<GroupId> =
+            shards.filter(|(nth, _)| is_changed(*nth)).map(|(_, shard)| shard.group).collect();
+        let lacking = || self.0.iter().filter(|(group, _)| changed.contains(group));
+        let away: BTreeSet<ServerId> = lacking().flat_map(|(_, away)| away).copied().collect();
+        match lacking().next() {
+            Some(_) => Err(AdminError::NoMajority { servers: display_names::servers(catalog, &away) }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Looks for the quorums of tables.
+pub struct TableQuorum {
+    peers: Arc<Peers>,
+    catalog: Arc<CatalogClient>,
+    placer: Arc<ShardPlacer>,
+    positions: Arc<PositionLookup>,
+}
+
+impl TableQuorum {
+    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> TableQuorum {
+        TableQuorum {
+            peers: handles.peers.clone(),
+            catalog: handles.catalog.clone(),
+            placer: handles.placer.clone(),
+            positions,
+        }
+    }
+
+    /// Where [`super::Resharder::change_table_while`] would place the shards of a table; changes nothing.
+    ///
+    /// Fails as the change would where shards without a quorum would get other replicas, and waits for one as long.
+    pub fn plan_places(
+        &self,
+        id: TableId,
+        wanted: &ShardsWanted,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<ShardPlaces>, AdminError> {
+        self.await_quorum(id, Some(wanted), go_on)?;
+        let catalog = self.catalog.shown();
+        self.placer.places(&catalog, wanted, Some(table_by_id(&catalog, id)?))
+    }
+
+    /// Waits for [`QUORUM_TIMEOUT`] at most while a shard that is to have other replicas has no quorum to change its members.
+    /// Returns the shards without a quorum that stay as they are. Asks no server if nothing is `wanted`.
+    pub(crate) fn await_quorum(
+        &self,
+        id: TableId,
+        wanted: Option<&ShardsWanted>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Lacking, AdminError> {
+        let Some(wanted) = wanted else { return Ok(Lacking::default()) };
+        let until = task::now() + QUORUM_TIMEOUT;
+        loop {
+            let catalog = self.catalog.shown();
+            let handle = table_by_id(&catalog, id)?;
+            let places = self.placer.places(&catalog, wanted, Some(handle))?;
+            if places == places_of(&handle.config.shards) {
+                return Ok(Lacking::default());
+            }
+            let lacking = self.lacking(&handle.config);
+            match lacking.refuse(&catalog, &handle.config, &places) {
+                Ok(()) => return Ok(lacking),
+                Err(_) if go_on() && task::now() < until => task::sleep(CONNECTION_CHECK_INTERVAL),
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+
+    /// The shards of a table that have no quorum. Asks the connected servers.
+    fn lacking(&self, config: &TableConfig) -> Lacking {
+        let ends = self.positions.of_shards(config.shards.iter(), MEMBERS_TIMEOUT);
+        let lacks = |shard: &ShardConfig| {
+            let known: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
+            let voters = match Farthest::of(ends.of_shard(shard)) {
+                Some(found) if !found.members.voters.is_empty() => {
+                    self.catalog.servers_of(&found.members.voters, &known)
+                }
+                // The group may not have begun yet, or those that respond do not know the voters yet.
+                _ => shard.replicas.iter().filter(|r| r.voting).map(|r| Some(r.server)).collect(),
+            };
+            let lives =
+                |server: &Option<ServerId>| server.is_some_and(|server| self.peers.is_connected(server));
+            let away = || voters.iter().filter(|server| !lives(server));
+            (away().count() * 2 >= voters.len()).then(|| (shard.group, away().flatten().copied().collect()))
+        };
+        Lacking(config.shards.iter().filter_map(lacks).collect())
+    }
+
+    /// The error that names the disconnected servers of shards without a quorum, if there are any. Asks no server.
+    pub(crate) fn missing(&self, id: TableId) -> Option<AdminError> {
+        let catalog = self.catalog.shown();
+        let voters = |shard: &ShardConfig| {
+            let voters = shard.replicas.iter().filter(|replica| replica.voting);
+            voters.map(|replica| replica.server).collect::<Vec<_>>()
+        };
+        let is_away = |server: &ServerId| !self.peers.is_connected(*server);
+        let shards = table_by_id(&catalog, id).ok()?.config.shards.iter().map(voters);
+        let lost = shards
+            .filter(|voters| voters.iter().filter(|server| !is_away(server)).count() * 2 <= voters.len());
+        let away: BTreeSet<ServerId> = lost.flatten().filter(is_away).collect();
+        (!away.is_empty())
+            .then(|| AdminError::NoMajority { servers: display_names::servers(&catalog, &away) })
+    }
+}

@@ -1,0 +1,78 @@
+//! Shards of equal size: a table is divided anew.
+
+use std::time::{Duration, Instant};
+
+use io::task;
+use storage::TableId;
+
+use super::Resharder;
+use super::plan::preparation_timeout;
+use super::quorum::QuorumTimeout;
+use crate::catalog::row::CatalogRow;
+use crate::catalog::table_by_id;
+use crate::error::AdminError;
+
+/// The wait between two lookups of the leaders.
+const LEADER_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Resharder {
+    /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
+    /// shards, or none; one shard alone is as it should be. Waits as [`Resharder::change_table_while`] does, also
+    /// for who leads each shard: half a minute for everything, and longer the more shards the table has.
+    pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
+        let shards = self.catalog.shown().table_by_id(id).map_or(0, |table| table.config.shards.len());
+        self.rebalance_until(id, task::now() + preparation_timeout(shards), go_on)
+    }
+
+    /// The same; what is not ready for the seals at `deadline` is an error.
+    pub fn rebalance_until(
+        &self,
+        id: TableId,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool, AdminError> {
+        if self.catalog.shown().table_by_id(id).is_none() {
+            return Ok(false);
+        }
+        let (rows, shards) = self.rows_led(id, deadline, go_on)?;
+        if rows < shards as u64 || rows == 0 {
+            return Ok(false);
+        }
+        if shards == 1 {
+            return Ok(true);
+        }
+        let Some(mut plan) = self.planner.plan_even(id, deadline, go_on)? else { return Ok(true) };
+        let _one_at_a_time = self.catalog.hold();
+        self.sealer.seal(id, &mut plan)?;
+        let outcome = self.catalog.change_held(|catalog, draft| {
+            let mut after = table_by_id(catalog, id)?.config.clone();
+            self.sealer.put_plan(draft, &plan, &mut after)?;
+            draft.put(CatalogRow::Table(after));
+            Ok(())
+        });
+        if outcome.as_ref().is_err_and(|error| !error.is_indeterminate()) {
+            self.sealer.give_up(id, &plan);
+        }
+        outcome.map(|()| true)
+    }
+
+    /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each,
+    /// until `deadline`, and not for long where a majority is missing.
+    fn rows_led(
+        &self,
+        id: TableId,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(u64, usize), AdminError> {
+        let mut timeout = QuorumTimeout::new(&self.quorum, id);
+        while go_on() && task::now() < deadline && timeout.is_left() {
+            let catalog = self.catalog.shown();
+            let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();
+            if let Some(led) = self.leaders.leaders(&handles).into_iter().collect::<Option<Vec<_>>>() {
+                return Ok((led.iter().map(|(_, state)| state.rows).sum(), led.len()));
+            }
+            task::sleep(LEADER_RETRY_INTERVAL);
+        }
+        Err(self.quorum.missing(id).unwrap_or(AdminError::NotTogether))
+    }
+}

@@ -1,0 +1,171 @@
+//! The owner of reshards, and the clean-up of those that were given up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io::task;
+use log::GroupId;
+use shard::SealState;
+use storage::TableId;
+
+use super::handover::HandoverEnd;
+use super::plan::Planner;
+use super::quorum::TableQuorum;
+use super::seal::{Sealer, put_next_epoch};
+use super::temporary_replicas::{TemporaryReplicas, TemporarySince};
+use crate::catalog::placement::ShardPlaces;
+use crate::catalog::{Catalog, CatalogClient, Handles, ShardPlacer, ShardsWanted};
+use crate::config::{ShardConfig, TableConfig};
+use crate::error::AdminError;
+use crate::membership::{Membership, PositionLookup};
+use crate::routing::{LeaderLookup, LocalReplicas, TableHandle};
+use crate::rpc::response::MarkResponse;
+use crate::rpc::split_points::SplitPointsResponse;
+
+/// How long a group may be sealed before its leader gives the reshard up.
+const SEALED_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Changes tables, their shards among them. Changes stand in `change_table` and `rebalance`.
+pub struct Resharder {
+    pub(super) catalog: Arc<CatalogClient>,
+    pub(super) placer: Arc<ShardPlacer>,
+    pub(super) leaders: Arc<LeaderLookup>,
+    local: Arc<LocalReplicas>,
+    pub(super) quorum: Arc<TableQuorum>,
+    temporary: Arc<TemporaryReplicas>,
+    pub(super) planner: Planner,
+    pub(super) sealer: Sealer,
+}
+
+/// Since when the groups that this node leads have been sealed, and have had temporary replicas.
+#[derive(Default)]
+pub(crate) struct ReshardAges {
+    sealed_since: HashMap<GroupId, Instant>,
+    temporary_since: TemporarySince,
+}
+
+impl ReshardAges {
+    /// Forgets a group that this node does not lead.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.sealed_since.remove(&group);
+        self.temporary_since.forget(group);
+    }
+}
+
+impl Resharder {
+    pub(crate) fn new(
+        handles: &Handles,
+        membership: Arc<Membership>,
+        positions: Arc<PositionLookup>,
+        handovers: Arc<HandoverEnd>,
+    ) -> Resharder {
+        let quorum = Arc::new(TableQuorum::new(handles, positions));
+        let temporary = Arc::new(TemporaryReplicas::new(handles));
+        Resharder {
+            catalog: handles.catalog.clone(),
+            placer: handles.placer.clone(),
+            leaders: handles.leaders.clone(),
+            local: handles.local.clone(),
+            planner: Planner::new(handles, quorum.clone(), temporary.clone(), handovers),
+            sealer: Sealer::new(handles, membership, temporary.clone()),
+            quorum,
+            temporary,
+        }
+    }
+
+    /// Where a change would place the shards of a table: [`TableQuorum::plan_places`].
+    pub fn plan_places(
+        &self,
+        id: TableId,
+        wanted: &ShardsWanted,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<ShardPlaces>, AdminError> {
+        self.quorum.plan_places(id, wanted, go_on)
+    }
+
+    /// Where new shards would be, on servers that are connected; where there is a choice, on those that can write.
+    pub fn places(
+        &self,
+        catalog: &Catalog,
+        wanted: &ShardsWanted,
+        table: Option<&TableHandle>,
+    ) -> Result<Vec<ShardPlaces>, AdminError> {
+        self.placer.places(catalog, wanted, table)
+    }
+
+    /// Where a shard that this node leads may be split into about so many parts.
+    pub(crate) fn split_points_here(
+        &self,
+        group: GroupId,
+        parts: u64,
+    ) -> Result<SplitPointsResponse, String> {
+        self.planner.split_points_here(group, parts)
+    }
+
+    /// Seals a group that this node leads, or opens it again.
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+        self.sealer.set_mark_here(group, state)
+    }
+
+    /// Seals predecessors again whose seals an emergency repair has rolled back, as far as this node leads them.
+    pub(crate) fn seal_repaired(&self, config: &TableConfig) {
+        for old in &config.lineage.sealed {
+            if let Some(shard) = self.local.shard_of(old.group)
+                && shard.leads()
+                && shard.seal_state() < old.seal_state()
+            {
+                drop(shard.set_seal_state(old.seal_state()));
+            }
+        }
+    }
+
+    /// Opens a sealed group that this node leads again, if its reshard was given up; gives the reshard up if the server that
+    /// sealed the group takes too long.
+    pub(crate) fn reconcile_sealed(&self, table: TableId, group: GroupId, ages: &mut ReshardAges) {
+        let catalog = self.catalog.shown();
+        let (Some(handle), Some(shard)) = (catalog.table_by_id(table), self.local.shard_of(group)) else {
+            return;
+        };
+        let (state, epoch) = (shard.seal_state(), handle.config.lineage.epoch);
+        let is_present = |config: &TableConfig| config.shards.iter().any(|shard| shard.group == group);
+        if !state.is_sealed() || !is_present(&handle.config) {
+            return;
+        }
+        let since = *ages.sealed_since.entry(group).or_insert_with(task::now);
+        if epoch > state.epoch() {
+            // A seal that the catalog could still use is a later one, and stays.
+            if shard.set_seal_state(SealState::open(epoch)).wait().is_ok() {
+                ages.sealed_since.remove(&group);
+            }
+        } else if epoch == state.epoch() && task::now() - since > SEALED_TIMEOUT {
+            let given_up = self.catalog.change(|catalog, draft| {
+                let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
+                if is_present(&handle.config) {
+                    put_next_epoch(draft, &handle.config, state.epoch());
+                }
+                Ok(())
+            });
+            match given_up {
+                // The group is opened in the next pass, which need not wait.
+                Ok(()) => task::unpark_self(),
+                Err(error) => tracing::debug!("group {group} stays sealed: {error}"),
+            }
+        }
+    }
+
+    /// Notes that a group that this node leads is not sealed, and removes its temporary replicas if the server that added
+    /// them takes too long.
+    pub(crate) fn reconcile_open(&self, table: &TableConfig, shard: &ShardConfig, ages: &mut ReshardAges) {
+        ages.sealed_since.remove(&shard.group);
+        let overdue = ages.temporary_since.overdue(shard, table.shards.len(), task::now());
+        let is_up_to_date = |own| self.temporary.is_up_to_date(shard.group, own);
+        // Otherwise they are looked at again in the next pass.
+        if !overdue.is_empty() && shard.own_voters().all(is_up_to_date) {
+            // If they cannot be removed now, they have as much time again.
+            ages.temporary_since.begin_anew(shard.group, &overdue);
+            let temporary: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();
+            self.temporary.remove(table.id, &temporary);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The roles of the replicas on this node, and the leaders of their groups.
+//!
+//! Made before the log, which reports every change here on its own thread: nothing here waits. The lock of the roles is held
+//! while a change is passed on, so that no change is overtaken by an older one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use log::{GroupId, GroupObserver, PeerId, Role, Term};
+use parking_lot::{Mutex, RwLock};
+use shard::Replicas;
+
+use super::known_leader::KnownLeader;
+use super::replica_transport::ReplicaTransport;
+use super::shard_handle::ShardHandle;
+use crate::config::ServerId;
+use crate::event_queue::{Event, EventQueue};
+use crate::notifier::Notifier;
+use crate::rpc::Peers;
+
+/// What the log reported of its groups.
+#[derive(Default)]
+struct Roles {
+    /// The last role of each replica here.
+    reported: HashMap<GroupId, Role>,
+    /// The voters of each group.
+    voters: HashMap<GroupId, Vec<PeerId>>,
+    /// Groups that this node stepped down from, whatever the log reports: the log makes no progress and other replicas
+    /// can lead, or it is not yet confirmed that no other replica does.
+    stepped_down: BTreeSet<GroupId>,
+    /// How often the log has stalled.
+    stalls: u64,
+}
+
+impl Roles {
+    /// The role that is in force for a replica.
+    fn in_force(&self, group: GroupId) -> Option<Role> {
+        Some(match *self.reported.get(&group)? {
+            Role::Leader { term } if self.stepped_down.contains(&group) => {
+                Role::Follower { term, leader: None }
+            }
+            role => role,
+        })
+    }
+}
+
+/// A leadership that a quorum has to confirm: its term, and the number of stalls when the confirmation was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Unconfirmed {
+    term: Term,
+    stalls: u64,
+}
+
+/// Which groups this node leads, and which server leads the others.
+pub struct Leadership {
+    peers: Arc<Peers>,
+    transport: Arc<ReplicaTransport>,
+    replicas: Arc<Replicas>,
+    events: Arc<EventQueue>,
+    state_changes: Arc<Notifier>,
+    known: RwLock<HashMap<GroupId, Arc<KnownLeader>>>,
+    roles: Mutex<Roles>,
+    /// The log makes no progress and hears nothing.
+    log_is_stalled: Arc<AtomicBool>,
+}
+
+impl Leadership {
+    /// Knows of no group yet. `state_changes` is notified of every change of a leader.
+    pub(crate) fn new(
+        peers: Arc<Peers>,
+        transport: Arc<ReplicaTransport>,
+        replicas: Arc<Replicas>,
+        events: Arc<EventQueue>,
+        state_changes: Arc<Notifier>,
+    ) -> Leadership {
+        Leadership {
+            peers,
+            transport,
+            replicas,
+            events,
+            state_changes,
+            known: RwLock::default(),
+            roles: Mutex::default(),
+            log_is_stalled: Arc::default(),
+        }
+    }
+
+    /// The leader of a group, shared by all handles of the group.
+    pub(crate) fn known_leader(&self, group: GroupId) -> Arc<KnownLeader> {
+        if let Some(known) = self.known.read().get(&group) {
+            return Arc::clone(known);
+        }
+        let new = || Arc::new(KnownLeader::new(self.log_is_stalled.clone()));
+        Arc::clone(self.known.write().entry(group).or_insert_with(new))
+    }
+
+    /// The server that leads a group, if the group is known here and has a leader.
+    pub(crate) fn leader(&self, group: GroupId) -> Option<ServerId> {
+        self.known.read().get(&group)?.leader()
+    }
+
+    /// Forgets a group that is no longer here.
+    pub(crate) fn forget(&self, group: GroupId) {
+        self.known.write().remove(&group);
+        let mut roles = self.roles.lock();
+        roles.reported.remove(&group);
+        roles.voters.remove(&group);
+        roles.stepped_down.remove(&group);
+    }
+
+    /// The groups for which `is_enough` holds of the votes that count, and of all votes. Voters are those that the log
+    /// reported: the catalog may name replicas that do not vote yet, and no longer name some that still do.
+    fn groups_by_votes(
+        &self,
+        counts: impl Fn(GroupId, ServerId) -> bool,
+        is_enough: impl Fn(usize, usize) -> bool,
+    ) -> BTreeSet<GroupId> {
+        let roles = self.roles.lock();
+        let fits = |group: GroupId, voters: &[PeerId]| {
+            let counted = self.transport.count_voters(voters, |server| counts(group, server));
+            is_enough(counted, voters.len())
+        };
+        roles.voters.iter().filter(|(group, voters)| fits(**group, voters)).map(|(group, _)| *group).collect()
+    }
+
+    /// The groups in which these servers hold a quorum.
+    pub(crate) fn with_quorum_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
+        self.groups_by_votes(|_, server| servers.contains(&server), |votes, all| votes * 2 > all)
+    }
+
+    /// The groups in which the servers for which `counts` holds have no quorum.
+    pub(crate) fn without_quorum_of(&self, counts: impl Fn(GroupId, ServerId) -> bool) -> BTreeSet<GroupId> {
+        self.groups_by_votes(counts, |votes, all| votes * 2 <= all)
+    }
+
+    /// The groups that this node leads and that have voters on `server`.
+    pub(crate) fn led_with(&self, server: ServerId) -> Vec<GroupId> {
+        let with = self.groups_by_votes(|_, of| of == server, |votes, _| votes > 0);
+        let roles = self.roles.lock();
+        let is_led = |group: &GroupId| matches!(roles.in_force(*group), Some(Role::Leader { .. }));
+        with.into_iter().filter(is_led).collect()
+    }
+
+    /// The newest term that the log reported of each group. Zero where it reported none, which proves nothing: the group
+    /// may have been removed here, or opened just now.
+    pub(crate) fn terms(&self, groups: &[GroupId]) -> Vec<Term> {
+        let roles = self.roles.lock();
+        let term = |group: &GroupId| match roles.reported.get(group) {
+            Some(Role::Leader { term } | Role::Follower { term, .. }) => *term,
+            None => Term::default(),
+        };
+        groups.iter().map(term).collect()
+    }
+
+    /// Steps down from `groups`, because the log makes no progress. What the log reports of leaders is not believed until
+    /// [`Leadership::resume`].
+    pub(crate) fn step_down(&self, groups: &BTreeSet<GroupId>) {
+        let mut roles = self.roles.lock();
+        if !self.log_is_stalled.swap(true, Ordering::AcqRel) {
+            roles.stalls += 1;
+        }
+        for group in groups {
+            let is_new = roles.stepped_down.insert(*group);
+            if is_new && matches!(roles.reported.get(group), Some(Role::Leader { .. })) {
+                self.apply(*group, &roles);
+            }
+        }
+    }
+
+    /// The log makes progress again: its reports hold, also of groups that this node only follows. The groups that this
+    /// node stepped down from are led here again once a quorum confirms it: [`Leadership::unconfirmed`].
+    pub(crate) fn resume(&self) {
+        let mut roles = self.roles.lock();
+        self.log_is_stalled.store(false, Ordering::Release);
+        let Roles { reported, stepped_down, .. } = &mut *roles;
+        stepped_down.retain(|group| matches!(reported.get(group), Some(Role::Leader { .. })));
+        let groups: BTreeSet<GroupId> = roles.reported.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.apply(group, &roles));
+    }
+
+    /// The groups that this node stepped down from and, by a log that makes progress again, leads.
+    pub(crate) fn unconfirmed(&self) -> Vec<(GroupId, Unconfirmed)> {
+        let roles = self.roles.lock();
+        if self.log_is_stalled() {
+            return Vec::new();
+        }
+        let stalls = roles.stalls;
+        let leadership = |group: &GroupId| match roles.reported.get(group) {
+            Some(Role::Leader { term }) => Some((*group, Unconfirmed { term: *term, stalls })),
+            _ => None,
+        };
+        roles.stepped_down.iter().filter_map(leadership).collect()
+    }
+
+    /// A quorum has confirmed that this node leads the group, after the confirmation was asked for.
+    pub(crate) fn confirm(&self, group: GroupId, confirmed: Unconfirmed) {
+        let mut roles = self.roles.lock();
+        let still_leads = roles.reported.get(&group) == Some(&Role::Leader { term: confirmed.term });
+        if still_leads && confirmed.stalls == roles.stalls && !self.log_is_stalled() {
+            roles.stepped_down.remove(&group);
+            self.apply(group, &roles);
+        }
+    }
+
+    /// Another server has named the leader of a shard. It is believed unless the log of this node knows better.
+    pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
+        // Held so that no report of the log is overtaken.
+        let _roles = self.roles.lock();
+        if !shard.hears_leader() {
+            shard.known_leader().find(leader);
+        }
+    }
+
+    /// As [`Leadership::found_leader`], for a group that has a replica here.
+    pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
+        let _roles = self.roles.lock();
+        let known = self.known_leader(group);
+        if !known.is_heard() {
+            known.find(leader);
+        }
+    }
+
+    /// Whether the log makes no progress and hears nothing.
+    pub(crate) fn log_is_stalled(&self) -> bool {
+        self.log_is_stalled.load(Ordering::Acquire)
+    }
+
+    /// Puts the role of a replica in force. Called with the lock of the roles held.
+    fn apply(&self, group: GroupId, roles: &Roles) {
+        let Some(role) = roles.in_force(group) else { return };
+        self.replicas.set_role(group, role);
+        let leader = match role {
+            Role::Leader { .. } => self.peers.own(),
+            Role::Follower { leader, .. } => leader.and_then(|peer| self.transport.server_of(peer)),
+        };
+        self.known_leader(group).hear(leader);
+        self.state_changes.notify();
+        self.events.push(Event::Role(group));
+    }
+}
+
+impl GroupObserver for Leadership {
+    fn role_changed(&self, group: GroupId, role: Role) {
+        let mut roles = self.roles.lock();
+        roles.reported.insert(group, role);
+        if matches!(role, Role::Follower { .. }) && !self.log_is_stalled() {
+            // The log has heard of the other leader.
+            roles.stepped_down.remove(&group);
+        }
+        self.apply(group, &roles);
+    }
+
+    fn voters_changed(&self, group: GroupId, voters: &[PeerId]) {
+        self.roles.lock().voters.insert(group, voters.to_vec());
+    }
+
+    fn snapshot_needed(&self, group: GroupId, to: PeerId) {
+        self.events.push(Event::Behind(group, to));
+    }
+
+    fn rows_needed(&self, group: GroupId) {
+        self.replicas.mark_recovering(group);
+        self.events.push(Event::NeedsRows(group));
+    }
+
+    fn removed(&self, group: GroupId) {
+        self.events.push(Event::Removed(group));
+    }
+}

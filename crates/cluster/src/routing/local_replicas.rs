@@ -1,0 +1,93 @@
+//! The replicas that are open on this node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datum::KeyRange;
+use io::task;
+use log::{GroupId, PeerId};
+use parking_lot::{Mutex, MutexGuard};
+use shard::Shard;
+use storage::TableId;
+
+use crate::config::CATALOG_GROUP;
+
+/// A replica that is open here.
+pub(crate) struct LocalReplica {
+    pub(crate) shard: Arc<Shard>,
+    pub(crate) table: TableId,
+    pub(crate) range: KeyRange,
+    pub(crate) own: PeerId,
+    /// Whether a catalog shown here has named it. A node that restarts may hold replicas of later catalogs.
+    pub(crate) is_named: bool,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// The replicas that are open here, by group. The catalog's own replica is always open.
+pub(crate) struct LocalReplicas {
+    catalog: Arc<Shard>,
+    /// Never closed.
+    catalog_gate: Arc<Gate>,
+    open: Mutex<BTreeMap<GroupId, LocalReplica>>,
+}
+
+impl LocalReplicas {
+    /// Only the replica of the catalog.
+    pub(crate) fn new(catalog: Arc<Shard>) -> LocalReplicas {
+        LocalReplicas { catalog, catalog_gate: Arc::default(), open: Mutex::default() }
+    }
+
+    /// The replicas of tables; hold the lock briefly.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, LocalReplica>> {
+        task::lock(&self.open)
+    }
+
+    /// Whether a replica of this table's group is open here.
+    pub(crate) fn contains(&self, group: GroupId) -> bool {
+        self.lock().contains_key(&group)
+    }
+
+    /// The replica of a group.
+    pub(crate) fn shard_of(&self, group: GroupId) -> Option<Arc<Shard>> {
+        if group == CATALOG_GROUP {
+            return Some(Arc::clone(&self.catalog));
+        }
+        self.lock().get(&group).map(|open| Arc::clone(&open.shard))
+    }
+
+    /// The replica of a group, and the gate to its rows.
+    pub(crate) fn with_gate(&self, group: GroupId) -> Option<(Arc<Shard>, Arc<Gate>)> {
+        if group == CATALOG_GROUP {
+            return Some((Arc::clone(&self.catalog), Arc::clone(&self.catalog_gate)));
+        }
+        self.lock().get(&group).map(|open| (Arc::clone(&open.shard), Arc::clone(&open.gate)))
+    }
+
+    /// The name of a table's replica in its group.
+    pub(crate) fn peer_of(&self, group: GroupId) -> Option<PeerId> {
+        self.lock().get(&group).map(|open| open.own)
+    }
+}
+
+/// Guards the rows of a replica. A copy reads or writes them inside the gate; the gate is closed for ever when the
+/// replica is discarded, since the same keys may belong to another replica from then on.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+}
+
+/// Keeps a gate from being closed.
+pub(crate) struct Inside<'a>(#[expect(dead_code, reason = "held, not read")] MutexGuard<'a, bool>);
+
+impl Gate {
+    /// Enters, unless the gate is closed.
+    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+        let is_closed = task::lock(&self.is_closed);
+        (!*is_closed).then(|| Inside(is_closed))
+    }
+
+    /// Closes the gate, once every thread has left it.
+    pub(crate) fn close(&self) {
+        *task::lock(&self.is_closed) = true;
+    }
+}

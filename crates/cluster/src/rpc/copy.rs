@@ -1,0 +1,93 @@
+//! Pieces of a copy as bytes: what is told of the rows that are there, and what comes of it.
+//! docs/formats/cluster-request.md.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use datum::PrimaryKey;
+use shard::{CopyRange, Difference};
+
+use crate::rpc::field::{put, take, take_u8, take_u32, take_u64};
+
+const DIGEST_BYTES: usize = 32;
+
+pub(crate) fn put_copy_ranges(bytes: &mut BytesMut, copy_ranges: &[CopyRange]) {
+    for copy_range in copy_ranges {
+        put(bytes, copy_range.last.as_bytes());
+        bytes.put_u64_le(copy_range.rows);
+        bytes.put_u64_le(copy_range.bytes);
+        bytes.put_slice(&copy_range.digest);
+    }
+}
+
+/// All that is left.
+pub(crate) fn take_copy_ranges(bytes: &mut Bytes) -> Option<Vec<CopyRange>> {
+    let mut copy_ranges = Vec::new();
+    while !bytes.is_empty() {
+        let last = PrimaryKey(take(bytes)?);
+        let (rows, len) = (take_u64(bytes)?, take_u64(bytes)?);
+        let mut digest = [0; DIGEST_BYTES];
+        if bytes.len() < DIGEST_BYTES {
+            return None;
+        }
+        bytes.copy_to_slice(&mut digest);
+        copy_ranges.push(CopyRange { last, rows, bytes: len, digest });
+    }
+    Some(copy_ranges)
+}
+
+pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
+    let mut bytes = BytesMut::new();
+    // No more than were asked about.
+    bytes.put_u32_le(difference.same as u32);
+    bytes.put_u8(u8::from(difference.reach.is_some()));
+    put(&mut bytes, difference.reach.as_ref().map_or(&[], PrimaryKey::as_bytes));
+    for (key, stored) in &difference.rows {
+        put(&mut bytes, key.as_bytes());
+        put(&mut bytes, stored);
+    }
+    bytes.freeze()
+}
+
+/// Reads what [`encode_difference`] wrote; `None` for anything else.
+pub(crate) fn decode_difference(mut bytes: Bytes) -> Option<Difference> {
+    let same = take_u32(&mut bytes)? as usize;
+    let has_reach = match take_u8(&mut bytes)? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let reach = PrimaryKey(take(&mut bytes)?);
+    let mut rows = Vec::new();
+    while !bytes.is_empty() {
+        rows.push((PrimaryKey(take(&mut bytes)?), take(&mut bytes)?));
+    }
+    Some(Difference { same, reach: has_reach.then_some(reach), rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_read_back_and_no_cut_one_does() {
+        let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
+        let copy_ranges = vec![
+            CopyRange { last: key("b"), rows: 2, bytes: 30, digest: [7; DIGEST_BYTES] },
+            CopyRange { last: key("d"), rows: 1, bytes: 9, digest: [8; DIGEST_BYTES] },
+        ];
+        let mut bytes = BytesMut::new();
+        put_copy_ranges(&mut bytes, &copy_ranges);
+        let bytes = bytes.freeze();
+        assert_eq!(take_copy_ranges(&mut bytes.clone()), Some(copy_ranges.clone()));
+        let half = bytes.len() - DIGEST_BYTES - 21;
+        for len in (0..bytes.len()).filter(|len| *len != 0 && *len != half) {
+            assert_eq!(take_copy_ranges(&mut bytes.slice(..len)), None, "cut at {len}");
+        }
+        for reach in [None, Some(key("x"))] {
+            let difference =
+                Difference { same: 1, reach, rows: vec![(key("e"), Bytes::from_static(b"row"))] };
+            let bytes = encode_difference(&difference);
+            assert_eq!(decode_difference(bytes.clone()), Some(difference));
+            assert_eq!(decode_difference(bytes.slice(..bytes.len() - 1)), None);
+        }
+    }
+}

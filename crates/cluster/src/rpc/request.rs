@@ -1,0 +1,262 @@
+//! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-request.md.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use datum::{Object, PrimaryKey, row};
+use log::{GroupId, Lsn, PeerId, StallCause};
+use shard::CopyRange;
+
+use crate::rpc::copy::{put_copy_ranges, take_copy_ranges};
+use crate::rpc::field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
+
+/// The first byte of a request: whose it is.
+pub(crate) const FOR_CLUSTER: u8 = 0;
+/// The same, for the requests of queries.
+pub(crate) const FOR_QUERIES: u8 = 1;
+
+const VERSION: u8 = 4;
+
+/// A request about the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Request {
+    /// To the leader of the catalog: write these rows if its version is `base`.
+    Commit { base: u64, rows: Vec<(PrimaryKey, Option<Object>)> },
+    /// Let this server in; the row says who it is.
+    Join { server: Object },
+    /// How are the replicas of these groups, of each of which the server may be the leader?
+    States { groups: Vec<GroupId> },
+    /// To the leader of a group: let this replica lead.
+    HandOver { group: GroupId, to: PeerId },
+    /// To the leader of a group: keep a copy of its rows for me.
+    CopyBegin { group: GroupId },
+    /// How far does the log of your replica of a group reach?
+    End { group: GroupId },
+    /// The same of all these groups.
+    Ends { groups: Vec<GroupId> },
+    /// Of which of these groups do you have a replica with its rows, durably?
+    Begun { groups: Vec<GroupId> },
+    /// Which mark has your replica of a group, as far as it was applied (`shard::SealState`)?
+    Mark { group: GroupId },
+    /// Make these (`log::Members`) the members of a group, by force.
+    ResetMembers { group: GroupId, members: Bytes },
+    /// Which servers are you connected to?
+    Sees,
+    /// To the leader of the catalog: which version is it?
+    Version,
+    /// To a replica's server, of its leader: the log, which begins after `start`, no longer has what it needs, or
+    /// its rows are void, so let it ask for a copy.
+    CopyWanted { group: GroupId, start: Lsn },
+    /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
+    CopyNext { copy: u64, after: Option<PrimaryKey>, copy_ranges: Vec<CopyRange> },
+    /// To the leader of a group: where may its range be cut into so many parts?
+    Cuts { group: GroupId, parts: u64 },
+    /// To the leader of a group: seal it, or open it again (`shard::SealState`).
+    SetMark { group: GroupId, mark: u64 },
+    /// My log does not get on, and why; or it does again.
+    Stalled { cause: Option<StallCause> },
+    /// Do you show this version of the catalog, or a later one? OnResponse once it is so, or not soon.
+    Shows { version: u64 },
+    /// What is the newest term that you know in each of these groups?
+    Terms { groups: Vec<GroupId> },
+}
+
+impl Request {
+    /// Whether nobody answers it without a turn of the log.
+    pub(crate) fn needs_the_log(&self) -> bool {
+        match self {
+            Request::Commit { .. }
+            | Request::Join { .. }
+            | Request::CopyBegin { .. }
+            | Request::End { .. }
+            | Request::Ends { .. }
+            | Request::Begun { .. }
+            | Request::ResetMembers { .. }
+            | Request::SetMark { .. } => true,
+            Request::States { .. }
+            | Request::HandOver { .. }
+            | Request::Mark { .. }
+            | Request::Sees
+            | Request::Version
+            | Request::CopyWanted { .. }
+            | Request::CopyNext { .. }
+            | Request::Cuts { .. }
+            | Request::Stalled { .. }
+            | Request::Shows { .. }
+            | Request::Terms { .. } => false,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(FOR_CLUSTER);
+        bytes.put_u8(VERSION);
+        match self {
+            Request::Commit { base, rows } => {
+                bytes.put_u8(1);
+                bytes.put_u64_le(*base);
+                bytes.put_u32_le(rows.len() as u32);
+                for (key, object) in rows {
+                    put(&mut bytes, key.as_bytes());
+                    match object {
+                        Some(object) => put(&mut bytes, &row::encode(object)),
+                        None => put(&mut bytes, &[]),
+                    }
+                }
+            }
+            Request::Join { server } => {
+                bytes.put_u8(2);
+                put(&mut bytes, &row::encode(server));
+            }
+            Request::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
+            Request::CopyWanted { group, start } => put_words(&mut bytes, 12, [group.0, start.0]),
+            Request::States { groups } => put_groups(&mut bytes, 15, groups),
+            Request::Begun { groups } => put_groups(&mut bytes, 16, groups),
+            Request::Ends { groups } => put_groups(&mut bytes, 18, groups),
+            Request::Terms { groups } => put_groups(&mut bytes, 21, groups),
+            Request::End { group } => put_words(&mut bytes, 7, [group.0]),
+            Request::Mark { group } => put_words(&mut bytes, 17, [group.0]),
+            Request::ResetMembers { group, members } => {
+                bytes.put_u8(8);
+                bytes.put_u64_le(group.0);
+                put(&mut bytes, members);
+            }
+            Request::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
+            Request::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
+            Request::Stalled { cause } => {
+                bytes.put_u8(19);
+                put_cause(&mut bytes, *cause);
+            }
+            Request::Shows { version } => put_words(&mut bytes, 20, [*version]),
+            Request::Version => bytes.put_u8(9),
+            Request::Sees => bytes.put_u8(10),
+            Request::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
+            Request::CopyNext { copy, after, copy_ranges } => {
+                bytes.put_u8(4);
+                bytes.put_u64_le(*copy);
+                bytes.put_u8(u8::from(after.is_some()));
+                put(&mut bytes, after.as_ref().map_or(&[], PrimaryKey::as_bytes));
+                put_copy_ranges(&mut bytes, copy_ranges);
+            }
+        }
+        bytes.freeze()
+    }
+
+    /// Reads what [`Request::encode`] wrote, without its first byte.
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<Request> {
+        if take_u8(&mut bytes)? != VERSION {
+            return None;
+        }
+        let request = match take_u8(&mut bytes)? {
+            1 => {
+                let base = take_u64(&mut bytes)?;
+                let count = take_u32(&mut bytes)?;
+                let mut rows = Vec::new();
+                for _ in 0..count {
+                    let key = PrimaryKey(take(&mut bytes)?);
+                    let stored = take(&mut bytes)?;
+                    let object = if stored.is_empty() { None } else { Some(row::decode(stored).ok()?) };
+                    rows.push((key, object));
+                }
+                Request::Commit { base, rows }
+            }
+            2 => Request::Join { server: row::decode(take(&mut bytes)?).ok()? },
+            3 => Request::CopyBegin { group: GroupId(take_u64(&mut bytes)?) },
+            4 => {
+                let copy = take_u64(&mut bytes)?;
+                let has_after = take_u8(&mut bytes)? == 1;
+                let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
+                Request::CopyNext { copy, after, copy_ranges: take_copy_ranges(&mut bytes)? }
+            }
+            7 => Request::End { group: GroupId(take_u64(&mut bytes)?) },
+            8 => Request::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
+            9 => Request::Version,
+            10 => Request::Sees,
+            13 => Request::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
+            14 => Request::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
+            12 => {
+                let (group, start) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+                Request::CopyWanted { group: GroupId(group), start: Lsn(start) }
+            }
+            15 => Request::States { groups: take_groups(&mut bytes)? },
+            17 => Request::Mark { group: GroupId(take_u64(&mut bytes)?) },
+            16 => Request::Begun { groups: take_groups(&mut bytes)? },
+            18 => Request::Ends { groups: take_groups(&mut bytes)? },
+            5 => {
+                Request::HandOver { group: GroupId(take_u64(&mut bytes)?), to: PeerId(take_u64(&mut bytes)?) }
+            }
+            19 => Request::Stalled { cause: take_cause(&mut bytes)? },
+            20 => Request::Shows { version: take_u64(&mut bytes)? },
+            21 => Request::Terms { groups: take_groups(&mut bytes)? },
+            _ => return None,
+        };
+        bytes.is_empty().then_some(request)
+    }
+}
+
+fn put_groups(bytes: &mut BytesMut, kind: u8, groups: &[GroupId]) {
+    bytes.put_u8(kind);
+    bytes.put_u32_le(groups.len() as u32);
+    groups.iter().for_each(|group| bytes.put_u64_le(group.0));
+}
+
+fn take_groups(bytes: &mut Bytes) -> Option<Vec<GroupId>> {
+    let count = take_u32(bytes)?;
+    (0..count).map(|_| take_u64(bytes).map(GroupId)).collect()
+}
+
+fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
+    bytes.put_u8(kind);
+    words.into_iter().for_each(|word| bytes.put_u64_le(word));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datum::Text;
+
+    fn requests() -> Vec<Request> {
+        let object: Object = [(Text::from_static("a"), 1.into())].into_iter().collect();
+        let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
+        vec![
+            Request::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
+            Request::Join { server: object },
+            Request::CopyBegin { group: GroupId(3) },
+            Request::CopyNext { copy: 9, after: Some(key("k")), copy_ranges: Vec::new() },
+            Request::CopyNext {
+                copy: 9,
+                after: None,
+                copy_ranges: vec![CopyRange { last: key("l"), rows: 1, bytes: 4, digest: [5; 32] }],
+            },
+            Request::HandOver { group: GroupId(3), to: PeerId(4) },
+            Request::States { groups: vec![GroupId(3), GroupId(4)] },
+            Request::States { groups: Vec::new() },
+            Request::Begun { groups: vec![GroupId(3), GroupId(4)] },
+            Request::End { group: GroupId(3) },
+            Request::Ends { groups: vec![GroupId(3), GroupId(4)] },
+            Request::Mark { group: GroupId(3) },
+            Request::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
+            Request::Version,
+            Request::Sees,
+            Request::CopyWanted { group: GroupId(3), start: Lsn(9) },
+            Request::Cuts { group: GroupId(3), parts: 4 },
+            Request::SetMark { group: GroupId(3), mark: 5 },
+            Request::Stalled { cause: None },
+            Request::Stalled { cause: Some(StallCause::Slow) },
+            Request::Stalled { cause: Some(StallCause::Stopped) },
+            Request::Shows { version: 6 },
+            Request::Terms { groups: vec![GroupId(3), GroupId(4)] },
+        ]
+    }
+
+    #[test]
+    fn a_question_reads_back_and_no_part_of_one_does() {
+        for request in requests() {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(bytes.slice(1..)), Some(request.clone()));
+            let ends_with_copy_ranges = matches!(&request, Request::CopyNext { .. });
+            for len in 1..bytes.len() {
+                let cut = Request::decode(bytes.slice(1..len));
+                assert!(cut.is_none() || ends_with_copy_ranges && cut != Some(request.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What nodes answer to requests about the cluster: `docs/formats/cluster-request.md`.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use log::{GroupId, Lsn, Members, PeerId, StallCause, Term};
+use storage::{IndexBuild, IndexId};
+use uuid::Uuid;
+
+use crate::ServerId;
+use crate::rpc::field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
+#[cfg(doc)]
+use crate::rpc::request::Request;
+
+/// How the log of the server is that was told of one that does not get on: [`Request::Stalled`].
+pub(crate) fn encode_cause(cause: Option<StallCause>) -> Bytes {
+    let mut bytes = BytesMut::new();
+    put_cause(&mut bytes, cause);
+    bytes.freeze()
+}
+
+/// What that says; servers of before say nothing.
+pub(crate) fn decode_cause(mut bytes: Bytes) -> Option<Option<StallCause>> {
+    if bytes.is_empty() { Some(None) } else { take_cause(&mut bytes) }
+}
+
+/// What came of [`Request::Commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CommitResponse {
+    Done,
+    Stale,
+    NotLeader,
+    Refused(String),
+    Doubt(String),
+}
+
+/// What came of [`Request::Join`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JoinResponse {
+    /// The replica of the catalog on the new server.
+    pub(crate) own: PeerId,
+    /// Where the others are.
+    pub(crate) places: Vec<(PeerId, ServerId)>,
+}
+
+/// What came of [`Request::CopyBegin`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyResponse {
+    pub(crate) copy: u64,
+    pub(crate) rows: u64,
+    pub(crate) origin: Bytes,
+    pub(crate) progress: Bytes,
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
+}
+
+impl CommitResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let (kind, why) = match self {
+            CommitResponse::Done => (0, ""),
+            CommitResponse::Stale => (1, ""),
+            CommitResponse::NotLeader => (2, ""),
+            CommitResponse::Refused(why) => (3, why.as_str()),
+            CommitResponse::Doubt(why) => (4, why.as_str()),
+        };
+        [&[kind], why.as_bytes()].concat().into()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CommitResponse> {
+        let (kind, why) = bytes.split_first()?;
+        let why = String::from_utf8_lossy(why).into_owned();
+        Some(match kind {
+            0 => CommitResponse::Done,
+            1 => CommitResponse::Stale,
+            2 => CommitResponse::NotLeader,
+            3 => CommitResponse::Refused(why),
+            4 => CommitResponse::Doubt(why),
+            _ => return None,
+        })
+    }
+}
+
+impl JoinResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.own.0);
+        for (peer, server) in &self.places {
+            bytes.put_u64_le(peer.0);
+            bytes.put_slice(server.0.as_bytes());
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinResponse> {
+        let own = PeerId(take_u64(&mut bytes)?);
+        let mut places = Vec::new();
+        while !bytes.is_empty() {
+            let peer = PeerId(take_u64(&mut bytes)?);
+            if bytes.len() < 16 {
+                return None;
+            }
+            let server = Uuid::from_slice(&bytes.split_to(16)).ok()?;
+            places.push((peer, ServerId(server)));
+        }
+        Some(JoinResponse { own, places })
+    }
+}
+
+impl CopyResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.copy);
+        bytes.put_u64_le(self.rows);
+        put(&mut bytes, &self.origin);
+        put(&mut bytes, &self.progress);
+        put_builds(&mut bytes, &self.builds);
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyResponse> {
+        let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+        let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
+        Some(CopyResponse { copy, rows, origin, progress, builds: take_builds(bytes)? })
+    }
+}
+
+fn put_builds(bytes: &mut BytesMut, builds: &[(IndexId, IndexBuild)]) {
+    for (index, build) in builds {
+        bytes.put_u32_le(index.0);
+        put(bytes, &build.encode());
+    }
+}
+
+/// All that is left.
+fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
+    let mut builds = Vec::new();
+    while !bytes.is_empty() {
+        let index = IndexId(take_u32(&mut bytes)?);
+        builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
+    }
+    Some(builds)
+}
+
+/// What came of [`Request::States`] for one group: who leads, when it is another; else how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StateResponse {
+    Elsewhere(Option<ServerId>),
+    Led(GroupState),
+}
+
+/// What came of [`Request::SetMark`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkResponse {
+    /// The group's members then.
+    pub(crate) members: Members,
+    /// Those that answer and have the mark durably in their logs, and the rows of before: they need only hear that it
+    /// is committed.
+    pub(crate) holders: Vec<PeerId>,
+}
+
+impl MarkResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        put(&mut bytes, &self.members.encode());
+        self.holders.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<MarkResponse> {
+        let members = Members::decode(&take(&mut bytes)?)?;
+        let (holders, rest) = bytes.as_chunks::<8>();
+        let holders = holders.iter().map(|peer| PeerId(u64::from_le_bytes(*peer))).collect();
+        rest.is_empty().then_some(MarkResponse { members, holders })
+    }
+}
+
+/// What the leader of a group knows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// The replicas that are ready.
+    pub(crate) ready: Vec<PeerId>,
+    /// Whether writes get done: the leader's disk, where that is needed, is neither full nor hangs.
+    pub(crate) takes_writes: bool,
+    /// How many rows there are.
+    pub(crate) rows: u64,
+    /// How far each index is built.
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
+}
+
+impl StateResponse {
+    fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        match self {
+            StateResponse::Elsewhere(leader) => {
+                bytes.put_u8(0);
+                bytes.put_slice(
+                    leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
+                );
+            }
+            StateResponse::Led(GroupState { ready, takes_writes, rows, builds }) => {
+                // Servers of before know only the first.
+                bytes.put_u8(if *takes_writes { 1 } else { 2 });
+                bytes.put_u32_le(ready.len() as u32);
+                ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+                bytes.put_u64_le(*rows);
+                put_builds(&mut bytes, builds);
+            }
+        }
+        bytes.freeze()
+    }
+
+    fn decode(mut bytes: Bytes) -> Option<StateResponse> {
+        match take_u8(&mut bytes)? {
+            0 if bytes.is_empty() => Some(StateResponse::Elsewhere(None)),
+            0 => Some(StateResponse::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
+            kind @ (1 | 2) => {
+                let takes_writes = kind == 1;
+                let mut ready = Vec::new();
+                for _ in 0..take_u32(&mut bytes)? {
+                    ready.push(PeerId(take_u64(&mut bytes)?));
+                }
+                let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
+                Some(StateResponse::Led(GroupState { ready, takes_writes, rows, builds }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What came of [`Request::States`], one for each group.
+pub(crate) fn encode_states(states: &[StateResponse]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    states.iter().for_each(|state| put(&mut bytes, &state.encode()));
+    bytes.freeze()
+}
+
+/// Reads what [`encode_states`] wrote.
+pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateResponse>> {
+    let mut states = Vec::new();
+    while !bytes.is_empty() {
+        states.push(StateResponse::decode(take(&mut bytes)?)?);
+    }
+    Some(states)
+}
+
+/// What came of [`Request::End`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndResponse {
+    pub(crate) own: PeerId,
+    pub(crate) last_term: Term,
+    pub(crate) last: Lsn,
+    /// The members, as far as this replica knows.
+    pub(crate) members: Members,
+}
+
+impl EndResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat();
+        bytes.extend_from_slice(&self.members.encode());
+        bytes.into()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndResponse> {
+        let mut word = || take_u64(&mut bytes);
+        let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
+        Some(EndResponse { own, last_term, last, members: Members::decode(&bytes)? })
+    }
+}
+
+/// What came of [`Request::Ends`]: none of a group whose rows are not there.
+pub(crate) fn encode_ends(ends: &[Option<EndResponse>]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for end in ends {
+        put(&mut bytes, &end.as_ref().map(EndResponse::encode).unwrap_or_default());
+    }
+    bytes.freeze()
+}
+
+/// Reads what [`encode_ends`] wrote.
+pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndResponse>>> {
+    let mut ends = Vec::new();
+    while !bytes.is_empty() {
+        let end = take(&mut bytes)?;
+        ends.push(if end.is_empty() { None } else { Some(EndResponse::decode(end)?) });
+    }
+    Some(ends)
+}
+
+/// What came of [`Request::Version`], or of [`Request::Mark`].
+pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
+    take_u64(&mut bytes)
+}
+
+/// What came of [`Request::Sees`].
+pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
+    servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
+}
+
+/// Reads what [`encode_servers`] wrote.
+pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
+    let (ids, rest) = bytes.as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
+}
+
+/// What came of [`Request::Begun`].
+pub(crate) fn encode_begun(groups: &[GroupId]) -> Bytes {
+    groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
+}
+
+/// Reads what [`encode_begun`] wrote.
+pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
+    let (groups, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
+}
+
+/// What came of [`Request::Terms`], one for each group; zero where none is known.
+pub(crate) fn encode_terms(terms: &[Term]) -> Bytes {
+    terms.iter().flat_map(|term| term.0.to_le_bytes()).collect()
+}
+
+/// Reads what [`encode_terms`] wrote.
+pub(crate) fn decode_terms(bytes: &Bytes) -> Option<Vec<Term>> {
+    let (terms, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| terms.iter().map(|term| Term(u64::from_le_bytes(*term))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_of_a_mark_reads_back_and_nothing_else_does() {
+        let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], ..Members::default() };
+        let answer = MarkResponse { members, holders: vec![PeerId(2)] };
+        let bytes = answer.encode();
+        assert_eq!(MarkResponse::decode(bytes.clone()), Some(answer));
+        for len in (0..bytes.len()).filter(|len| *len != bytes.len() - 8) {
+            assert_eq!(MarkResponse::decode(bytes.slice(..len)), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn answers_read_back() {
+        let join = JoinResponse { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
+        assert_eq!(JoinResponse::decode(join.encode()), Some(join));
+        let (origin, progress) = (Bytes::from_static(b"o"), Bytes::from_static(b"p"));
+        let builds = vec![(IndexId(1), IndexBuild::Ready)];
+        let copy = CopyResponse { copy: 1, rows: 2, origin, progress, builds };
+        assert_eq!(CopyResponse::decode(copy.encode()), Some(copy));
+        let states = vec![
+            StateResponse::Elsewhere(None),
+            StateResponse::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
+            StateResponse::Led(GroupState::default()),
+            StateResponse::Led(GroupState {
+                ready: vec![PeerId(3), PeerId(4)],
+                takes_writes: true,
+                rows: 5,
+                builds: vec![(IndexId(1), IndexBuild::Ready)],
+            }),
+        ];
+        assert_eq!(decode_states(encode_states(&states)), Some(states));
+        let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
+        assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
+        let begun = vec![GroupId(3), GroupId(u64::MAX)];
+        assert_eq!(decode_begun(&encode_begun(&begun)), Some(begun.clone()));
+        assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
+        let terms = vec![Term(0), Term(7)];
+        assert_eq!(decode_terms(&encode_terms(&terms)), Some(terms.clone()));
+        assert_eq!(decode_terms(&encode_terms(&terms).slice(1..)), None);
+        let members = Members::first(vec![PeerId(3), PeerId(6)]);
+        let end = EndResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
+        assert_eq!(EndResponse::decode(end.encode()), Some(end.clone()));
+        let ends = vec![None, Some(end), None];
+        let bytes = encode_ends(&ends);
+        assert_eq!(decode_ends(bytes.clone()), Some(ends));
+        assert_eq!(decode_ends(bytes.slice(..bytes.len() - 1)), None);
+        let doubt = CommitResponse::Doubt("why".to_owned());
+        assert_eq!(CommitResponse::decode(&doubt.encode()), Some(doubt));
+    }
+}

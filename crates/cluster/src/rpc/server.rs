@@ -1,0 +1,50 @@
+//! Tells the requests of other servers apart: those about the cluster, and those of queries.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use super::client::{Responder, RpcHandler};
+use super::request::{FOR_CLUSTER, FOR_QUERIES, Request};
+use crate::config::ServerId;
+
+/// Handles requests about the cluster.
+pub(crate) trait ClusterHandler: Send + Sync {
+    /// Handles `request` of `from`. Called on the thread of the links: it must not wait.
+    fn handle(self: Arc<Self>, from: ServerId, request: Request, respond: Responder);
+
+    /// The handler of the requests of queries, once there is one.
+    fn queries(&self) -> Option<&Arc<dyn RpcHandler>>;
+}
+
+/// Serves the requests of other servers, as long as the node lives.
+pub struct RpcServer(Weak<dyn ClusterHandler>);
+
+impl RpcServer {
+    pub(crate) fn new(handler: Weak<dyn ClusterHandler>) -> RpcServer {
+        RpcServer(handler)
+    }
+}
+
+impl RpcHandler for RpcServer {
+    fn handle(&self, from: ServerId, mut request: Bytes, respond: Responder) {
+        let Some(cluster) = self.0.upgrade() else { return };
+        let first = if request.is_empty() { None } else { Some(request.split_to(1)[0]) };
+        match first {
+            Some(FOR_QUERIES) => match cluster.queries() {
+                Some(queries) => queries.handle(from, request, respond),
+                None => respond(Err("this server does not answer queries yet".to_owned())),
+            },
+            Some(FOR_CLUSTER) => match Request::decode(request) {
+                Some(request) => cluster.handle(from, request, respond),
+                None => respond(Err("the request cannot be decoded".to_owned())),
+            },
+            _ => respond(Err("the request is of an unknown kind".to_owned())),
+        }
+    }
+
+    fn disconnected(&self, server: ServerId) {
+        let Some(cluster) = self.0.upgrade() else { return };
+        cluster.queries().into_iter().for_each(|queries| queries.disconnected(server));
+    }
+}

@@ -1,0 +1,46 @@
+//! The response to [`super::Request::Cuts`]: docs/formats/cluster-request.md.
+
+use bytes::{BufMut, BytesMut};
+use datum::Bytes;
+
+use super::field::{put, take, take_u64};
+
+/// What came of [`super::Request::Cuts`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SplitPointsResponse {
+    /// How many rows the shard has.
+    pub(crate) rows: u64,
+    /// The first keys of all parts but the first, which have about as many rows each.
+    pub(crate) keys: Vec<Bytes>,
+}
+
+impl SplitPointsResponse {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.rows);
+        self.keys.iter().for_each(|key| put(&mut bytes, key));
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<SplitPointsResponse> {
+        let (rows, mut keys) = (take_u64(&mut bytes)?, Vec::new());
+        while !bytes.is_empty() {
+            keys.push(take(&mut bytes)?);
+        }
+        Some(SplitPointsResponse { rows, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_reads_back() {
+        let keys = vec![Bytes::from_static(b"k"), Bytes::from_static(b"key")];
+        let response = SplitPointsResponse { rows: 7, keys };
+        let bytes = response.encode();
+        assert_eq!(SplitPointsResponse::decode(bytes.slice(..bytes.len() - 1)), None);
+        assert_eq!(SplitPointsResponse::decode(bytes), Some(response));
+    }
+}
