@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cluster::Post;
+use cluster::Wiring;
 use log::{GroupId, GroupObserver, PeerId, Role, Term};
 use parking_lot::Mutex;
 
@@ -58,7 +58,7 @@ impl Elections {
 /// The observer of the log of one machine.
 pub struct ElectionObserver {
     /// The next observer, which gets every call.
-    pub post: Arc<Post>,
+    pub wiring: Wiring,
     /// The shared record.
     pub elections: Elections,
     /// The machine.
@@ -68,22 +68,22 @@ pub struct ElectionObserver {
 impl GroupObserver for ElectionObserver {
     fn role_changed(&self, id: GroupId, role: Role) {
         self.elections.record(id, self.machine, role);
-        self.post.role_changed(id, role);
+        self.wiring.leadership.role_changed(id, role);
     }
 
     fn voters_changed(&self, id: GroupId, voters: &[PeerId]) {
-        self.post.voters_changed(id, voters);
+        self.wiring.leadership.voters_changed(id, voters);
     }
 
     fn snapshot_needed(&self, id: GroupId, to: PeerId) {
-        self.post.snapshot_needed(id, to);
+        self.wiring.leadership.snapshot_needed(id, to);
     }
 
     fn rows_needed(&self, id: GroupId) {
-        self.post.rows_needed(id);
+        self.wiring.leadership.rows_needed(id);
     }
 
     fn removed(&self, id: GroupId) {
-        self.post.removed(id);
+        self.wiring.leadership.removed(id);
     }
 }

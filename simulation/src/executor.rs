@@ -36,7 +36,7 @@ impl Executor {
 }
 
 impl RpcHandler for Executor {
-    fn serve(&self, _from: ServerId, question: Bytes, reply: Responder) {
+    fn handle(&self, _from: ServerId, question: Bytes, reply: Responder) {
         let Some(node) = self.0.upgrade() else { return };
         let work = move || {
             let answer = match decode(&question) {
@@ -68,13 +68,13 @@ pub fn perform(node: &Core, op: &Op) -> Outcome {
         }
         drop(catalog);
         task::sleep(RETRY_INTERVAL);
-        node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
+        node.leaders().find_leaders(&table.shards().iter().collect::<Vec<_>>());
     }
 }
 
 fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
     let handle = table.shard(&op.document.key());
-    tracing::trace!("operation {} finds {:?} leading", op.number, handle.lead().leader());
+    tracing::trace!("operation {} finds {:?} leading", op.number, handle.known_leader().leader());
     let route = match op.kind {
         Kind::Read(Mode::Outdated) => handle.nearest(|server| node.is_connected(server)),
         _ => handle.leader(),
@@ -83,10 +83,10 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
         None => Attempt::NotHere(None),
         Some(Route::Local(shard)) => execute(node, shard, op),
         Some(Route::Remote(server)) => {
-            let Some(wire) = node.query_wire() else { return Attempt::NotHere(None) };
+            let Some(wire) = node.query_client() else { return Attempt::NotHere(None) };
             let (sender, receiver) = task::channel();
             let answered = Box::new(move |answer| drop(sender.send(answer)));
-            wire.ask(server, encode(op), RPC_TIMEOUT, answered);
+            wire.call(server, encode(op), RPC_TIMEOUT, answered);
             let attempt = match receiver.recv() {
                 Ok(Ok(bytes)) => match decode_attempt(&bytes) {
                     Some(done) => done,
@@ -112,10 +112,10 @@ fn here(node: &Core, op: &Op) -> Attempt {
     let catalog = node.catalog();
     let Some(table) = catalog.table("test", &op.document.table) else { return Attempt::NotHere(None) };
     let handle = table.shard(&op.document.key());
-    match (handle.near(), op.kind) {
+    match (handle.local(), op.kind) {
         (Some(near), Kind::Read(Mode::Outdated)) if !near.is_recovering() => execute(node, near, op),
         (Some(near), _) if near.is_leader() => execute(node, near, op),
-        _ => Attempt::NotHere(handle.lead().leader()),
+        _ => Attempt::NotHere(handle.known_leader().leader()),
     }
 }
 

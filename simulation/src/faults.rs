@@ -190,7 +190,7 @@ fn reconfigure(world: &mut World, nth: usize) {
         let id = node.catalog().table("test", &table).map(|table| table.config.id);
         let Some(id) = id else { return };
         let deadline = io::task::now() + REASSEMBLY_TIMEOUT;
-        match node.change_table_while(id, &change, &|| io::task::now() < deadline) {
+        match node.resharder().change_table_while(id, &change, &|| io::task::now() < deadline) {
             Ok((_, after)) => tracing::info!("the table is now {:?}", after.shards),
             Err(error) => tracing::info!("the table is not reconfigured: {error}"),
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
 use cluster::{
-    CopyChunking, Identity, Inbound, JoinOptions, Node, NodeOptions, PeerTransport, Post, ServerId,
-    UNASSIGNED_PEER,
+    CopyChunking, Identity, Inbound, JoinOptions, Node, NodeOptions, PeerTransport, ServerId,
+    UNASSIGNED_PEER, Wiring,
 };
 use datum::{Object, Text};
 use engine::BufferedEngine;
@@ -102,19 +102,19 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     // Without a thread: the buffer is handed over when it is full, before a snapshot and before a flush.
     let engine = BufferedEngine::new(Arc::new(plan.engine.clone()), BUFFER_BYTES_MAX);
     let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
-    let post = Post::new(replicas.clone());
-    let log = open_log(plan, &system, &replicas, &post)?;
+    let wiring = Wiring::new(replicas.clone());
+    let log = open_log(plan, &system, &replicas, &wiring)?;
     let identity = load_identity(plan, &system)?;
     let server = identity.as_ref().map_or_else(|| ServerId(uuid(&**random)), |identity| identity.server);
     let joining = identity.is_none().then_some(server);
     let inbound =
-        Inbound::new(post.clone(), log.clone(), files.clone(), dir.clone(), joining).map_err(text)?;
+        Inbound::new(wiring.clone(), log.clone(), files.clone(), dir.clone(), joining).map_err(text)?;
     let started = Arc::downgrade(slot);
     inbound.when_removed(Box::new(move || {
         started.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
     }));
     let links = open_links(plan, &system, identity.as_ref().map(|known| known.cluster), server)?;
-    post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
+    wiring.peers.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
     let party = links.party(inbound.clone()).ok_or("the links are in use")?;
     slot.lock().links = Some((links, party));
     let cluster = match &identity {
@@ -134,7 +134,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
         let options =
             JoinOptions { server, cluster, name, tags, cache_size_mb: None, addresses, is_proxy: false };
         let members = || Some(inbound.members());
-        cluster::join(&options, &post, members, &**files, dir, Some(WAIT_TIMEOUT * 3000)).map_err(text)?;
+        cluster::join(&options, &wiring, members, &**files, dir, Some(WAIT_TIMEOUT * 3000)).map_err(text)?;
     }
     let System { dir, files, clock, random } = system;
     let node = Node::open(NodeOptions {
@@ -145,7 +145,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
         addresses,
         replicas,
         log,
-        post,
+        wiring,
         clock,
         files,
         random,
@@ -154,7 +154,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     .map_err(text)?;
     node.copies().set_chunking(plan.copy_sizes);
     node.answer_queries(Arc::new(Executor::new(&node)));
-    inbound.open(&node);
+    inbound.open(node.rpc_server());
     while !node.await_catalog(WAIT_TIMEOUT) {}
     if plan.watches_log {
         let node = Arc::downgrade(&node);
@@ -168,15 +168,15 @@ fn open_log(
     plan: &NodePlan,
     system: &System,
     replicas: &Arc<Replicas>,
-    post: &Arc<Post>,
+    wiring: &Wiring,
 ) -> Result<Arc<dyn Log>, String> {
     let (elections, machine) = (plan.elections.clone(), plan.number);
     let options = FileLogOptions {
         store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
         log_bytes_max: plan.log_bytes_max,
         random: system.random.clone(),
-        transport: post.clone(),
-        observer: Arc::new(ElectionObserver { post: post.clone(), elections, machine }),
+        transport: wiring.transport.clone(),
+        observer: Arc::new(ElectionObserver { wiring: wiring.clone(), elections, machine }),
         ..FileLogOptions::default()
     };
     let System { dir, files, clock, .. } = system;

@@ -53,7 +53,12 @@ fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
 }
 
 fn fill(house: &House) {
-    house.service.node().schema().create_table("test", "t", cluster::TableOptions::default()).expect("a new table");
+    house
+        .service
+        .node()
+        .schema()
+        .create_table("test", "t", cluster::TableOptions::default())
+        .expect("a new table");
     let catalog = house.service.node().catalog();
     let table = catalog.table("test", "t").expect("the table");
     for start in (0..ROWS).step_by(100) {
@@ -68,7 +73,7 @@ fn fill(house: &House) {
 
 /// The replica in this process, which is the only one.
 fn near(shard: &ShardHandle) -> &Shard {
-    shard.near().expect("a house has one node")
+    shard.local().expect("a house has one node")
 }
 
 fn points(house: &House) {

@@ -53,12 +53,12 @@ struct Tricky {
 }
 
 impl RpcClient for Tricky {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         if self.tricks.is_lost(question[1]) {
             return answered(Err(RpcError::NoAnswer(server)));
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {

@@ -158,7 +158,7 @@ fn all_though_it_is_lost(text: &str) -> Vec<Datum> {
         seen.extend(batch.items);
         done = batch.done;
         // The node that reads forgets everything between two batches.
-        house.desk.iter().for_each(|desk| desk.gone(support::ASKER));
+        house.desk.iter().for_each(|desk| desk.disconnected(support::ASKER));
     }
     seen
 }

@@ -53,7 +53,7 @@ impl Other {
 }
 
 impl RpcClient for Other {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         let (desk, delay) = (self.desk.clone(), self.delay(&question));
         std::thread::spawn(move || match delay {
             None => {
@@ -63,7 +63,7 @@ impl RpcClient for Other {
             Some(delay) => {
                 std::thread::sleep(delay);
                 let refused = move |why| RpcError::Refused { server, why };
-                desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+                desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
             }
         });
     }

@@ -42,18 +42,18 @@ struct Overtaking {
 }
 
 impl RpcClient for Overtaking {
-    fn ask(&self, _server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, _server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let kind = question[1];
         if matches!(kind, GATHER | OPEN) {
             *self.held.lock().unwrap() = Some(question);
             return self.asked.send(()).unwrap();
         }
-        self.desk.serve(ASKER, question, Box::new(move |answer| answered(Ok(answer.unwrap()))));
+        self.desk.handle(ASKER, question, Box::new(move |answer| answered(Ok(answer.unwrap()))));
         let held = matches!(kind, CLOSE | CANCEL).then(|| self.held.lock().unwrap().take()).flatten();
         if let Some(held) = held {
             let (late, question) = (self.late.clone(), held.clone());
             let tell = move |answer: Result<Bytes, String>| late.send((question, answer.unwrap())).unwrap();
-            self.desk.serve(ASKER, held, Box::new(tell));
+            self.desk.handle(ASKER, held, Box::new(tell));
         }
     }
 
@@ -94,7 +94,7 @@ fn a_cursor_that_was_closed_before_it_was_opened_is_not_kept() {
     let number = question.iter().skip(2).take_while(|byte| **byte >= 0x80).count() + 1;
     let next = [&[question[0], NEXT], &question[2..2 + number]].concat();
     let (told, answer) = channel();
-    house.desk.unwrap().serve(ASKER, next.into(), Box::new(move |answer| told.send(answer).unwrap()));
+    house.desk.unwrap().handle(ASKER, next.into(), Box::new(move |answer| told.send(answer).unwrap()));
     assert_eq!(answer.recv_timeout(SOON).unwrap().unwrap()[0], MOVED);
 }
 

@@ -31,13 +31,13 @@ const UNAVAILABLE: &str = "Cannot perform write: primary replica for shard [\"\"
 struct Partly(QueryServer);
 
 impl RpcClient for Partly {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let says = |word: &str| question.windows(word.len()).any(|bytes| bytes == word.as_bytes());
         if question[1] == WRITE && says("lost") {
             return answered(Ok(Bytes::from_static(if says("kept") { PARTLY } else { MOVED })));
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.0.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.0.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {

@@ -32,7 +32,7 @@ struct Counting {
 }
 
 impl RpcClient for Counting {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         if question[1] == GET {
             *self.asked.lock() += 1;
             if let Some(answer) = (self.trick)(&question) {
@@ -40,7 +40,7 @@ impl RpcClient for Counting {
             }
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {

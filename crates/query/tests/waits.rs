@@ -36,7 +36,7 @@ struct Moving {
 }
 
 impl RpcClient for Moving {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         let is_about = |name: &str| question.windows(name.len()).any(|bytes| bytes == name.as_bytes());
         for (name, left) in self.moves.lock().iter_mut() {
             if is_about(name) && *left > 0 {
@@ -45,7 +45,7 @@ impl RpcClient for Moving {
             }
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {
@@ -57,7 +57,7 @@ impl RpcClient for Moving {
 struct Gone;
 
 impl RpcClient for Gone {
-    fn ask(&self, server: ServerId, _question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, _question: Bytes, _patience: Duration, answered: OnResponse) {
         answered(Err(RpcError::NotConnected(server)));
     }
 

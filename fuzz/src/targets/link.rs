@@ -88,7 +88,13 @@ impl Target for Link {
             other => other.to_string(),
         });
         let few = |count: usize| count.min(3);
-        Outcome::of((few(whole.items), few(whole.messages), few(whole.letters), few(whole.servers), damage))
+        Outcome::of((
+            few(whole.items),
+            few(whole.messages),
+            few(whole.log_messages),
+            few(whole.servers),
+            damage,
+        ))
     }
 }
 
@@ -101,6 +107,6 @@ mod tests {
         let read: Vec<_> = Link.seeds().iter().map(|seed| read_stream(seed, seed.len())).collect();
         assert!(read.iter().all(|reading| reading.damage.is_none()), "{read:?}");
         assert_eq!(read.iter().map(|reading| reading.items).collect::<Vec<_>>(), [2, 6, 5, 7]);
-        assert_eq!((read[1].letters, read[2].messages, read[3].servers), (1, 2, 1));
+        assert_eq!((read[1].log_messages, read[2].messages, read[3].servers), (1, 2, 1));
     }
 }

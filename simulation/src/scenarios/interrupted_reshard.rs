@@ -31,7 +31,7 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let leads = |nth: usize, table: &String| {
         let catalog = world.machines[nth].node()?.catalog();
         let shards = catalog.table("test", table)?.shards();
-        let leads_all = shards.iter().all(|shard| shard.near().is_some_and(|near| near.is_leader()));
+        let leads_all = shards.iter().all(|shard| shard.local().is_some_and(|near| near.is_leader()));
         let is_well = leads_all && !world.net.is_stalled(Host(nth));
         is_well.then(|| shards.iter().map(|shard| shard.group()).collect::<Vec<_>>())
     };
@@ -47,7 +47,7 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let name = table.clone();
     world.ask_node(resharder, "reshard", move |node| {
         let Some(id) = node.catalog().table("test", &name).map(|table| table.config.id) else { return };
-        if let Err(error) = node.change_table(id, &change) {
+        if let Err(error) = node.resharder().change_table(id, &change) {
             tracing::info!("the table is not resharded: {error}");
         }
     });

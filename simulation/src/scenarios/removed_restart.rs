@@ -74,7 +74,7 @@ pub(super) fn begin(world: &mut World) -> Option<RemovedRestart> {
     world.machines[removed].flush_engine(&world.tasks);
     world.isolate(away, None);
     world.ask_node(leader, "remove replicas", move |node| {
-        if let Err(error) = node.change_table(id, &change) {
+        if let Err(error) = node.resharder().change_table(id, &change) {
             tracing::info!("the replicas stay: {error}");
         }
     });

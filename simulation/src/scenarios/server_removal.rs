@@ -98,13 +98,14 @@ pub(super) fn step(world: &mut World, mut removal: ServerRemoval) -> Option<Serv
 
 fn ask_removal(world: &World, removal: &mut ServerRemoval) {
     let server = removal.server;
-    removal.answer = world.ask_node(removal.by, "remove", move |node| match node.remove_server(server) {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::info!("{server} is not removed: {error}");
-            node.catalog().is_removed(server)
-        }
-    });
+    removal.answer =
+        world.ask_node(removal.by, "remove", move |node| match node.removal().remove_server(server) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::info!("{server} is not removed: {error}");
+                node.catalog().is_removed(server)
+            }
+        });
 }
 
 /// Gives the machine an empty disk; it will join as a new server.
@@ -134,6 +135,7 @@ fn can_be_removed(node: &Core, tables: &[String], server: ServerId) -> bool {
                 let has_it = shard.replicas.iter().any(|replica| replica.server == server);
                 shard.leaving.is_empty() && (!has_it || votes(shard.group, &shard.replicas))
             };
-            table.config.shards.iter().all(is_safe) && readiness(&node.table_state(table)).all_replicas
+            table.config.shards.iter().all(is_safe)
+                && readiness(&node.states().table_state(table)).all_replicas
         })
 }

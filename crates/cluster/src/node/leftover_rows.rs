@@ -103,8 +103,9 @@ impl LeftoverRows {
         match open {
             // What an old catalog does not place here may be placed here by a later one: swept when that is known.
             Some(_) if !self.restart.is_shown() => Ok(()),
-            Some(open) => self
-                .for_each_foreign_range(catalog, table, &open.range, |_, part| Ok(clear_rows(&open.shard, part)?)),
+            Some(open) => self.for_each_foreign_range(catalog, table, &open.range, |_, part| {
+                Ok(clear_rows(&open.shard, part)?)
+            }),
             None => Ok(()),
         }
     }

@@ -37,7 +37,7 @@ fn act(world: &mut World) {
         50..75 if one != other => {
             let len = if world.random.one_in(30) { 200_000 } else { 300 };
             let len = world.random.below(len) as usize;
-            world.mail(one, other, len);
+            world.send(one, other, len);
         }
         75..80 => world.answer_later(one),
         80..84 => world.net.cut(Host(one), Host(other)),
@@ -94,7 +94,7 @@ fn all_is_answered(world: &mut World) {
     let count = world.nodes.len();
     for one in 0..count {
         for other in (0..count).filter(|other| *other != one) {
-            world.mail(one, other, 100);
+            world.send(one, other, 100);
             world.ask(one, other, 100, Duration::from_secs(5));
         }
     }

@@ -89,7 +89,7 @@ impl Service {
                     .map(Target::from)
             }
             // The query wants the local state, if there is one.
-            ReadMode::DebugDirect => match shard.near() {
+            ReadMode::DebugDirect => match shard.local() {
                 Some(near) => Some(Target::Local(near)),
                 None => self.leader(shard),
             },

@@ -48,7 +48,7 @@ impl QueryServer {
 }
 
 impl RpcHandler for QueryServer {
-    fn serve(&self, from: ServerId, request: Bytes, reply: Responder) {
+    fn handle(&self, from: ServerId, request: Bytes, reply: Responder) {
         let inner = self.0.clone();
         if request.len() > INLINE_BYTES {
             let running = inner.running(from, Request::number_of(&request));
@@ -59,7 +59,7 @@ impl RpcHandler for QueryServer {
     }
 
     /// Cancels the requests of `server` and closes its cursors.
-    fn gone(&self, server: ServerId) {
+    fn disconnected(&self, server: ServerId) {
         self.0.running.cancel_all(server);
         self.0.service.cursors.forget(server);
     }

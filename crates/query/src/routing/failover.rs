@@ -164,9 +164,10 @@ impl Failover {
     /// Asks other servers for the leaders of shards without a local replica that learns them.
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
-        let of_leader = |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.hears();
+        let of_leader =
+            |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.hears_leader();
         for late in late.iter().filter(of_leader) {
-            if late.shard.lead().leader().is_none_or(|leader| leader == late.server) {
+            if late.shard.known_leader().leader().is_none_or(|leader| leader == late.server) {
                 unknown.insert(late.shard.group(), (&late.shard, late.server));
             }
         }

@@ -111,7 +111,7 @@ impl Peers {
         timeout: Duration,
     ) -> Arc<ResponseSlot> {
         self.call_into_slot(server, request, |ask, request, answered| {
-            ask.ask(server, request, timeout, answered);
+            ask.call(server, request, timeout, answered);
         })
     }
 
@@ -161,13 +161,13 @@ impl Peers {
 
     /// Sends the buffered requests.
     pub(crate) fn flush(&self) {
-        self.client.get().into_iter().for_each(|ask| ask.turn());
+        self.client.get().into_iter().for_each(|ask| ask.flush());
     }
 
     /// Sends a short request whose response does not matter.
     pub(crate) fn notify(&self, server: ServerId, request: EncodedRequest) {
         if let (Some(ask), Ok(request)) = (self.client.get(), request) {
-            ask.ask(server, request, SHORT_CALL_TIMEOUT, Box::new(|_| ()));
+            ask.call(server, request, SHORT_CALL_TIMEOUT, Box::new(|_| ()));
         }
     }
 }

@@ -176,7 +176,7 @@ impl Service {
     }
 
     /// Carries out what point queries have started since the last call, together: sends requests to other nodes
-    /// ([`cluster::RpcClient::turn`]) and appends writes to the log ([`log::Log::drive`]). The disk may hold it up now
+    /// ([`cluster::RpcClient::flush`]) and appends writes to the log ([`log::Log::drive`]). The disk may hold it up now
     /// and then.
     pub fn flush(&self) {
         self.flush_requests();

@@ -64,8 +64,8 @@ impl SystemTable for CurrentIssues {
         issues.extend(disk(cx, identifiers));
         if !cx.serves_remote {
             // Both may wait for servers that hang, so they run at the same time.
-            let unseen = on_thread(cx, |node| node.unseen());
-            let trouble = on_thread(cx, |node| node.catalog_trouble());
+            let unseen = on_thread(cx, |node| node.connectivity().missing());
+            let trouble = on_thread(cx, |node| node.states().catalog_outage());
             let of_tables = table_issues(cx, identifiers);
             issues.extend(connectivity_issue(cx, &unseen(), identifiers));
             issues.extend(trouble().map(|trouble| catalog_issue(cx, &trouble, identifiers)));
@@ -105,7 +105,7 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
 /// The log of this server makes no progress, or its disk makes nothing durable.
 fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let (node, name) = (cx.node(), cx.node().name());
-    let (message, description) = if let Some(stall) = node.own_stall() {
+    let (message, description) = if let Some(stall) = node.health().own_stall() {
         let message = why_stalled(node, stall);
         let remedy = match stall.cause {
             StallCause::Stopped => "until it is started again",
@@ -117,7 +117,7 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
         );
         (message, description)
     } else {
-        let since = moment(node, node.hung_sync()?);
+        let since = moment(node, node.health().hung_sync()?);
         let message = format!("the disk has not made durable what it was told to, since {since}");
         let description = format!(
             "Server `{name}` makes nothing durable: {message}. Hard writes of tables that no majority of other servers holds \
@@ -274,7 +274,7 @@ fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> St
 fn table_issues(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
     let catalog = cx.catalog();
     let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
-    let states = cx.node().table_states(&tables);
+    let states = cx.node().states().table_states(&tables);
     let issue =
         |(table, shards): (&&TableHandle, &Vec<ShardState>)| table_issue(cx, table, shards, identifiers);
     tables.iter().zip(&states).filter_map(issue).collect()
@@ -337,8 +337,8 @@ fn table_issue(
 /// Whether a connected server cannot write.
 fn is_stalled(cx: &Cx, server: ServerId) -> bool {
     match server == cx.node().identity().server {
-        true => cx.node().own_stall().is_some(),
-        false => cx.node().is_stalled(server),
+        true => cx.node().health().own_stall().is_some(),
+        false => cx.node().health().is_stalled(server),
     }
 }
 

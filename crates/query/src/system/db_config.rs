@@ -45,7 +45,7 @@ impl SystemTable for DbConfigTable {
                 if name == SYSTEM_DB {
                     return Err(EvalError::op_failed("Database `rethinkdb` already exists."));
                 }
-                node.create_db_as(DbId(id_of(new)?), &name).map(drop).map_err(admin_failed)
+                node.schema().create_db_as(DbId(id_of(new)?), &name).map(drop).map_err(admin_failed)
             }
             (Some(old), Some(new)) => {
                 let (from, to) = (string(old, "name")?, read_name(new)?);
@@ -54,12 +54,12 @@ impl SystemTable for DbConfigTable {
                         "Cannot rename database `{from}` to `rethinkdb` because database `rethinkdb` already exists."
                     )));
                 }
-                node.rename_db(DbId(id_of(old)?), &to).map_err(admin_failed)
+                node.schema().rename_db(DbId(id_of(old)?), &to).map_err(admin_failed)
             }
             (Some(old), None) => {
                 let (id, name) = (DbId(id_of(old)?), string(old, "name")?);
                 // Another database may have this name by then.
-                let dropped = node.drop_db_if(&name, |_, found| found.config.id == id);
+                let dropped = node.schema().drop_db_if(&name, |_, found| found.config.id == id);
                 dropped.map(drop).map_err(|error| match error {
                     AdminError::Forbidden => admin_failed(AdminError::DbMissing(name)),
                     error => admin_failed(error),

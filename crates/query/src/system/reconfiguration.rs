@@ -45,7 +45,8 @@ impl<'a> Reconfiguration<'a> {
     /// Changes a table's configuration.
     pub fn change(&mut self, table: &TableHandle, change: &TableChange) -> Result<(), EvalError> {
         let cx = self.cx;
-        let changed = cx.node().resharder().change_table_while(table.config.id, change, &|| cx.check_cancel().is_ok());
+        let changed =
+            cx.node().resharder().change_table_while(table.config.id, change, &|| cx.check_cancel().is_ok());
         cx.check_cancel()?;
         changed.map_err(|error| self.failed(table, error))?;
         self.done.push(named(table));
@@ -65,7 +66,8 @@ impl<'a> Reconfiguration<'a> {
     /// The planned placement of a table's shards. Fails if [`Reconfiguration::change`] would be refused.
     pub fn plan(&self, table: &TableHandle, wanted: &ShardsWanted) -> Result<Vec<ShardPlaces>, EvalError> {
         let cx = self.cx;
-        let planned = cx.node().resharder().plan_places(table.config.id, wanted, &|| cx.check_cancel().is_ok());
+        let planned =
+            cx.node().resharder().plan_places(table.config.id, wanted, &|| cx.check_cancel().is_ok());
         cx.check_cancel()?;
         planned.map_err(|error| self.failed(table, error))
     }

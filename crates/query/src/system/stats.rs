@@ -124,7 +124,7 @@ impl Figures {
         let activity = cx.node().replicas().activity(table.config.id);
         let (read, written) = activity.map_or((0, 0), |activity| (activity.read(), activity.written()));
         let mut bytes = 0;
-        for shard in table.shards().iter().filter_map(|shard| shard.near()) {
+        for shard in table.shards().iter().filter_map(|shard| shard.local()) {
             // A shard without rows yet has no size.
             let range = shard.range();
             bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);

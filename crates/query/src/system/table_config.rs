@@ -118,7 +118,7 @@ fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalErr
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),
         shards: row.shards.map_or(defaults.shards, ShardsWanted::Named),
     };
-    cx.node().create_table(&row.db.name, &row.name, options).map(drop).map_err(admin_failed)
+    cx.node().schema().create_table(&row.db.name, &row.name, options).map(drop).map_err(admin_failed)
 }
 
 fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
@@ -151,7 +151,7 @@ fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
     let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
     let (db, name) = (table.db.name.clone(), table.config.name.clone());
     // Another table may have this name by then.
-    let dropped = cx.node().drop_table_if(&db, &name, |_, found| found.config.id == id);
+    let dropped = cx.node().schema().drop_table_if(&db, &name, |_, found| found.config.id == id);
     dropped.map(drop).map_err(|error| match error {
         AdminError::Forbidden => admin_failed(AdminError::TableMissing { db, table: name }),
         error => admin_failed(error),

@@ -98,7 +98,11 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     if from == to && args.cx.retry_with_fresh_catalog(|| table.present_index(args.cx, &from)).is_some() {
         return Ok(answer("renamed", 0));
     }
-    args.cx.node().indexes().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
+    args.cx
+        .node()
+        .indexes()
+        .rename_index(table.handle.config.id, &from, &to, overwrite)
+        .map_err(admin_failed)?;
     Ok(answer("renamed", 1))
 }
 
@@ -188,7 +192,7 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
         };
         let indexes = indexes_named(cx, &table, stored, names)?;
         let (ids, began): (Vec<_>, _) = (indexes.iter().map(|index| index.id).collect(), Instant::now());
-        match cx.node().index_progress(&stored.handle, &ids) {
+        match cx.node().indexes().progress(&stored.handle, &ids) {
             Ok(progress) => {
                 let all_ready = progress.iter().all(|progress| *progress == IndexProgress::Ready);
                 let rows = indexes.iter().zip(progress).map(|(index, progress)| status(index, progress));

@@ -37,7 +37,8 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
     access::check(args.cx, Privilege::Config, Resource::of_table(&table))?;
     let is_set = hook.is_some();
     let change = TableChange { write_hook: Some(hook), ..TableChange::default() };
-    let (before, _) = args.cx.node().resharder().change_table(stored.handle.config.id, &change).map_err(admin_failed)?;
+    let (before, _) =
+        args.cx.node().resharder().change_table(stored.handle.config.id, &change).map_err(admin_failed)?;
     let done = match (is_set, before.write_hook.is_some()) {
         (false, _) => "deleted",
         (true, true) => "replaced",

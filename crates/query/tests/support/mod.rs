@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Node, NodeOptions, OnResponse, Post, RpcClient, RpcError, RpcHandler, ServerId};
+use cluster::{Node, NodeOptions, OnResponse, RpcClient, RpcError, RpcHandler, ServerId, Wiring};
 use datum::{Datum, KeyRange, Object, Text, json as datum_json};
 use engine::memory::MemoryEngine;
 use io::memory::Budget;
@@ -49,7 +49,7 @@ pub const ANSWERER: ServerId = ServerId(uuid::Uuid::from_u128(2));
 const WRITE: u8 = 2;
 
 impl RpcClient for Straight {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
+    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
         assert_eq!(server, ANSWERER);
         if let Some(random) = &self.losses {
             match random.next_u64() % 8 {
@@ -59,7 +59,7 @@ impl RpcClient for Straight {
             }
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {
@@ -74,18 +74,18 @@ struct InTurns {
 }
 
 impl RpcClient for InTurns {
-    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
-        self.way.ask(server, question, patience, answered);
+    fn call(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
+        self.way.call(server, question, patience, answered);
     }
 
     fn call_buffered(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
         self.aside.lock().unwrap().push((server, question, patience, answered));
     }
 
-    fn turn(&self) {
+    fn flush(&self) {
         let aside = std::mem::take(&mut *self.aside.lock().unwrap());
         for (server, question, patience, answered) in aside {
-            self.way.ask(server, question, patience, answered);
+            self.way.call(server, question, patience, answered);
         }
     }
 
@@ -110,7 +110,8 @@ impl House {
 
     /// Begins to build indexes.
     pub fn start_index_thread(&mut self) {
-        self.indexes = Some(cluster::IndexThread::start(&self.node).unwrap());
+        self.indexes =
+            Some(cluster::IndexThread::start(self.node.indexes(), self.node.clock().clone()).unwrap());
     }
 
     /// The same node; its indexes are not built.
@@ -120,7 +121,7 @@ impl House {
         files.create_dir_all(&dir).unwrap();
         let replicas = Replicas::new(Arc::new(MemoryEngine::new())).unwrap();
         let log = Arc::new(MemoryLog::new(replicas.clone()));
-        let post = Post::new(replicas.clone());
+        let wiring = Wiring::new(replicas.clone());
         let node = Node::open(NodeOptions {
             dir,
             server_name: Text::from_static("here"),
@@ -129,7 +130,7 @@ impl House {
             addresses: Vec::new(),
             replicas,
             log,
-            post,
+            wiring,
             clock: Arc::new(SimClock::new()),
             files,
             random: Arc::new(SimRandom::new(7)),

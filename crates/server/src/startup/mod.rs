@@ -118,7 +118,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
-    peers.reception.open(&node);
+    peers.reception.open(node.rpc_server());
     while !node.await_catalog(CATALOG_LOG_INTERVAL) {
         tracing::info!("Waiting for the cluster's catalog...");
     }
@@ -131,7 +131,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     http_port.open_if(true)?;
     warn_ignored_tags(config, &node);
-    let indexes = IndexThread::start(&node)?;
+    let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.book(), ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;

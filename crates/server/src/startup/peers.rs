@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::io::real::{BorrowedLoop, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
 use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
-use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, Post, ServerId, UNASSIGNED_PEER};
+use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, ServerId, UNASSIGNED_PEER, Wiring};
 use datum::Text;
 use log::Log;
 use uuid::Uuid;
@@ -41,7 +41,7 @@ pub struct LinkContext<'a> {
     pub addresses: Vec<String>,
     /// The bound cluster port.
     pub port: u16,
-    pub post: &'a Arc<Post>,
+    pub wiring: &'a Wiring,
     pub log: &'a Arc<dyn Log>,
     pub files: &'a Arc<dyn Files>,
     pub clock: &'a Arc<dyn Clock>,
@@ -78,14 +78,14 @@ impl Peers {
         let server = identity.as_ref().map_or_else(|| ServerId(context.uuid()), |identity| identity.server);
         let joining = identity.is_none().then_some(server);
         let reception = Inbound::new(
-            context.post.clone(),
+            context.wiring.clone(),
             context.log.clone(),
             context.files.clone(),
             context.dir.to_owned(),
             joining,
         )?;
         let links = Links::new(context.options(server, identity.as_ref().map(|known| known.cluster))?);
-        context.post.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
+        context.wiring.peers.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
         let tls = context.config.peers.tls.as_ref().map(load_tls).transpose()?;
         if joining.is_some() {
             links.set_may_found(context.may_found());
@@ -159,7 +159,7 @@ impl Peers {
             addresses: context.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
         };
         let members = || (!self.reception.was_removed()).then(|| self.reception.members());
-        cluster::join(&options, context.post, members, &**context.files, context.dir, None)?;
+        cluster::join(&options, context.wiring, members, &**context.files, context.dir, None)?;
         tracing::info!("Joined cluster {cluster}");
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::{CatalogReplica, Identity, Node, NodeOptions, Post, UNASSIGNED_PEER};
+use cluster::{CatalogReplica, Identity, Node, NodeOptions, UNASSIGNED_PEER, Wiring};
 use datum::Text;
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{BufferedEngine, Engine};
@@ -77,17 +77,17 @@ impl Machine {
         let gathering = BufferedEngine::with_writer_thread(rocks, size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
-        let post = Post::new(replicas.clone());
+        let wiring = Wiring::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
-            transport: post.clone(),
-            observer: post.clone(),
+            transport: wiring.transport.clone(),
+            observer: wiring.leadership.clone(),
             ..FileLogOptions::default()
         };
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, engine, replicas, post, log })
+        Ok(Stores { name, engine, replicas, wiring, log })
     }
 
     /// Opens the node over `stores` and applies the rest of the log.
@@ -108,7 +108,7 @@ impl Machine {
             addresses: texts(addresses),
             replicas: stores.replicas,
             log: stores.log,
-            post: stores.post,
+            wiring: stores.wiring,
             clock: self.clock.clone(),
             files: self.files.clone(),
             random: self.random.clone(),
@@ -123,7 +123,7 @@ pub struct Stores {
     name: String,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
-    post: Arc<Post>,
+    wiring: Wiring,
     log: Arc<dyn Log>,
 }
 
@@ -142,7 +142,7 @@ impl Stores {
         let Some(identity) = known.filter(|known| known.joined != Some(UNASSIGNED_PEER)) else {
             return Ok(None);
         };
-        let catalog = CatalogReplica::open(&identity, &self.replicas, &self.log, &self.post)?;
+        let catalog = CatalogReplica::open(&identity, &self.replicas, &self.log, &self.wiring.peers)?;
         if let Some(has_password) = catalog.admin_has_password()? {
             password::check_exposure(config, has_password)?;
         }
@@ -165,7 +165,7 @@ impl Stores {
             cache_size_mb: config.cache.megabytes(),
             addresses,
             port: cluster.port,
-            post: &self.post,
+            wiring: &self.wiring,
             log: &self.log,
             files: &machine.files,
             clock: &machine.clock,
