@@ -10,7 +10,7 @@
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
 //! - [`BufferedEngine`]: a write buffer in front of either
-//! - [`prefetch`]: a hint to the processor to load memory into its cache
+//! - [`prefetch()`]: a hint to the processor to load memory into its cache
 //! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! Nodes are hosts with one address each. A simulation asks [`SimNetwork::next_at`] for the time of the next event,
 //! moves the clock there, takes the events from [`SimNetwork::deliver`], steps the handlers of their hosts, and passes
-//! their commands to [`SimNetwork::execute_commands`].
+//! their commands to [`SimNetwork::execute`].
 //!
 //! It has the guarantees of a real network, and no more. Bytes of one direction arrive in order and once, in arbitrary
 //! chunks. A direction that is cut holds them back until it is mended, as TCP would by retransmission, or loses the
