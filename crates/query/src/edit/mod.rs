@@ -2,6 +2,7 @@
 //! of the row's key.
 
 mod hook;
+mod options;
 
 use cluster::TableConfig;
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
@@ -10,27 +11,7 @@ use reql::cost::{self, Cost};
 use reql::{Closure, Env, EvalError, StoredFunc};
 
 pub(crate) use hook::{HOOK_PREFIX, described_hook};
-
-/// Which rows the result of a write shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReturnChanges {
-    No,
-    /// Rows that changed.
-    Changed,
-    /// Every row.
-    Always,
-}
-
-impl ReturnChanges {
-    /// Whether the result shows the rows of `report`.
-    pub fn shows(self, report: &RowReport) -> bool {
-        match self {
-            ReturnChanges::No => false,
-            ReturnChanges::Changed => report.is_change(),
-            ReturnChanges::Always => true,
-        }
-    }
-}
+pub(crate) use options::{ReturnChanges, WriteOptions};
 
 /// Most bytes of a row, by a measure that never overestimates: an entry of the log cannot have more.
 const ROW_BYTES_MAX: usize = 128 << 20;

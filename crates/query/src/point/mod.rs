@@ -64,109 +64,109 @@ impl Session {
     fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
-            (Op::Get, _) => self.get(query, call_mode)?,
-            (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
-            (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(self.count(query, table)?),
-            (Op::Limit, _) => PointAnswer::Rows(self.range(query, call)?),
+            (Op::Get, _) => get(self, query, call_mode)?,
+            (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(get_all(self, query, args)?),
+            (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(count(self, query, table)?),
+            (Op::Limit, _) => PointAnswer::Rows(range::first_rows(self, query, call)?),
             (Op::Insert | Op::Update | Op::Replace | Op::Delete, _) => {
-                PointAnswer::Write(self.begin_write(query, call)?)
+                PointAnswer::Write(write::begin(self, query, call)?)
             }
             _ => return None,
         })
     }
+}
 
-    /// The table with this name, if the user may read it, and the read mode of the query.
-    fn readable<'c>(
-        &self,
-        catalog: &'c Catalog,
-        options: Options<'_>,
-        name: TableName<'_>,
-    ) -> Option<(&'c TableHandle, ReadMode)> {
-        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
-        let place = Resource::Table(table.db.id, table.config.id);
-        access::check_user(catalog, &self.client.user, Privilege::Read, place).ok()?;
-        Some((table, name.mode.or(options.mode).unwrap_or(ReadMode::Single)))
+/// The table with this name, if the user may read it, and the read mode of the query.
+fn readable<'c>(
+    session: &Session,
+    catalog: &'c Catalog,
+    options: Options<'_>,
+    name: TableName<'_>,
+) -> Option<(&'c TableHandle, ReadMode)> {
+    let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
+    let place = Resource::Table(table.db.id, table.config.id);
+    access::check_user(catalog, &session.client.user, Privilege::Read, place).ok()?;
+    Some((table, name.mode.or(options.mode).unwrap_or(ReadMode::Single)))
+}
+
+/// `get_all` with a few literal keys, whose shards are all on this node.
+fn get_all(session: &Session, query: &Query, args: &[Term]) -> Option<RowTexts> {
+    let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
+    let key = |term: &Term| match term {
+        Term::Datum(key) => PrimaryKey::encode(key).ok(),
+        _ => None,
+    };
+    let mut keys: Vec<PrimaryKey> = keys.iter().map(key).collect::<Option<_>>()?;
+    // A key that is given twice returns its row twice.
+    keys.sort_unstable();
+    let keys = interleaved(keys);
+    let catalog = session.service.node().catalog_guard();
+    let (table, mode) = readable(session, &catalog, Options::of(query)?, TableName::of(table)?)?;
+    if mode == ReadMode::Majority {
+        return None;
     }
+    let (mut rows, bytes_max) = (RowTexts::default(), reql::BatchLimits::default().first().bytes_max);
+    for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
+        let Some(first) = keys.first() else { continue };
+        let Target::Local(shard) = session.service.reader(table.shard(first), mode)? else { return None };
+        shard.get_texts(keys, &mut rows, bytes_max).ok()?;
+    }
+    // More rows would be more than one batch, and if a row is missing the interleaved order is another one.
+    let fits = rows.bytes() < bytes_max && rows.len() == keys.len();
+    session.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+    fits.then_some(rows)
+}
 
-    /// `get_all` with a few literal keys, whose shards are all on this node.
-    fn get_all(&self, query: &Query, args: &[Term]) -> Option<RowTexts> {
-        let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
-        let key = |term: &Term| match term {
-            Term::Datum(key) => PrimaryKey::encode(key).ok(),
-            _ => None,
-        };
-        let mut keys: Vec<PrimaryKey> = keys.iter().map(key).collect::<Option<_>>()?;
-        // A key that is given twice returns its row twice.
-        keys.sort_unstable();
-        let keys = interleaved(keys);
-        let catalog = self.service.node().catalog_guard();
-        let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
-        if mode == ReadMode::Majority {
+/// The number of rows of a table whose shards are all on this node; it is stored.
+fn count(session: &Session, query: &Query, table: &Term) -> Option<Datum> {
+    let catalog = session.service.node().catalog_guard();
+    let (table, mode) = readable(session, &catalog, Options::of(query)?, TableName::of(table)?)?;
+    if mode == ReadMode::Majority || table.shards().len() > KEYS_MAX {
+        return None;
+    }
+    let mut count = 0;
+    for shard in table.shards() {
+        let Target::Local(shard) = session.service.reader(shard, mode)? else { return None };
+        let generation = shard.rows_generation();
+        count += shard.try_snapshot().ok()??.count().ok()?;
+        if !shard.is_current(generation) {
             return None;
         }
-        let (mut rows, bytes_max) = (RowTexts::default(), reql::BatchLimits::default().first().bytes_max);
-        for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
-            let Some(first) = keys.first() else { continue };
-            let Target::Local(shard) = self.service.reader(table.shard(first), mode)? else { return None };
-            shard.get_texts(keys, &mut rows, bytes_max).ok()?;
-        }
-        // More rows would be more than one batch, and if a row is missing the interleaved order is another one.
-        let fits = rows.bytes() < bytes_max && rows.len() == keys.len();
-        self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
-        fits.then_some(rows)
     }
+    Some(Datum::Number(count as f64))
+}
 
-    /// The number of rows of a table whose shards are all on this node; it is stored.
-    fn count(&self, query: &Query, table: &Term) -> Option<Datum> {
-        let catalog = self.service.node().catalog_guard();
-        let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
-        if mode == ReadMode::Majority || table.shards().len() > KEYS_MAX {
-            return None;
-        }
-        let mut count = 0;
-        for shard in table.shards() {
-            let Target::Local(shard) = self.service.reader(shard, mode)? else { return None };
-            let generation = shard.rows_generation();
-            count += shard.try_snapshot().ok()??.count().ok()?;
-            if !shard.is_current(generation) {
-                return None;
+fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
+    let row = Row::of(query.term.as_ref()?)?;
+    let key = PrimaryKey::encode(row.key).ok()?;
+    let catalog = session.service.node().catalog_guard();
+    let (table, mode) = readable(session, &catalog, Options::of(query)?, row.table)?;
+    let handle = table.shard(&key);
+    let site = match call_mode {
+        CallMode::Batched => session.service.first_reader(handle, mode),
+        CallMode::Alone | CallMode::Monitored => session.service.reader(handle, mode),
+    };
+    let Some(site) = site else {
+        let retry = || Retry::new(session, query, handle, Some(mode));
+        return (mode == ReadMode::Single)
+            .then(|| PointAnswer::RemoteRead(RemotePoint::wait_for_leader(retry())));
+    };
+    match site {
+        // The confirmation of the leader may take a while.
+        Target::Local(_) if mode == ReadMode::Majority => None,
+        Target::Local(shard) => {
+            session.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
+            match shard.get(&key) {
+                Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
+                // The slow path finds the row's new shard.
+                Err(ReadError::WrongShard { .. }) => None,
+                Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
             }
         }
-        Some(Datum::Number(count as f64))
-    }
-
-    fn get(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
-        let row = Row::of(query.term.as_ref()?)?;
-        let key = PrimaryKey::encode(row.key).ok()?;
-        let catalog = self.service.node().catalog_guard();
-        let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
-        let handle = table.shard(&key);
-        let site = match call_mode {
-            CallMode::Batched => self.service.first_reader(handle, mode),
-            CallMode::Alone | CallMode::Monitored => self.service.reader(handle, mode),
-        };
-        let Some(site) = site else {
-            let retry = || Retry::new(self, query, handle, Some(mode));
-            return (mode == ReadMode::Single)
-                .then(|| PointAnswer::RemoteRead(RemotePoint::wait_for_leader(retry())));
-        };
-        match site {
-            // The confirmation of the leader may take a while.
-            Target::Local(_) if mode == ReadMode::Majority => None,
-            Target::Local(shard) => {
-                self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
-                match shard.get(&key) {
-                    Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
-                    // The slow path finds the row's new shard.
-                    Err(ReadError::WrongShard { .. }) => None,
-                    Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
-                }
-            }
-            Target::Remote(server) => {
-                let batch = BatchKey { server, table: table.config.id, mode };
-                let retry = Retry::new(self, query, handle, Some(mode));
-                Some(PointAnswer::RemoteRead(RemotePoint::send_read(retry, batch, key, call_mode)))
-            }
+        Target::Remote(server) => {
+            let batch = BatchKey { server, table: table.config.id, mode };
+            let retry = Retry::new(session, query, handle, Some(mode));
+            Some(PointAnswer::RemoteRead(RemotePoint::send_read(retry, batch, key, call_mode)))
         }
     }
 }

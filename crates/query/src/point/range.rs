@@ -35,38 +35,36 @@ struct Range<'a> {
     most: usize,
 }
 
-impl Session {
-    /// The rows, if all shards are on this node and they fit in one batch.
-    pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<RowTexts> {
-        let Range { table, order, bounds, indexes, most } = Range::of(limit)?;
-        let catalog = self.service.node().catalog_guard();
-        let (table, mode) = self.readable(&catalog, Options::of(query)?, table)?;
-        if mode == ReadMode::Majority {
-            return None;
-        }
-        if indexes.iter().any(|index| *index != &*table.config.primary_key) {
-            return None;
-        }
-        let range = bounds.as_ref().map_or_else(KeyRange::all, primary_range);
-        let mut local = Vec::new();
-        for (shard, range) in table.covering(&range) {
-            let Target::Local(shard) = self.service.reader(shard, mode)? else { return None };
-            local.push((shard, range));
-        }
-        let (rows, read) = match order {
-            None => interleaved(local, most)?,
-            Some(direction) => {
-                if direction == Direction::Descending {
-                    local.reverse();
-                }
-                let rows = ordered_rows(local, direction, most)?;
-                let read = rows.len();
-                (rows, read)
-            }
-        };
-        self.service.counters().rows_read.fetch_add(read as u64, Ordering::Relaxed);
-        Some(rows)
+/// The rows, if all shards are on this node and they fit in one batch.
+pub(super) fn first_rows(session: &Session, query: &Query, limit: &Call) -> Option<RowTexts> {
+    let Range { table, order, bounds, indexes, most } = Range::of(limit)?;
+    let catalog = session.service.node().catalog_guard();
+    let (table, mode) = super::readable(session, &catalog, Options::of(query)?, table)?;
+    if mode == ReadMode::Majority {
+        return None;
     }
+    if indexes.iter().any(|index| *index != &*table.config.primary_key) {
+        return None;
+    }
+    let range = bounds.as_ref().map_or_else(KeyRange::all, primary_range);
+    let mut local = Vec::new();
+    for (shard, range) in table.covering(&range) {
+        let Target::Local(shard) = session.service.reader(shard, mode)? else { return None };
+        local.push((shard, range));
+    }
+    let (rows, read) = match order {
+        None => interleaved(local, most)?,
+        Some(direction) => {
+            if direction == Direction::Descending {
+                local.reverse();
+            }
+            let rows = ordered_rows(local, direction, most)?;
+            let read = rows.len();
+            (rows, read)
+        }
+    };
+    session.service.counters().rows_read.fetch_add(read as u64, Ordering::Relaxed);
+    Some(rows)
 }
 
 /// The first rows in the order of their keys, unless they are more than one batch.

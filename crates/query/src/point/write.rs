@@ -17,7 +17,7 @@ use shard::{Shard, WriteTicket};
 use super::remote::{Attempts, RemotePoint, Retried, Retry};
 use super::shape::{Options, Row, TableName};
 use crate::context::EvalParams;
-use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, writes_are_brief};
+use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, WriteOptions, writes_are_brief};
 use crate::remote::{Edits, Request, SettingsVersion, Target, WriteRequest};
 use crate::session::Session;
 use crate::table::{Privilege, Resource, access, write_failed};
@@ -83,117 +83,113 @@ struct PointEdit<'a> {
     key: Option<Datum>,
 }
 
-/// The options of one write.
-struct WriteOptions {
-    durability: Option<Durability>,
-    return_changes: ReturnChanges,
+/// Starts a write of one row, if the query has a shape of the fast path.
+pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call) -> Option<PointWrite> {
+    let global = Options::of(query)?;
+    let options = literal_options(call, global.durability)?;
+    let plan = PointEdit::of(call)?;
+    let node = session.service.node();
+    let catalog = node.catalog_guard();
+    let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
+    let place = Resource::Table(table.db.id, table.config.id);
+    access::check_user(&catalog, &session.client.user, Privilege::Write, place).ok()?;
+    // This thread serves many clients: edits that may take long run where they can be cancelled.
+    if !plan.edit.is_brief() || !writes_are_brief(&table.config) {
+        return None;
+    }
+    let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
+    let (key, edit) = keyed(session, plan, &table.config.primary_key, &mut result)?;
+    let key = PrimaryKey::encode(&key).ok()?;
+    let handle = table.shard(&key);
+    match session.service.leader(handle) {
+        None => Some(PointWrite(PointWriteState::Remote(RemotePoint::wait_for_leader(Retry::new(
+            session, query, handle, None,
+        ))))),
+        Some(Target::Local(shard)) => {
+            let retry = handle.may_move().then(|| Retry::new(session, query, handle, None));
+            propose(session, table, shard, &key, &edit, options, result, retry)
+        }
+        Some(Target::Remote(server)) => {
+            let request = Request::Write(WriteRequest {
+                ticket: session.service.peers().next_number(),
+                table: table.config.id,
+                options,
+                settings: SettingsVersion::of(&catalog, &table.config),
+                eval_params: eval_params(session),
+                keys: vec![key],
+                edits: Edits::One(edit),
+            });
+            let retry = Retry::new(session, query, handle, None);
+            let point = RemotePoint::send_write(retry, server, &request, Some(result));
+            Some(PointWrite(PointWriteState::Remote(point)))
+        }
+    }
 }
 
-impl Session {
-    pub(super) fn begin_write(&self, query: &Arc<Query>, call: &Call) -> Option<PointWrite> {
-        let global = Options::of(query)?;
-        let options = WriteOptions::of(call, global.durability)?;
-        let plan = PointEdit::of(call)?;
-        let node = self.service.node();
-        let catalog = node.catalog_guard();
-        let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
-        let place = Resource::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Privilege::Write, place).ok()?;
-        // This thread serves many clients: edits that may take long run where they can be cancelled.
-        if !plan.edit.is_brief() || !writes_are_brief(&table.config) {
-            return None;
-        }
-        let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
-        let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
-        let key = PrimaryKey::encode(&key).ok()?;
-        let handle = table.shard(&key);
-        match self.service.leader(handle) {
-            None => Some(PointWrite(PointWriteState::Remote(RemotePoint::wait_for_leader(Retry::new(
-                self, query, handle, None,
-            ))))),
-            Some(Target::Local(shard)) => {
-                let retry = handle.may_move().then(|| Retry::new(self, query, handle, None));
-                self.propose(table, shard, &key, &edit, &options, result, retry)
+fn eval_params(session: &Session) -> EvalParams {
+    EvalParams {
+        now: Time::new(session.service.node().clock().unix().as_secs_f64(), 0),
+        array_limit: reql::ARRAY_LIMIT_DEFAULT,
+        seed: 0,
+        globals: Vec::new(),
+    }
+}
+
+/// The key of the row and the edit; an insert without a key gets a generated one.
+fn keyed(
+    session: &Session,
+    plan: PointEdit<'_>,
+    field: &Text,
+    result: &mut WriteResult,
+) -> Option<(Datum, Edit)> {
+    match (plan.key, plan.edit) {
+        (Some(key), edit) => Some((key, edit)),
+        (None, Edit::Insert { row, conflict }) => match row.get(field) {
+            Some(key) => Some((key, Edit::Insert { row, conflict })),
+            None => {
+                let key = Datum::from(session.service.node().new_uuid().to_string());
+                let mut row = row.to_builder();
+                row.insert(field.clone(), key.clone());
+                result.add_generated_key(key.clone());
+                Some((key, Edit::Insert { row: row.build(), conflict }))
             }
-            Some(Target::Remote(server)) => {
-                let request = Request::Write(WriteRequest {
-                    ticket: self.service.peers().next_number(),
-                    table: table.config.id,
-                    durability: options.durability,
-                    ignore_hook: false,
-                    show: options.return_changes,
-                    settings: SettingsVersion::of(&catalog, &table.config),
-                    eval_params: self.eval_params(),
-                    keys: vec![key],
-                    edits: Edits::One(edit),
-                });
-                let retry = Retry::new(self, query, handle, None);
-                let point = RemotePoint::send_write(retry, server, &request, Some(result));
-                Some(PointWrite(PointWriteState::Remote(point)))
-            }
-        }
+        },
+        _ => None,
     }
+}
 
-    fn eval_params(&self) -> EvalParams {
-        EvalParams {
-            now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
-            array_limit: reql::ARRAY_LIMIT_DEFAULT,
-            seed: 0,
-            globals: Vec::new(),
-        }
-    }
-
-    /// The key of the row and the edit; an insert without a key gets a generated one.
-    fn keyed(&self, plan: PointEdit<'_>, field: &Text, result: &mut WriteResult) -> Option<(Datum, Edit)> {
-        match (plan.key, plan.edit) {
-            (Some(key), edit) => Some((key, edit)),
-            (None, Edit::Insert { row, conflict }) => match row.get(field) {
-                Some(key) => Some((key, Edit::Insert { row, conflict })),
-                None => {
-                    let key = Datum::from(self.service.node().new_uuid().to_string());
-                    let mut row = row.to_builder();
-                    row.insert(field.clone(), key.clone());
-                    result.add_generated_key(key.clone());
-                    Some((key, Edit::Insert { row: row.build(), conflict }))
-                }
-            },
-            _ => None,
-        }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "what a write is made of, once")]
-    fn propose(
-        &self,
-        table: &TableHandle,
-        shard: &Shard,
-        key: &PrimaryKey,
-        edit: &Edit,
-        options: &WriteOptions,
-        mut result: WriteResult,
-        retry: Option<Retry>,
-    ) -> Option<PointWrite> {
-        let random = SeededRandom::new(0);
-        let env = Env {
-            now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
-            array_limit: reql::ARRAY_LIMIT_DEFAULT,
-            cancel: &NEVER,
-            random: &random,
-            globals: &[],
-            open: None,
-        };
-        let hook = table.config.write_hook.as_ref();
-        let target = RowTarget { field: &table.config.primary_key, key, hook };
-        let decide = |old: Option<&Object>| {
-            let report = edit.decide(target, old, &env);
-            (decision(&report), report)
-        };
-        let durability = options.durability.unwrap_or(table.config.durability);
-        // An error here wrote nothing: the slow path meets it again, or finds the row's new shard.
-        let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
-        self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
-        result.add(report);
-        Some(PointWrite(PointWriteState::Local { ticket, answer: result.into_datum(), retry }))
-    }
+#[allow(clippy::too_many_arguments, reason = "what a write is made of, once")]
+fn propose(
+    session: &Session,
+    table: &TableHandle,
+    shard: &Shard,
+    key: &PrimaryKey,
+    edit: &Edit,
+    options: WriteOptions,
+    mut result: WriteResult,
+    retry: Option<Retry>,
+) -> Option<PointWrite> {
+    let random = SeededRandom::new(0);
+    let env = Env {
+        now: Time::new(session.service.node().clock().unix().as_secs_f64(), 0),
+        array_limit: reql::ARRAY_LIMIT_DEFAULT,
+        cancel: &NEVER,
+        random: &random,
+        globals: &[],
+        open: None,
+    };
+    let hook = table.config.write_hook.as_ref();
+    let target = RowTarget { field: &table.config.primary_key, key, hook };
+    let decide = |old: Option<&Object>| {
+        let report = edit.decide(target, old, &env);
+        (decision(&report), report)
+    };
+    let durability = options.durability.unwrap_or(table.config.durability);
+    // An error here wrote nothing: the slow path meets it again, or finds the row's new shard.
+    let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
+    session.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
+    result.add(report);
+    Some(PointWrite(PointWriteState::Local { ticket, answer: result.into_datum(), retry }))
 }
 
 impl<'a> PointEdit<'a> {
@@ -246,32 +242,32 @@ fn conflict(call: &Call) -> Option<Conflict> {
     }
 }
 
-impl WriteOptions {
-    fn of(call: &Call, global: Option<&str>) -> Option<WriteOptions> {
-        let mut options = WriteOptions {
-            durability: match global {
-                Some(name) => Some(durability(name)?),
-                None => None,
-            },
-            return_changes: ReturnChanges::No,
-        };
-        for (name, term) in &call.optargs {
-            match (name.as_ref(), term) {
-                ("durability", Term::Datum(Datum::String(text))) => {
-                    options.durability = Some(durability(text)?);
-                }
-                ("return_changes", Term::Datum(Datum::Bool(shown))) => {
-                    options.return_changes = if *shown { ReturnChanges::Changed } else { ReturnChanges::No };
-                }
-                ("return_changes", Term::Datum(Datum::String(text))) if text == "always" => {
-                    options.return_changes = ReturnChanges::Always;
-                }
-                ("conflict", _) => {}
-                _ => return None,
+/// The options of a write term, if all of them are literals that the fast path knows.
+fn literal_options(call: &Call, global: Option<&str>) -> Option<WriteOptions> {
+    let mut options = WriteOptions {
+        durability: match global {
+            Some(name) => Some(durability(name)?),
+            None => None,
+        },
+        return_changes: ReturnChanges::No,
+        ignore_hook: false,
+    };
+    for (name, term) in &call.optargs {
+        match (name.as_ref(), term) {
+            ("durability", Term::Datum(Datum::String(text))) => {
+                options.durability = Some(durability(text)?);
             }
+            ("return_changes", Term::Datum(Datum::Bool(shown))) => {
+                options.return_changes = if *shown { ReturnChanges::Changed } else { ReturnChanges::No };
+            }
+            ("return_changes", Term::Datum(Datum::String(text))) if text == "always" => {
+                options.return_changes = ReturnChanges::Always;
+            }
+            ("conflict", _) => {}
+            _ => return None,
         }
-        Some(options)
     }
+    Some(options)
 }
 
 fn durability(name: &str) -> Option<Durability> {

@@ -14,7 +14,7 @@ use super::table_ranges::{
     TableRanges, mode_number, pack_ranges, pack_table, unpack_mode, unpack_ranges, unpack_table,
 };
 use crate::context::EvalParams;
-use crate::edit::{Edit, ReturnChanges};
+use crate::edit::{Edit, ReturnChanges, WriteOptions};
 use crate::routing::ReadMode;
 use crate::table::Identifiers;
 
@@ -73,9 +73,7 @@ pub(crate) struct WriteRequest {
     /// The number to cancel it by while the functions of its edits run.
     pub ticket: u64,
     pub table: TableId,
-    pub durability: Option<Durability>,
-    pub ignore_hook: bool,
-    pub show: ReturnChanges,
+    pub options: WriteOptions,
     pub settings: SettingsVersion,
     pub eval_params: EvalParams,
     pub keys: Vec<PrimaryKey>,
@@ -236,13 +234,13 @@ impl Request {
 impl WriteRequest {
     fn pack_after_ticket(&self, out: &mut Packer) {
         pack_table(self.table, out);
-        out.byte(match self.durability {
+        out.byte(match self.options.durability {
             None => 0,
             Some(Durability::Hard) => 1,
             Some(Durability::Soft) => 2,
         });
-        out.byte(u8::from(self.ignore_hook));
-        out.byte(match self.show {
+        out.byte(u8::from(self.options.ignore_hook));
+        out.byte(match self.options.return_changes {
             ReturnChanges::No => 0,
             ReturnChanges::Changed => 1,
             ReturnChanges::Always => 2,
@@ -275,7 +273,7 @@ impl WriteRequest {
             1 => true,
             _ => return Err(from.invalid("whether a write passes the hook")),
         };
-        let show = match from.byte()? {
+        let return_changes = match from.byte()? {
             0 => ReturnChanges::No,
             1 => ReturnChanges::Changed,
             2 => ReturnChanges::Always,
@@ -293,9 +291,7 @@ impl WriteRequest {
             _ => Ok(WriteRequest {
                 ticket,
                 table,
-                durability,
-                ignore_hook,
-                show,
+                options: WriteOptions { durability, return_changes, ignore_hook },
                 settings,
                 eval_params,
                 keys,
@@ -386,9 +382,7 @@ mod tests {
         let write = WriteRequest {
             ticket: number,
             table: TABLE,
-            durability: None,
-            ignore_hook: false,
-            show: ReturnChanges::No,
+            options: WriteOptions { durability: None, return_changes: ReturnChanges::No, ignore_hook: false },
             settings: SettingsVersion::unpack(&mut Unpacker::new(Bytes::from_static(&[0, 0])))
                 .expect("two numbers"),
             eval_params: eval_params(),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cluster::{Catalog, ServerId};
 use datum::PrimaryKey;
-use log::Durability;
 use storage::TableId;
 
 use super::request::{Edits, Request, WriteRequest};
@@ -12,7 +11,7 @@ use super::response::{read, unpack_reports};
 use super::settings_version::SettingsVersion;
 use super::wait::{shards_of, wait};
 use crate::context::{Cx, EvalParams};
-use crate::edit::{ReturnChanges, RowReport};
+use crate::edit::{RowReport, WriteOptions};
 use crate::routing::{FailoverTo, LONG_CALL_TIMEOUT, RemoteError, ResponseSlot};
 
 /// A pending write on another node.
@@ -30,12 +29,8 @@ pub(crate) struct RemoteWrite {
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTarget {
     pub table: TableId,
-    /// The durability to wait for; `None` means the table's setting.
-    pub durability: Option<Durability>,
-    /// Whether to skip the table's write hook.
-    pub ignore_hook: bool,
-    /// Which rows the reports must show.
-    pub show: ReturnChanges,
+    /// The options of the term.
+    pub options: WriteOptions,
     /// The version of the table's settings that the write must apply.
     pub settings: SettingsVersion,
 }
@@ -54,9 +49,7 @@ impl RemoteWrite {
         let request = Request::Write(WriteRequest {
             ticket,
             table: to.table,
-            durability: to.durability,
-            ignore_hook: to.ignore_hook,
-            show: to.show,
+            options: to.options,
             settings: to.settings,
             eval_params: EvalParams::of(cx),
             keys,

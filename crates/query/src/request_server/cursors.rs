@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::{Responder, ServerId};
+use cluster::Responder;
 use datum::cancel;
 use io::memory::{Account, Owner};
 use reql::codec::Codec;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
 use shard::IndexCursor;
 
-use super::running::RunningRequest;
-use super::{Inner, unless_cancelled};
+use super::local_shards::LocalShards;
+use super::running::{RequestKey, RunningRequest, RunningRequests};
+use super::unless_cancelled;
 use crate::context::{Cx, EvalParams};
 use crate::remote::{BatchEnd, CursorBatch, ReadPosition, Response, TableRanges};
 use crate::service::ServedCursor;
@@ -29,90 +30,88 @@ const ITEM_BYTES_MAX: usize = u32::MAX as usize;
 /// The size of a row without items in a batch.
 const ROW_BYTES: usize = 64;
 
-impl Inner {
-    pub(super) fn open(
-        &self,
-        running: &RunningRequest,
-        part: &TableRanges,
-        eval_params: EvalParams,
-        steps: Vec<Transform>,
-    ) -> Bytes {
-        let account = Account::new(self.service.memory.clone());
-        let _counting = account.enter();
-        let cx = self.cx(eval_params, running.cancel.clone());
-        let rows = match &part.index {
-            Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
-                // The sender knows other shards, and could not tell how far each was read.
-                if are_interleaved(part.order, Some(&**index)) && parts.len() > part.ranges.len() {
-                    return Response::NotHere(None);
-                }
-                let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
-                Response::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
-            }),
-            None => self.rows(part).and_then(|parts| {
-                let rows = Rows::new(&cx, parts, part.order.direction());
-                Response::Done(ServedRows::Primary(Box::new(rows)))
-            }),
-        };
-        match rows {
-            Response::Done(rows) => {
-                let interleaved = are_interleaved(part.order, part.index.as_deref());
-                let by_values = |index: &IndexRead| matches!(index.wanted, Wanted::Values(_));
-                let cursor = RowCursor {
-                    cx,
-                    rows,
-                    placed: part.index.is_some() && part.order != KeyOrder::Any,
-                    by_values: part.index.as_deref().is_some_and(by_values),
-                    interleaved,
-                    steps,
-                    batch_bytes: BATCH_BYTES_MIN,
-                    ended: false,
-                    account,
-                };
-                self.read_batch(running, Box::new(cursor))
+pub(super) fn open(
+    shards: &LocalShards,
+    running: &RunningRequest,
+    part: &TableRanges,
+    eval_params: EvalParams,
+    steps: Vec<Transform>,
+) -> Bytes {
+    let account = Account::new(shards.service.memory.clone());
+    let _counting = account.enter();
+    let cx = shards.cx(eval_params, running.cancel.clone());
+    let rows = match &part.index {
+        Some(index) => shards.by_index(&cx, part, index).and_then(|parts| {
+            // The sender knows other shards, and could not tell how far each was read.
+            if are_interleaved(part.order, Some(&**index)) && parts.len() > part.ranges.len() {
+                return Response::NotHere(None);
             }
-            Response::Failed(error) => Response::<()>::Failed(error).to_bytes(|(), _| ()),
-            Response::NotHere(leader) => Response::<()>::NotHere(leader).to_bytes(|(), _| ()),
+            let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
+            Response::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
+        }),
+        None => shards.rows(part).and_then(|parts| {
+            let rows = Rows::new(&cx, parts, part.order.direction());
+            Response::Done(ServedRows::Primary(Box::new(rows)))
+        }),
+    };
+    match rows {
+        Response::Done(rows) => {
+            let interleaved = are_interleaved(part.order, part.index.as_deref());
+            let by_values = |index: &IndexRead| matches!(index.wanted, Wanted::Values(_));
+            let cursor = RowCursor {
+                cx,
+                rows,
+                placed: part.index.is_some() && part.order != KeyOrder::Any,
+                by_values: part.index.as_deref().is_some_and(by_values),
+                interleaved,
+                steps,
+                batch_bytes: BATCH_BYTES_MIN,
+                ended: false,
+                account,
+            };
+            read_batch(shards, running, Box::new(cursor))
         }
+        Response::Failed(error) => Response::<()>::Failed(error).to_bytes(|(), _| ()),
+        Response::NotHere(leader) => Response::<()>::NotHere(leader).to_bytes(|(), _| ()),
     }
+}
 
-    /// Reads the next batch of a cursor. The cursor is taken out at once, so that a close that follows this request
-    /// finds it running.
-    pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Responder) {
-        let Some(cursor) = self.service.cursors.take(key) else {
-            return reply(Ok(Response::<()>::NotHere(None).to_bytes(|(), _| ())));
-        };
-        let running = self.running.register(key, cursor.cancel());
-        let inner = self.clone();
-        self.service.request_threads.run(move || {
-            let batch = inner.read_batch(&running, cursor);
-            // Before the next request with this number can arrive.
-            drop(running);
-            reply(Ok(batch));
-        });
-    }
+/// Reads the next batch of a cursor. The cursor is taken out at once, so that a close that follows this request
+/// finds it running.
+pub(super) fn next(shards: &LocalShards, requests: &Arc<RunningRequests>, key: RequestKey, reply: Responder) {
+    let Some(cursor) = shards.service.cursors.take(key) else {
+        return reply(Ok(Response::<()>::NotHere(None).to_bytes(|(), _| ())));
+    };
+    let running = requests.register(key, cursor.cancel());
+    let (service, shards) = (shards.service.clone(), shards.clone());
+    service.request_threads.run(move || {
+        let batch = read_batch(&shards, &running, cursor);
+        // Before the next request with this number can arrive.
+        drop(running);
+        reply(Ok(batch));
+    });
+}
 
-    /// Reads a batch, and keeps the cursor unless it has ended or was closed meanwhile.
-    fn read_batch(&self, running: &RunningRequest, mut cursor: Box<dyn ServedCursor>) -> Bytes {
-        let _cancel_scope = cancel::scope(Some(running.cancel.clone()));
-        unless_cancelled(&running.cancel, || {
-            let account = cursor.account().clone();
-            account.move_to(Owner::Queries);
-            let counting = account.enter();
-            let batch = cursor.next_batch();
-            drop(counting);
-            account.disown(batch.len() as u64);
-            if !cursor.is_over() {
-                account.move_to(Owner::Cursors);
-                self.service.cursors.keep(running.key(), cursor, self.service.node().clock().now());
-                // A close from now on finds it among the kept cursors.
-                if running.cancel.is_set() {
-                    self.service.cursors.take(running.key());
-                }
+/// Reads a batch, and keeps the cursor unless it has ended or was closed meanwhile.
+fn read_batch(shards: &LocalShards, running: &RunningRequest, mut cursor: Box<dyn ServedCursor>) -> Bytes {
+    let _cancel_scope = cancel::scope(Some(running.cancel.clone()));
+    unless_cancelled(&running.cancel, || {
+        let account = cursor.account().clone();
+        account.move_to(Owner::Queries);
+        let counting = account.enter();
+        let batch = cursor.next_batch();
+        drop(counting);
+        account.disown(batch.len() as u64);
+        if !cursor.is_over() {
+            account.move_to(Owner::Cursors);
+            shards.service.cursors.keep(running.key(), cursor, shards.service.node().clock().now());
+            // A close from now on finds it among the kept cursors.
+            if running.cancel.is_set() {
+                shards.service.cursors.take(running.key());
             }
-            batch
-        })
-    }
+        }
+        batch
+    })
 }
 
 /// A cursor over rows for another node.

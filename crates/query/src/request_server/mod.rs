@@ -4,6 +4,7 @@
 //! The sending node has checked the permissions of the user.
 
 mod cursors;
+mod local_shards;
 mod reads;
 mod running;
 mod writes;
@@ -12,20 +13,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Responder, RpcHandler, ServerId};
-use datum::{KeyRange, Text, cancel};
+use datum::{Text, cancel};
 use io::memory::Account;
 use reql::codec::Codec;
 use reql::{Cancel, EvalError};
-use shard::Shard;
-use storage::TableId;
 
+use self::local_shards::LocalShards;
 use self::running::{RequestKey, RunningRequest, RunningRequests};
 use crate::context::{Cx, EvalParams};
-use crate::remote::{LeaderConfirmations, Request, Response, TableRanges, Target, joined_ranges};
+use crate::remote::{Request, Response};
 use crate::routing::{BATCH_KEYS_MAX, ReadMode};
 use crate::service::Service;
 use crate::system;
-use crate::table::{Identifiers, KeyOrder, StoredTable};
+use crate::table::Identifiers;
 
 /// A longer request is decoded on a thread of the pool.
 const INLINE_BYTES: usize = 32 << 10;
@@ -34,16 +34,16 @@ const INLINE_BYTES: usize = 32 << 10;
 pub struct QueryServer(Arc<Inner>);
 
 struct Inner {
-    service: Arc<Service>,
+    shards: LocalShards,
     /// Running requests that can be cancelled.
-    running: Arc<RunningRequests>,
+    requests: Arc<RunningRequests>,
 }
 
 impl QueryServer {
     /// Serves the tables of `service`.
     #[must_use]
     pub fn new(service: Arc<Service>) -> QueryServer {
-        QueryServer(Arc::new(Inner { service, running: Arc::default() }))
+        QueryServer(Arc::new(Inner { shards: LocalShards { service }, requests: Arc::default() }))
     }
 }
 
@@ -51,8 +51,8 @@ impl RpcHandler for QueryServer {
     fn handle(&self, from: ServerId, request: Bytes, reply: Responder) {
         let inner = self.0.clone();
         if request.len() > INLINE_BYTES {
-            let running = inner.running(from, Request::number_of(&request));
-            self.0.service.request_threads.run(move || inner.read(from, request, running, reply));
+            let running = inner.register(from, Request::number_of(&request));
+            self.0.shards.service.request_threads.run(move || inner.read(from, request, running, reply));
         } else {
             inner.read(from, request, None, reply);
         }
@@ -60,8 +60,8 @@ impl RpcHandler for QueryServer {
 
     /// Cancels the requests of `server` and closes its cursors.
     fn disconnected(&self, server: ServerId) {
-        self.0.running.cancel_all(server);
-        self.0.service.cursors.forget(server);
+        self.0.requests.cancel_all(server);
+        self.0.shards.service.cursors.forget(server);
     }
 }
 
@@ -91,40 +91,45 @@ impl Inner {
             Request::Get { table, mode, keys }
                 if keys.len() <= BATCH_KEYS_MAX && mode != ReadMode::Majority =>
             {
-                reply(Ok(self.get(table, mode, &keys)));
+                reply(Ok(reads::get(&self.shards, table, mode, &keys)));
             }
-            Request::Write(write) if self.is_brief(&write) => self.write_one(&write, reply),
-            Request::Next { cursor } => self.next((from, cursor), reply),
+            Request::Write(write) if writes::is_brief(&self.shards, &write) => {
+                writes::write_one(&self.shards, &write, reply)
+            }
+            Request::Next { cursor } => cursors::next(&self.shards, &self.requests, (from, cursor), reply),
             Request::Close { cursor: number } | Request::Cancel { ticket: number } => {
                 self.stop((from, number));
                 reply(Ok(done()));
             }
             Request::StopJob { id } => {
-                self.service.jobs.stop(id);
+                self.shards.service.jobs.stop(id);
                 reply(Ok(done()));
             }
             long => {
                 let inner = self.clone();
                 // Requests that run at once are done before they could be cancelled.
-                let running = running.or_else(|| self.running(from, long.number()));
-                self.service.request_threads.run(move || reply(Ok(inner.respond_accounted(long, running))));
+                let running = running.or_else(|| self.register(from, long.number()));
+                self.shards
+                    .service
+                    .request_threads
+                    .run(move || reply(Ok(inner.respond_accounted(long, running))));
             }
         }
     }
 
     /// Cancels a request and closes its cursor: it may be running, kept for the next request, or not arrived yet.
     fn stop(&self, key: RequestKey) {
-        let is_running = self.running.cancel(key);
+        let is_running = self.requests.cancel(key);
         // The order matters: a cursor that is being read is kept before it stops running.
-        let is_kept = self.service.cursors.take(key).is_some();
+        let is_kept = self.shards.service.cursors.take(key).is_some();
         if !is_running && !is_kept {
-            self.running.cancel_early(key);
+            self.requests.cancel_early(key);
         }
     }
 
     /// Registers a request with a number, so that it can be cancelled.
-    fn running(&self, from: ServerId, number: Option<u64>) -> Option<RunningRequest> {
-        number.map(|number| self.running.register((from, number), Arc::new(Cancel::new())))
+    fn register(&self, from: ServerId, number: Option<u64>) -> Option<RunningRequest> {
+        number.map(|number| self.requests.register((from, number), Arc::new(Cancel::new())))
     }
 
     /// Responds with memory from the node's budget, which is given back once the response is encoded. A cursor has an
@@ -132,10 +137,10 @@ impl Inner {
     fn respond_accounted(&self, request: Request, running: Option<RunningRequest>) -> Bytes {
         match (request, running) {
             (Request::Open { part, eval_params, steps, .. }, Some(running)) => {
-                self.open(&running, &part, eval_params, steps)
+                cursors::open(&self.shards, &running, &part, eval_params, steps)
             }
             (other, running) => {
-                let account = Account::new(self.service.memory.clone());
+                let account = Account::new(self.shards.service.memory.clone());
                 let _counting = account.enter();
                 match running {
                     Some(running) => self.respond_cancellable(other, &running.cancel),
@@ -150,77 +155,29 @@ impl Inner {
         match request {
             // Never responds that the shard is not here after a cancellation: the sender would repeat the part that was
             // done.
-            Request::Write(write) => self.write(write, cancel.clone()),
-            Request::Count { part, .. } => unless_cancelled(cancel, || self.count(&part, cancel.clone())),
-            Request::Few { part, .. } => unless_cancelled(cancel, || self.few(&part)),
-            Request::Gather { part, eval_params, pipeline, .. } => {
-                unless_cancelled(cancel, || self.gather(&part, eval_params, pipeline, cancel.clone()))
+            Request::Write(write) => writes::write(&self.shards, write, cancel.clone()),
+            Request::Count { part, .. } => {
+                unless_cancelled(cancel, || reads::count(&self.shards, &part, cancel.clone()))
             }
+            Request::Few { part, .. } => unless_cancelled(cancel, || reads::few(&self.shards, &part)),
+            Request::Gather { part, eval_params, pipeline, .. } => unless_cancelled(cancel, || {
+                reads::gather(&self.shards, &part, eval_params, pipeline, cancel.clone())
+            }),
             other => self.respond(other),
         }
     }
 
     fn respond(&self, request: Request) -> Bytes {
         match request {
-            Request::Get { table, mode, keys } => self.get(table, mode, &keys),
-            Request::Sync { table, ranges } => self.sync(table, &ranges),
+            Request::Get { table, mode, keys } => reads::get(&self.shards, table, mode, &keys),
+            Request::Sync { table, ranges } => writes::sync(&self.shards, table, &ranges),
             Request::System { table, identifiers, user } => self.system(&table, identifiers, user),
             _ => done(),
         }
     }
 
-    fn cx(&self, eval_params: EvalParams, cancel: Arc<Cancel>) -> Arc<Cx> {
-        Cx::served(self.service.clone(), Text::from_static("admin"), eval_params, cancel)
-    }
-
-    /// The table with this id; not here while this node's catalog does not have it.
-    fn table(&self, table: TableId, mode: ReadMode) -> Response<StoredTable> {
-        match self.service.node().catalog_guard().table_by_id(table) {
-            Some(handle) => Response::Done(StoredTable { handle: handle.clone(), read_mode: mode }),
-            None => Response::NotHere(None),
-        }
-    }
-
-    /// The local part of `part` as `make` opens it: all of it or nothing.
-    fn parts<P>(
-        &self,
-        part: &TableRanges,
-        make: impl Fn(&StoredTable, &Shard, KeyRange) -> Response<P>,
-    ) -> Response<Vec<P>> {
-        self.table(part.table, part.mode).and_then(|table| {
-            let mut parts = Vec::new();
-            let mut confirmations = LeaderConfirmations::new(part.mode);
-            let ranges = joined_ranges(&part.ranges);
-            for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
-                match self.service.reader(shard, part.mode) {
-                    Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
-                        return Response::NotHere(None);
-                    }
-                    Some(Target::Local(shard)) => {
-                        let generation = shard.rows_generation();
-                        match make(&table, shard, range) {
-                            // Checked afterwards, because rows may have been removed while `make` ran.
-                            Response::Done(_) if !shard.is_current(generation) => {
-                                return Response::NotHere(None);
-                            }
-                            Response::Done(part) => parts.push(part),
-                            Response::Failed(error) => return Response::Failed(error),
-                            Response::NotHere(leader) => return Response::NotHere(leader),
-                        }
-                    }
-                    Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
-                    None => return Response::NotHere(None),
-                }
-            }
-            if part.order == KeyOrder::Descending {
-                parts.reverse();
-            }
-            Response::Done(parts)
-        })
-    }
-
     fn system(&self, table: &str, identifiers: Identifiers, user: Text) -> Bytes {
-        let cx = Cx::served(self.service.clone(), user, EvalParams::none(), Arc::default());
+        let cx = Cx::served(self.shards.service.clone(), user, EvalParams::none(), Arc::default());
         let rows = match system::table(table) {
             Some(table) => table.rows(&cx, identifiers),
             None => Err(EvalError::internal(format!("there is no system table {table}"))),

@@ -11,112 +11,91 @@ use reql::{Cancel, Pipeline};
 use shard::ReadError;
 use storage::TableId;
 
-use super::Inner;
-use crate::context::{Cx, EvalParams};
+use super::local_shards::LocalShards;
+use crate::context::EvalParams;
 use crate::remote;
 use crate::remote::{LeaderConfirmations, Response, TableRanges, Target};
 use crate::routing::ReadMode;
 use crate::stream::{LocalRows, ShardIndexRange, ShardRange, names_few};
-use crate::table::{IndexRead, read_failed};
+use crate::table::read_failed;
 
-impl Inner {
-    pub(super) fn rows(&self, part: &TableRanges) -> Response<Vec<ShardRange>> {
-        self.parts(part, |_, shard, range| {
-            ShardRange::of(shard, range).map_err(|error| read_failed(&error)).into()
-        })
+pub(super) fn get(shards: &LocalShards, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
+    shards.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    let mut found = RowsResponse::new(keys.len());
+    let catalog = shards.service.node().catalog_guard();
+    // Not here while this node's catalog does not have it.
+    let table = catalog.table_by_id(table);
+    match table.map_or(Response::NotHere(None), |table| find(shards, table, mode, keys, &mut found)) {
+        Response::Done(()) => found.finish(),
+        other => other.to_bytes(|(), _| ()),
     }
+}
 
-    pub(super) fn by_index(
-        &self,
-        cx: &Cx,
-        part: &TableRanges,
-        index: &IndexRead,
-    ) -> Response<Vec<ShardIndexRange>> {
-        self.parts(part, |table, shard, range| match shard.has_seen_index(index.id) {
-            true => ShardIndexRange::of(cx, table, shard, range, index, part.order).into(),
-            // This shard has not received the index yet.
-            false => Response::NotHere(None),
-        })
-    }
-
-    pub(super) fn get(&self, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
-        self.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        let mut found = RowsResponse::new(keys.len());
-        let catalog = self.service.node().catalog_guard();
-        // Not here while this node's catalog does not have it.
-        let table = catalog.table_by_id(table);
-        match table.map_or(Response::NotHere(None), |table| self.find(table, mode, keys, &mut found)) {
-            Response::Done(()) => found.finish(),
-            other => other.to_bytes(|(), _| ()),
-        }
-    }
-
-    fn find(
-        &self,
-        table: &TableHandle,
-        mode: ReadMode,
-        keys: &[PrimaryKey],
-        found: &mut RowsResponse,
-    ) -> Response<()> {
-        let mut confirmations = LeaderConfirmations::new(mode);
-        for key in keys {
-            let shown = match self.service.reader(table.shard(key), mode) {
-                Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
-                    return Response::NotHere(None);
-                }
-                Some(Target::Local(shard)) => shard.with_row(key, |row| found.add(row)),
-                Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
-                None => return Response::NotHere(None),
-            };
-            match shown {
-                Ok(()) => {}
-                Err(ReadError::WrongShard { .. }) => return Response::NotHere(None),
-                Err(error) => return Response::Failed(read_failed(&error)),
+fn find(
+    shards: &LocalShards,
+    table: &TableHandle,
+    mode: ReadMode,
+    keys: &[PrimaryKey],
+    found: &mut RowsResponse,
+) -> Response<()> {
+    let mut confirmations = LeaderConfirmations::new(mode);
+    for key in keys {
+        let shown = match shards.service.reader(table.shard(key), mode) {
+            Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
+                return Response::NotHere(None);
             }
+            Some(Target::Local(shard)) => shard.with_row(key, |row| found.add(row)),
+            Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
+            None => return Response::NotHere(None),
+        };
+        match shown {
+            Ok(()) => {}
+            Err(ReadError::WrongShard { .. }) => return Response::NotHere(None),
+            Err(error) => return Response::Failed(read_failed(&error)),
         }
-        Response::Done(())
     }
+    Response::Done(())
+}
 
-    pub(super) fn count(&self, part: &TableRanges, cancel: Arc<Cancel>) -> Bytes {
-        let cx = self.cx(EvalParams::none(), cancel);
-        let count = match &part.index {
-            Some(index) => self
-                .by_index(&cx, part, index)
-                .and_then(|parts| <ShardIndexRange as LocalRows>::count(&cx, parts).into()),
-            None => self.rows(part).and_then(|parts| ShardRange::count(&cx, parts).into()),
-        };
-        count.to_bytes(Codec::pack)
-    }
+pub(super) fn count(shards: &LocalShards, part: &TableRanges, cancel: Arc<Cancel>) -> Bytes {
+    let cx = shards.cx(EvalParams::none(), cancel);
+    let count = match &part.index {
+        Some(index) => shards
+            .by_index(&cx, part, index)
+            .and_then(|parts| <ShardIndexRange as LocalRows>::count(&cx, parts).into()),
+        None => shards.rows(part).and_then(|parts| ShardRange::count(&cx, parts).into()),
+    };
+    count.to_bytes(Codec::pack)
+}
 
-    pub(super) fn gather(
-        &self,
-        part: &TableRanges,
-        eval_params: EvalParams,
-        pipeline: Pipeline,
-        cancel: Arc<Cancel>,
-    ) -> Bytes {
-        let cx = self.cx(eval_params, cancel);
-        let work = Arc::new(pipeline);
-        let tally = match &part.index {
-            Some(index) => self
-                .by_index(&cx, part, index)
-                .and_then(|parts| ShardIndexRange::tally(&cx, parts, part.order, &work).into()),
-            None => self.rows(part).and_then(|parts| ShardRange::tally(&cx, parts, part.order, &work).into()),
-        };
-        tally.to_bytes(|tally, out| {
-            tally.pack(out);
-            out.count(cx.take_rows_read());
-        })
-    }
+pub(super) fn gather(
+    shards: &LocalShards,
+    part: &TableRanges,
+    eval_params: EvalParams,
+    pipeline: Pipeline,
+    cancel: Arc<Cancel>,
+) -> Bytes {
+    let cx = shards.cx(eval_params, cancel);
+    let work = Arc::new(pipeline);
+    let tally = match &part.index {
+        Some(index) => shards
+            .by_index(&cx, part, index)
+            .and_then(|parts| ShardIndexRange::tally(&cx, parts, part.order, &work).into()),
+        None => shards.rows(part).and_then(|parts| ShardRange::tally(&cx, parts, part.order, &work).into()),
+    };
+    tally.to_bytes(|tally, out| {
+        tally.pack(out);
+        out.count(cx.take_rows_read());
+    })
+}
 
-    /// Whether the index of `part` finds few of its rows in every shard.
-    pub(super) fn few(&self, part: &TableRanges) -> Bytes {
-        let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
-            return Response::Done(false).to_bytes(Codec::pack);
-        };
-        let few = self.parts(part, |_, shard, _| Response::Done(names_few(shard, &query)));
-        few.and_then(|few| Response::Done(few.iter().all(|few| *few))).to_bytes(Codec::pack)
-    }
+/// Whether the index of `part` finds few of its rows in every shard.
+pub(super) fn few(shards: &LocalShards, part: &TableRanges) -> Bytes {
+    let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
+        return Response::Done(false).to_bytes(Codec::pack);
+    };
+    let few = shards.open_ranges(part, |_, shard, _| Response::Done(names_few(shard, &query)));
+    few.and_then(|few| Response::Done(few.iter().all(|few| *few))).to_bytes(Codec::pack)
 }
 
 /// The response to a read by keys. Rows are copied into it from where they are stored; the encoding equals that of

@@ -9,7 +9,7 @@ use crate::edit::{Conflict, Edit, RowReport, extreme_stored, key_missing};
 use crate::stream::Pipe;
 use crate::table::key_error;
 use crate::value::{Args, Value, no_selection};
-use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult, return_changes};
+use crate::write::{PlannedWrites, WriteExecutor, WriteResult, return_changes, write_options_showing};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get a generated one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -24,7 +24,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     let args = Args::new(cx, call, scope, Vec::new());
     let shown = return_changes(&args)?;
     let conflict = conflict(&args)?;
-    let options = WriteOptions::showing(shown, &args)?;
+    let options = write_options_showing(shown, &args)?;
     check_conflict(&conflict)?;
     let rows = cx.eval(rows, scope).map_err(|error| error.at(1))?;
     let mut inserter = Inserter {

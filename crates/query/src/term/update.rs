@@ -5,11 +5,11 @@ use reql::purity::{self, Determinism};
 use reql::{Arg, Call, EvalError, Op, ResultKind, Scope, Term};
 
 use crate::context::Cx;
-use crate::edit::{Edit, Patch, RowTarget};
+use crate::edit::{Edit, Patch, RowTarget, WriteOptions};
 use crate::stream::Pipe;
 use crate::table::{TableRef, key_error};
 use crate::value::{Args, Seq, Value};
-use crate::write::{PlannedWrites, WriteExecutor, WriteOptions, WriteResult};
+use crate::write::{PlannedWrites, WriteExecutor, WriteResult, write_options};
 
 /// Fails unless the change of an `update` or `replace` with `r.args` is deterministic, or need not be. The arguments
 /// are checked before they are spliced.
@@ -41,7 +41,7 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     };
     let args = Args::new(cx, call, scope, Vec::new());
     let non_atomic = args.flag("non_atomic")?;
-    let options = WriteOptions::of(&args)?;
+    let options = write_options(&args)?;
     check_deterministic(call, non_atomic)?;
     let patch = patch(cx, call.op, change, scope).map_err(|error| error.at(1))?;
     let edit = match call.op {
@@ -57,7 +57,7 @@ pub(crate) fn delete(mut args: Args<'_>) -> Result<Value, EvalError> {
     let target = args.take(0)?;
     // In RethinkDB it is a replacement by null, which has this option.
     args.flag("non_atomic")?;
-    let options = WriteOptions::of(&args)?;
+    let options = write_options(&args)?;
     write(args.cx, target, options, &Edit::Delete, true)
 }
 

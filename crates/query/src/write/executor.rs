@@ -11,11 +11,10 @@ use log::Refusal;
 use reql::{ErrorClass, EvalError};
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
-use super::options::WriteOptions;
 use super::planned::PlannedWrites;
 use super::system;
 use crate::context::Cx;
-use crate::edit::{Edit, ReturnChanges, RowOutcome, RowReport, RowTarget};
+use crate::edit::{Edit, ReturnChanges, RowOutcome, RowReport, RowTarget, WriteOptions};
 use crate::remote::{
     Edits, RemoteWrite, RetryBudget, SettingsVersion, Target, WriteTarget, lost_contact, refreshed,
     unwritable,
@@ -347,9 +346,8 @@ impl<'a> WriteExecutor<'a> {
             TableRef::Stored(stored) => stored.handle.config.id,
             TableRef::System(system) => system_table_id(system.table.name()),
         };
-        let WriteOptions { durability, return_changes: show, ignore_hook } = self.options;
         let settings = SettingsVersion::of_table(&self.cx.node().catalog_guard(), table);
-        let to = WriteTarget { table, durability, ignore_hook, show, settings };
+        let to = WriteTarget { table, options: self.options, settings };
         RemoteWrite::send(self.cx, server, to, keys, edits, indexes)
     }
 

@@ -1,34 +1,24 @@
-//! The optional arguments of writes.
+//! Reads the optional arguments of writes.
 
 use datum::Datum;
 use log::Durability;
 use reql::EvalError;
 
-use crate::edit::ReturnChanges;
+use crate::edit::{ReturnChanges, WriteOptions};
 use crate::value::Args;
 
-/// The options of a write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteOptions {
-    /// The durability to wait for; `None` means the table's setting.
-    pub durability: Option<Durability>,
-    /// Which rows its result shows.
-    pub return_changes: ReturnChanges,
-    /// Whether to skip the table's write hook.
-    pub ignore_hook: bool,
+/// The options of a write term, checked in the order of RethinkDB (terms/writes.cc).
+pub(crate) fn write_options(args: &Args<'_>) -> Result<WriteOptions, EvalError> {
+    write_options_showing(return_changes(args)?, args)
 }
 
-impl WriteOptions {
-    /// The options of a write term, checked in the order of RethinkDB (terms/writes.cc).
-    pub fn of(args: &Args<'_>) -> Result<WriteOptions, EvalError> {
-        WriteOptions::showing(return_changes(args)?, args)
-    }
-
-    /// The options of a write term whose `return_changes` was read before.
-    pub fn showing(return_changes: ReturnChanges, args: &Args<'_>) -> Result<WriteOptions, EvalError> {
-        let durability = durability_of(args)?;
-        Ok(WriteOptions { durability, return_changes, ignore_hook: args.flag("ignore_write_hook")? })
-    }
+/// The options of a write term whose `return_changes` was read before.
+pub(crate) fn write_options_showing(
+    return_changes: ReturnChanges,
+    args: &Args<'_>,
+) -> Result<WriteOptions, EvalError> {
+    let durability = durability_of(args)?;
+    Ok(WriteOptions { durability, return_changes, ignore_hook: args.flag("ignore_write_hook")? })
 }
 
 /// The durability option of a term.
