@@ -34,13 +34,13 @@ pub mod database;
 pub mod evaluator;
 pub mod fault;
 pub mod generate;
-#[path = "../../crates/query/tests/support/mod.rs"]
-#[allow(missing_docs, reason = "it belongs to the tests of `query`")]
-mod house;
 pub mod node;
 mod run;
 mod shrink;
 pub mod term_coverage;
+#[path = "../../crates/query/tests/support/mod.rs"]
+#[allow(missing_docs, reason = "it belongs to the tests of `query`")]
+mod test_node;
 pub mod test_tables;
 pub mod value;
 pub mod verdict;

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::fault::Class;
 use crate::generate::{Query, term};
-use crate::house::{House, Outcome};
+use crate::test_node::{Outcome, TestNode};
 use crate::test_tables::TestTables;
 use crate::value::Val;
 use crate::verdict::Answer;
@@ -15,7 +15,7 @@ use crate::wire::Wire;
 /// A node with the test tables.
 pub enum Node {
     /// In this process, in memory.
-    House(Box<House>),
+    Test(Box<TestNode>),
     /// A program, by the driver protocol.
     Program(Wire),
 }
@@ -42,8 +42,8 @@ impl Node {
     /// Starts or connects to the node and creates exactly these tables.
     pub fn of(tables: &TestTables, target: Target<'_>) -> anyhow::Result<Node> {
         let mut node = match target {
-            Target::Local => Node::House(Box::new(House::new())),
-            Target::Remote => Node::House(Box::new(House::far(None))),
+            Target::Local => Node::Test(Box::new(TestNode::new())),
+            Target::Remote => Node::Test(Box::new(TestNode::remote(None))),
             Target::Program(address) => Node::Program(Wire::connect(address)?),
         };
         let clearing = matches!(target, Target::Program(_)).then(clearing);
@@ -57,8 +57,8 @@ impl Node {
 
     /// The result of the node, and the text of its error if it is one.
     pub fn run(&mut self, query: &Query) -> anyhow::Result<(Answer, String)> {
-        let house = match self {
-            Node::House(house) => house,
+        let test_node = match self {
+            Node::Test(node) => node,
             Node::Program(wire) => return wire.run(query),
         };
         let class = |error: &reql::EvalError| match error.class() {
@@ -69,7 +69,7 @@ impl Node {
             ErrorClass::OpFailed => Ok(Class::OpFailed),
             other => anyhow::bail!("{} {}", other.name(), error.message()),
         };
-        Ok(match house.run("admin", query.term.clone(), query.options()) {
+        Ok(match test_node.run("admin", query.term.clone(), query.options()) {
             Ok(Outcome::Atom(datum)) => (Answer::Atom(value(&datum.to_json_string())?), String::new()),
             Ok(Outcome::Stream(batches)) => {
                 let items = batches.concat();
@@ -85,7 +85,7 @@ impl Node {
     /// Whether it has the pages and scripts that the reference knows.
     #[must_use]
     pub fn has_test_pages(&self) -> bool {
-        matches!(self, Node::House(_))
+        matches!(self, Node::Test(_))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What queries cost above the shard: point reads and writes, streams, map-reduce.
+//! The cost of queries above the shard: point reads and writes, streams, map-reduce.
 //!
 //! `cargo run --release -p rekindle-query --example query-cost`
 
@@ -15,7 +15,7 @@ use rekindle_query::{Answer, PointAnswer};
 use reql::Cancel;
 use reql::wire::{Query, parse_query};
 use shard::{Decision, Shard};
-use support::House;
+use support::TestNode;
 
 const ROWS: u64 = 50_000;
 
@@ -39,7 +39,7 @@ fn parsed(term: &str) -> Arc<Query> {
     Arc::new(parse_query(format!("[1,{term},{{\"db\":[14,[\"test\"]]}}]").as_bytes()).expect("a query"))
 }
 
-/// Time this thread spent on a processor, so that a busy machine does not blur the figures.
+/// The processor time of this thread, so that a busy machine does not distort the figures.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
@@ -52,14 +52,14 @@ fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
     println!("  {what:<56} {each:>8.0} ns");
 }
 
-fn fill(house: &House) {
-    house
+fn fill(test_node: &TestNode) {
+    test_node
         .service
         .node()
         .schema()
         .create_table("test", "t", cluster::TableOptions::default())
         .expect("a new table");
-    let catalog = house.service.node().catalog();
+    let catalog = test_node.service.node().catalog();
     let table = catalog.table("test", "t").expect("the table");
     for start in (0..ROWS).step_by(100) {
         let rows = (start..start + 100).map(|n| {
@@ -76,8 +76,8 @@ fn near(shard: &ShardHandle) -> &Shard {
     shard.local().expect("a house has one node")
 }
 
-fn points(house: &House) {
-    let session = house.session("admin");
+fn points(test_node: &TestNode) {
+    let session = test_node.session("admin");
     let gets: Vec<Arc<Query>> =
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("wire::parse_query of a get", ROWS, || {
@@ -85,7 +85,7 @@ fn points(house: &House) {
             black_box(parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n))));
         });
     });
-    let catalog = house.service.node().catalog();
+    let catalog = test_node.service.node().catalog();
     let table = catalog.table("test", "t").expect("the table");
     let keys: Vec<_> = (0..ROWS).map(|n| PrimaryKey::encode(&name(n).into()).expect("a key")).collect();
     measure("shard.get", ROWS, || {
@@ -121,15 +121,15 @@ fn points(house: &House) {
     });
 }
 
-/// Point queries that another service answers: both sides together, on this thread, without the link.
-fn far_points(house: &House) {
-    let session = house.session("admin");
+/// Point queries with another service: both sides on this thread, without a link.
+fn far_points(test_node: &TestNode) {
+    let session = test_node.session("admin");
     let gets: Vec<Arc<Query>> =
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("Session::point get, asked of another service", ROWS, || {
         for query in &gets {
             let Some(PointAnswer::RemoteRead(read)) = session.point(query) else { panic!("not far") };
-            house.service.flush();
+            test_node.service.flush();
             black_box(support::block_on(read)).expect("read");
         }
     });
@@ -140,14 +140,14 @@ fn far_points(house: &House) {
     measure("Session::point update, asked of another service", ROWS, || {
         for query in &updates {
             let Some(PointAnswer::Write(write)) = session.point(query) else { panic!("not the fast path") };
-            house.service.flush();
+            test_node.service.flush();
             support::block_on(write).expect("written");
         }
     });
 }
 
-fn scans(house: &House) {
-    let session = house.session("admin");
+fn scans(test_node: &TestNode) {
+    let session = test_node.session("admin");
     let stream = parsed("[15,[\"t\"]]");
     measure("a row of table, streamed", ROWS, || {
         let answer = session.run(&stream, Arc::new(Cancel::new())).expect("runs").answer;
@@ -163,12 +163,12 @@ fn scans(house: &House) {
 }
 
 fn main() {
-    let house = House::new();
+    let test_node = TestNode::new();
     println!("memory engine, memory log, {ROWS} rows of 1 KB");
-    fill(&house);
-    points(&house);
-    scans(&house);
-    let far = House::far(None);
+    fill(&test_node);
+    points(&test_node);
+    scans(&test_node);
+    let far = TestNode::remote(None);
     println!("the same through questions to another service of the process");
     fill(&far);
     far_points(&far);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_query_and_leaves_the_pool_working() {
+    fn a_panic_reaches_the_query_and_the_pool_keeps_working() {
         let pool = ScanPool::new("test", 2);
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             pool.map((0..50).collect(), |n: u32| assert_ne!(n, 33, "on purpose"))
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_without_threads_works_on_the_caller() {
+    fn a_pool_without_threads_uses_the_calling_thread() {
         assert_eq!(ScanPool::new("test", 0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
     }
 }

@@ -1,12 +1,12 @@
 //! Runs the cases in `testdata/`: input, four dashes, output.
 //!
-//! The first line of a case says what is done with the rest:
+//! The first line of a case says how to run the rest:
 //!
-//! - `fresh` begins with a new node and runs the terms, one a line, without looking at answers
-//! - `run` answers a term; `run array_limit=4 user=bob` with options and another user
-//! - `long` answers it without the fast path
-//! - `way` shows an error with the way from the root of the term to what failed
-//! - `batches` shows how a stream was cut
+//! - `fresh` starts a new node and runs the terms, one per line, without checking results
+//! - `run` checks the result of a term; `run array_limit=4 user=bob` with options and another user
+//! - `long` uses the slow path
+//! - `way` shows an error with its backtrace
+//! - `batches` shows the batches of a stream
 //!
 //! Terms are written as in `crates/reql/tests/data/syntax.rs`. `UPDATE=1 cargo test` rewrites the
 //! outputs.
@@ -25,75 +25,75 @@ use std::cell::RefCell;
 use datum::Datum;
 use rekindle_query::QueryError;
 use serde_json::{Map, Value};
-use support::{House, Outcome};
+use support::{Outcome, TestNode};
 
 #[test]
-fn every_case_says_what_its_file_says() {
-    run_all(House::new);
+fn every_case_has_the_result_in_its_file() {
+    run_all(TestNode::new);
 }
 
 #[test]
-fn explanations_say_what_a_node_with_all_rows_does() {
-    let house = RefCell::new(House::new());
+fn explanations_of_local_rows() {
+    let test_node = RefCell::new(TestNode::new());
     cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/near"), |directive, input| {
-        answer(&house, House::new, directive, input)
+        answer(&test_node, TestNode::new, directive, input)
     });
 }
 
 #[test]
-fn explanations_say_the_same_of_rows_that_are_elsewhere() {
-    let house = RefCell::new(House::far(None));
+fn explanations_of_remote_rows_are_the_same() {
+    let test_node = RefCell::new(TestNode::remote(None));
     cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/far"), |directive, input| {
-        answer(&house, || House::far(None), directive, input)
+        answer(&test_node, || TestNode::remote(None), directive, input)
     });
 }
 
-/// The seed of what is lost.
+/// The seed for lost requests.
 const LOSSES: u64 = 4711;
 
 #[test]
-fn every_case_says_the_same_from_afar() {
-    run_all(|| House::far(None));
+fn every_case_has_the_same_result_on_a_remote_node() {
+    run_all(|| TestNode::remote(None));
 }
 
 #[test]
-fn every_case_says_the_same_over_links_that_lose_questions() {
+fn every_case_has_the_same_result_with_lost_requests() {
     println!("SEED={LOSSES}");
-    run_all(|| House::far(Some(LOSSES)));
+    run_all(|| TestNode::remote(Some(LOSSES)));
 }
 
-fn run_all(new: fn() -> House) {
-    let house = RefCell::new(new());
+fn run_all(new: fn() -> TestNode) {
+    let test_node = RefCell::new(new());
     cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata"), |directive, input| {
-        answer(&house, new, directive, input)
+        answer(&test_node, new, directive, input)
     });
 }
 
-fn answer(house: &RefCell<House>, new: fn() -> House, directive: &str, input: &str) -> String {
+fn answer(test_node: &RefCell<TestNode>, new: fn() -> TestNode, directive: &str, input: &str) -> String {
     let (what, options) = directive.split_once(' ').unwrap_or((directive, ""));
     let (user, options) = options_of(options);
     if what == "fresh" {
-        *house.borrow_mut() = new();
-        let failures: String = input.lines().map(|line| failure_of(&house.borrow(), line)).collect();
+        *test_node.borrow_mut() = new();
+        let failures: String = input.lines().map(|line| failure_of(&test_node.borrow(), line)).collect();
         return if failures.is_empty() { "ready".to_owned() } else { failures };
     }
     let term = match syntax::to_wire(input) {
         Ok(term) => term,
         Err(error) => return format!("not a term: {error}"),
     };
-    let house = house.borrow();
+    let test_node = test_node.borrow();
     match what {
-        "run" => show(house.run(&user, term, options), false),
-        "long" => show(house.run_long(term, options), false),
-        "way" => way(house.run(&user, term, options)),
-        "batches" => show(house.run_long(term, options), true),
+        "run" => show(test_node.run(&user, term, options), false),
+        "long" => show(test_node.run_slow_path(term, options), false),
+        "way" => client(test_node.run(&user, term, options)),
+        "batches" => show(test_node.run_slow_path(term, options), true),
         other => format!("there is no directive {other:?}"),
     }
 }
 
-fn failure_of(house: &House, line: &str) -> String {
+fn failure_of(test_node: &TestNode, line: &str) -> String {
     let term = syntax::to_wire(line).expect(line);
-    match house.run("admin", term, Map::new()) {
+    match test_node.run("admin", term, Map::new()) {
         Ok(_) => String::new(),
         Err(error) => format!("{line}: {error}\n"),
     }
@@ -113,7 +113,7 @@ fn options_of(text: &str) -> (String, Map<String, Value>) {
     (user, options)
 }
 
-fn way(outcome: Result<Outcome, QueryError>) -> String {
+fn client(outcome: Result<Outcome, QueryError>) -> String {
     match outcome {
         Err(QueryError::Eval(error)) => format!("{} {}", error.backtrace(), error.message()),
         other => show(other, false),

@@ -1,4 +1,4 @@
-//! What several servers logged, in one table.
+//! The log lines of several servers in one table.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use datum::Text;
 use rekindle_query::{LogLevel, LogLine, RecentLog};
 use serde_json::Map;
-use support::{House, Outcome};
+use support::{Outcome, TestNode};
 
 fn book(lines: &[(u64, &'static str)]) -> RecentLog {
     let book = RecentLog::default();
@@ -27,8 +27,8 @@ fn book(lines: &[(u64, &'static str)]) -> RecentLog {
 
 #[test]
 fn the_newest_line_of_all_servers_comes_first() {
-    let house = House::logging([book(&[(10, "a"), (30, "c")]), book(&[(20, "b"), (40, "d")])]);
-    let run = |term: &str| match house.run("admin", syntax::to_wire(term).unwrap(), Map::new()) {
+    let test_node = TestNode::with_logs([book(&[(10, "a"), (30, "c")]), book(&[(20, "b"), (40, "d")])]);
+    let run = |term: &str| match test_node.run("admin", syntax::to_wire(term).unwrap(), Map::new()) {
         Ok(Outcome::Stream(batches)) => {
             batches.concat().iter().map(|datum| datum.to_json_string()).collect::<String>()
         }

@@ -1,8 +1,8 @@
-//! Every term, tried by a user with every combination of rights that matters, at every scope.
+//! Every term as a user with every relevant combination of permissions, at every scope.
 //!
-//! What must happen is worked out here from the rules of the reference (section 15) alone: the word
-//! of the narrowest scope counts, no word means no, database `rethinkdb` is not part of everything,
-//! and writing takes reading. The first right that is missing is the one the error names.
+//! The expected results follow only from the rules in the reference (section 15): the narrowest scope that sets a
+//! permission decides, an unset permission is denied, global permissions do not cover database `rethinkdb`, and writing
+//! includes reading. The error names the first missing permission.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rekindle_query::{Answer, Cursor, QueryError};
 use serde_json::Map;
-use support::{House, Outcome};
+use support::{Outcome, TestNode};
 
-/// A kind of right.
+/// A kind of permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
     Read,
@@ -40,9 +40,9 @@ impl Right {
     }
 }
 
-/// Where a right is needed.
+/// Where a permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Target {
     Cluster,
     /// Database `d`.
     Db,
@@ -54,28 +54,28 @@ enum Place {
     SystemDb,
 }
 
-/// What a term needs, in the order in which it is found missing.
-type Needs = &'static [(Right, Place)];
+/// The permissions that a term needs, in the order of the checks.
+type Needs = &'static [(Right, Target)];
 
-const READ: Needs = &[(Right::Read, Place::Table)];
-/// Writing takes reading, and the error names `write` whichever of the two is missing.
-const WRITE: Needs = &[(Right::Write, Place::Table)];
-const CONFIG: Needs = &[(Right::Config, Place::Table)];
-const CONFIG_DB: Needs = &[(Right::Config, Place::Db)];
-const CONFIG_ALL: Needs = &[(Right::Config, Place::Cluster)];
-const CONFIG_DB_AND_TABLE: Needs = &[(Right::Config, Place::Db), (Right::Config, Place::Table)];
-const READ_SYSTEM: Needs = &[(Right::Read, Place::System)];
-const WRITE_SYSTEM: Needs = &[(Right::Read, Place::System), (Right::Write, Place::System)];
+const READ: Needs = &[(Right::Read, Target::Table)];
+/// Writing includes reading, and the error names `write` whichever of the two is missing.
+const WRITE: Needs = &[(Right::Write, Target::Table)];
+const CONFIG: Needs = &[(Right::Config, Target::Table)];
+const CONFIG_DB: Needs = &[(Right::Config, Target::Db)];
+const CONFIG_ALL: Needs = &[(Right::Config, Target::Cluster)];
+const CONFIG_DB_AND_TABLE: Needs = &[(Right::Config, Target::Db), (Right::Config, Target::Table)];
+const READ_SYSTEM: Needs = &[(Right::Read, Target::System)];
+const WRITE_SYSTEM: Needs = &[(Right::Read, Target::System), (Right::Write, Target::System)];
 const WRITE_SYSTEM_AND_CONFIG: Needs =
-    &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Table)];
+    &[(Right::Read, Target::System), (Right::Write, Target::System), (Right::Config, Target::Table)];
 const WRITE_SYSTEM_AND_CONFIG_ALL: Needs =
-    &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Cluster)];
-/// To leave out the hook is asked for before the write itself.
-const CONFIG_AND_WRITE: Needs = &[(Right::Config, Place::Table), (Right::Write, Place::Table)];
-const CONFIG_SYSTEM_DB: Needs = &[(Right::Config, Place::SystemDb)];
+    &[(Right::Read, Target::System), (Right::Write, Target::System), (Right::Config, Target::Cluster)];
+/// The permission to skip the hook is checked before the write itself.
+const CONFIG_AND_WRITE: Needs = &[(Right::Config, Target::Table), (Right::Write, Target::Table)];
+const CONFIG_SYSTEM_DB: Needs = &[(Right::Config, Target::SystemDb)];
 const NOTHING: Needs = &[];
 
-/// Terms and what they need. `S` stands for `r.db("rethinkdb")`, `T` for `r.db("d").table("t")`.
+/// Terms and their permissions. `S` stands for `r.db("rethinkdb")`, `T` for `r.db("d").table("t")`.
 const TERMS: &[(&str, Needs)] = &[
     ("T", READ),
     ("T.get(1)", READ),
@@ -143,8 +143,8 @@ const TERMS: &[(&str, Needs)] = &[
     ("r.expr([1]).filter(x => T.count().gt(x))", READ),
     ("r.expr([1]).union(T.limit(1))", READ),
     ("r.expr([1]).reduce((a, b) => T.count()).add(T.count())", READ),
-    // What is visible of a table without a right to it: names, and how its indexes and replicas
-    // do. RethinkDB asks for nothing here either.
+    // Names of a table, and the state of its indexes and replicas, are visible without permission. RethinkDB has no
+    // check here either.
     ("T.index_wait()", NOTHING),
     ("T.index_list()", NOTHING),
     ("T.index_status()", NOTHING),
@@ -181,27 +181,27 @@ const TERMS: &[(&str, Needs)] = &[
     ("T.type_of()", NOTHING),
 ];
 
-/// What one right was set to at each scope: everywhere, on the database, on the table.
-type Words = [Option<bool>; 3];
+/// The setting of one permission globally, on the database, and on the table.
+type Settings = [Option<bool>; 3];
 
-/// What a user was granted: the words for each of [`RIGHTS`], and for `d` and `rethinkdb` alike.
+/// The grants of a user: the settings for each of [`RIGHTS`], the same for `d` and `rethinkdb`.
 #[derive(Clone, Copy, Debug)]
-struct Granted([Words; 3]);
+struct Granted([Settings; 3]);
 
 impl Granted {
-    fn words(&self, right: Right) -> Words {
+    fn words(&self, right: Right) -> Settings {
         self.0[RIGHTS.iter().position(|other| *other == right).unwrap()]
     }
 
-    /// The rule: the narrowest word counts, no word is no.
-    fn has(&self, right: Right, place: Place) -> bool {
+    /// The rule: the narrowest setting decides, no setting denies.
+    fn has(&self, right: Right, place: Target) -> bool {
         let [everywhere, database, table] = self.words(right);
         let word = match place {
-            Place::Cluster => everywhere,
-            Place::Db => database.or(everywhere),
-            Place::Table => table.or(database).or(everywhere),
-            Place::System => table.or(database),
-            Place::SystemDb => database,
+            Target::Cluster => everywhere,
+            Target::Db => database.or(everywhere),
+            Target::Table => table.or(database).or(everywhere),
+            Target::System => table.or(database),
+            Target::SystemDb => database,
         };
         let reads = right != Right::Write || self.has(Right::Read, place);
         word == Some(true) && reads
@@ -211,7 +211,7 @@ impl Granted {
         needs.iter().find(|(right, place)| !self.has(*right, *place)).map(|(right, _)| *right)
     }
 
-    /// The permissions at one scope as ReQL writes them; all of them, so that old ones go.
+    /// All permissions at one scope in ReQL, so that earlier grants are replaced.
     fn at(&self, scope: usize) -> String {
         let word = |right: &Right| match self.words(*right)[scope] {
             None => format!("{}: null", right.name()),
@@ -221,7 +221,7 @@ impl Granted {
     }
 }
 
-/// Every word of one right at every scope, with the other two unset or granted everywhere.
+/// Every setting of one permission at every scope, with the other two unset or granted everywhere.
 fn combinations() -> Vec<Granted> {
     const WORDS: [Option<bool>; 3] = [None, Some(true), Some(false)];
     let mut all = Vec::new();
@@ -233,7 +233,7 @@ fn combinations() -> Vec<Granted> {
                 let mut rest = (0..3).filter(|i| *i != varied);
                 for bit in [1, 2] {
                     let other = rest.next().unwrap();
-                    // On database `rethinkdb` only its own grants count.
+                    // Only its own grants count on database `rethinkdb`.
                     granted[other] =
                         if others & bit == 0 { [None; 3] } else { [Some(true), Some(true), None] };
                 }
@@ -246,11 +246,11 @@ fn combinations() -> Vec<Granted> {
 }
 
 #[track_caller]
-fn as_admin(house: &House, text: &str) {
-    run(house, "admin", text).unwrap_or_else(|error| panic!("{text}: {error}"));
+fn as_admin(test_node: &TestNode, text: &str) {
+    run(test_node, "admin", text).unwrap_or_else(|error| panic!("{text}: {error}"));
 }
 
-fn run(house: &House, user: &str, text: &str) -> Result<Outcome, QueryError> {
+fn run(test_node: &TestNode, user: &str, text: &str) -> Result<Outcome, QueryError> {
     let text = text.replace("T.", "T!.");
     let text = if text == "T" { "r.db(\"d\").table(\"t\")".to_owned() } else { text };
     let text = text
@@ -258,11 +258,11 @@ fn run(house: &House, user: &str, text: &str) -> Result<Outcome, QueryError> {
         .replace(", T)", ", r.db(\"d\").table(\"t\"))")
         .replace("S.", "r.db(\"rethinkdb\").");
     let term = syntax::to_wire(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    house.run(user, term, Map::new())
+    test_node.run(user, term, Map::new())
 }
 
-/// Database `d` with table `t` and a row, and nothing of what terms make.
-fn furnish(house: &House) {
+/// Creates database `d` with table `t` and a row, and removes everything that terms have created.
+fn set_up(test_node: &TestNode) {
     for text in [
         "r.branch(r.db_list().contains(\"d\"), r.db_drop(\"d\"), 1)",
         "r.branch(r.db_list().contains(\"e\"), r.db_drop(\"e\"), 1)",
@@ -272,23 +272,23 @@ fn furnish(house: &House) {
         "S.table(\"users\").filter(u => u[\"id\"].ne(\"admin\")).delete()",
         "S.table(\"users\").insert([{id: \"bob\", password: false}, {id: \"carol\", password: false}])",
     ] {
-        as_admin(house, text);
+        as_admin(test_node, text);
     }
 }
 
-fn grant(house: &House, granted: &Granted, term: &str) {
-    as_admin(house, &format!("r.grant(\"bob\", {{{}}})", granted.at(0)));
-    as_admin(house, &format!("r.db(\"d\").grant(\"bob\", {{{}}})", granted.at(1)));
-    as_admin(house, &format!("T.grant(\"bob\", {{{}}})", granted.at(2)));
-    as_admin(house, &format!("S.grant(\"bob\", {{{}}})", granted.at(1)));
+fn grant(test_node: &TestNode, granted: &Granted, term: &str) {
+    as_admin(test_node, &format!("r.grant(\"bob\", {{{}}})", granted.at(0)));
+    as_admin(test_node, &format!("r.db(\"d\").grant(\"bob\", {{{}}})", granted.at(1)));
+    as_admin(test_node, &format!("T.grant(\"bob\", {{{}}})", granted.at(2)));
+    as_admin(test_node, &format!("S.grant(\"bob\", {{{}}})", granted.at(1)));
     let table = match term.split("table(\"").nth(1).and_then(|rest| rest.split('"').next()) {
         Some(table) if term.contains("S.table") => table,
         _ => "permissions",
     };
-    as_admin(house, &format!("S.table(\"{table}\").grant(\"bob\", {{{}}})", granted.at(2)));
+    as_admin(test_node, &format!("S.table(\"{table}\").grant(\"bob\", {{{}}})", granted.at(2)));
 }
 
-/// What the permission system said, if it said anything.
+/// The permission error, if there is one.
 fn denial(outcome: Result<Outcome, QueryError>) -> Option<String> {
     match outcome {
         Err(QueryError::Eval(error)) if error.class().name() == "PERMISSION_ERROR" => {
@@ -299,41 +299,41 @@ fn denial(outcome: Result<Outcome, QueryError>) -> Option<String> {
     }
 }
 
-/// What one term was tried with, and where it did not do what `needs` says.
+/// The attempts of one term, and those with a result other than `needs` says.
 #[derive(Default)]
-struct Tried {
+struct Attempt {
     cells: usize,
     wrong: Vec<String>,
 }
 
-/// One term for every user: one with each of the combinations, `admin`, and one without any grant.
-fn try_term(term: &str, needs: Needs, combinations: &[Granted]) -> Tried {
-    let house = House::new();
-    let mut tried = Tried::default();
-    let mut is_furnished = false;
+/// Runs a term as a user with each of the combinations, as `admin`, and as a user without any grant.
+fn try_term(term: &str, needs: Needs, combinations: &[Granted]) -> Attempt {
+    let test_node = TestNode::new();
+    let mut tried = Attempt::default();
+    let mut is_set_up = false;
     for granted in combinations {
-        if !is_furnished {
-            furnish(&house);
+        if !is_set_up {
+            set_up(&test_node);
         }
-        grant(&house, granted, term);
+        grant(&test_node, granted, term);
         let missing = granted.missing(needs);
         let expected = missing
             .map(|right| format!("User `bob` does not have the required `{}` permission.", right.name()));
-        let said = denial(run(&house, "bob", term));
-        if said != expected {
-            tried.wrong.push(format!("{term} with {granted:?}: {said:?}, not {expected:?}"));
+        let denied = denial(run(&test_node, "bob", term));
+        if denied != expected {
+            tried.wrong.push(format!("{term} with {granted:?}: {denied:?}, not {expected:?}"));
         }
         tried.cells += 1;
-        // Who was refused has changed nothing, and reading does not either.
-        is_furnished = said.is_some() || needs.iter().all(|(right, _)| *right == Right::Read);
+        // A refused term has changed nothing, and reads do not either.
+        is_set_up = denied.is_some() || needs.iter().all(|(right, _)| *right == Right::Read);
     }
-    furnish(&house);
-    if let Some(said) = denial(run(&house, "admin", term)) {
-        tried.wrong.push(format!("{term}: admin may do everything, but {said}"));
+    set_up(&test_node);
+    if let Some(denied) = denial(run(&test_node, "admin", term)) {
+        tried.wrong.push(format!("{term}: admin may do everything, but {denied}"));
     }
-    // What `admin` dropped is there again: what does not exist is said before what is not allowed.
-    furnish(&house);
-    let is_denied = denial(run(&house, "carol", term)).is_some();
+    // Creates again what `admin` has dropped: a missing table is reported before a missing permission.
+    set_up(&test_node);
+    let is_denied = denial(run(&test_node, "carol", term)).is_some();
     if is_denied == needs.is_empty() {
         tried.wrong.push(format!("{term} by carol, who was granted nothing: denied is {is_denied}"));
     }
@@ -342,9 +342,10 @@ fn try_term(term: &str, needs: Needs, combinations: &[Granted]) -> Tried {
 }
 
 #[test]
-fn every_term_asks_for_the_rights_the_rules_name() {
+fn every_term_needs_the_permissions_of_the_rules() {
     let combinations = combinations();
-    let tried: Vec<Tried> = TERMS.iter().map(|(term, needs)| try_term(term, needs, &combinations)).collect();
+    let tried: Vec<Attempt> =
+        TERMS.iter().map(|(term, needs)| try_term(term, needs, &combinations)).collect();
     let cells: usize = tried.iter().map(|tried| tried.cells).sum();
     let wrong: Vec<&str> = tried.iter().flat_map(|tried| &tried.wrong).take(20).map(String::as_str).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -353,13 +354,13 @@ fn every_term_asks_for_the_rights_the_rules_name() {
 }
 
 #[test]
-fn a_rule_that_is_not_kept_is_found_out() {
+fn a_broken_rule_is_detected() {
     let combinations = combinations();
     let wrong: [(&str, Needs); 5] = [
         ("T.count()", WRITE),
         ("T.get(1).update({n: 2})", READ),
         ("T.index_drop(\"i\")", CONFIG_DB),
-        ("S.table(\"users\").count()", &[(Right::Read, Place::Cluster)]),
+        ("S.table(\"users\").count()", &[(Right::Read, Target::Cluster)]),
         ("r.db_list()", CONFIG_ALL),
     ];
     for (term, needs) in wrong {
@@ -367,12 +368,12 @@ fn a_rule_that_is_not_kept_is_found_out() {
     }
 }
 
-/// A cursor of `bob` that has given its first batch.
-fn begun(house: &House, text: &str) -> Cursor {
+/// A cursor of `bob` after its first batch.
+fn begun(test_node: &TestNode, text: &str) -> Cursor {
     let text = text.replace("T.", "r.db(\"d\").table(\"t\").");
     let options = Map::from_iter([("max_batch_rows".to_owned(), 2.into())]);
     let query = support::query(syntax::to_wire(&text).unwrap(), options).unwrap();
-    match house.session("bob").run(&query, Arc::default()).unwrap().answer {
+    match test_node.session("bob").run(&query, Arc::default()).unwrap().answer {
         Answer::Stream(mut cursor) => {
             assert!(!cursor.next_batch().unwrap().done, "{text}");
             *cursor
@@ -382,12 +383,12 @@ fn begun(house: &House, text: &str) -> Cursor {
 }
 
 #[test]
-fn who_may_read_no_more_gets_no_further_batch() {
-    for house in [House::new(), House::far(None)] {
-        furnish(&house);
-        as_admin(&house, "T.insert(r.range(100).map(i => ({id: i, n: i})), conflict: \"replace\")");
-        as_admin(&house, "T.index_create(\"n\")");
-        as_admin(&house, "T.index_wait()");
+fn a_user_without_permission_gets_no_further_batch() {
+    for test_node in [TestNode::new(), TestNode::remote(None)] {
+        set_up(&test_node);
+        as_admin(&test_node, "T.insert(r.range(100).map(i => ({id: i, n: i})), conflict: \"replace\")");
+        as_admin(&test_node, "T.index_create(\"n\")");
+        as_admin(&test_node, "T.index_wait()");
         for text in [
             "T.filter(x => true)",
             "T.get_all(1, 2, 3, 4, 5, 6, 7, 8, 9)",
@@ -396,12 +397,12 @@ fn who_may_read_no_more_gets_no_further_batch() {
             "r.expr([1, 2, 3, 4, 5]).union(T.limit(50))",
             "r.range(3).concat_map(x => T.limit(30))",
         ] {
-            as_admin(&house, "T.grant(\"bob\", {read: true})");
-            let mut cursor = begun(&house, text);
-            // Something else has changed.
-            as_admin(&house, "T.grant(\"carol\", {read: true})");
+            as_admin(&test_node, "T.grant(\"bob\", {read: true})");
+            let mut cursor = begun(&test_node, text);
+            // The catalog has changed otherwise.
+            as_admin(&test_node, "T.grant(\"carol\", {read: true})");
             assert_eq!(cursor.next_batch().unwrap().items.len(), 2, "{text}");
-            as_admin(&house, "T.grant(\"bob\", {read: false})");
+            as_admin(&test_node, "T.grant(\"bob\", {read: false})");
             let error = cursor.next_batch().expect_err(text);
             assert_eq!(error.class().name(), "PERMISSION_ERROR", "{text}: {error}");
         }
@@ -409,14 +410,14 @@ fn who_may_read_no_more_gets_no_further_batch() {
 }
 
 #[test]
-fn leaving_the_machine_asks_for_connect_everywhere() {
+fn http_needs_the_global_permission_to_connect() {
     for word in ["null", "true", "false"] {
         for others in ["null", "true"] {
-            let house = House::new();
-            furnish(&house);
+            let test_node = TestNode::new();
+            set_up(&test_node);
             let rights = format!("read: {others}, write: {others}, config: {others}, connect: {word}");
-            as_admin(&house, &format!("r.grant(\"bob\", {{{rights}}})"));
-            as_admin(&house, "r.db(\"d\").grant(\"bob\", {read: true})");
+            as_admin(&test_node, &format!("r.grant(\"bob\", {{{rights}}})"));
+            as_admin(&test_node, "r.db(\"d\").grant(\"bob\", {read: true})");
             for term in [
                 "r.http(\"http://host.invalid/\")",
                 "T.map(x => r.http(\"http://host.invalid/\"))",
@@ -424,41 +425,41 @@ fn leaving_the_machine_asks_for_connect_everywhere() {
             ] {
                 let expected = (word != "true")
                     .then(|| "User `bob` does not have the required `connect` permission.".to_owned());
-                assert_eq!(denial(run(&house, "bob", term)), expected, "{term} with {rights}");
-                assert_eq!(denial(run(&house, "admin", term)), None, "{term}");
+                assert_eq!(denial(run(&test_node, "bob", term)), expected, "{term} with {rights}");
+                assert_eq!(denial(run(&test_node, "admin", term)), None, "{term}");
             }
         }
     }
 }
 
 #[test]
-fn what_comes_to_be_while_it_is_dropped_is_dropped_with_a_right_only() {
-    let house = House::new();
+fn a_table_created_during_a_drop_is_only_dropped_with_permission() {
+    let test_node = TestNode::new();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for drop in ["r.db(\"made\").table_drop(\"t\")", "r.db_drop(\"made\")"] {
-            let (house, is_over) = (&house, &is_over);
+            let (test_node, is_over) = (&test_node, &is_over);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Acquire) {
-                    let dropped = run(house, "bob", drop);
+                    let dropped = run(test_node, "bob", drop);
                     assert!(dropped.is_err(), "bob may not: {drop}");
                 }
             });
         }
-        let _over = Over(&is_over);
+        let _over = StopOnDrop(&is_over);
         for _ in 0..100 {
             for term in ["r.db_create(\"made\")", "r.db(\"made\").table_create(\"t\")", "r.db_drop(\"made\")"]
             {
-                as_admin(&house, term);
+                as_admin(&test_node, term);
             }
         }
     });
 }
 
-/// Ends what others do when it goes, however the test ends.
-struct Over<'a>(&'a AtomicBool);
+/// Ends the other threads when it is dropped, also if the test fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Queries that are answered without a thread of their own are answered as they would be with one.
+//! Queries on the fast path have the same results as on the slow path.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use datum::Datum;
 use rekindle_query::PointAnswer;
 use serde_json::{Map, Value, json};
-use support::{House, Outcome, query};
+use support::{Outcome, TestNode, query};
 
-fn house() -> House {
-    let house = House::new();
+fn test_node() -> TestNode {
+    let test_node = TestNode::new();
     let options = json!({"shards": 3, "replicas": 1});
-    house.run_long(json!([60, ["t"], options]), Map::new()).unwrap();
+    test_node.run_slow_path(json!([60, ["t"], options]), Map::new()).unwrap();
     let rows: Vec<Value> = (0..400)
         .map(|n| match n % 4 {
             0 => json!({"id": n, "text": "x".repeat(n)}),
@@ -28,26 +28,28 @@ fn house() -> House {
             _ => json!({"id": [2, [n, "in an array"]]}),
         })
         .collect();
-    house.run_long(json!([56, [[15, ["t"]], [2, rows]], {"conflict": "replace"}]), Map::new()).unwrap();
-    house
+    test_node
+        .run_slow_path(json!([56, [[15, ["t"]], [2, rows]], {"conflict": "replace"}]), Map::new())
+        .unwrap();
+    test_node
 }
 
 fn wire(term: &str) -> Value {
     syntax::to_wire(term).unwrap_or_else(|error| panic!("{term}: {error}"))
 }
 
-/// What the long way answers.
-fn long(house: &House, term: &str) -> String {
-    match house.run_long(wire(term), Map::new()) {
+/// The result on the slow path.
+fn long(test_node: &TestNode, term: &str) -> String {
+    match test_node.run_slow_path(wire(term), Map::new()) {
         Ok(Outcome::Atom(value)) => format!("{value:?}"),
         Ok(Outcome::Stream(batches)) => format!("{:?}", Datum::from(batches.concat())),
         Err(error) => panic!("{term}: {error:?}"),
     }
 }
 
-/// What is answered at once, if it is.
-fn at_once(house: &House, term: &str) -> Option<String> {
-    match house.session("admin").point(&Arc::new(query(wire(term), Map::new()).unwrap()))? {
+/// The result on the fast path, if it takes the query.
+fn at_once(test_node: &TestNode, term: &str) -> Option<String> {
+    match test_node.session("admin").point(&Arc::new(query(wire(term), Map::new()).unwrap()))? {
         PointAnswer::Count(value) => Some(format!("{value:?}")),
         PointAnswer::Rows(rows) => Some(format!("[{}]", std::str::from_utf8(rows.json()).unwrap())),
         _ => panic!("{term}: another kind of answer"),
@@ -55,8 +57,8 @@ fn at_once(house: &House, term: &str) -> Option<String> {
 }
 
 #[test]
-fn short_ranges_and_counts_are_answered_as_the_long_way_does() {
-    let house = house();
+fn short_ranges_and_counts_have_the_same_result_as_on_the_slow_path() {
+    let test_node = test_node();
     let tables = [
         "T",
         "T.between(100, 200)",
@@ -77,17 +79,17 @@ fn short_ranges_and_counts_are_answered_as_the_long_way_does() {
         for order in orders {
             for most in [1, 2, 7, 50, 128] {
                 let term = format!("{table}{order}.limit({most})").replace('T', "r.table(\"t\")");
-                assert_eq!(at_once(&house, &term), Some(long(&house, &term)), "{term}");
+                assert_eq!(at_once(&test_node, &term), Some(long(&test_node, &term)), "{term}");
             }
         }
     }
     let count = "r.table(\"t\").count()";
-    assert_eq!(at_once(&house, count), Some(long(&house, count)));
+    assert_eq!(at_once(&test_node, count), Some(long(&test_node, count)));
 }
 
 #[test]
-fn other_ranges_go_the_long_way() {
-    let house = house();
+fn other_ranges_take_the_slow_path() {
+    let test_node = test_node();
     let others = [
         "T.limit(0)",
         "T.limit(129)",
@@ -107,12 +109,12 @@ fn other_ranges_go_the_long_way() {
     ];
     for term in others {
         let term = term.replace('T', "r.table(\"t\")");
-        assert_eq!(at_once(&house, &term), None, "{term}");
+        assert_eq!(at_once(&test_node, &term), None, "{term}");
     }
-    // More bytes than a first batch has.
+    // Larger than a first batch.
     let large = json!([56, [[15, ["t"]], {"id": -1, "text": "x".repeat(1 << 19)}]]);
-    house.run_long(large, Map::new()).unwrap();
+    test_node.run_slow_path(large, Map::new()).unwrap();
     let term = "r.table(\"t\").between(-2, 10).limit(3)";
-    assert_eq!(at_once(&house, term), None);
-    assert!(long(&house, term).contains("xxx"), "the long way answers it");
+    assert_eq!(at_once(&test_node, term), None);
+    assert!(long(&test_node, term).contains("xxx"), "the long way answers it");
 }

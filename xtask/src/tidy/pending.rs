@@ -5,7 +5,6 @@ pub(super) const PROSE: &[(&str, usize)] = &[
     ("bench", 156),
     ("cluster", 388),
     ("differential", 171),
-    ("query", 131),
     ("rekindle", 53),
     ("server", 26),
     ("simulation", 260),
@@ -21,19 +20,12 @@ pub(super) const SPREAD: &[(&str, &str, usize)] = &[
     ("datum", "Datum", 4),
     ("datum", "Object", 7),
     ("differential", "Generator", 6),
-    ("query", "Inner", 4),
-    ("query", "Session", 4),
 ];
 
 /// Types whose methods call each other in circles over several files: package, type.
-pub(super) const METHOD_CIRCLES: &[(&str, &str)] = &[
-    ("cluster", "Core"),
-    ("cluster", "Machine"),
-    ("differential", "Generator"),
-    ("query", "Inner"),
-    ("query", "Session"),
-];
+pub(super) const METHOD_CIRCLES: &[(&str, &str)] =
+    &[("cluster", "Core"), ("cluster", "Machine"), ("differential", "Generator")];
 
 /// Packages with constants without a meaning, such as `PAUSE`: their number.
 pub(super) const BARE_CONSTANTS: &[(&str, usize)] =
-    &[("bench", 6), ("cluster", 27), ("differential", 1), ("query", 1), ("simulation", 11)];
+    &[("bench", 6), ("cluster", 27), ("differential", 1), ("simulation", 11)];

@@ -161,6 +161,7 @@ impl Cx {
         self.node().clock().now().since(started)
     }
 
+    /// The node that runs the query.
     pub fn node(&self) -> &Node {
         self.service.node()
     }

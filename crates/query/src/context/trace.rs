@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn not_more_than_a_hundred_reads_are_told() {
+    fn at_most_a_hundred_reads_are_listed() {
         let trace = Trace::default();
         for n in 0..READS_MAX * 3 {
             let read = || ReadNote::of_keys("test.t".to_owned(), n, (1, 0));

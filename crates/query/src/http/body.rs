@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_taken_off() {
+    fn padding_is_removed() {
         for script in ["f({\"a\":\n1})", " $.go ( {\"a\":1} ) ; ", "x[ 'y-z' ]({\"a\":1});"] {
             let script = script.replace("( {", "({").replace("} )", "})");
             check(&script, ResultFormat::Jsonp, "", "{\"a\":1}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_shown() {
+    fn an_invalid_json_body_is_shown() {
         check(
             "User-agent: *",
             ResultFormat::Json,

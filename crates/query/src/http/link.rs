@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_found_by_what_is_said_of_them() {
+    fn links_are_found_by_their_parameters() {
         check(
             &[("link", "<http://a/2>; rel=\"next\", <http://a/9>; rel=\"last\""), ("x", "1")],
             r#"{"link":{"rel=\"last\"":"http://a/9","rel=\"next\"":"http://a/2"},"x":"1"}"#,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_link_is_said() {
+    fn an_invalid_line_is_reported() {
         check(&[("link", "<a>; t, nothing")], "failed to parse link header line: 'nothing'");
         check(&[("link", "<a")], "failed to parse link header line: '<a'");
     }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_the_number_that_its_bytes_have() {
+    fn a_request_has_the_number_of_its_encoding() {
         let mut kinds = BTreeSet::new();
         for request in all() {
             let bytes = request.to_bytes().expect("a small question");

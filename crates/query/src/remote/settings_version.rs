@@ -59,7 +59,7 @@ mod tests {
     use super::SettingsVersion;
 
     #[test]
-    fn who_knows_more_goes_by_that_and_what_is_the_same_is_never_waited_for() {
+    fn only_older_and_different_settings_are_updated() {
         let settings = |version, digest| SettingsVersion { version, digest };
         assert!(settings(3, 7).is_older_than(settings(4, 8)));
         assert!(!settings(3, 7).is_older_than(settings(4, 7)));

@@ -104,6 +104,7 @@ pub(crate) struct LeaderConfirmations {
 }
 
 impl LeaderConfirmations {
+    /// Without confirmations yet.
     pub fn new(mode: ReadMode) -> LeaderConfirmations {
         LeaderConfirmations { mode, known: Vec::new() }
     }
@@ -131,6 +132,7 @@ pub(crate) struct RetryBudget {
 }
 
 impl RetryBudget {
+    /// The full budget.
     pub fn new() -> RetryBudget {
         RetryBudget { remaining: LEADER_LOOKUP_TIMEOUT, attempts: 0 }
     }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_was_overtaken_by_its_stop_is_stopped_once() {
+    fn a_request_overtaken_by_its_cancellation_is_cancelled_once() {
         let running = Arc::<RunningRequests>::default();
         let key = (server(1), 7);
         assert!(!running.cancel(key));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_of_what_never_arrives_are_forgotten() {
+    fn early_cancellations_are_dropped_in_time() {
         let running = Arc::<RunningRequests>::default();
         (0..=RECENT_NUMBERS_MAX as u64).for_each(|number| running.cancel_early((server(1), number)));
         assert!(!is_stopped(&running, (server(1), 0)), "beyond their number");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stops_of_one_server_push_out_none_of_another() {
+    fn early_cancellations_of_one_server_do_not_displace_those_of_another() {
         let running = Arc::<RunningRequests>::default();
         running.cancel_early((server(1), 7));
         (0..2 * RECENT_NUMBERS_MAX as u64).for_each(|number| running.cancel_early((server(2), number)));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_of_what_was_here_are_not_remembered() {
+    fn late_cancellations_are_not_remembered() {
         let running = Arc::<RunningRequests>::default();
         running.cancel_early((server(1), 0));
         for number in 1..RECENT_NUMBERS_MAX as u64 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_taken_and_came_again_is_the_newest() {
+    fn a_number_that_is_added_again_is_the_newest() {
         let mut lately = RecentNumbers::default();
         lately.add(7);
         assert!(lately.take(7) && !lately.take(7));

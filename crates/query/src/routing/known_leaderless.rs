@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_looked_for_shortly_until_somebody_leads_it() {
+    fn a_leaderless_shard_has_a_short_timeout_until_it_has_a_leader() {
         let (known, group, now) = (KnownLeaderless::default(), GroupId(7), Instant::now());
         assert_eq!(known.timeout_at(group, false, now), LEADER_LOOKUP_TIMEOUT);
         known.0.lock().insert(group, now);

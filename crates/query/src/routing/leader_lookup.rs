@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_wait_for_one_shard_have_it_searched_once() {
+    fn many_queries_for_one_shard_share_a_lookup() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         let add = |group, shard: char, failed, queue: &mut WaitQueue<char>| {
             queue.add(GroupId(group), &shard, now, waiter(failed, None, now).0)
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_is_asked_less_and_less_often_of_each_shard_by_itself() {
+    fn leaders_are_queried_with_a_growing_backoff_per_shard() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         let at = |millis| now + Duration::from_millis(millis);
         queue.add(GroupId(7), &'a', now, waiter(0, None, now).0);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_another_than_who_leads_goes_on_soon() {
+    fn a_query_continues_soon_if_another_server_leads() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         queue.add(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
         assert_eq!(queue.ready(now + BACKOFF_MAX - BACKOFF_MIN, Some(1)), 0, "that one was asked just now");
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_shard_that_is_gone_looks_where_its_rows_are_now() {
+    fn a_query_for_a_shard_that_is_gone_tries_again() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         queue.add(GroupId(7), &'a', now, waiter(1, None, now).0);
         let mut ready = |at| queue.take_ready(at, |_| None, |_| true).len();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_last_tells_how_the_shard_is_now() {
+    fn the_last_query_updates_the_shard() {
         let (mut queue, now) = (WaitQueue::default(), Instant::now());
         queue.add(GroupId(7), &"without a replica here", now, waiter(0, None, now).0);
         queue.add(GroupId(7), &"with one", now, waiter(0, None, now).0);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_leader_is_known_do_not_wait_for_the_search_and_its_panic_leaves_nobody_waiting() {
+    fn queries_with_a_known_leader_do_not_wait_and_a_panic_wakes_all() {
         let (queue, now) = (Mutex::new(WaitQueue::default()), Instant::now());
         let [(one, known), (other, due_for_query)] = [(); 2].map(|()| waiter(0, None, now));
         let (late, comes_late) = waiter(9, None, now + Duration::from_secs(3600));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_do_not_grow_for_ever() {
+    fn the_backoff_grows_up_to_a_limit() {
         let pauses: Vec<u128> = (0..8).map(|attempts| backoff_after(attempts).as_millis()).collect();
         assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 200]);
         assert_eq!(backoff_after(u32::MAX), BACKOFF_MAX);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_the_last_second_or_longer() {
+    fn a_rate_covers_the_last_second_or_longer() {
         let rates = RateMeter::new(at(0));
         assert_eq!(rates.sample(at(2000), [100, 0]), [50.0, 0.0]);
         // Less than a second after the last sample: the rate since the one before it.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_counted_in_no_time() {
+    fn a_rate_over_no_time_is_zero() {
         assert_eq!(RateMeter::new(at(5)).sample(at(5), [7]), [0.0]);
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_a_moment_of_its_own() {
+    fn every_line_has_a_distinct_time() {
         let book = RecentLog::default();
         [line(5, "a"), line(5, "b"), line(3, "c"), line(9, "d")].into_iter().for_each(|line| book.add(line));
         let shown: Vec<(u128, String)> = book
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_lasts_until_a_line_is_written() {
+    fn a_file_error_lasts_until_a_line_is_written() {
         let book = RecentLog::default();
         book.clone().set_file_error(Some("no space left".to_owned()));
         assert_eq!(book.file_error().as_deref(), Some("no space left"));

@@ -79,6 +79,7 @@ impl ShardIndexRange {
         Ok(count)
     }
 
+    /// The next item; a row occurs as often as it is wanted.
     pub fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             if let Some(item) = again(&mut self.current) {

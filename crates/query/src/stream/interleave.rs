@@ -183,7 +183,7 @@ mod tests {
 
     /// `transform/fold.yaml:39` of RethinkDB's suite shows every twentieth row of 0 to 99.
     #[test]
-    fn rows_come_as_rethinkdb_gives_them() {
+    fn rows_come_in_the_order_of_rethinkdb() {
         let row = |id: i32| {
             let key = PrimaryKey::encode(&Datum::Number(f64::from(id))).expect("a key");
             number(bucket_of(key.as_bytes()), id)
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_that_is_empty_gives_its_seat_to_the_last() {
+    fn an_empty_bucket_gives_its_turn_to_the_last() {
         // The last bucket, 3, waits for the next turn when 0 leaves.
         let rows = all(interleaved([number(0, 1), number(1, 2), number(1, 3), number(3, 4), number(3, 5)]));
         assert_eq!(Datum::from(rows), json::parse(b"[1,2,4,3,5]").expect("JSON"));
     }
 
     #[test]
-    fn a_stretch_ends_though_a_hand_never_has_anything() {
+    fn a_round_ends_though_a_bucket_is_always_empty() {
         let nothing = (0..ROUND_ROWS - 1).map(|_| BucketedItem::Skipped(1));
         let steps = [number(7, 1)].into_iter().chain(nothing);
         let mut items = interleaved(steps.chain([number(0, 2)]));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_where_rows_do_and_not_items() {
+    fn a_round_ends_between_rows() {
         let items = |id: i32| {
             (0..9).map(move |part| {
                 let bucket = BucketPosition { number: (id % 8) as u8, rows: u32::from(part == 0) };

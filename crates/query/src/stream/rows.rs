@@ -147,6 +147,7 @@ impl Rows {
         Rows { most, ..self }
     }
 
+    /// The next row; `None` at the end.
     pub fn next_row(&mut self) -> Result<Option<Datum>, EvalError> {
         self.row().map_err(|error| read_failed(&error))
     }

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_of_which_some_shards_are_led_can_be_used_in_part() {
+    fn a_table_with_some_leaders_can_be_used_in_part() {
         let none = Readiness { outdated_reads: false, reads: false, writes: false, all_replicas: false };
         let outdated = Readiness { outdated_reads: true, ..none };
         assert_eq!(uses(none, false), "cannot be used");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_a_leader_is_trouble_whoever_is_away() {
+    fn a_table_without_a_leader_is_an_issue_with_any_server_disconnected() {
         let usable = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: false };
         let unled = Readiness { reads: false, writes: false, ..usable };
         let (none, gone) = (BTreeSet::new(), BTreeSet::from([ServerId(Uuid::from_u128(1))]));

@@ -150,6 +150,7 @@ impl StoredTable {
 }
 
 impl TableRef {
+    /// The table's name.
     pub fn name(&self) -> &str {
         match self {
             TableRef::Stored(table) => &table.handle.config.name,
@@ -157,6 +158,7 @@ impl TableRef {
         }
     }
 
+    /// The name of its database.
     pub fn db_name(&self) -> &str {
         match self {
             TableRef::Stored(table) => &table.handle.db.name,

@@ -29,6 +29,7 @@ impl<'a> Args<'a> {
         Args { cx, call, scope, values: values.into_iter().map(Some).collect() }
     }
 
+    /// The operation of the term.
     pub fn op(&self) -> Op {
         self.call.op
     }

@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_that_is_written_again_elsewhere_says_the_same_without_what_is_not_shown() {
+    fn reports_are_alike_without_rows_that_are_not_shown() {
         let report = |outcome, old: f64, new: f64| RowReport { outcome, old: old.into(), new: new.into() };
         let remote = RowReport { outcome: RowOutcome::Replaced, old: Datum::Null, new: Datum::Null };
         let local = report(RowOutcome::Replaced, 1.0, 2.0);

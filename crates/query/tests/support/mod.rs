@@ -1,4 +1,4 @@
-//! A node in memory and a client of it.
+//! A node in memory and its clients.
 
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -26,40 +26,40 @@ use reql::{Cancel, EvalError};
 use serde_json::{Map, Value, json};
 use shard::Replicas;
 
-/// A client of a node of its own.
-pub struct House {
+/// A node with a service and, in some tests, a second service that has the shards.
+pub struct TestNode {
     pub service: Arc<Service>,
-    /// Who answers, when the service has nothing itself and asks for everything.
-    pub desk: Option<QueryServer>,
+    /// The server of the other service, to which this one sends all requests.
+    pub server: Option<QueryServer>,
     node: Arc<Node>,
     indexes: Option<cluster::IndexThread>,
 }
 
-/// How questions go from one service to the other: as bytes, and sometimes not at all.
-struct Straight {
-    desk: QueryServer,
+/// Passes requests to the other service, and may lose some.
+struct DirectClient {
+    server: QueryServer,
     losses: Option<SimRandom>,
 }
 
-/// Who asks and who answers.
-pub const ASKER: ServerId = ServerId(uuid::Uuid::from_u128(1));
-pub const ANSWERER: ServerId = ServerId(uuid::Uuid::from_u128(2));
+/// The server ids of the two services.
+pub const SENDER: ServerId = ServerId(uuid::Uuid::from_u128(1));
+pub const RECEIVER: ServerId = ServerId(uuid::Uuid::from_u128(2));
 
-/// The second byte of a question that writes.
+/// The second byte of a request that writes.
 const WRITE: u8 = 2;
 
-impl RpcClient for Straight {
-    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
-        assert_eq!(server, ANSWERER);
+impl RpcClient for DirectClient {
+    fn call(&self, server: ServerId, request: Bytes, _timeout: Duration, on_response: OnResponse) {
+        assert_eq!(server, RECEIVER);
         if let Some(random) = &self.losses {
             match random.next_u64() % 8 {
-                0 => return answered(Err(RpcError::NotConnected(server))),
-                1 if question[1] != WRITE => return answered(Err(RpcError::NoAnswer(server))),
+                0 => return on_response(Err(RpcError::NotConnected(server))),
+                1 if request[1] != WRITE => return on_response(Err(RpcError::NoAnswer(server))),
                 _ => {}
             }
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.server.handle(SENDER, request, Box::new(move |answer| on_response(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {
@@ -67,55 +67,55 @@ impl RpcClient for Straight {
     }
 }
 
-/// A way on which what was asked aside leaves with the turn and not before.
-struct InTurns {
-    way: Arc<dyn RpcClient>,
-    aside: Mutex<Vec<(ServerId, Bytes, Duration, OnResponse)>>,
+/// A client that sends buffered requests when it is flushed, and not earlier.
+struct BufferingClient {
+    client: Arc<dyn RpcClient>,
+    buffered: Mutex<Vec<(ServerId, Bytes, Duration, OnResponse)>>,
 }
 
-impl RpcClient for InTurns {
-    fn call(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
-        self.way.call(server, question, patience, answered);
+impl RpcClient for BufferingClient {
+    fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        self.client.call(server, request, timeout, on_response);
     }
 
-    fn call_buffered(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
-        self.aside.lock().unwrap().push((server, question, patience, answered));
+    fn call_buffered(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        self.buffered.lock().unwrap().push((server, request, timeout, on_response));
     }
 
     fn flush(&self) {
-        let aside = std::mem::take(&mut *self.aside.lock().unwrap());
-        for (server, question, patience, answered) in aside {
-            self.way.call(server, question, patience, answered);
+        let buffered = std::mem::take(&mut *self.buffered.lock().unwrap());
+        for (server, request, timeout, on_response) in buffered {
+            self.client.call(server, request, timeout, on_response);
         }
     }
 
     fn is_connected(&self, server: ServerId) -> bool {
-        self.way.is_connected(server)
+        self.client.is_connected(server)
     }
 }
 
-/// What a query answered.
+/// The result of a query.
 pub enum Outcome {
     Atom(Datum),
     Stream(Vec<Vec<Datum>>),
 }
 
-impl House {
+impl TestNode {
     /// A new node with the database `test`.
-    pub fn new() -> House {
-        let mut house = House::without_index_thread();
-        house.start_index_thread();
-        house
+    pub fn new() -> TestNode {
+        let mut test_node = TestNode::without_index_thread();
+        test_node.start_index_thread();
+        test_node
     }
 
-    /// Begins to build indexes.
+    /// Starts building indexes.
     pub fn start_index_thread(&mut self) {
         self.indexes =
             Some(cluster::IndexThread::start(self.node.indexes(), self.node.clock().clone()).unwrap());
     }
 
-    /// The same node; its indexes are not built.
-    pub fn without_index_thread() -> House {
+    /// The same, without building indexes.
+    pub fn without_index_thread() -> TestNode {
         let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
         let dir = PathBuf::from("data");
         files.create_dir_all(&dir).unwrap();
@@ -137,53 +137,55 @@ impl House {
             admin_password: (Object::default(), false),
         })
         .unwrap();
-        House { service: service(node.clone()), desk: None, node, indexes: None }
+        TestNode { service: service(node.clone()), server: None, node, indexes: None }
     }
 
-    /// A new node whose service asks another one for every row. With a seed, some questions are
-    /// lost on the way.
-    pub fn far(losses: Option<u64>) -> House {
+    /// A new node whose service sends requests for every row to another one. With a seed, some requests are lost.
+    pub fn remote(losses: Option<u64>) -> TestNode {
         let losses = losses.map(SimRandom::new);
-        House::asking(|desk| Arc::new(Straight { desk, losses }))
+        TestNode::with_client(|server| Arc::new(DirectClient { server, losses }))
     }
 
-    /// The same; questions go to the other one as `way` takes them there.
-    pub fn asking(way: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>) -> House {
-        House::asking_for(|_| true, way)
+    /// The same, with a client made by `client`.
+    pub fn with_client(client: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>) -> TestNode {
+        TestNode::with_client_for(|_| true, client)
     }
 
-    /// The same for shards of which that is so; the others are at hand.
-    pub fn asking_for(
+    /// The same, only for the shards that `is_far` selects; the others are local.
+    pub fn with_client_for(
         is_far: impl Fn(&KeyRange) -> bool + Send + Sync + 'static,
-        way: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>,
-    ) -> House {
-        let House { service: other, node, indexes, .. } = House::new();
-        let desk = QueryServer::new(other);
+        client: impl FnOnce(QueryServer) -> Arc<dyn RpcClient>,
+    ) -> TestNode {
+        let TestNode { service: other, node, indexes, .. } = TestNode::new();
+        let server = QueryServer::new(other);
         let service = service(node.clone());
-        service.peers().connect(Arc::new(InTurns { way: way(desk.clone()), aside: Mutex::default() }));
-        service.peers().force_target(move |range| is_far(range).then_some(ANSWERER));
-        House { service, desk: Some(desk), node, indexes }
+        service.peers().connect(Arc::new(BufferingClient {
+            client: client(server.clone()),
+            buffered: Mutex::default(),
+        }));
+        service.peers().force_target(move |range| is_far(range).then_some(RECEIVER));
+        TestNode { service, server: Some(server), node, indexes }
     }
 
-    /// A new node whose service asks another one for every row, where what both do is drawn from `memory`.
-    pub fn drawing_from(memory: &Arc<Budget>) -> House {
-        let House { node, indexes, .. } = House::new();
-        let service = || service_drawing_from(node.clone(), ServerFacts::default(), memory.clone());
-        let desk = QueryServer::new(service());
+    /// A new node whose service sends requests for every row to another one; both use the budget `memory`.
+    pub fn with_memory(memory: &Arc<Budget>) -> TestNode {
+        let TestNode { node, indexes, .. } = TestNode::new();
+        let service = || service_with_memory(node.clone(), ServerFacts::default(), memory.clone());
+        let server = QueryServer::new(service());
         let service = service();
-        service.peers().connect(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.peers().force_target(|_| Some(ANSWERER));
-        House { service, desk: Some(desk), node, indexes }
+        service.peers().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
+        service.peers().force_target(|_| Some(RECEIVER));
+        TestNode { service, server: Some(server), node, indexes }
     }
 
-    /// The same, where the one logs into the first book and the other into the second.
-    pub fn logging([here, there]: [RecentLog; 2]) -> House {
-        let House { node, indexes, .. } = House::new();
-        let desk = QueryServer::new(service_with(node.clone(), logs(there)));
+    /// The same, with the logs of the two services.
+    pub fn with_logs([here, there]: [RecentLog; 2]) -> TestNode {
+        let TestNode { node, indexes, .. } = TestNode::new();
+        let server = QueryServer::new(service_with(node.clone(), logs(there)));
         let service = service_with(node.clone(), logs(here));
-        service.peers().connect(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.peers().force_target(|_| Some(ANSWERER));
-        House { service, desk: Some(desk), node, indexes }
+        service.peers().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
+        service.peers().force_target(|_| Some(RECEIVER));
+        TestNode { service, server: Some(server), node, indexes }
     }
 
     /// A session of `user`.
@@ -192,7 +194,7 @@ impl House {
         Session::new(self.service.clone(), Client { user: user.into(), address })
     }
 
-    /// Runs a term with options of the whole query, by the fast path if it takes it.
+    /// Runs a term with options, on the fast path if that takes it.
     pub fn run(&self, user: &str, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
         let query = Arc::new(query(term, options)?);
         let session = self.session(user);
@@ -204,13 +206,13 @@ impl House {
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
             Some(PointAnswer::RemoteRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
-            None => run_long(&session, &query),
+            None => run_slow_path(&session, &query),
         }
     }
 
-    /// Runs a term by the long way.
-    pub fn run_long(&self, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
-        run_long(&self.session("admin"), &query(term, options)?)
+    /// Runs a term on the slow path.
+    pub fn run_slow_path(&self, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
+        run_slow_path(&self.session("admin"), &query(term, options)?)
     }
 }
 
@@ -223,10 +225,10 @@ fn service(node: Arc<Node>) -> Arc<Service> {
 }
 
 fn service_with(node: Arc<Node>, facts: ServerFacts) -> Arc<Service> {
-    service_drawing_from(node, facts, Budget::unlimited())
+    service_with_memory(node, facts, Budget::unlimited())
 }
 
-fn service_drawing_from(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>) -> Arc<Service> {
+fn service_with_memory(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>) -> Arc<Service> {
     Service::new(ServiceOptions {
         node,
         passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
@@ -250,7 +252,7 @@ fn datums(texts: &[u8]) -> Vec<Datum> {
     }
 }
 
-fn run_long(session: &Session, query: &Query) -> Result<Outcome, QueryError> {
+fn run_slow_path(session: &Session, query: &Query) -> Result<Outcome, QueryError> {
     match session.run(query, Arc::new(Cancel::new()))?.answer {
         Answer::Atom(datum) => Ok(Outcome::Atom(datum)),
         Answer::Stream(mut cursor) => {

@@ -1,4 +1,4 @@
-//! A small web and a small script language for tests, both of known behaviour.
+//! A web and a script language for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use rekindle_query::{
 use reql::Cancel;
 use serde_json::json;
 
-/// Every page of it answers by its path.
+/// The content of each page depends on its path.
 pub struct SmallWeb;
 
 struct Visit {

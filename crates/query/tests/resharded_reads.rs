@@ -1,4 +1,4 @@
-//! Reads by an index of a table that is divided anew, or whose servers go, in the middle of them: every row once.
+//! Reads by an index of a table that is resharded, or whose servers disconnect, during the read: every row comes once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,46 +19,46 @@ use parking_lot::Mutex;
 use rekindle_query::{Answer, Client, QueryServer, Session};
 use reql::Cancel;
 use serde_json::Map;
-use support::{ASKER, House, Outcome, query};
+use support::{Outcome, SENDER, TestNode, query};
 
-/// The second bytes of questions: that count, gather, open a cursor and read on in it.
+/// The second bytes of requests that count, gather, open a cursor and read its next batch.
 const COUNT: u8 = 3;
 const GATHER: u8 = 4;
 const OPEN: u8 = 5;
 const NEXT: u8 = 6;
 
-/// What happens before a question of a kind is carried to the other server; whether it is lost there.
-type Trick = Box<dyn FnMut(u8) -> bool + Send>;
+/// Called before a request of a kind is passed to the other server; returns whether to lose it.
+type Intercept = Box<dyn FnMut(u8) -> bool + Send>;
 
 #[derive(Clone, Default)]
-struct Tricks(Arc<Mutex<Option<Trick>>>);
+struct Intercepts(Arc<Mutex<Option<Intercept>>>);
 
-impl Tricks {
-    fn play(&self, trick: impl FnMut(u8) -> bool + Send + 'static) {
-        *self.0.lock() = Some(Box::new(trick));
+impl Intercepts {
+    fn play(&self, intercept: impl FnMut(u8) -> bool + Send + 'static) {
+        *self.0.lock() = Some(Box::new(intercept));
     }
 
-    /// Whether the question is lost. What the trick asks for itself is let through.
+    /// Whether the request is lost. Requests that the intercept itself causes pass.
     fn is_lost(&self, kind: u8) -> bool {
-        let Some(mut trick) = self.0.lock().take() else { return false };
-        let is_lost = trick(kind);
-        *self.0.lock() = Some(trick);
+        let Some(mut intercept) = self.0.lock().take() else { return false };
+        let is_lost = intercept(kind);
+        *self.0.lock() = Some(intercept);
         is_lost
     }
 }
 
 struct Tricky {
-    desk: QueryServer,
-    tricks: Tricks,
+    server: QueryServer,
+    intercepts: Intercepts,
 }
 
 impl RpcClient for Tricky {
-    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
-        if self.tricks.is_lost(question[1]) {
-            return answered(Err(RpcError::NoAnswer(server)));
+    fn call(&self, server: ServerId, request: Bytes, _timeout: Duration, on_response: OnResponse) {
+        if self.intercepts.is_lost(request[1]) {
+            return on_response(Err(RpcError::NoAnswer(server)));
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.desk.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.server.handle(SENDER, request, Box::new(move |answer| on_response(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {
@@ -66,16 +66,16 @@ impl RpcClient for Tricky {
     }
 }
 
-fn run(house: &House, term: &str) -> String {
-    match house.run("admin", syntax::to_wire(term).unwrap(), Map::new()).unwrap() {
+fn run(test_node: &TestNode, term: &str) -> String {
+    match test_node.run("admin", syntax::to_wire(term).unwrap(), Map::new()).unwrap() {
         Outcome::Atom(datum) => datum.to_json_string(),
         Outcome::Stream(batches) => Datum::from(batches.concat()).to_json_string(),
     }
 }
 
-/// Divides the table into so many shards, as another client of the same node.
-fn divider(house: &House, shards: usize) -> impl Fn() + Send + 'static {
-    let service = house.service.clone();
+/// Reshards the table into `shards` shards, as another client of the same node.
+fn divider(test_node: &TestNode, shards: usize) -> impl Fn() + Send + 'static {
+    let service = test_node.service.clone();
     move || {
         let address = "127.0.0.1:5000".parse().unwrap();
         let session = Session::new(service.clone(), Client { user: "admin".into(), address });
@@ -88,9 +88,9 @@ fn divider(house: &House, shards: usize) -> impl Fn() + Send + 'static {
     }
 }
 
-/// 400 rows, a kilobyte each, and a few indexes of them: `g` with five values, `m` with two or three of a row, `long` whose
-/// keys are cut, and one of shapes. In `shards` shards.
-fn filled(house: &House, shards: usize) {
+/// 400 rows of a kilobyte in `shards` shards, with some indexes: `g` with five values, `m` with two or three per row,
+/// `long` with truncated keys, and a geospatial one.
+fn filled(test_node: &TestNode, shards: usize) {
     let pad = "0123456789abcdef".repeat(64);
     for term in [
         "r.table_create(\"t\")".to_owned(),
@@ -108,11 +108,11 @@ fn filled(house: &House, shards: usize) {
         "r.table(\"t\").index_create(\"at\", geo: true)".to_owned(),
         "r.table(\"t\").index_wait()".to_owned(),
     ] {
-        run(house, &term);
+        run(test_node, &term);
     }
 }
 
-/// Queries that read all or many of the rows by an index, one after the other where the end of a row begins.
+/// Queries that read all or many of the rows by an index.
 const READS: [&str; 13] = [
     "r.table(\"t\").get_all(3, index: \"g\").count()",
     "r.table(\"t\").between(0, 3, index: \"g\").sum(\"id\")",
@@ -130,20 +130,21 @@ const READS: [&str; 13] = [
 ];
 
 #[test]
-fn what_became_part_of_a_larger_shard_here_is_read_once() {
+fn a_local_shard_that_was_merged_is_read_once() {
     for read in READS {
-        let (tricks, is_far) = (Tricks::default(), Arc::new(AtomicBool::new(false)));
-        let (asked, still_far) = (tricks.clone(), is_far.clone());
+        let (intercepts, is_far) = (Intercepts::default(), Arc::new(AtomicBool::new(false)));
+        let (asked, still_far) = (intercepts.clone(), is_far.clone());
         let second =
             move |range: &KeyRange| range.start != KeyBound::Unbounded && still_far.load(Ordering::Relaxed);
-        let house = House::asking_for(second, |desk| Arc::new(Tricky { desk, tricks: asked }));
-        filled(&house, 2);
-        let right = run(&house, read);
+        let test_node =
+            TestNode::with_client_for(second, |server| Arc::new(Tricky { server, intercepts: asked }));
+        filled(&test_node, 2);
+        let right = run(&test_node, read);
         is_far.store(true, Ordering::Relaxed);
-        let merge = divider(&house, 1);
+        let merge = divider(&test_node, 1);
         let lost = Arc::new(AtomicBool::new(false));
         let is_lost = lost.clone();
-        tricks.play(move |kind| {
+        intercepts.play(move |kind| {
             let first = matches!(kind, COUNT | GATHER | OPEN) && !is_lost.swap(true, Ordering::Relaxed);
             if first {
                 is_far.store(false, Ordering::Relaxed);
@@ -151,48 +152,49 @@ fn what_became_part_of_a_larger_shard_here_is_read_once() {
             }
             first
         });
-        assert_eq!(run(&house, read), right, "{read}");
+        assert_eq!(run(&test_node, read), right, "{read}");
         assert!(lost.load(Ordering::Relaxed), "{read}: nothing was asked");
     }
 }
 
 #[test]
-fn what_became_part_of_a_larger_shard_there_is_read_once() {
+fn a_remote_shard_that_was_merged_is_read_once() {
     for read in READS {
-        let tricks = Tricks::default();
-        let asked = tricks.clone();
+        let intercepts = Intercepts::default();
+        let asked = intercepts.clone();
         let second = |range: &KeyRange| range.start != KeyBound::Unbounded;
-        let house = House::asking_for(second, |desk| Arc::new(Tricky { desk, tricks: asked }));
-        filled(&house, 2);
-        let right = run(&house, read);
-        let merge = divider(&house, 1);
+        let test_node =
+            TestNode::with_client_for(second, |server| Arc::new(Tricky { server, intercepts: asked }));
+        filled(&test_node, 2);
+        let right = run(&test_node, read);
+        let merge = divider(&test_node, 1);
         let merged = Arc::new(AtomicBool::new(false));
         let is_merged = merged.clone();
-        tricks.play(move |kind| {
+        intercepts.play(move |kind| {
             if matches!(kind, COUNT | GATHER | OPEN) && !is_merged.swap(true, Ordering::Relaxed) {
                 merge();
             }
             false
         });
-        assert_eq!(run(&house, read), right, "{read}");
+        assert_eq!(run(&test_node, read), right, "{read}");
         assert!(merged.load(Ordering::Relaxed), "{read}: nothing was asked");
     }
 }
 
-/// A house whose shards are all elsewhere.
-fn far(shards: usize) -> (House, Tricks) {
-    let tricks = Tricks::default();
-    let asked = tricks.clone();
-    let house = House::asking(|desk| Arc::new(Tricky { desk, tricks: asked }));
-    filled(&house, shards);
-    (house, tricks)
+/// A node whose shards are all remote.
+fn far(shards: usize) -> (TestNode, Intercepts) {
+    let intercepts = Intercepts::default();
+    let asked = intercepts.clone();
+    let test_node = TestNode::with_client(|server| Arc::new(Tricky { server, intercepts: asked }));
+    filled(&test_node, shards);
+    (test_node, intercepts)
 }
 
-/// The `n`th time that a cursor is read on it is lost.
-fn lose(tricks: &Tricks, n: usize, before: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
+/// Loses the `n`th read of a cursor.
+fn lose(intercepts: &Intercepts, n: usize, before: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
     let (mut asked, lost) = (0, Arc::new(AtomicBool::new(false)));
     let is_lost = lost.clone();
-    tricks.play(move |kind| {
+    intercepts.play(move |kind| {
         asked += usize::from(kind == NEXT);
         let now = kind == NEXT && asked == n;
         if now {
@@ -204,7 +206,7 @@ fn lose(tricks: &Tricks, n: usize, before: impl Fn() + Send + 'static) -> Arc<At
     lost
 }
 
-/// Streams by an index; whether an order was asked for.
+/// Streams by an index, and whether they are ordered.
 const STREAMS: [(&str, bool); 7] = [
     ("r.table(\"t\").get_all(3, 1, 3, 0, index: \"g\").pluck(\"id\", \"pad\")", false),
     ("r.table(\"t\").between(0, 20, index: \"m\").pluck(\"id\", \"pad\")", false),
@@ -216,13 +218,13 @@ const STREAMS: [(&str, bool); 7] = [
 ];
 
 #[test]
-fn a_stream_by_an_index_goes_on_where_its_server_was_lost() {
-    let (house, tricks) = far(3);
+fn a_stream_by_an_index_continues_after_its_server_is_lost() {
+    let (test_node, intercepts) = far(3);
     for (stream, _) in STREAMS {
-        let right = run(&house, stream);
+        let right = run(&test_node, stream);
         for n in [1, 2, 3, 5] {
-            let lost = lose(&tricks, n, || ());
-            let answer = run(&house, stream);
+            let lost = lose(&intercepts, n, || ());
+            let answer = run(&test_node, stream);
             assert!(answer == right, "{stream}, {n}: {}", &answer[..200.min(answer.len())]);
             assert!(lost.load(Ordering::Relaxed), "{stream}, {n}: nothing was lost");
         }
@@ -230,7 +232,7 @@ fn a_stream_by_an_index_goes_on_where_its_server_was_lost() {
 }
 
 #[test]
-fn a_stream_by_an_index_goes_on_in_other_shards() {
+fn a_stream_by_an_index_continues_in_other_shards() {
     let sorted = |answer: &str| {
         let mut ids: Vec<_> = answer.split("\"id\":").skip(1).map(|row| row.split(',').next()).collect();
         ids.sort_unstable();
@@ -238,10 +240,10 @@ fn a_stream_by_an_index_goes_on_in_other_shards() {
     };
     for (stream, is_ordered) in STREAMS {
         for (from, to) in [(3, 1), (1, 4), (2, 5)] {
-            let (house, tricks) = far(from);
-            let right = run(&house, stream);
-            let lost = lose(&tricks, 2, divider(&house, to));
-            let answer = run(&house, stream);
+            let (test_node, intercepts) = far(from);
+            let right = run(&test_node, stream);
+            let lost = lose(&intercepts, 2, divider(&test_node, to));
+            let answer = run(&test_node, stream);
             if is_ordered {
                 assert!(answer == right, "{stream}, {from} to {to}");
             }
@@ -252,14 +254,14 @@ fn a_stream_by_an_index_goes_on_in_other_shards() {
 }
 
 #[test]
-fn rows_that_are_written_are_not_found_again_by_what_they_became() {
-    let (house, tricks) = far(3);
+fn written_rows_are_not_found_again_by_their_new_values() {
+    let (test_node, intercepts) = far(3);
     let write = "r.table(\"t\").between(0, 100, index: \"g\").update(x => ({g: x[\"g\"].add(10)}))";
-    let lost = lose(&tricks, 1, || ());
-    let Err(error) = house.run("admin", syntax::to_wire(write).unwrap(), Map::new()) else {
+    let lost = lose(&intercepts, 1, || ());
+    let Err(error) = test_node.run("admin", syntax::to_wire(write).unwrap(), Map::new()) else {
         panic!("rows that were written may have come again");
     };
     assert!(error.to_string().contains("lost contact with primary replica"), "{error}");
     assert!(lost.load(Ordering::Relaxed), "nothing was lost");
-    assert_eq!(run(&house, "r.table(\"t\").filter(x => x[\"g\"].gt(14)).count()"), "0");
+    assert_eq!(run(&test_node, "r.table(\"t\").filter(x => x[\"g\"].gt(14)).count()"), "0");
 }

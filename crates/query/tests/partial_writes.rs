@@ -1,4 +1,4 @@
-//! Writes of which a part was done when the rest failed: nobody is told that nothing happened.
+//! Writes that fail after a part of them was done: their error is indeterminate.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,28 +16,28 @@ use cluster::{OnResponse, RpcClient, RpcError, RpcHandler, ServerId};
 use rekindle_query::{QueryError, QueryServer};
 use reql::{ErrorClass, EvalError};
 use serde_json::Map;
-use support::{ASKER, House};
+use support::{SENDER, TestNode};
 
-/// The second byte of a question that writes.
+/// The second byte of a request that writes.
 const WRITE: u8 = 2;
-/// What a node says that does not have what it is asked for, nor knows who does.
-const MOVED: &[u8] = &[2, 0];
-/// Of two rows the first was inserted and the second is elsewhere.
-const PARTLY: &[u8] = &[0, 2, 1, 0, 0];
+/// The response of a node that does not have the shard and knows no leader.
+const NOT_HERE: &[u8] = &[2, 0];
+/// Of two rows the first was inserted and the second is not here.
+const PARTIAL_REPORT: &[u8] = &[0, 2, 1, 0, 0];
 
 const UNAVAILABLE: &str = "Cannot perform write: primary replica for shard [\"\", +inf) not available";
 
-/// Nobody leads the shard of rows that say `lost`; those that say `kept` are written.
-struct Partly(QueryServer);
+/// Rows with `lost` belong to a shard without a leader; rows with `kept` are written.
+struct PartialServer(QueryServer);
 
-impl RpcClient for Partly {
-    fn call(&self, server: ServerId, question: Bytes, _patience: Duration, answered: OnResponse) {
-        let says = |word: &str| question.windows(word.len()).any(|bytes| bytes == word.as_bytes());
-        if question[1] == WRITE && says("lost") {
-            return answered(Ok(Bytes::from_static(if says("kept") { PARTLY } else { MOVED })));
+impl RpcClient for PartialServer {
+    fn call(&self, server: ServerId, request: Bytes, _timeout: Duration, on_response: OnResponse) {
+        let says = |word: &str| request.windows(word.len()).any(|bytes| bytes == word.as_bytes());
+        if request[1] == WRITE && says("lost") {
+            return on_response(Ok(Bytes::from_static(if says("kept") { PARTIAL_REPORT } else { NOT_HERE })));
         }
         let refused = move |why| RpcError::Refused { server, why };
-        self.0.handle(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+        self.0.handle(SENDER, request, Box::new(move |answer| on_response(answer.map_err(refused))));
     }
 
     fn is_connected(&self, _server: ServerId) -> bool {
@@ -45,27 +45,27 @@ impl RpcClient for Partly {
     }
 }
 
-fn house() -> House {
-    let house = House::asking(|desk| Arc::new(Partly(desk)));
-    house.run("admin", syntax::to_wire("r.table_create(\"t\")").unwrap(), Map::new()).unwrap();
-    house
+fn test_node() -> TestNode {
+    let test_node = TestNode::with_client(|server| Arc::new(PartialServer(server)));
+    test_node.run("admin", syntax::to_wire("r.table_create(\"t\")").unwrap(), Map::new()).unwrap();
+    test_node
 }
 
-fn failure(house: &House, term: &str) -> EvalError {
-    match house.run_long(syntax::to_wire(term).unwrap(), Map::new()) {
+fn failure(test_node: &TestNode, term: &str) -> EvalError {
+    match test_node.run_slow_path(syntax::to_wire(term).unwrap(), Map::new()) {
         Err(QueryError::Eval(error)) => error,
         Err(QueryError::Compile(error)) => panic!("{term}: {error}"),
         Ok(_) => panic!("{term} did not fail"),
     }
 }
 
-/// Each term fails because nobody leads a shard, and is told as one of `class`.
+/// Each term fails for want of a leader, with an error of `class`.
 #[track_caller]
 fn check(class: ErrorClass, terms: &[&str]) {
-    let house = house();
-    // Each looks for the shard for a while.
+    let test_node = test_node();
+    // Each looks for the leader for a while.
     let errors: Vec<EvalError> = std::thread::scope(|threads| {
-        let running: Vec<_> = terms.iter().map(|term| threads.spawn(|| failure(&house, term))).collect();
+        let running: Vec<_> = terms.iter().map(|term| threads.spawn(|| failure(&test_node, term))).collect();
         running.into_iter().map(|one| one.join().unwrap()).collect()
     });
     for (term, error) in terms.iter().zip(errors) {
@@ -74,12 +74,12 @@ fn check(class: ErrorClass, terms: &[&str]) {
 }
 
 #[test]
-fn what_was_done_in_part_is_in_doubt() {
+fn a_partial_write_is_indeterminate() {
     check(
         ErrorClass::OpIndeterminate,
         &[
             "r.table(\"t\").insert([{id: \"kept\"}, {id: \"lost\"}])",
-            // More than are written at once come before it.
+            // More rows than are in flight at once come before it.
             "r.table(\"t\").insert(r.range(3000).map(i => ({id: i})).coerce_to(\"array\").append({id: \"lost\"}))",
             "r.expr([\"a\", \"lost\"]).for_each(id => r.table(\"t\").insert({id: id}))",
             "r.expr([{g: 1, id: \"b\"}, {g: 2, id: \"lost\"}]).group(\"g\").for_each(row => r.table(\"t\").insert(row))",
@@ -88,7 +88,7 @@ fn what_was_done_in_part_is_in_doubt() {
 }
 
 #[test]
-fn what_failed_as_a_whole_is_certain_not_to_have_happened() {
+fn a_write_that_failed_as_a_whole_is_definite() {
     check(
         ErrorClass::OpFailed,
         &[
