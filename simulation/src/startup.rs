@@ -117,15 +117,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     wiring.peers.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
     let party = links.party(inbound.clone()).ok_or("the links are in use")?;
     slot.lock().links = Some((links, party));
-    let cluster = match &identity {
-        Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
-        Some(_) => None,
-        None => Some(loop {
-            if let Some(cluster) = inbound.await_cluster(WAIT_TIMEOUT) {
-                break cluster;
-            }
-        }),
-    };
+    let cluster = cluster_to_join(identity.as_ref(), &inbound);
     let name = Text::from(format!("n{}", plan.number));
     let tags = vec![Text::from_static("default")];
     let addresses = vec![Text::from(plan.address.as_str())];
@@ -195,6 +187,19 @@ fn load_identity(plan: &NodePlan, system: &System) -> Result<Option<Identity>, S
     let identity = Identity { server, cluster, joined: None };
     identity.store(&**files, dir).map_err(text)?;
     Ok(Some(identity))
+}
+
+/// The cluster that the node still has to join: that of its identity, or the first one that answers.
+fn cluster_to_join(identity: Option<&Identity>, inbound: &Inbound) -> Option<Uuid> {
+    match identity {
+        Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
+        Some(_) => None,
+        None => Some(loop {
+            if let Some(cluster) = inbound.await_cluster(WAIT_TIMEOUT) {
+                break cluster;
+            }
+        }),
+    }
 }
 
 fn open_links(

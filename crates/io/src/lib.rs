@@ -2,7 +2,7 @@
 //!
 //! All other crates use the machine through these four traits, and their threads wait through [`task`]. So the same
 //! code runs on a real machine ([`real`]) and in a seeded simulation ([`sim`]) that loses unsynced data, moves clocks
-//! and cuts connections on purpose. This crate does not interpret the bytes it transfers. [`memory`] limits the
+//! and cuts connections on purpose. [`ReadFields`] reads numbers in messages and records. [`memory`] limits the
 //! process's memory.
 
 // The counting allocator of `memory` implements an unsafe trait, and `sim::tasks` switches stacks. No other code may be
@@ -15,11 +15,13 @@ pub mod sim;
 pub mod task;
 
 mod clock;
+mod fields;
 mod files;
 mod network;
 mod random;
 
 pub use clock::{Clock, Nanos};
+pub use fields::ReadFields;
 pub use files::{File, Files, Lock};
 pub use network::{
     ConnectionId, Endpoints, LoopWaker, NetworkCommand, NetworkEvent, NetworkHandler, TLS_FAULT,

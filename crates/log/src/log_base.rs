@@ -1,6 +1,7 @@
 //! The log base: the state that the log of a restored replica begins with.
 
 use bytes::Bytes;
+use io::ReadFields as _;
 
 use crate::lsn::{Lsn, Term};
 use crate::member::Members;
@@ -58,42 +59,33 @@ impl LogBase {
 
     /// Reads the bytes of [`LogBase::encode`]; `None` for anything else.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<LogBase> {
-        let (at, rest) = word(bytes)?;
-        let (term, mut rest) = word(rest)?;
+    pub fn decode(mut bytes: &[u8]) -> Option<LogBase> {
+        let (at, term) = (bytes.read_u64()?, bytes.read_u64()?);
         let mut ahead = Vec::new();
-        if let Some(listed) = rest.strip_prefix(&AHEAD) {
-            let (count, listed) = word(listed)?;
-            rest = listed;
+        if let Some(listed) = bytes.strip_prefix(&AHEAD) {
+            bytes = listed;
+            let count = bytes.read_u64()?;
             let mut least = term;
             for nth in 1..=count {
-                let (entry, after) = entry(at.checked_add(nth)?, rest)?;
+                let entry = read_entry(at.checked_add(nth)?, &mut bytes)?;
                 if entry.term < least {
                     return None;
                 }
                 least = entry.term;
                 ahead.push(entry);
-                rest = after;
             }
         }
-        Some(LogBase { at: Lsn(at), term: Term(term), members: Members::decode(rest)?, ahead })
+        Some(LogBase { at: Lsn(at), term: Term(term), members: Members::decode(bytes)?, ahead })
     }
 }
 
-fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk()?;
-    Some((u64::from_le_bytes(*word), rest))
-}
-
-fn entry(index: u64, bytes: &[u8]) -> Option<(StoredEntry, &[u8])> {
-    let (term, rest) = word(bytes)?;
-    let (flags, rest) = rest.split_first()?;
-    let (len, rest) = word(rest)?;
-    let len = usize::try_from(len).ok().filter(|len| *len <= PAYLOAD_BYTES_MAX)?;
-    let (payload, rest) = rest.split_at_checked(len)?;
+fn read_entry(index: u64, bytes: &mut &[u8]) -> Option<StoredEntry> {
+    let (term, flags) = (bytes.read_u64()?, bytes.read_u8()?);
+    let len = usize::try_from(bytes.read_u64()?).ok().filter(|len| *len <= PAYLOAD_BYTES_MAX)?;
+    let payload = Bytes::copy_from_slice(bytes.read_bytes(len)?);
     // A membership change is never ahead, since it takes effect only when it is committed.
-    let kind = EntryKind::from_flags(*flags).filter(|kind| *kind != EntryKind::Members)?;
-    Some((StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) }, rest))
+    let kind = EntryKind::from_flags(flags).filter(|kind| *kind != EntryKind::Members)?;
+    Some(StoredEntry { index, term, kind, payload })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Decoding never panics, whatever bytes a link delivers.
 
 use bytes::Bytes;
+use io::ReadFields as _;
 use raft::eraftpb::{Entry, EntryType, Message as RaftMessage, MessageType};
 
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
@@ -96,21 +97,29 @@ impl Content {
 
     /// Reads the body of a message; `None` if it is malformed. Payloads share the memory of the body.
     pub fn decode(body: &Bytes) -> Option<Content> {
-        let mut reader = Reader { body, at: 0 };
-        if reader.byte()? != VERSION {
+        let mut body = body.clone();
+        if body.read_u8()? != VERSION {
             return None;
         }
-        let content = match reader.byte()? {
-            KIND_CONSENSUS => decode_message(&mut reader)?,
-            KIND_RECEIVED => Content::Received { term: reader.number()?, index: reader.number()? },
-            KIND_NEEDS_ROWS => Content::NeedsRows { term: reader.number()? },
+        let content = match body.read_u8()? {
+            KIND_CONSENSUS => decode_message(&mut body)?,
+            KIND_RECEIVED => {
+                Content::Received { term: read_number(&mut body)?, index: read_number(&mut body)? }
+            }
+            KIND_NEEDS_ROWS => Content::NeedsRows { term: read_number(&mut body)? },
             KIND_REMOVED => Content::Removed,
-            KIND_QUIESCE => Content::Quiesce { term: reader.number()?, index: reader.number()? },
-            KIND_QUIESCED => Content::Quiesced { term: reader.number()?, index: reader.number()? },
-            KIND_RECOVERING => Content::Recovering { term: reader.number()?, index: reader.number()? },
+            KIND_QUIESCE => {
+                Content::Quiesce { term: read_number(&mut body)?, index: read_number(&mut body)? }
+            }
+            KIND_QUIESCED => {
+                Content::Quiesced { term: read_number(&mut body)?, index: read_number(&mut body)? }
+            }
+            KIND_RECOVERING => {
+                Content::Recovering { term: read_number(&mut body)?, index: read_number(&mut body)? }
+            }
             _ => return None,
         };
-        (reader.at == body.len()).then_some(content)
+        body.is_empty().then_some(content)
     }
 }
 
@@ -136,8 +145,8 @@ fn encode_message(message: &RaftMessage, payloads: &[Payload], soft: u64, out: &
     }
 }
 
-fn decode_message(reader: &mut Reader<'_>) -> Option<Content> {
-    let kind = reader.byte()?;
+fn decode_message(body: &mut Bytes) -> Option<Content> {
+    let kind = body.read_u8()?;
     let (_, kind) = TYPES.iter().find(|(number, _)| *number == kind)?;
     let mut message = RaftMessage::default();
     message.set_msg_type(*kind);
@@ -149,32 +158,32 @@ fn decode_message(reader: &mut Reader<'_>) -> Option<Content> {
         &mut message.commit_term,
         &mut message.reject_hint,
     ] {
-        *field = reader.number()?;
+        *field = read_number(body)?;
     }
-    let soft = reader.number()?;
-    message.reject = match reader.byte()? {
+    let soft = read_number(body)?;
+    message.reject = match body.read_u8()? {
         0 => false,
         1 => true,
         _ => return None,
     };
-    let context_bytes = usize::from(reader.byte()?);
+    let context_bytes = usize::from(body.read_u8()?);
     if context_bytes > CONTEXT_BYTES_MAX {
         return None;
     }
-    message.context = reader.bytes(context_bytes)?.to_vec();
-    let count = reader.word()? as usize;
+    message.context = body.read_bytes(context_bytes)?.to_vec();
+    let count = body.read_u32()? as usize;
     if count > 0 && *kind != MessageType::MsgAppend {
         return None;
     }
     let mut payloads = Vec::new();
     for nth in 0..count {
-        let term = reader.number()?;
-        let kind = EntryKind::from_flags(reader.byte()?)?;
-        let payload_bytes = reader.word()? as usize;
+        let term = read_number(body)?;
+        let kind = EntryKind::from_flags(body.read_u8()?)?;
+        let payload_bytes = body.read_u32()? as usize;
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return None;
         }
-        payloads.push((kind, reader.bytes(payload_bytes)?));
+        payloads.push((kind, body.read_bytes(payload_bytes)?));
         message.entries.push(empty_entry(message.index + 1 + nth as u64, term, kind));
     }
     Some(Content::Consensus { message, payloads, soft })
@@ -189,36 +198,9 @@ pub(crate) fn empty_entry(index: u64, term: u64, kind: EntryKind) -> Entry {
     entry
 }
 
-struct Reader<'a> {
-    body: &'a Bytes,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn bytes(&mut self, count: usize) -> Option<Bytes> {
-        let end = self.at.checked_add(count).filter(|end| *end <= self.body.len())?;
-        let bytes = self.body.slice(self.at..end);
-        self.at = end;
-        Some(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let bytes = self.body.get(self.at..)?.first_chunk()?;
-        self.at += N;
-        Some(*bytes)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.array().map(|[byte]| byte)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes).filter(|number| *number < NUMBER_MAX)
-    }
+/// A number of consensus; `None` if it is malformed.
+fn read_number(body: &mut Bytes) -> Option<u64> {
+    body.read_u64().filter(|number| *number < NUMBER_MAX)
 }
 
 #[cfg(test)]

@@ -159,7 +159,8 @@ struct Header {
     term: u64,
 }
 
-fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+/// The number at `offset` of a header.
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[offset..offset + 8]);
     u64::from_le_bytes(number)

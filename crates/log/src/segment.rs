@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::record;
+
 /// Bytes of a segment header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 /// The format this program writes, and the newest it reads.
@@ -63,11 +65,7 @@ impl SegmentHeader {
     /// Reads a header from the start of a segment.
     pub fn decode(segment: &[u8]) -> Result<SegmentHeader, HeaderError> {
         let bytes: &[u8; SEGMENT_HEADER_BYTES] = segment.first_chunk().ok_or(HeaderError::Invalid)?;
-        let u64_at = |offset: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&bytes[offset..offset + 8]);
-            u64::from_le_bytes(number)
-        };
+        let u64_at = |offset: usize| record::u64_at(bytes, offset);
         let u32_at = |offset: usize| (u64_at(offset & !7) >> ((offset & 7) * 8)) as u32;
         if bytes[..8] != MAGIC[..] || crc32c::crc32c(&bytes[..60]) != u32_at(60) {
             return Err(HeaderError::Invalid);

@@ -3,9 +3,10 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::PrimaryKey;
+use io::ReadFields as _;
 use shard::{CopyRange, Difference};
 
-use crate::rpc::field::{put, take, take_u8, take_u32, take_u64};
+use crate::rpc::field::{put, take};
 
 const DIGEST_BYTES: usize = 32;
 
@@ -23,7 +24,7 @@ pub(crate) fn take_copy_ranges(bytes: &mut Bytes) -> Option<Vec<CopyRange>> {
     let mut copy_ranges = Vec::new();
     while !bytes.is_empty() {
         let last = PrimaryKey(take(bytes)?);
-        let (rows, len) = (take_u64(bytes)?, take_u64(bytes)?);
+        let (rows, len) = (bytes.read_u64()?, bytes.read_u64()?);
         let mut digest = [0; DIGEST_BYTES];
         if bytes.len() < DIGEST_BYTES {
             return None;
@@ -49,8 +50,8 @@ pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
 
 /// Reads what [`encode_difference`] wrote; `None` for anything else.
 pub(crate) fn decode_difference(mut bytes: Bytes) -> Option<Difference> {
-    let same = take_u32(&mut bytes)? as usize;
-    let has_reach = match take_u8(&mut bytes)? {
+    let same = bytes.read_u32()? as usize;
+    let has_reach = match bytes.read_u8()? {
         0 => false,
         1 => true,
         _ => return None,

@@ -2,11 +2,12 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
+use io::ReadFields as _;
 use log::{GroupId, Lsn, PeerId, StallCause};
 use shard::CopyRange;
 
 use crate::rpc::copy::{put_copy_ranges, take_copy_ranges};
-use crate::rpc::field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
+use crate::rpc::field::{put, put_cause, take, take_cause};
 
 /// The first byte of a request: whose it is.
 pub(crate) const FOR_CLUSTER: u8 = 0;
@@ -142,13 +143,13 @@ impl Request {
 
     /// Reads what [`Request::encode`] wrote, without its first byte.
     pub(crate) fn decode(mut bytes: Bytes) -> Option<Request> {
-        if take_u8(&mut bytes)? != VERSION {
+        if bytes.read_u8()? != VERSION {
             return None;
         }
-        let request = match take_u8(&mut bytes)? {
+        let request = match bytes.read_u8()? {
             1 => {
-                let base = take_u64(&mut bytes)?;
-                let count = take_u32(&mut bytes)?;
+                let base = bytes.read_u64()?;
+                let count = bytes.read_u32()?;
                 let mut rows = Vec::new();
                 for _ in 0..count {
                     let key = PrimaryKey(take(&mut bytes)?);
@@ -159,32 +160,30 @@ impl Request {
                 Request::Commit { base, rows }
             }
             2 => Request::Join { server: row::decode(take(&mut bytes)?).ok()? },
-            3 => Request::CopyBegin { group: GroupId(take_u64(&mut bytes)?) },
+            3 => Request::CopyBegin { group: GroupId(bytes.read_u64()?) },
             4 => {
-                let copy = take_u64(&mut bytes)?;
-                let has_after = take_u8(&mut bytes)? == 1;
+                let copy = bytes.read_u64()?;
+                let has_after = bytes.read_u8()? == 1;
                 let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
                 Request::CopyNext { copy, after, copy_ranges: take_copy_ranges(&mut bytes)? }
             }
-            7 => Request::End { group: GroupId(take_u64(&mut bytes)?) },
-            8 => Request::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
+            7 => Request::End { group: GroupId(bytes.read_u64()?) },
+            8 => Request::ResetMembers { group: GroupId(bytes.read_u64()?), members: take(&mut bytes)? },
             9 => Request::Version,
             10 => Request::Sees,
-            13 => Request::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
-            14 => Request::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
+            13 => Request::Cuts { group: GroupId(bytes.read_u64()?), parts: bytes.read_u64()? },
+            14 => Request::SetMark { group: GroupId(bytes.read_u64()?), mark: bytes.read_u64()? },
             12 => {
-                let (group, start) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+                let (group, start) = (bytes.read_u64()?, bytes.read_u64()?);
                 Request::CopyWanted { group: GroupId(group), start: Lsn(start) }
             }
             15 => Request::States { groups: take_groups(&mut bytes)? },
-            17 => Request::Mark { group: GroupId(take_u64(&mut bytes)?) },
+            17 => Request::Mark { group: GroupId(bytes.read_u64()?) },
             16 => Request::Begun { groups: take_groups(&mut bytes)? },
             18 => Request::Ends { groups: take_groups(&mut bytes)? },
-            5 => {
-                Request::HandOver { group: GroupId(take_u64(&mut bytes)?), to: PeerId(take_u64(&mut bytes)?) }
-            }
+            5 => Request::HandOver { group: GroupId(bytes.read_u64()?), to: PeerId(bytes.read_u64()?) },
             19 => Request::Stalled { cause: take_cause(&mut bytes)? },
-            20 => Request::Shows { version: take_u64(&mut bytes)? },
+            20 => Request::Shows { version: bytes.read_u64()? },
             21 => Request::Terms { groups: take_groups(&mut bytes)? },
             _ => return None,
         };
@@ -199,8 +198,8 @@ fn put_groups(bytes: &mut BytesMut, kind: u8, groups: &[GroupId]) {
 }
 
 fn take_groups(bytes: &mut Bytes) -> Option<Vec<GroupId>> {
-    let count = take_u32(bytes)?;
-    (0..count).map(|_| take_u64(bytes).map(GroupId)).collect()
+    let count = bytes.read_u32()?;
+    (0..count).map(|_| bytes.read_u64().map(GroupId)).collect()
 }
 
 fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {

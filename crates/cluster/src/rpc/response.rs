@@ -1,12 +1,13 @@
 //! What nodes answer to requests about the cluster: `docs/formats/cluster-request.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use io::ReadFields as _;
 use log::{GroupId, Lsn, Members, PeerId, StallCause, Term};
 use storage::{IndexBuild, IndexId};
 use uuid::Uuid;
 
 use crate::ServerId;
-use crate::rpc::field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
+use crate::rpc::field::{put, put_cause, take, take_cause};
 #[cfg(doc)]
 use crate::rpc::request::Request;
 
@@ -89,10 +90,10 @@ impl JoinResponse {
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinResponse> {
-        let own = PeerId(take_u64(&mut bytes)?);
+        let own = PeerId(bytes.read_u64()?);
         let mut places = Vec::new();
         while !bytes.is_empty() {
-            let peer = PeerId(take_u64(&mut bytes)?);
+            let peer = PeerId(bytes.read_u64()?);
             if bytes.len() < 16 {
                 return None;
             }
@@ -115,7 +116,7 @@ impl CopyResponse {
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyResponse> {
-        let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+        let (copy, rows) = (bytes.read_u64()?, bytes.read_u64()?);
         let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
         Some(CopyResponse { copy, rows, origin, progress, builds: take_builds(bytes)? })
     }
@@ -132,7 +133,7 @@ fn put_builds(bytes: &mut BytesMut, builds: &[(IndexId, IndexBuild)]) {
 fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     let mut builds = Vec::new();
     while !bytes.is_empty() {
-        let index = IndexId(take_u32(&mut bytes)?);
+        let index = IndexId(bytes.read_u32()?);
         builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
     }
     Some(builds)
@@ -207,16 +208,16 @@ impl StateResponse {
     }
 
     fn decode(mut bytes: Bytes) -> Option<StateResponse> {
-        match take_u8(&mut bytes)? {
+        match bytes.read_u8()? {
             0 if bytes.is_empty() => Some(StateResponse::Elsewhere(None)),
             0 => Some(StateResponse::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
             kind @ (1 | 2) => {
                 let takes_writes = kind == 1;
                 let mut ready = Vec::new();
-                for _ in 0..take_u32(&mut bytes)? {
-                    ready.push(PeerId(take_u64(&mut bytes)?));
+                for _ in 0..bytes.read_u32()? {
+                    ready.push(PeerId(bytes.read_u64()?));
                 }
-                let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
+                let (rows, builds) = (bytes.read_u64()?, take_builds(bytes)?);
                 Some(StateResponse::Led(GroupState { ready, takes_writes, rows, builds }))
             }
             _ => None,
@@ -258,7 +259,7 @@ impl EndResponse {
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<EndResponse> {
-        let mut word = || take_u64(&mut bytes);
+        let mut word = || bytes.read_u64();
         let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
         Some(EndResponse { own, last_term, last, members: Members::decode(&bytes)? })
     }
@@ -285,7 +286,7 @@ pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndResponse>>> 
 
 /// What came of [`Request::Version`], or of [`Request::Mark`].
 pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
-    take_u64(&mut bytes)
+    bytes.read_u64()
 }
 
 /// What came of [`Request::Sees`].

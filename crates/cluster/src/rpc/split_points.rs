@@ -2,8 +2,9 @@
 
 use bytes::{BufMut, BytesMut};
 use datum::Bytes;
+use io::ReadFields as _;
 
-use super::field::{put, take, take_u64};
+use super::field::{put, take};
 
 /// What came of [`super::Request::Cuts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl SplitPointsResponse {
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<SplitPointsResponse> {
-        let (rows, mut keys) = (take_u64(&mut bytes)?, Vec::new());
+        let (rows, mut keys) = (bytes.read_u64()?, Vec::new());
         while !bytes.is_empty() {
             keys.push(take(&mut bytes)?);
         }

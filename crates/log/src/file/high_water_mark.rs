@@ -8,6 +8,7 @@ use io::Files;
 
 use crate::error::LogError;
 use crate::lsn::Position;
+use crate::record;
 
 const NAME: &str = "newest";
 const NEXT_NAME: &str = "newest.tmp";
@@ -69,11 +70,7 @@ impl HighWaterMark {
 
     fn decode(bytes: &[u8]) -> Option<HighWaterMark> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
-        let u64_at = |offset: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&bytes[offset..offset + 8]);
-            u64::from_le_bytes(number)
-        };
+        let u64_at = |offset: usize| record::u64_at(bytes, offset);
         let mark =
             HighWaterMark { log_id: u64_at(16), at: Position { segment: u64_at(24), offset: u64_at(32) } };
         (mark.encode() == *bytes).then_some(mark)

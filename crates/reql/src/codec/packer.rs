@@ -1,6 +1,7 @@
 //! Encodes and decodes primitives: numbers, bytes, text, lists.
 
 use datum::{Bytes, Text, cancel};
+use io::ReadFields as _;
 use io::memory::{self, Account, OverBudget};
 
 use crate::error::EvalError;
@@ -182,27 +183,29 @@ impl Packer {
 
 /// Encoded values being read. Decoded values share their memory.
 pub struct Unpacker {
-    bytes: Bytes,
-    at: usize,
+    /// The bytes that were not read yet.
+    left: Bytes,
+    /// The number of all bytes.
+    total: usize,
 }
 
 impl Unpacker {
     /// Reads `bytes` from the start.
     #[must_use]
     pub fn new(bytes: Bytes) -> Unpacker {
-        Unpacker { bytes, at: 0 }
+        Unpacker { total: bytes.len(), left: bytes }
     }
 
     /// The error that `what` cannot be read at this position.
     #[must_use]
     pub fn invalid(&self, what: &'static str) -> UnpackError {
-        UnpackError { what, at: self.at }
+        UnpackError { what, at: self.total - self.left.len() }
     }
 
     /// The number of bytes left.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.bytes.len() - self.at
+        self.left.len()
     }
 
     /// Fails unless everything was read.
@@ -212,27 +215,17 @@ impl Unpacker {
 
     /// One byte.
     pub fn byte(&mut self) -> Result<u8, UnpackError> {
-        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.invalid("a byte"))?;
-        self.at += 1;
-        Ok(byte)
+        self.left.read_u8().ok_or_else(|| self.invalid("a byte"))
     }
 
     /// `count` bytes.
     pub fn raw(&mut self, count: usize) -> Result<Bytes, UnpackError> {
-        if count > self.left() {
-            return Err(self.invalid("bytes"));
-        }
-        let bytes = self.bytes.slice(self.at..self.at + count);
-        self.at += count;
-        Ok(bytes)
+        self.left.read_bytes(count).ok_or_else(|| self.invalid("bytes"))
     }
 
     /// `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
-        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
-        let found = found.ok_or_else(|| self.invalid("bytes"))?;
-        self.at += N;
-        Ok(found)
+        self.left.read_array().ok_or_else(|| self.invalid("bytes"))
     }
 
     /// Reads a number written by [`Packer::count`].
