@@ -1,5 +1,5 @@
-//! Which servers are connected to which. A server that is not connected to this one may be alive all the same: no server is
-//! given up while a connected one is connected to it (decision 0015).
+//! The connections between servers, as each server lists its own. A server that this one is not connected to may still be
+//! alive: it does not count as lost while another connected server is connected to it (decision 0015).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::rpc::{Peers, Request};
 /// How long a server may take to list its connections.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The connections of each server that listed them: this one, and those connected ones that responded.
+/// The connections of this server, and of each connected server that listed its own.
 pub(crate) struct Connections {
     own: ServerId,
     connections: BTreeMap<ServerId, BTreeSet<ServerId>>,
@@ -25,30 +25,31 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Every server that is alive, by these lists.
-    fn living(&self) -> BTreeSet<ServerId> {
-        self.connections.iter().flat_map(|(server, sees)| sees.iter().chain([server])).copied().collect()
+    /// Every server that is alive: it listed its connections, or is in the list of another.
+    fn alive(&self) -> BTreeSet<ServerId> {
+        self.connections.iter().flat_map(|(server, peers)| peers.iter().chain([server])).copied().collect()
     }
 
     /// The other servers that are connected to a server.
     fn witnesses(&self, of: ServerId) -> BTreeSet<ServerId> {
         let others =
-            self.connections.iter().filter(|(server, sees)| **server != self.own && sees.contains(&of));
+            self.connections.iter().filter(|(server, peers)| **server != self.own && peers.contains(&of));
         others.map(|(server, _)| *server).collect()
     }
 
-    /// Whether another server is connected to this one.
+    /// Whether a server other than this one is connected to `server`.
     pub(crate) fn is_connected_to(&self, server: ServerId) -> bool {
         !self.witnesses(server).is_empty()
     }
 
-    /// Fails if a server is alive, or may be, that this one is not connected to: this server is cut off then, and cannot
-    /// tell which servers are lost.
+    /// Fails if this server is not connected to every server that is alive or may be. It is cut off then, and cannot tell
+    /// which servers are lost.
     pub(crate) fn refuse_hidden(&self, catalog: &Catalog) -> Result<(), AdminError> {
-        let sees = &self.connections[&self.own];
-        let is_hidden =
-            |server: &ServerId| *server != self.own && !sees.contains(server) && !catalog.is_removed(*server);
-        let hidden: BTreeSet<ServerId> = self.living().into_iter().filter(is_hidden).collect();
+        let connected = &self.connections[&self.own];
+        let is_hidden = |server: &ServerId| {
+            *server != self.own && !connected.contains(server) && !catalog.is_removed(*server)
+        };
+        let hidden: BTreeSet<ServerId> = self.alive().into_iter().filter(is_hidden).collect();
         if !hidden.is_empty() {
             let by = hidden.iter().flat_map(|server| self.witnesses(*server)).collect();
             let (servers, by) =
@@ -58,7 +59,7 @@ impl Connections {
         self.refuse_silent(catalog)
     }
 
-    /// Fails if another server is connected to this one, or may be.
+    /// Fails if a server other than this one is connected to `server`, or may be.
     pub(crate) fn refuse_connected(&self, catalog: &Catalog, server: ServerId) -> Result<(), AdminError> {
         let witnesses = self.witnesses(server);
         if witnesses.is_empty() {
@@ -72,23 +73,24 @@ impl Connections {
     fn refuse_silent(&self, catalog: &Catalog) -> Result<(), AdminError> {
         match self.silent.is_empty() {
             true => Ok(()),
-            // It may only be slow, without connections of which others do not know.
+            // A silent server may have connections that no other server lists. It may also just be slow: the caller can
+            // try again.
             false => Err(AdminError::Silent { servers: display_names::servers(catalog, &self.silent) }),
         }
     }
 
-    /// Missing connections between servers that are alive: the server that lacks it, and the server it is to.
+    /// Missing connections between servers that are alive: the server that lacks one, and the server it would be to.
     pub(crate) fn missing(&self) -> Vec<(ServerId, ServerId)> {
-        let living = self.living();
-        let unseen = |(server, sees): (&ServerId, &BTreeSet<ServerId>)| {
-            let others = living.iter().filter(|other| *other != server && !sees.contains(other));
+        let alive = self.alive();
+        let missing_of = |(server, peers): (&ServerId, &BTreeSet<ServerId>)| {
+            let others = alive.iter().filter(|other| *other != server && !peers.contains(other));
             others.map(|other| (*server, *other)).collect::<Vec<_>>()
         };
-        self.connections.iter().flat_map(unseen).collect()
+        self.connections.iter().flat_map(missing_of).collect()
     }
 }
 
-/// Asks servers for their connections.
+/// Asks other servers for their connections.
 pub struct Connectivity {
     own: ServerId,
     peers: Arc<Peers>,
@@ -100,8 +102,8 @@ impl Connectivity {
         Connectivity { own: handles.own, peers: handles.peers.clone(), catalog: handles.catalog.clone() }
     }
 
-    /// Missing connections between servers that are alive, as far as this server and those connected to it know: the server
-    /// that lacks it, and the server it is to. Asks every connected server.
+    /// Missing connections between servers that are alive, as far as this server and the connected servers know: the server
+    /// that lacks one, and the server it would be to. Asks every connected server.
     #[must_use]
     pub fn missing(&self) -> Vec<(ServerId, ServerId)> {
         self.connections().missing()
@@ -112,7 +114,8 @@ impl Connectivity {
         self.connections_and(None).0
     }
 
-    /// As [`Connectivity::connections`], with the responses of those servers to another request, sent at the same time.
+    /// As [`Connectivity::connections`], and sends the same servers another request at the same time. Also returns their
+    /// responses to that.
     pub(crate) fn connections_and(
         &self,
         request: Option<Bytes>,
@@ -121,20 +124,22 @@ impl Connectivity {
         let kinds = [Some(Request::Sees.encode()), request];
         let to_all = |request: Bytes| others.iter().map(move |server| (*server, request.clone()));
         let requests = kinds.into_iter().flatten().flat_map(to_all).collect();
-        let mut answers = self.peers.call_all(requests, CONNECTIONS_TIMEOUT);
-        let also = answers.split_off(others.len());
-        let also = others.iter().copied().zip(also).collect();
-        let said = others.iter().zip(answers).filter_map(|(server, answer)| {
-            let sees = decode_servers(&answer?)?;
-            Some((*server, sees.into_iter().collect()))
+        let mut responses = self.peers.call_all(requests, CONNECTIONS_TIMEOUT);
+        let other_responses = responses.split_off(others.len());
+        let other_responses = others.iter().copied().zip(other_responses).collect();
+        let listed = others.iter().zip(responses).filter_map(|(server, response)| {
+            let peers = decode_servers(&response?)?;
+            Some((*server, peers.into_iter().collect()))
         });
-        let mut seen: BTreeMap<ServerId, BTreeSet<ServerId>> = said.collect();
-        let still = self.catalog.connected_servers();
-        let silent = still.into_iter().filter(|id| others.contains(id) && !seen.contains_key(id)).collect();
-        // The catalog here may not know all of them yet.
-        let named: BTreeSet<ServerId> = seen.values().flatten().chain(&others).copied().collect();
-        seen.insert(own, named.into_iter().filter(|id| *id != own && self.peers.is_connected(*id)).collect());
-        (Connections { own, connections: seen, silent }, also)
+        let mut connections: BTreeMap<ServerId, BTreeSet<ServerId>> = listed.collect();
+        let still_connected = self.catalog.connected_servers();
+        let is_silent = |id: &ServerId| others.contains(id) && !connections.contains_key(id);
+        let silent = still_connected.into_iter().filter(is_silent).collect();
+        // The lists may name servers that the catalog shown here does not contain yet.
+        let named: BTreeSet<ServerId> = connections.values().flatten().chain(&others).copied().collect();
+        let connected = named.into_iter().filter(|id| *id != own && self.peers.is_connected(*id)).collect();
+        connections.insert(own, connected);
+        (Connections { own, connections, silent }, other_responses)
     }
 }
 
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
     use crate::config::fixture::server;
 
-    /// What server 1 knows if it and the others have these connections.
+    /// The connections as server 1 knows them, if each of these servers lists those.
     fn connections(lists: &[(u64, &[u64])]) -> Connections {
         let servers = |numbers: &[u64]| numbers.iter().map(|n| server(*n)).collect::<BTreeSet<_>>();
         let connections: BTreeMap<_, _> =
@@ -176,7 +181,7 @@ mod tests {
         assert!(all.refuse_connected(&Catalog::default(), server(5)).is_ok());
         let refused = all.refuse_connected(&Catalog::default(), server(4)).unwrap_err().to_string();
         assert!(refused.contains(&format!("{}, {}", server(2), server(3))), "{refused}");
-        let missing = [(1, 4), (2, 3), (3, 2)].map(|(by, whom)| (server(by), server(whom)));
+        let missing = [(1, 4), (2, 3), (3, 2)].map(|(from, to)| (server(from), server(to)));
         assert_eq!(all.missing(), missing);
     }
 }

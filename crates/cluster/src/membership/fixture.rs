@@ -1,4 +1,4 @@
-//! Groups for tests of changes of members.
+//! Groups for tests of membership changes.
 
 use log::{GroupId, GroupStatus, Lsn, Members, PeerId, PeerStatus, Role, Term};
 use uuid::Uuid;
@@ -6,11 +6,11 @@ use uuid::Uuid;
 use super::next_change::Wanted;
 use crate::config::{ReplicaConfig, ServerId};
 
-/// Where the log of the leader of [`led`] begins, and its end.
+/// The first and the last position of the leader's log in a group of [`led`].
 pub(crate) const START: u64 = 900;
 pub(crate) const LAST: u64 = 10_000;
 
-/// How a group is for its leader, the first of those who vote.
+/// The status of a group as its leader has it. The leader is the first of `voters`.
 pub(crate) fn led(voters: &[u64], peers: &[PeerStatus]) -> GroupStatus {
     GroupStatus {
         own: PeerId(voters[0]),
@@ -28,12 +28,12 @@ pub(crate) fn led(voters: &[u64], peers: &[PeerStatus]) -> GroupStatus {
     }
 }
 
-/// What that leader knows of another.
+/// What that leader knows of another replica.
 pub(crate) fn known(peer: u64, matched: u64, active: bool) -> PeerStatus {
     PeerStatus { peer: PeerId(peer), matched: Lsn(matched), active, needs_rows: matched < START }
 }
 
-/// A group with those replicas is wanted.
+/// The catalog wants a group with voters on these peers.
 pub(crate) fn wanted(peers: &[u64]) -> Wanted {
     let replica = |peer: &u64| ReplicaConfig {
         server: ServerId(Uuid::from_u128(u128::from(*peer))),

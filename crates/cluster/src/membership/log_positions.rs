@@ -1,5 +1,5 @@
-//! How far the logs of groups reach on the servers that have replicas of them. All connected servers are asked at the same
-//! time, each once about all of its groups: it takes as long as the slowest, not as long as all together.
+//! The last log positions of replicas, asked from the servers that have them. All connected servers are asked at the same
+//! time, each once about all of its groups: a lookup takes as long as the slowest response, not as long as all together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::routing::DiskStalls;
 use crate::rpc::response::{EndResponse, decode_ends};
 use crate::rpc::{Peers, Request};
 
-/// The most groups of one request: it is answered in one step of a log.
+/// The most groups in one request. The log answers for all of them in one step.
 const GROUPS_PER_REQUEST_MAX: usize = 4096;
 
 /// The log positions of replicas that have rows, as their servers responded.
 #[derive(Default)]
 pub(crate) struct LogPositions {
-    said: BTreeMap<GroupId, Vec<(ServerId, EndResponse)>>,
+    by_group: BTreeMap<GroupId, Vec<(ServerId, EndResponse)>>,
     /// The servers that were asked and did not respond.
     pub(crate) silent: BTreeSet<ServerId>,
 }
@@ -27,42 +27,42 @@ pub(crate) struct LogPositions {
 impl LogPositions {
     /// The positions of a shard's replicas.
     pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndResponse)> {
-        let said = |replica: &ReplicaConfig| {
+        let position = |replica: &ReplicaConfig| {
             Some((*replica, self.of(shard.group, replica.server, replica.peer)?.clone()))
         };
-        shard.all_replicas().filter_map(said).collect()
+        shard.all_replicas().filter_map(position).collect()
     }
 
-    /// The position of a replica, if its server has it.
+    /// The position of a replica, if its server responded that it has the replica with rows.
     pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&EndResponse> {
-        let ends = self.said.get(&group).map_or(&[][..], Vec::as_slice);
+        let ends = self.by_group.get(&group).map_or(&[][..], Vec::as_slice);
         ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
     }
 
-    /// Keeps the response of a server about those groups.
-    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndResponse>>) {
-        for (group, end) in groups.iter().zip(said) {
-            self.said.entry(*group).or_default().extend(end.map(|end| (server, end)));
+    /// Keeps the response of a server about these groups.
+    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], ends: Vec<Option<EndResponse>>) {
+        for (group, end) in groups.iter().zip(ends) {
+            self.by_group.entry(*group).or_default().extend(end.map(|end| (server, end)));
         }
     }
 
     /// Drops the responses of servers for which `keeps` does not hold.
     pub(crate) fn retain(&mut self, keeps: impl Fn(ServerId) -> bool) {
-        self.said.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
+        self.by_group.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
     }
 }
 
-/// The replica of a group whose log reaches farthest, of those that responded and have rows.
+/// The replica with the highest log position among the replicas of a group that responded and have rows.
 pub(crate) struct Farthest {
     pub(crate) replica: ReplicaConfig,
-    /// The members that it knows.
+    /// The members of the group, according to this replica.
     pub(crate) members: Members,
-    /// How many of its voters responded.
+    /// How many of those members that vote responded.
     pub(crate) voters_responded: usize,
 }
 
 impl Farthest {
-    /// Chooses among these positions. Of several equal ones the first voter: it is one that the table is to have.
+    /// Chooses among these positions. Among equal ones it prefers the first that votes: that is one that the table is to have.
     pub(crate) fn of(ends: Vec<(ReplicaConfig, EndResponse)>) -> Option<Farthest> {
         let reach = |end: &EndResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
         let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
@@ -73,13 +73,13 @@ impl Farthest {
         Some(Farthest { replica: *replica, members, voters_responded })
     }
 
-    /// Whether a quorum of its voters responded: every acknowledged write is with one of them.
+    /// Whether a quorum of the voters responded: at least one of them has every acknowledged write.
     pub(crate) fn has_quorum(&self) -> bool {
         self.voters_responded * 2 > self.members.voters.len()
     }
 }
 
-/// Asks servers for the positions of their logs.
+/// Asks servers for the log positions of their replicas.
 pub(crate) struct PositionLookup {
     own: ServerId,
     peers: Arc<Peers>,
@@ -112,7 +112,7 @@ impl PositionLookup {
         self.of_groups(asked, timeout)
     }
 
-    /// Asks each of these servers about those groups.
+    /// Asks each of these servers about its groups.
     pub(crate) fn of_groups(
         &self,
         mut asked: BTreeMap<ServerId, Vec<GroupId>>,
@@ -127,18 +127,18 @@ impl PositionLookup {
         let request = |(server, groups): &(ServerId, &[GroupId])| {
             (*server, Request::Ends { groups: groups.to_vec() }.encode())
         };
-        let answers = self.peers.call_all(parts.iter().map(request).collect(), timeout);
-        let mut ends = LogPositions::default();
-        for ((server, groups), answer) in parts.into_iter().zip(answers) {
-            match answer.and_then(decode_ends).filter(|ends| ends.len() == groups.len()) {
-                Some(said) => ends.note(server, groups, said),
-                None => drop(ends.silent.insert(server)),
+        let responses = self.peers.call_all(parts.iter().map(request).collect(), timeout);
+        let mut positions = LogPositions::default();
+        for ((server, groups), response) in parts.into_iter().zip(responses) {
+            match response.and_then(decode_ends).filter(|ends| ends.len() == groups.len()) {
+                Some(ends) => positions.note(server, groups, ends),
+                None => drop(positions.silent.insert(server)),
             }
         }
         if !here.is_empty() {
-            ends.note(own, &here, self.here_all(&here));
+            positions.note(own, &here, self.here_all(&here));
         }
-        ends
+        positions
     }
 
     /// The position of this node's replica, if it has rows.
@@ -146,7 +146,8 @@ impl PositionLookup {
         self.here_all(&[group]).pop().flatten()
     }
 
-    /// The positions of this node's replicas of these groups.
+    /// The positions of this node's replicas of these groups. `None` for a replica without rows, and for all of them while the
+    /// log hangs or has stopped.
     pub(crate) fn here_all(&self, groups: &[GroupId]) -> Vec<Option<EndResponse>> {
         let end = |status: Option<GroupStatus>| {
             let GroupStatus { own, last_term, last, members, .. } =

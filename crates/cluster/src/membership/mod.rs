@@ -1,7 +1,20 @@
-//! The members of groups: which replicas a group has, which of them respond, and how far their logs reach.
+//! The members of groups: adds and removes replicas until a group has the members that the catalog wants, and knows which
+//! servers and replicas respond.
 //!
-//! [`Membership`] makes the changes, one at a time (`reconcile`); `next_change` decides which, as a pure function; `liveness` probes
-//! the members first. [`LogHealth`] steps down from groups while the log of this node makes no progress.
+//! - [`Membership`] (`reconcile`) makes one change at a time in a group that this node leads. The reconciliation loop of
+//!   `node` calls it for each group.
+//! - `next_change` decides which change is next, as a pure function of the group's status and of [`Wanted`].
+//! - `liveness` probes the members before a change of voters ([`Probes`]) and logs the members that a change waits for.
+//! - `log_positions` asks servers for the last log positions of their replicas ([`PositionLookup`], [`LogPositions`],
+//!   [`Farthest`]).
+//! - [`Connectivity`] asks servers for their connections: a repair or a removal fails on a server that is cut off.
+//! - [`LogHealth`] (`step_down`) handles a log that makes no progress.
+//!
+//! A server whose disk is full or hangs, or whose log has stopped, is alive and connected, but nothing that it leads can be
+//! written. [`LogHealth::check`], called twice a second, notices that and reports the stall to the connected servers. They treat
+//! the replicas of the stalled server as unreachable, so their groups elect other leaders. Once enough of them have responded
+//! that their own logs make progress, the stalled server steps down from the groups that they can lead. When its log makes
+//! progress again, it leads a group only after a quorum has confirmed that no other leader was elected (decision 0037).
 
 mod connectivity;
 #[cfg(test)]

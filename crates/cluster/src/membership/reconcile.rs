@@ -1,7 +1,8 @@
-//! Brings the members of a group to what the catalog says: new replicas learn, then vote, then old ones are removed; and
-//! leadership moves to the server that the catalog prefers.
+//! Reconciles the members of a group with the catalog: adds new replicas as learners, promotes them to voters, then removes
+//! old replicas; and moves leadership to the server that the catalog prefers.
 //!
-//! One change at a time, by the leader, worked out from the present members: an interrupted change goes on on the next leader.
+//! The leader makes one change at a time and derives it from the present members, so the next leader continues an interrupted
+//! series of changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::error::AdminError;
 use crate::routing::{LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// How long one change of members may take before it is tried again.
+/// How long one membership change may take before it is tried again.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Changes the members of the groups that this node leads.
@@ -34,7 +35,7 @@ pub(crate) struct Membership {
     catalog: Arc<CatalogClient>,
     liveness: Liveness,
     ids: Ids,
-    /// Held while a change of a group's members, or a seal, is proposed.
+    /// Held while a membership change or a seal is proposed.
     changes: Mutex<()>,
 }
 
@@ -53,14 +54,14 @@ impl Membership {
         }
     }
 
-    /// Keeps changes of members from being proposed while a seal is.
+    /// Prevents membership changes from being proposed while the guard is held, as during the proposal of a seal.
     pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
         task::lock(&self.changes)
     }
 
-    /// Makes the next change of a group's members towards `wanted`; true when there is none to make.
+    /// Makes the next change of a group's members towards `wanted`. True if no change is left to make.
     ///
-    /// `others` are the groups that are looked at after this one: their members are probed together with those of this group.
+    /// `others` are the groups that are reconciled after this one: their members and this group's are probed together.
     pub(crate) fn reconcile<'a>(
         &self,
         wanted: &'a Wanted,
@@ -94,7 +95,8 @@ impl Membership {
             Change::Wait => false,
             Change::Transfer(to) => {
                 self.log.transfer(group, to);
-                // Replicas are removed wherever the leader is, unless it is one of them.
+                // A leader that is to be removed must transfer leadership first. A transfer from any other leader is only a
+                // preference, and leaves no change to make.
                 wanted.replicas.iter().any(|replica| replica.peer == status.own)
             }
             Change::Replace(removed) => {
@@ -103,7 +105,7 @@ impl Membership {
                 if let Err(error) = replaced {
                     let catalog = self.catalog.shown();
                     let (server, of) = (self.name_of(removed), display_names::group(&catalog, group));
-                    tracing::warn!("No new replica of {of} for {server}, whose old one was removed: {error}");
+                    tracing::warn!("could not replace the removed replica of {of} on {server}: {error}");
                 }
                 false
             }
@@ -114,7 +116,7 @@ impl Membership {
             }
             Change::Members(change) => {
                 if self.change_members(group, change) {
-                    // The next change need not wait.
+                    // The loop makes the next change at once.
                     task::unpark_self();
                 }
                 false
@@ -122,17 +124,18 @@ impl Membership {
         }
     }
 
-    /// Whether a group has and is to have one replica: that needs no look into the log.
+    /// Whether the only replica that a group has, and is to have, is on this node: the log need not be asked then. A node
+    /// without a transport is the only server of its cluster.
     fn is_alone(&self, group: GroupId, only: &ReplicaConfig) -> bool {
         group != CATALOG_GROUP && only.server == self.own
             || group == CATALOG_GROUP && self.peers.transport().is_none()
     }
 
-    /// Makes one change of a group's members and waits for it; whether it was made.
+    /// Makes one membership change and waits for it. Whether it was made.
     fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
         let (sender, receiver) = task::channel();
         {
-            // A member at the time of a seal stays one: it needs what was sealed.
+            // The members of a sealed group do not change: each of them needs the sealed log.
             let _one_at_a_time = self.hold_changes();
             if self.local.shard_of(group).is_some_and(|shard| shard.is_sealed_or_sealing()) {
                 return false;
@@ -143,7 +146,7 @@ impl Membership {
         match &outcome {
             Some(Ok(_)) => self.log_change(group, change),
             Some(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
-            None => tracing::debug!("group {group}: {change:?} takes long"),
+            None => tracing::debug!("group {group}: {change:?} is not committed after {CHANGE_TIMEOUT:?}"),
         }
         matches!(outcome, Some(Ok(_)))
     }
@@ -161,14 +164,14 @@ impl Membership {
     }
 
     /// Gives the server of a removed replica a new one. A leader with an older catalog removed the replica from its group,
-    /// which cannot be undone, and the catalog still names it.
+    /// which cannot be undone, but the newest catalog still names it.
     pub(crate) fn replace_removed(
         &self,
         table: TableId,
         group: GroupId,
         removed: PeerId,
     ) -> Result<(), AdminError> {
-        // The change of the catalog that this node is making may wait for the end of this one.
+        // Does not wait: the change of the catalog that this node is making may itself wait for this reconciliation.
         let Some(_one_at_a_time) = self.catalog.try_hold() else { return Ok(()) };
         self.catalog.change_held(|catalog, draft| {
             let Some(table) = catalog.table_by_id(table) else { return Ok(()) };

@@ -1,11 +1,15 @@
 //! Steps down from groups that other servers can lead while the log of this node makes no progress: the disk is full or
-//! hangs, or the log has stopped. Such a server is alive and responds, but nothing that it leads can be written, and it does not
-//! learn which server leads instead.
+//! hangs, or the log has stopped. Such a server is alive and responds, but nothing that it leads can be written, and its own
+//! log does not learn of a new leader.
 //!
-//! It reports the stall to the other servers, whose groups elect another leader where they have a quorum without it. Once
-//! enough of them have responded that their logs are well, this node steps down from the groups that they can lead, from
-//! those of which one of them knows a later term, and from those of which no quorum says that it knows none; until its log
-//! makes progress and a quorum has confirmed that it still leads. Decision 0037.
+//! This node reports the stall to the other servers, whose groups elect another leader where they have a quorum without it.
+//! Once enough of them have responded that their logs make progress, this node steps down from
+//!
+//! - the groups that those servers can lead,
+//! - the groups in which one of them knows a later term, and
+//! - the groups in which no quorum confirms that it knows no later term.
+//!
+//! It leads a group again when its log makes progress and a quorum has confirmed its leadership. Decision 0037.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +29,7 @@ use crate::rpc::{Peers, Request, RpcError, response};
 /// How long another server may take to respond to the report of a stall.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The health of this node's log, and of those of other servers.
+/// The health of this node's log, and of the logs of other servers.
 pub struct LogHealth {
     own: ServerId,
     peers: Arc<Peers>,
@@ -53,7 +57,7 @@ impl LogHealth {
         }
     }
 
-    /// Looks whether the log of this node gets on. To be called about twice a second; does not wait.
+    /// Checks whether the log of this node makes progress. Call it about twice a second. Does not wait.
     pub fn check(&self) {
         let now = self.clock.now();
         let check = self.stalls.check(self.log.stall(), now);
@@ -66,48 +70,50 @@ impl LogHealth {
             Check::Over { is_news } => {
                 if is_news {
                     self.leadership.resume();
-                    // Those who sleep have heard nothing of others who lead now.
+                    // Quiesced groups have received no message of leaders that were elected meanwhile.
                     self.log.peers_reachable(self.transport.replicas());
                 }
                 self.report(None);
             }
         }
         self.confirm_leaderships();
-        // At the end: the log file may be on that disk.
+        // Log lines come last: the log file may be on the disk that hangs.
         self.check_sync(now);
         match check {
             Check::Stalled { stall, is_news: true } => tracing::error!(
-                "The log does not get on: {}. What other servers hold, too, is led by those.",
-                in_words(stall.cause)
+                "the log makes no progress: {}; other servers take over the leadership of shards that they hold too",
+                cause_text(stall.cause)
             ),
-            Check::Over { is_news: true } => tracing::info!("The log gets on again."),
+            Check::Over { is_news: true } => tracing::info!("the log makes progress again"),
             _ => {}
         }
     }
 
-    /// Looks whether an fsync hangs by itself. Others have what the log appends meanwhile, so nothing is given up.
+    /// Checks whether an fsync hangs while the log makes progress. Other replicas receive the entries appended meanwhile, so
+    /// this node does not step down.
     fn check_sync(&self, now: Nanos) {
         match self.stalls.check_sync(self.log.sync_since(), now) {
             (None, Some(_)) => tracing::error!(
-                "The disk does not finish what it was told to make durable. Hard writes that need this disk wait."
+                "an fsync does not return; writes with hard durability that need this disk wait for it"
             ),
-            (Some(_), None) => tracing::info!("The disk has made durable what it was told to."),
+            (Some(_), None) => tracing::info!("the fsync that did not return has completed"),
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
-    /// Tells the others how the own log is. They say how theirs are, and the newest terms that they know of what is led here
-    /// still.
+    /// Reports the health of the own log to the connected servers. They respond with the health of theirs. While the log makes
+    /// no progress, also asks them for the newest terms that they know of the groups that are still led here.
     fn report(&self, cause: Option<StallCause>) {
         for server in self.catalog.connected_servers() {
             let (stalls, leadership) = (Arc::clone(&self.stalls), Arc::clone(&self.leadership));
-            let answered = move |answer: Result<Bytes, RpcError>| {
-                if let Some(theirs) = answer.ok().and_then(response::decode_cause) {
+            let on_response = move |result: Result<Bytes, RpcError>| {
+                if let Some(theirs) = result.ok().and_then(response::decode_cause) {
                     let step_down = |well: &_| leadership.step_down(&leadership.with_quorum_on(well));
                     stalls.answered(server, theirs, step_down);
                 }
             };
-            self.peers.send(server, Request::Stalled { cause }.encode(), REPORT_TIMEOUT, Box::new(answered));
+            let request = Request::Stalled { cause }.encode();
+            self.peers.send(server, request, REPORT_TIMEOUT, Box::new(on_response));
             let led = self.leadership.led_with(server);
             if cause.is_none() || led.is_empty() {
                 continue;
@@ -115,22 +121,22 @@ impl LogHealth {
             let (stalls, leadership) = (Arc::clone(&self.stalls), Arc::clone(&self.leadership));
             let clock = Arc::clone(&self.clock);
             let request = Request::Terms { groups: led.clone() }.encode();
-            let answered = move |answer: Result<Bytes, RpcError>| {
-                let there = answer.ok().and_then(|bytes| response::decode_terms(&bytes)).unwrap_or_default();
+            let on_response = move |result: Result<Bytes, RpcError>| {
+                let there = result.ok().and_then(|bytes| response::decode_terms(&bytes)).unwrap_or_default();
                 let Verdict { confirmed, lost } = compare(&led, &there, &leadership.terms(&led));
                 stalls.confirmed(server, confirmed, clock.now(), || leadership.step_down(&lost));
             };
-            self.peers.send(server, request, REPORT_TIMEOUT, Box::new(answered));
+            self.peers.send(server, request, REPORT_TIMEOUT, Box::new(on_response));
         }
     }
 
-    /// What the log says that it leads is led here again only when a majority has said so since the log gets on: another
-    /// may have been elected, of whom it has not heard.
+    /// Asks a quorum of each group that the log claims to lead to confirm that, after the log has made progress again: another
+    /// leader may have been elected without the log having learned of it. The group is led here again only then.
     fn confirm_leaderships(&self) {
         for (group, unconfirmed) in self.leadership.unconfirmed() {
             let leadership = Arc::clone(&self.leadership);
-            let confirmed = move |answer: Result<log::Lsn, log::ProposeError>| {
-                if answer.is_ok() {
+            let confirmed = move |result: Result<log::Lsn, log::ProposeError>| {
+                if result.is_ok() {
                     leadership.confirm(group, unconfirmed);
                 }
             };
@@ -138,12 +144,13 @@ impl LogHealth {
         }
     }
 
-    /// The log of `server` does not get on, or gets on again. Says how the own one is; does not wait.
+    /// Takes the report of `server` that its log makes no progress, or makes progress again. Responds with the health of the own
+    /// log. Does not wait.
     pub(crate) fn take_report(&self, server: ServerId, cause: Option<StallCause>) -> Bytes {
         let is_news = self.stalls.heard(server, cause);
         let peers = self.transport.replicas_on(server);
         match cause {
-            // Those who sleep under it would not notice.
+            // Quiesced groups that the server leads would not notice by themselves.
             Some(_) => self.log.peers_unreachable(peers),
             None if is_news => self.log.peers_reachable(peers),
             None => {}
@@ -154,26 +161,27 @@ impl LogHealth {
         response::encode_cause(self.stalls.doubt(self.log.stall(), self.clock.now()))
     }
 
-    /// What keeps the log of this server from getting on.
+    /// Why the log of this server makes no progress; `None` while it does.
     #[must_use]
     pub fn own_stall(&self) -> Option<Stall> {
         self.stalls.own()
     }
 
-    /// Since when an fsync of this server has not returned, while its log goes on.
+    /// Since when an fsync of this server has not returned, while its log makes progress.
     #[must_use]
     pub fn hung_sync(&self) -> Option<Nanos> {
         self.stalls.sync()
     }
 
-    /// Whether `server` has said lately that its log does not get on.
+    /// Whether `server` has reported lately that its log makes no progress.
     #[must_use]
     pub fn is_stalled(&self, server: ServerId) -> bool {
         self.stalls.of(server)
     }
 
-    /// The groups that a majority of others can lead, as those say, and those that no majority says it knows no later term
-    /// of: whoever answers nothing, or knows nothing, may have helped to elect another.
+    /// The groups to step down from: the ones that a quorum of servers with healthy logs can lead without this one, and the
+    /// ones in which no quorum confirms that it knows no later term. A server that does not respond, or does not know the
+    /// group, may have voted for another leader.
     fn led_without_me(&self, now: Nanos) -> BTreeSet<GroupId> {
         let led = self.leadership.with_quorum_on(&self.stalls.well());
         let Some(confirmed) = self.stalls.confirmed_lately(now) else { return led };
@@ -183,21 +191,21 @@ impl LogHealth {
     }
 }
 
-/// What a server's answer means for groups that are led here.
+/// The meaning of a server's response for groups that are led here.
 #[derive(Default)]
 struct Verdict {
-    /// It has a replica that knows no later term.
+    /// The server has a replica that knows no later term.
     confirmed: Vec<GroupId>,
-    /// It knows a later term: another was elected, or tried to be.
+    /// The server knows a later term: another leader was elected, or a replica stood for election.
     lost: BTreeSet<GroupId>,
 }
 
-/// Compares the newest terms of groups that are known there, as far as the answer goes, with those that are known here.
+/// Compares the newest terms of `groups` that a server knows (`there`, which may be shorter) with those known here.
 fn compare(groups: &[GroupId], there: &[Term], here: &[Term]) -> Verdict {
     let mut verdict = Verdict::default();
     for ((group, there), here) in groups.iter().zip(there).zip(here) {
         match (there.0, here.0) {
-            // Nothing is known.
+            // One of the two has no replica of the group.
             (0, _) | (_, 0) => {}
             (there, here) if there > here => drop(verdict.lost.insert(*group)),
             _ => verdict.confirmed.push(*group),
@@ -206,12 +214,12 @@ fn compare(groups: &[GroupId], there: &[Term], here: &[Term]) -> Verdict {
     verdict
 }
 
-/// Why a log does not get on, for people.
-fn in_words(cause: StallCause) -> &'static str {
+/// Why a log makes no progress, for the log line.
+fn cause_text(cause: StallCause) -> &'static str {
     match cause {
         StallCause::Stopped => "it has stopped",
         StallCause::Full => "the disk is full",
-        StallCause::Slow => "the disk, or the storage engine, does not answer",
+        StallCause::Slow => "the disk or the storage engine does not respond",
     }
 }
 
@@ -220,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_of_a_group_confirms_nothing() {
+    fn a_group_without_a_known_term_is_neither_confirmed_nor_lost() {
         let groups: Vec<GroupId> = (1..=5).map(GroupId).collect();
         let compare = |there: &[u64], here: &[u64]| {
             let terms = |terms: &[u64]| terms.iter().copied().map(Term).collect::<Vec<_>>();
@@ -229,8 +237,8 @@ mod tests {
             (numbers(confirmed), numbers(lost.into_iter().collect()))
         };
         assert_eq!(compare(&[4, 5, 6, 0, 7], &[5; 5]), (vec![1, 2], vec![3, 5]));
-        assert_eq!(compare(&[5, 6], &[5; 5]), (vec![1], vec![2]), "an answer that ends early");
-        assert_eq!(compare(&[], &[5; 5]), (vec![], vec![]), "no answer");
-        assert_eq!(compare(&[6; 5], &[0; 5]), (vec![], vec![]), "none of them is here any more");
+        assert_eq!(compare(&[5, 6], &[5; 5]), (vec![1], vec![2]), "a response that ends early");
+        assert_eq!(compare(&[], &[5; 5]), (vec![], vec![]), "no response");
+        assert_eq!(compare(&[6; 5], &[0; 5]), (vec![], vec![]), "this node has no replicas of them any more");
     }
 }
