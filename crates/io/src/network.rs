@@ -40,12 +40,6 @@ impl ConnectionId {
     pub(crate) fn from_number(number: u64) -> ConnectionId {
         ConnectionId(number)
     }
-
-    /// Whether the other side dialed.
-    #[must_use]
-    pub fn is_accepted(self) -> bool {
-        self.0 & ConnectionId::ACCEPTED != 0
-    }
 }
 
 /// The two addresses of a connection, each `address:port`, as this side sees them. With network address translation,

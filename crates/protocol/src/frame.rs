@@ -133,11 +133,6 @@ impl OpenFrame {
     pub fn discard(self, out: &mut Vec<u8>) {
         out.truncate(self.start);
     }
-
-    /// Removes the body written so far and keeps the frame open.
-    pub fn clear_body(&self, out: &mut Vec<u8>) {
-        out.truncate(self.start + HEADER_BYTES);
-    }
 }
 
 /// The result of [`decode_all`].

@@ -9,28 +9,6 @@ use reql::{Backtrace, ErrorClass, Frame};
 use crate::failure::{Failure, FailureKind, class_code};
 use crate::frame::{self, OpenFrame, RESPONSE_BYTES_MAX, Token};
 
-/// The type of a response, sent as `t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ResponseType {
-    /// One datum.
-    SuccessAtom = 1,
-    /// The last batch of a stream.
-    SuccessSequence = 2,
-    /// A batch that may be followed by more.
-    SuccessPartial = 3,
-    /// Every earlier noreply query is done.
-    WaitComplete = 4,
-    /// A description of the server.
-    ServerInfo = 5,
-    /// The client did not send a valid query.
-    ClientError = 16,
-    /// The query is not legal.
-    CompileError = 17,
-    /// The query failed while it ran.
-    RuntimeError = 18,
-}
-
 /// What kind of stream a response belongs to, sent as `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -300,13 +300,6 @@ impl EvalError {
         self
     }
 
-    /// The same error without its backtrace, which does not lead to the term to show.
-    #[must_use]
-    pub fn without_backtrace(mut self) -> Self {
-        self.0.backtrace = Backtrace::default();
-        self
-    }
-
     /// The same error with a backtrace that stays empty: RethinkDB raises it where rows are read, outside any term.
     #[must_use]
     pub fn frameless(mut self) -> Self {

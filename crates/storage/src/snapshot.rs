@@ -64,13 +64,6 @@ impl TableSnapshot {
         IndexScan::new(&self.view, self.table, index, range, rows, direction)
     }
 
-    /// About how many bytes the entries in `range` take, of rows of all shards.
-    pub fn index_bytes_in(&self, index: IndexId, range: &IndexRange) -> Result<u64, ReadError> {
-        let (start, end) = range.within(self.table, index);
-        let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-        Ok(self.view.bytes_in(Space::Index, range)?)
-    }
-
     /// How much of the log of the shard's group is applied in the view.
     pub fn applied(&self) -> Result<Applied, ReadError> {
         Ok(Applied::read_at(&*self.view, self.shard_range.group)?.unwrap_or_default())
