@@ -11,9 +11,8 @@ use std::sync::Arc;
 use cluster::ShardHandle;
 use datum::{Datum, Object, PrimaryKey, Text};
 use log::Durability;
-use rekindle_query::{Answer, PointAnswer};
+use rekindle_query::{Answer, PointAnswer, Query};
 use reql::Cancel;
-use reql::wire::{Query, parse_query};
 use shard::{Decision, Shard};
 use support::TestNode;
 
@@ -36,7 +35,7 @@ fn document(number: u64) -> Object {
 }
 
 fn parsed(term: &str) -> Arc<Query> {
-    Arc::new(parse_query(format!("[1,{term},{{\"db\":[14,[\"test\"]]}}]").as_bytes()).expect("a query"))
+    Arc::new(Query::parse(format!("[1,{term},{{\"db\":[14,[\"test\"]]}}]").into()).expect("a query"))
 }
 
 /// The processor time of this thread, so that a busy machine does not distort the figures.

@@ -1,6 +1,6 @@
 //! Runs queries: open terms, selections, streams, aggregation, writes, administration and system tables.
 //!
-//! A connection hands over a query that `reql` has checked; the result is a datum or a cursor. This crate knows neither
+//! A connection hands over a [`Query`]; the result is a datum or a cursor. This crate knows neither
 //! sockets nor protocols of clients.
 //!
 //! - [`Service`]: shared by all queries of a node; [`Session`]: the queries of one client
@@ -41,4 +41,4 @@ pub use script::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSe
 pub use service::{
     Client, Counters, LogLevel, LogLine, PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions,
 };
-pub use session::{Answer, Answered, Batch, Cursor, QueryError, Session};
+pub use session::{Answer, Answered, Batch, Cursor, Query, QueryError, Session};

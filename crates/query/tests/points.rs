@@ -12,9 +12,11 @@ mod syntax;
 use std::sync::Arc;
 
 use datum::Datum;
-use rekindle_query::PointAnswer;
+use rekindle_query::{Answer, PointAnswer, Query};
+use reql::Cancel;
+use reql::wire::parse_term;
 use serde_json::{Map, Value, json};
-use support::{Outcome, TestNode, query};
+use support::{Outcome, TestNode, block_on, query};
 
 fn test_node() -> TestNode {
     let test_node = TestNode::new();
@@ -117,4 +119,29 @@ fn other_ranges_take_the_slow_path() {
     let term = "r.table(\"t\").between(-2, 10).limit(3)";
     assert_eq!(at_once(&test_node, term), None);
     assert!(long(&test_node, term).contains("xxx"), "the long way answers it");
+}
+
+/// A query as another protocol would build it: without a text to parse again.
+fn built(term: &str) -> Arc<Query> {
+    let term = parse_term(wire(term).to_string().as_bytes()).unwrap();
+    Arc::new(Query::new(term, Vec::new()))
+}
+
+#[test]
+fn a_query_without_a_text_runs_on_both_paths() {
+    // Some requests are lost, so that reads are retried.
+    let test_node = TestNode::remote(Some(7));
+    let session = test_node.session("admin");
+    let run = |term: &str| match session.run(&built(term), Arc::new(Cancel::new())).unwrap().answer {
+        Answer::Atom(datum) => datum,
+        Answer::Stream(_) => panic!("{term}: a stream"),
+    };
+    run("r.table_create(\"t\")");
+    run("r.table(\"t\").insert(r.range(40).map(i => ({id: i})).coerce_to(\"array\"))");
+    for n in 0..40 {
+        let answer = session.point(&built(&format!("r.table(\"t\").get({n})")));
+        test_node.service.flush();
+        let Some(PointAnswer::RemoteRead(read)) = answer else { panic!("not remote") };
+        assert_eq!(block_on(read).unwrap(), run(&format!("r.table(\"t\").get({n})")));
+    }
 }

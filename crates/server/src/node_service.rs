@@ -11,8 +11,7 @@ use datum::{Datum, Text};
 use protocol::response::{ServerInfo, TEXTS_ROOM_BYTES};
 use protocol::scram::PasswordRecord;
 use protocol::{Failure, request};
-use query::{PointAnswer, QueryError};
-use reql::wire::Query;
+use query::{PointAnswer, Query, QueryError};
 use reql::{Cancel, Term, signature};
 use storage::RowTexts;
 
@@ -79,7 +78,7 @@ struct NodeSession {
 
 impl Session for NodeSession {
     fn begin(&self, body: Bytes) -> Begun {
-        let query = match reql::wire::parse_shared_query(body.clone()) {
+        let query = match Query::parse(body.clone()) {
             Ok(query) => Arc::new(query),
             Err(error) => {
                 let work = Work::Done(Err(error.into()));
@@ -108,7 +107,7 @@ impl Session for NodeSession {
                 let answer = async move { write.await.map(atom).map_err(Failure::from) };
                 Begun { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }
             }
-            None => Begun { noreply, kind: kind_of(query.term.as_ref()), work: self.blocking(query) },
+            None => Begun { noreply, kind: kind_of(query.term()), work: self.blocking(query) },
         }
     }
 }
@@ -134,8 +133,8 @@ fn atom(value: Datum) -> Answer {
     Answer::Atom { value, profile: None }
 }
 
-fn kind_of(term: Option<&Term>) -> QueryKind {
-    match term.and_then(Term::as_call) {
+fn kind_of(term: &Term) -> QueryKind {
+    match term.as_call() {
         Some(call) if signature::of(call.op).is_write() => QueryKind::Write,
         _ => QueryKind::Read,
     }

@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering;
 use cluster::{Catalog, TableHandle};
 use datum::key::bucket_of;
 use datum::{Datum, PrimaryKey};
-use reql::wire::Query;
 use reql::{EvalError, Op, Term};
 use shard::ReadError;
 use storage::RowTexts;
@@ -24,7 +23,7 @@ pub use write::PointWrite;
 
 use crate::remote::Target;
 use crate::routing::{BatchKey, ReadMode};
-use crate::session::Session;
+use crate::session::{Query, Session};
 use crate::stream::{Buckets, Next};
 use crate::table::{Privilege, Resource, access, read_failed};
 use remote::{CallMode, Retry};
@@ -62,7 +61,7 @@ impl Session {
 
     /// The same for a query that was counted before.
     fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
-        let Some(Term::Call(call)) = &query.term else { return None };
+        let Term::Call(call) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
             (Op::Get, _) => get(self, query, call_mode)?,
             (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(get_all(self, query, args)?),
@@ -137,7 +136,7 @@ fn count(session: &Session, query: &Query, table: &Term) -> Option<Datum> {
 }
 
 fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
-    let row = Row::of(query.term.as_ref()?)?;
+    let row = Row::of(&query.term)?;
     let key = PrimaryKey::encode(row.key).ok()?;
     let catalog = session.service.node().catalog_guard();
     let (table, mode) = readable(session, &catalog, Options::of(query)?, row.table)?;

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use datum::key::{bucket_of, check_bound};
 use datum::{Datum, KeyRange};
-use reql::wire::Query;
 use reql::{Call, Op, Term};
 use shard::{Bounds, Shard, Side};
 use storage::{Direction, RowScan, RowTexts};
@@ -14,7 +13,7 @@ use storage::{Direction, RowScan, RowTexts};
 use super::shape::{Options, TableName};
 use crate::remote::Target;
 use crate::routing::ReadMode;
-use crate::session::Session;
+use crate::session::{Query, Session};
 use crate::stream::{Buckets, Next, ROUND_ROWS};
 use crate::table::primary_range;
 

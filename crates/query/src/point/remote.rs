@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::{RpcError, ServerId, ShardHandle};
-use datum::{Datum, PrimaryKey, Text};
+use datum::{Datum, PrimaryKey};
 use reql::codec::Codec;
-use reql::wire::{Query, parse_shared_query};
 use reql::{Cancel, EvalError};
 use storage::TableId;
 
@@ -24,7 +23,7 @@ use crate::routing::{
     BatchKey, BatchRpc, CallError, EncodedRequest, FailoverTo, LookupAttempts, OneShot, ReadMode,
     RemoteError, ResponseSlot, RowSlot, RowUnavailable, SHORT_CALL_TIMEOUT,
 };
-use crate::session::{Answer, QueryError, Session};
+use crate::session::{Answer, KeptQuery, Query, QueryError, Session};
 use crate::write::WriteResult;
 
 /// The timeout of a read's first attempt, which is not watched for a hanging server. Later attempts are.
@@ -66,8 +65,7 @@ pub(super) enum Retried {
 /// Starts the query again.
 pub(super) struct Retry {
     session: Session,
-    /// The text of the query: it is smaller than the parsed query, and seldom needed.
-    query: Option<Text>,
+    query: Option<KeptQuery>,
     shard: ShardHandle,
     /// The read mode; `None` for a write.
     mode: Option<ReadMode>,
@@ -114,7 +112,7 @@ impl Attempts {
 impl Retry {
     /// For a query about a row of `shard`, which reads it in `mode` or writes it.
     pub fn new(session: &Session, query: &Arc<Query>, shard: &ShardHandle, mode: Option<ReadMode>) -> Retry {
-        let query = Some(query.source.clone());
+        let query = Some(KeptQuery::of(query));
         Retry { session: session.clone(), query, shard: shard.clone(), mode, attempts: Attempts::default() }
     }
 
@@ -203,7 +201,7 @@ impl Retry {
     /// Starts the query again, unless the time is over.
     fn begin_again(&mut self) -> Result<RemotePointState, Result<Datum, EvalError>> {
         self.attempts.check(&self.session, &self.shard, self.mode).map_err(Err)?;
-        let query = self.query.as_ref().map(parse_again).transpose().map_err(Err)?;
+        let query = self.query.as_ref().map(KeptQuery::query).transpose().map_err(Err)?;
         match query.and_then(|query| self.session.begin_point(&query, self.attempts.call_mode)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::RemoteRead(point)) => Ok(self.send_as(point)),
@@ -227,19 +225,13 @@ impl Retry {
         let (attempts, shard, mode) = (self.attempts, self.shard.clone(), self.mode);
         self.session.service.slow_path.run(move || {
             let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
-            let query = query.and_then(|query| parse_again(&query));
+            let query = query.and_then(|query| query.query());
             // It may have waited for a thread until its time was over.
             let query = query.and_then(|query| attempts.check(&session, &shard, mode).map(|()| query));
             found.complete(query.and_then(|query| evaluate_query(&session, &query)));
         });
         evaluated
     }
-}
-
-/// Parses the text of a query that was legal before.
-fn parse_again(source: &Text) -> Result<Arc<Query>, EvalError> {
-    let query = parse_shared_query(source.clone().into_bytes());
-    query.map(Arc::new).map_err(|error| EvalError::internal(error.to_string()))
 }
 
 fn evaluate_query(session: &Session, query: &Query) -> Result<Datum, EvalError> {

@@ -1,10 +1,10 @@
 //! The shapes of queries on the fast path.
 
 use datum::Datum;
-use reql::wire::Query;
 use reql::{Call, Op, Term};
 
 use crate::routing::ReadMode;
+use crate::session::Query;
 
 /// A table by its name.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl<'a> Options<'a> {
     /// The options of `query`, unless there is one that only the slow path handles.
     pub fn of(query: &'a Query) -> Option<Options<'a>> {
         let mut options = Options::default();
-        for (name, term) in &query.optargs {
+        for (name, term) in &query.options {
             match (name.as_ref(), term) {
                 ("db", Term::Call(call)) => options.db = Some(db_name(call)?),
                 ("durability", Term::Datum(Datum::String(text))) => options.durability = Some(text),

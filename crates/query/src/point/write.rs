@@ -10,7 +10,6 @@ use cluster::TableHandle;
 use datum::{Datum, Object, PrimaryKey, Text, Time};
 use log::Durability;
 use reql::purity::{self, Determinism};
-use reql::wire::Query;
 use reql::{Call, Cancel, Env, EvalError, Op, ResultKind, Scope, SeededRandom, Term};
 use shard::{Shard, WriteTicket};
 
@@ -19,7 +18,7 @@ use super::shape::{Options, Row, TableName};
 use crate::context::EvalParams;
 use crate::edit::{Conflict, Edit, Patch, ReturnChanges, RowTarget, WriteOptions, writes_are_brief};
 use crate::remote::{Edits, Request, SettingsVersion, Target, WriteRequest};
-use crate::session::Session;
+use crate::session::{Query, Session};
 use crate::table::{Privilege, Resource, access, write_failed};
 use crate::write::{WriteResult, decision, is_refused};
 

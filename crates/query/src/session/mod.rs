@@ -5,13 +5,13 @@ mod cursor;
 mod error;
 mod limits;
 mod profile;
+mod query;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use datum::{Datum, Text, Time, cancel};
-use reql::wire::Query;
-use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededRandom, Term};
+use reql::{Cancel, EvalError, Op, Scope, SeededRandom, Term};
 
 use self::cursor::check_json;
 use self::profile::Profile;
@@ -22,6 +22,8 @@ use crate::value::{DbRef, Seq, Value};
 pub use answer::{Answer, Answered};
 pub use cursor::{Batch, Cursor};
 pub use error::QueryError;
+pub(crate) use query::KeptQuery;
+pub use query::Query;
 
 /// Runs the queries of one client. Cheap to create and to clone; threads share it.
 #[derive(Clone)]
@@ -41,9 +43,7 @@ impl Session {
     /// cursor is read.
     pub fn run(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Answered, QueryError> {
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
-        let Some(term) = &query.term else {
-            return Err(CompileError::client("Query has no term.").into());
-        };
+        let term = &query.term;
         let started = self.service.node().clock().now();
         let mut profile = Profile::of(query, started);
         let trace = (profile.is_some() || query.flag("explain")).then(Arc::<Trace>::default);
@@ -156,9 +156,9 @@ fn globals(
     user: &Text,
     bare: impl Fn(Caller) -> Arc<Cx>,
 ) -> Result<(Globals, Result<Text, EvalError>), QueryError> {
-    let mut globals = Vec::with_capacity(query.optargs.len());
+    let mut globals = Vec::with_capacity(query.options.len());
     let mut default_db = Ok(Text::from_static(DB_DEFAULT));
-    for (name, term) in &query.optargs {
+    for (name, term) in &query.options {
         if let ("db", Some(db)) = (name.as_ref(), db_name(term)) {
             default_db = Ok(db);
             continue;

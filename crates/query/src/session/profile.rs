@@ -5,8 +5,8 @@ use std::sync::Arc;
 use datum::Datum;
 use io::Nanos;
 use reql::Term;
-use reql::wire::Query;
 
+use super::query::Query;
 use crate::context::{Trace, trace};
 
 /// A profile that is being recorded.

@@ -18,10 +18,9 @@ use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 use log::memory::MemoryLog;
 use rekindle_query::{
-    Answer, Client, PointAnswer, QueryError, QueryServer, RecentLog, ServerFacts, Service, ServiceOptions,
-    Session,
+    Answer, Client, PointAnswer, Query, QueryError, QueryServer, RecentLog, ServerFacts, Service,
+    ServiceOptions, Session,
 };
-use reql::wire::{Query, parse_query};
 use reql::{Cancel, EvalError};
 use serde_json::{Map, Value, json};
 use shard::Replicas;
@@ -241,7 +240,7 @@ fn service_with_memory(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>)
 }
 
 pub fn query(term: Value, options: Map<String, Value>) -> Result<Query, QueryError> {
-    Ok(parse_query(json!([1, term, options]).to_string().as_bytes())?)
+    Ok(Query::parse(json!([1, term, options]).to_string().into())?)
 }
 
 fn datums(texts: &[u8]) -> Vec<Datum> {
