@@ -172,7 +172,7 @@ pub enum AdminError {
         "The shards of this table could not be brought together to divide it anew, because its replicas changed \
          or did not agree on a leader meanwhile. No row was changed; try again."
     )]
-    NotTogether,
+    ReplicasNotReady,
     /// Too few of the replicas of some shards can be reached. Nothing was changed.
     #[error(
         "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. Connect what \
@@ -187,7 +187,7 @@ pub enum AdminError {
     Unfinished(log::GroupId),
     /// A replica is wanted where another of the same shard is on its way out.
     #[error("A replica on server `{server}` is still being removed; try again when it has gone.")]
-    StillLeaving {
+    StillBeingRemoved {
         /// The server's name.
         server: String,
     },
@@ -225,7 +225,7 @@ pub enum AdminError {
         "Server {server} is connected to {by}, though not to the server that was asked to remove it; stop it before it is \
          removed for good."
     )]
-    ServerSeen {
+    ServerConnectedElsewhere {
         /// The server's name.
         server: String,
         /// The names of those that see it.
@@ -236,7 +236,7 @@ pub enum AdminError {
         "{servers} cannot be reached from the server that was asked, but from {by}. Nobody is given up whom another server \
          sees: ask a server that is connected to all of them, or mend the network."
     )]
-    Hidden {
+    ConnectedElsewhere {
         /// The names of those that are seen by others alone.
         servers: String,
         /// The names of those that see them.
@@ -248,13 +248,13 @@ pub enum AdminError {
         "{servers} did not say which servers can be reached from there. Nobody is given up or removed whom another server \
          sees: wait until there is an answer, or stop what hangs."
     )]
-    Silent {
+    ServersSilent {
         /// Their names.
         servers: String,
     },
     /// Connections came or went while it was found out who is lost.
     #[error("Servers were connected or lost just now; try again.")]
-    Unsteady,
+    ConnectionsChanged,
     /// The catalog would have to be repaired as well, which whoever asks may not do.
     #[error("The configuration of the cluster has no majority, and has to be repaired before this table.")]
     CatalogFirst,
@@ -316,7 +316,7 @@ pub enum AdminError {
         "the last rows of this table may be with {servers} alone, in shards that have just begun; connect them, or if \
          they are gone for good, delete their rows from `server_config`, and repair again"
     )]
-    RowsAway {
+    RowsUnreachable {
         /// Their names.
         servers: String,
     },

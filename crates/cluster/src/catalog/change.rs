@@ -24,14 +24,14 @@ const CHANGE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a change that is refused on the version shown here waits for a later version.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a change that is made waits for other servers to show it.
-pub(crate) const SHOWN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const OTHER_SERVERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why one attempt to commit did not succeed.
 enum Attempt {
     /// The catalog has changed meanwhile.
     Stale,
     /// The one that was asked does not lead, or is not there; nothing happened.
-    Elsewhere,
+    NotLeader,
     /// Anything else.
     Failed(AdminError),
 }
@@ -44,12 +44,12 @@ impl CatalogClient {
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let _one_at_a_time = self.hold();
-        self.change_held(edit)
+        let _one_at_a_time = self.lock_changes();
+        self.change_locked(edit)
     }
 
     /// As [`CatalogClient::change`], for whoever holds `changing`.
-    pub(crate) fn change_held<T>(
+    pub(crate) fn change_locked<T>(
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
@@ -64,39 +64,39 @@ impl CatalogClient {
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let before = self.shown().version;
-        let held = self.hold();
-        let outcome = self.administer_held(edit);
+        let held = self.lock_changes();
+        let outcome = self.administer_locked(edit);
         drop(held);
-        self.await_others(before);
+        self.await_other_servers(before);
         outcome
     }
 
     /// Returns once the servers that are connected show the catalog that this one shows, or did not for as long as
-    /// [`SHOWN_TIMEOUT`]; at once if the version is still `before`.
-    pub(crate) fn await_others(&self, before: u64) {
+    /// [`OTHER_SERVERS_TIMEOUT`]; at once if the version is still `before`.
+    pub(crate) fn await_other_servers(&self, before: u64) {
         let version = self.shown().version;
         if version == before {
             return;
         }
-        let shows = Request::Shows { version }.encode();
+        let shows = Request::AwaitVersion { version }.encode();
         let requests = self.connected_servers().into_iter().map(|server| (server, shows.clone())).collect();
         // Who does not answer is hung or cut off, and learns of it when it is not.
-        self.peers.call_all(requests, SHOWN_TIMEOUT);
+        self.peers.call_all(requests, OTHER_SERVERS_TIMEOUT);
     }
 
     /// As [`CatalogClient::administer`], for whoever holds `changing`.
-    pub(crate) fn administer_held<T>(
+    pub(crate) fn administer_locked<T>(
         &self,
         mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let mut is_refused = false;
-        let outcome = self.change_held(|catalog, draft| {
+        let outcome = self.change_locked(|catalog, draft| {
             let answer = edit(catalog, draft);
-            let is_strange = draft.stranger(catalog, self.own).is_some();
+            let is_strange = draft.ineligible_server(catalog, self.own).is_some();
             is_refused = answer.is_err() || draft.is_empty() || is_strange;
             answer
         });
-        if is_refused && self.catch_up(CATCH_UP_TIMEOUT) { self.change_held(edit) } else { outcome }
+        if is_refused && self.catch_up(CATCH_UP_TIMEOUT) { self.change_locked(edit) } else { outcome }
     }
 
     /// As [`CatalogClient::change`]; the leader of the catalog is looked for, and then waited for, for no longer than `timeout`.
@@ -113,7 +113,7 @@ impl CatalogClient {
             if draft.is_empty() {
                 return Ok(answer);
             }
-            if let Some(server) = draft.stranger(&catalog, self.own) {
+            if let Some(server) = draft.ineligible_server(&catalog, self.own) {
                 return Err(AdminError::ServerMissing(server));
             }
             match self.commit(catalog.version, &draft.into_rows()?, timeout) {
@@ -127,7 +127,7 @@ impl CatalogClient {
                 Err(Attempt::Failed(error)) => return Err(error),
                 Err(_) if task::now() > deadline => return Err(self.no_leader_error()),
                 Err(Attempt::Stale) => drop(self.await_version(catalog.version + 1, CHANGE_RETRY_INTERVAL)),
-                Err(Attempt::Elsewhere) => task::sleep(CHANGE_RETRY_INTERVAL),
+                Err(Attempt::NotLeader) => task::sleep(CHANGE_RETRY_INTERVAL),
             }
         }
     }
@@ -142,29 +142,29 @@ impl CatalogClient {
             return match self.commit_here(base, rows) {
                 CommitResponse::Done => Ok(()),
                 CommitResponse::Stale => Err(Attempt::Stale),
-                CommitResponse::NotLeader => Err(Attempt::Elsewhere),
+                CommitResponse::NotLeader => Err(Attempt::NotLeader),
                 CommitResponse::Refused(why) => Err(Attempt::Failed(AdminError::Refused(why))),
-                CommitResponse::Doubt(why) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+                CommitResponse::InDoubt(why) => Err(Attempt::Failed(AdminError::InDoubt(why))),
             };
         }
         let lead = self.leadership.known_leader(CATALOG_GROUP);
         let known = || lead.leader().filter(|leader| *leader != self.own);
-        let leader = if lead.is_heard() { known() } else { self.find_leader() };
-        let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
+        let leader = if lead.is_from_local_log() { known() } else { self.find_leader() };
+        let Some(leader) = leader else { return Err(Attempt::NotLeader) };
         let request = Request::Commit { base, rows: rows.to_vec() }.encode();
         match self.peers.call(leader, request, timeout) {
             Ok(answer) => match CommitResponse::decode(&answer) {
                 Some(CommitResponse::Done) => Ok(()),
                 Some(CommitResponse::Stale) => Err(Attempt::Stale),
-                Some(CommitResponse::NotLeader) => Err(Attempt::Elsewhere),
+                Some(CommitResponse::NotLeader) => Err(Attempt::NotLeader),
                 Some(CommitResponse::Refused(why)) => Err(Attempt::Failed(AdminError::Refused(why))),
-                Some(CommitResponse::Doubt(why)) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+                Some(CommitResponse::InDoubt(why)) => Err(Attempt::Failed(AdminError::InDoubt(why))),
                 None => Err(Attempt::Failed(AdminError::InDoubt("the answer makes no sense".to_owned()))),
             },
             Err(RpcError::NoAnswer(_)) => Err(Attempt::Failed(AdminError::InDoubt(
                 "the leader of the catalog did not answer".to_owned(),
             ))),
-            Err(RpcError::NotConnected(_) | RpcError::Refused { .. }) => Err(Attempt::Elsewhere),
+            Err(RpcError::NotConnected(_) | RpcError::Refused { .. }) => Err(Attempt::NotLeader),
         }
     }
 
@@ -205,9 +205,9 @@ impl CatalogClient {
             Err(WriteError::Definite { cause: WriteRefusal::Dependency }) => CommitResponse::Stale,
             Err(WriteError::Definite { cause }) => CommitResponse::Refused(cause.to_string()),
             Err(WriteError::Indeterminate { cause: Interruption::Disk(why) | Interruption::Apply(why) }) => {
-                CommitResponse::Doubt(why)
+                CommitResponse::InDoubt(why)
             }
-            Err(WriteError::Indeterminate { cause }) => CommitResponse::Doubt(cause.to_string()),
+            Err(WriteError::Indeterminate { cause }) => CommitResponse::InDoubt(cause.to_string()),
         }
     }
 }

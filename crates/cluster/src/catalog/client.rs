@@ -61,12 +61,12 @@ impl CatalogClient {
     }
 
     /// Waits for the change that this node makes, if there is one, and keeps others from being made.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
         task::lock(&self.changing)
     }
 
-    /// As [`CatalogClient::hold`], or `None` if this node is making a change.
-    pub(crate) fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
+    /// As [`CatalogClient::lock_changes`], or `None` if this node is making a change.
+    pub(crate) fn try_lock_changes(&self) -> Option<MutexGuard<'_, ()>> {
         self.changing.try_lock()
     }
 

@@ -26,7 +26,7 @@ impl Draft {
     /// comes by here. So does every vote on the catalog, which a proxy has none of.
     pub(crate) fn put(&mut self, mut row: CatalogRow) {
         match &mut row {
-            CatalogRow::Table(table) => table.settle(),
+            CatalogRow::Table(table) => table.prune_history(),
             CatalogRow::Server(server) => server.catalog.voting &= !server.is_proxy,
             _ => {}
         }
@@ -55,7 +55,7 @@ impl Draft {
 
     /// A server that is to get a replica and is none of those that hold any: a proxy, or one other than `own` that was
     /// removed since whoever asks for that has looked.
-    pub(super) fn stranger(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
+    pub(super) fn ineligible_server(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
         let tables = self.put.iter().filter_map(|row| match row {
             CatalogRow::Table(table) => Some(table),
             _ => None,

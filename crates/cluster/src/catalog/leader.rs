@@ -9,7 +9,7 @@ use super::client::CatalogClient;
 use super::row::CatalogRow;
 use crate::config::{CATALOG_GROUP, ServerId};
 use crate::rpc::Request;
-use crate::rpc::response::{StateResponse, decode_states, decode_word};
+use crate::rpc::response::{StateResponse, decode_number, decode_states};
 
 /// The wait between two lookups of the catalog's leader.
 const LEADER_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ impl CatalogClient {
         let before = self.guard().version;
         let deadline = task::now() + timeout;
         loop {
-            if let Some(version) = self.version_led_here().or_else(|| self.leaders_version(timeout)) {
+            if let Some(version) = self.version_as_leader().or_else(|| self.version_at_leader(timeout)) {
                 return version > before && self.await_version(version, timeout);
             }
             if task::now() > deadline {
@@ -36,7 +36,7 @@ impl CatalogClient {
     }
 
     /// The applied version of the catalog, shown or not, if this node leads it.
-    pub(crate) fn version_led_here(&self) -> Option<u64> {
+    pub(crate) fn version_as_leader(&self) -> Option<u64> {
         let row = self.shard.get(&CatalogRow::Version(0).key()).ok()??;
         match CatalogRow::from_object(&row) {
             Ok(CatalogRow::Version(version)) if self.shard.is_leader() => Some(version),
@@ -45,16 +45,16 @@ impl CatalogClient {
     }
 
     /// The version of the catalog, by its leader on another server.
-    fn leaders_version(&self, timeout: Duration) -> Option<u64> {
+    fn version_at_leader(&self, timeout: Duration) -> Option<u64> {
         let leader =
             self.leadership.known_leader(CATALOG_GROUP).leader().filter(|leader| *leader != self.own)?;
-        decode_word(self.peers.call(leader, Request::Version.encode(), timeout).ok()?)
+        decode_number(self.peers.call(leader, Request::Version.encode(), timeout).ok()?)
     }
 
     /// Whether the catalog has no later version than `version`, by its leader. A replica that an old version does not name
     /// may be named by the present one, and would be removed from its group for ever.
-    pub(crate) fn is_newest(&self, version: u64) -> bool {
-        self.version_led_here().or_else(|| self.leaders_version(VERSION_TIMEOUT)) == Some(version)
+    pub(crate) fn is_latest_version(&self, version: u64) -> bool {
+        self.version_as_leader().or_else(|| self.version_at_leader(VERSION_TIMEOUT)) == Some(version)
     }
 
     /// Returns once this node shows `version` or a later one; false when that takes longer than `timeout`.
@@ -68,14 +68,17 @@ impl CatalogClient {
         let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
         let requests = servers.iter().map(|server| (*server, request.clone())).collect();
         let responses = self.peers.call_all(requests, LEADER_LOOKUP_TIMEOUT);
-        let leader = self.leader_by(servers.into_iter().zip(responses).collect());
+        let leader = self.leader_from_responses(servers.into_iter().zip(responses).collect());
         let leader = leader.filter(|leader| self.peers.is_connected(*leader));
         self.leadership.found_leader_of(CATALOG_GROUP, leader);
         leader
     }
 
     /// The leader of the catalog by the responses of other servers: one that leads itself, or else one that others name.
-    pub(crate) fn leader_by(&self, responses: Vec<(ServerId, Option<Bytes>)>) -> Option<ServerId> {
+    pub(crate) fn leader_from_responses(
+        &self,
+        responses: Vec<(ServerId, Option<Bytes>)>,
+    ) -> Option<ServerId> {
         let states = responses.into_iter().filter_map(|(server, response)| {
             let state = decode_states(response?)?.pop()?;
             Some((server, state))
@@ -83,7 +86,7 @@ impl CatalogClient {
         let (led, elsewhere): (Vec<_>, Vec<_>) =
             states.partition(|(_, state)| matches!(state, StateResponse::Led(_)));
         let named = elsewhere.into_iter().filter_map(|(_, state)| match state {
-            StateResponse::Elsewhere(leader) => leader.filter(|leader| !self.peers.is_connected(*leader)),
+            StateResponse::NotLeader(leader) => leader.filter(|leader| !self.peers.is_connected(*leader)),
             StateResponse::Led(_) => None,
         });
         led.into_iter().map(|(server, _)| server).chain(named).next()

@@ -89,7 +89,7 @@ impl Servers {
         let deadline = task::now() + LEAVE_TIMEOUT;
         loop {
             // Whoever changes the catalog from here may wait for longer.
-            if let Some(_one_at_a_time) = self.catalog.try_hold() {
+            if let Some(_one_at_a_time) = self.catalog.try_lock_changes() {
                 return self
                     .catalog
                     .change_within(LEAVE_TIMEOUT, |catalog, draft| forget_proxy(self.own, catalog, draft));

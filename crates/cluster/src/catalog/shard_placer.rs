@@ -73,7 +73,7 @@ impl ShardPlacer {
                     catalog.servers().iter().filter(connected).map(|server| (*server).clone()).collect();
                 let mut load = placement::load(catalog, table.map(|table| table.config.id));
                 for server in servers.iter().filter(|server| self.stalls.is_stalled(server.id, self.own)) {
-                    *load.entry(server.id).or_default() += placement::HINDERED_WEIGHT;
+                    *load.entry(server.id).or_default() += placement::STALLED_WEIGHT;
                 }
                 let present = table.map_or_else(Vec::new, |table| {
                     let old = placement::places_of(&table.config.shards);
@@ -122,7 +122,9 @@ impl ShardPlacer {
             let is_leaving = |server| shard.leaving.iter().any(|replica| replica.server == server);
             if let Some((server, _)) = place.replicas.iter().find(|(server, _)| is_leaving(*server)) {
                 let name = catalog.server(*server).map(|known| known.name.to_string());
-                return Err(AdminError::StillLeaving { server: name.unwrap_or_else(|| server.to_string()) });
+                return Err(AdminError::StillBeingRemoved {
+                    server: name.unwrap_or_else(|| server.to_string()),
+                });
             }
             let replicas = self.named(place, &shard.replicas);
             let gone = |old: &&ReplicaConfig| !replicas.iter().any(|new| new.peer == old.peer);

@@ -32,12 +32,12 @@ pub(crate) struct Boundaries(Box<[u64]>);
 impl Boundaries {
     /// Those of `shards`, which are in key order.
     pub(crate) fn of(shards: &[ShardConfig]) -> Boundaries {
-        Boundaries(shards.iter().map(|shard| beginning(&shard.start)).collect())
+        Boundaries(shards.iter().map(|shard| prefix_number(&shard.start)).collect())
     }
 
     /// How many of `shards`, which these are the starts of, start at `key` or before.
-    pub(crate) fn up_to(&self, shards: &[ShardConfig], key: &[u8]) -> usize {
-        let begins = beginning(key);
+    pub(crate) fn count_up_to(&self, shards: &[ShardConfig], key: &[u8]) -> usize {
+        let begins = prefix_number(key);
         let before = self.0.partition_point(|start| *start < begins);
         let alike = self.0[before..].partition_point(|start| *start == begins);
         before + shards[before..before + alike].partition_point(|shard| shard.start.as_ref() <= key)
@@ -45,7 +45,7 @@ impl Boundaries {
 }
 
 /// A number for the first eight bytes of a key: that of a key that sorts before another is not greater.
-fn beginning(key: &[u8]) -> u64 {
+fn prefix_number(key: &[u8]) -> u64 {
     let mut first = [0; 8];
     let bytes = key.len().min(first.len());
     first[..bytes].copy_from_slice(&key[..bytes]);
@@ -107,7 +107,7 @@ mod tests {
             let starts = Boundaries::of(&shards);
             for key in keys {
                 let expected = shards.iter().filter(|shard| shard.start.as_ref() <= key).count();
-                assert_eq!(starts.up_to(&shards, key), expected, "{key:?} among {chosen:b}");
+                assert_eq!(starts.count_up_to(&shards, key), expected, "{key:?} among {chosen:b}");
             }
         }
     }

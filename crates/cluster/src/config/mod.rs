@@ -220,12 +220,12 @@ impl ShardConfig {
     }
 
     /// The server that stands for election first: the primary if the group begins with a replica there.
-    pub(crate) fn first_to_stand(&self) -> Option<ServerId> {
-        self.order_of_standing().first().copied()
+    pub(crate) fn first_candidate(&self) -> Option<ServerId> {
+        self.candidates().first().copied()
     }
 
     /// The servers that the group begins on, in the order in which they stand for its first election.
-    pub(crate) fn order_of_standing(&self) -> Vec<ServerId> {
+    pub(crate) fn candidates(&self) -> Vec<ServerId> {
         let founders = self.replicas.iter().chain(&self.leaving).filter(|r| self.founders.contains(&r.peer));
         let mut servers: Vec<ServerId> = founders.map(|replica| replica.server).collect();
         servers.sort_by_key(|server| *server != self.primary);

@@ -32,19 +32,19 @@ impl SealedShard {
 
 impl TableConfig {
     /// Whether `server` begins a shard with rows that it has already.
-    pub(crate) fn founds(&self, server: ServerId) -> bool {
+    pub(crate) fn is_founded_on(&self, server: ServerId) -> bool {
         self.shards.iter().any(|shard| shard.founder_on(server).is_some())
     }
 
     /// Forgets the groups before when nobody waits for them any more. Who does not found a shard, or not
     /// any more, does not wait. Forgets what was added and is not there any more.
-    pub(crate) fn settle(&mut self) {
-        self.shards.iter_mut().for_each(ShardConfig::settle_added);
+    pub(crate) fn prune_history(&mut self) {
+        self.shards.iter_mut().for_each(ShardConfig::prune_temporary);
         if self.lineage.sealed.is_empty() {
             return;
         }
         let mut waiting = std::mem::take(&mut self.lineage.waiting);
-        waiting.retain(|server| self.founds(*server));
+        waiting.retain(|server| self.is_founded_on(*server));
         if waiting.is_empty() {
             self.lineage.sealed.clear();
         }
@@ -69,14 +69,14 @@ mod tests {
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
         table.lineage = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
         let mut after = table.clone();
-        after.settle();
+        after.prune_history();
         assert_eq!(after, table, "both found the shard");
         // The first joins now, because it could not found it.
         after.shards[0].replicas[0].peer = PeerId(99);
-        after.settle();
+        after.prune_history();
         assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
         after.lineage.waiting.clear();
-        after.settle();
+        after.prune_history();
         assert_eq!(after.lineage, ShardHistory { epoch: 1, ..ShardHistory::default() });
     }
 

@@ -28,27 +28,27 @@ impl Temporary {
 
 impl ShardConfig {
     /// Where the replicas are to be that the table is to have, and whether they vote: without what was added.
-    pub fn own_replicas(&self) -> impl Iterator<Item = (ServerId, bool)> {
-        self.replicas.iter().filter(|replica| !self.is_added(Temporary::Replica(replica.server))).map(
-            |replica| (replica.server, replica.voting && !self.is_added(Temporary::Vote(replica.server))),
+    pub fn permanent_replicas(&self) -> impl Iterator<Item = (ServerId, bool)> {
+        self.replicas.iter().filter(|replica| !self.is_temporary(Temporary::Replica(replica.server))).map(
+            |replica| (replica.server, replica.voting && !self.is_temporary(Temporary::Vote(replica.server))),
         )
     }
 
     /// The voting replicas that the table is to have.
-    pub(crate) fn own_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
+    pub(crate) fn permanent_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
         self.replicas.iter().filter(|replica| {
-            let is_added = self.added.iter().any(|added| added.server() == replica.server);
-            replica.voting && !is_added
+            let is_temporary = self.added.iter().any(|added| added.server() == replica.server);
+            replica.voting && !is_temporary
         })
     }
 
-    fn is_added(&self, added: Temporary) -> bool {
+    fn is_temporary(&self, added: Temporary) -> bool {
         self.added.contains(&added)
     }
 
     /// Gives the shard a voting replica on a server for as long as a division needs it; whether it had none. One that
     /// is on its way out there goes first.
-    pub(crate) fn add(&mut self, server: ServerId, new_peer: impl FnOnce() -> PeerId) -> bool {
+    pub(crate) fn add_temporary(&mut self, server: ServerId, new_peer: impl FnOnce() -> PeerId) -> bool {
         if self.leaving.iter().any(|replica| replica.server == server) {
             return false;
         }
@@ -69,10 +69,14 @@ impl ShardConfig {
     /// Takes away again what was added on those servers and is still that, if `is_there` is so for each voter that the
     /// table is to have. Its leader lets a replica go when the others can do without: if one of them is away it may
     /// stay on its way out for ever, and could not be had in the place of that one.
-    fn take_away(&mut self, servers: impl Fn(ServerId) -> bool, is_there: impl Fn(&ReplicaConfig) -> bool) {
+    fn remove_temporary(
+        &mut self,
+        servers: impl Fn(ServerId) -> bool,
+        is_there: impl Fn(&ReplicaConfig) -> bool,
+    ) {
         // What is needed is none of what was added.
-        self.settle_added();
-        if !self.own_voters().all(is_there) {
+        self.prune_temporary();
+        if !self.permanent_voters().all(is_there) {
             return;
         }
         let (gone, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
@@ -90,10 +94,10 @@ impl ShardConfig {
 
     /// Forgets that replicas were added which have gone otherwise. If those that the table is to have cannot
     /// do without the others any more, because a server was removed for example, all of them are the table's.
-    pub(crate) fn settle_added(&mut self) {
+    pub(crate) fn prune_temporary(&mut self) {
         let replicas = &self.replicas;
         self.added.retain(|added| replicas.iter().any(|replica| replica.server == added.server()));
-        let has_primary = self.own_replicas().any(|own| own == (self.primary, true));
+        let has_primary = self.permanent_replicas().any(|own| own == (self.primary, true));
         if !has_primary {
             self.added.clear();
         }
@@ -103,7 +107,7 @@ impl ShardConfig {
 impl TableConfig {
     /// Takes away what was added on those servers to the shards of those groups, as far as it is still that. Nothing
     /// from a shard whose own voters are not all there, as far as `is_there` knows.
-    pub(crate) fn take_away(
+    pub(crate) fn remove_temporary(
         &mut self,
         added: &[(GroupId, ServerId)],
         is_there: impl Fn(GroupId, &ReplicaConfig) -> bool,
@@ -111,8 +115,10 @@ impl TableConfig {
         for shard in &mut self.shards {
             let group = shard.group;
             if added.iter().any(|(of, _)| *of == group) {
-                shard
-                    .take_away(|server| added.contains(&(group, server)), |replica| is_there(group, replica));
+                shard.remove_temporary(
+                    |server| added.contains(&(group, server)),
+                    |replica| is_there(group, replica),
+                );
             }
         }
     }
@@ -132,8 +138,8 @@ mod tests {
         let mut before = shard(3, b"", &[1, 2, 3]);
         before.replicas[2].voting = false;
         let mut after = before.clone();
-        assert!(after.add(server(3), || unreachable!("it has one")));
-        assert!(after.add(server(4), || peer(3, 4)));
+        assert!(after.add_temporary(server(3), || unreachable!("it has one")));
+        assert!(after.add_temporary(server(4), || peer(3, 4)));
         (before, after)
     }
 
@@ -144,13 +150,13 @@ mod tests {
         assert_eq!(places_of(&[after.clone()]), places_of(&[before]));
         let mut again = after.clone();
         for n in 1..=4 {
-            assert!(!again.add(server(n), || unreachable!("it has one")), "{n}");
+            assert!(!again.add_temporary(server(n), || unreachable!("it has one")), "{n}");
         }
         assert_eq!(again, after);
         let there = after.replicas.pop();
         again.replicas.pop();
         again.leaving.extend(there);
-        assert!(!again.add(server(4), || unreachable!("it goes first")));
+        assert!(!again.add_temporary(server(4), || unreachable!("it goes first")));
     }
 
     #[test]
@@ -159,7 +165,7 @@ mod tests {
         let without = |added: &[(u64, u64)]| {
             let mut config = table(vec![after.clone()]);
             let added: Vec<_> = added.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
-            config.take_away(&added, |_, _| true);
+            config.remove_temporary(&added, |_, _| true);
             config.shards.remove(0)
         };
         let mut all = before.clone();
@@ -176,7 +182,7 @@ mod tests {
         let all = [(GroupId(3), server(3)), (GroupId(3), server(4))];
         for (away, stays) in [(1, true), (2, true), (3, false), (4, false)] {
             let mut config = table(vec![after.clone()]);
-            config.take_away(&all, |group, replica| replica.peer != peer(group.0, away));
+            config.remove_temporary(&all, |group, replica| replica.peer != peer(group.0, away));
             assert_eq!(config.shards[0] == after, stays, "{away}");
         }
     }
@@ -199,13 +205,13 @@ mod tests {
         config.shards[0].replicas.drain(..2);
         config.shards[0].primary = server(4);
         let left = config.shards[0].replicas.clone();
-        config.take_away(&all, |_, _| true);
+        config.remove_temporary(&all, |_, _| true);
         assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&left, &[][..]));
         assert_eq!(config.shards[0].leaving, []);
         // What has gone meanwhile is not remembered.
         let (_, mut after) = added();
         after.replicas.retain(|replica| replica.server != server(4));
-        after.settle_added();
+        after.prune_temporary();
         assert_eq!(after.added, [Temporary::Vote(server(3))]);
     }
 }

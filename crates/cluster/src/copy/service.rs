@@ -140,7 +140,7 @@ impl Copies {
         if let (Some(server), Some(wire)) = (self.transport.server_of(to), self.peers.transport()) {
             wire.call(
                 server,
-                Request::CopyWanted { group, start }.encode(),
+                Request::OfferCopy { group, start }.encode(),
                 COPY_REQUEST_TIMEOUT,
                 Box::new(|_| {}),
             );

@@ -54,7 +54,7 @@ impl Connections {
             let by = hidden.iter().flat_map(|server| self.witnesses(*server)).collect();
             let (servers, by) =
                 (display_names::servers(catalog, &hidden), display_names::servers(catalog, &by));
-            return Err(AdminError::Hidden { servers, by });
+            return Err(AdminError::ConnectedElsewhere { servers, by });
         }
         self.refuse_silent(catalog)
     }
@@ -67,7 +67,7 @@ impl Connections {
         }
         let (server, by) =
             (display_names::servers(catalog, &[server].into()), display_names::servers(catalog, &witnesses));
-        Err(AdminError::ServerSeen { server, by })
+        Err(AdminError::ServerConnectedElsewhere { server, by })
     }
 
     fn refuse_silent(&self, catalog: &Catalog) -> Result<(), AdminError> {
@@ -75,7 +75,9 @@ impl Connections {
             true => Ok(()),
             // A silent server may have connections that no other server lists. It may also just be slow: the caller can
             // try again.
-            false => Err(AdminError::Silent { servers: display_names::servers(catalog, &self.silent) }),
+            false => {
+                Err(AdminError::ServersSilent { servers: display_names::servers(catalog, &self.silent) })
+            }
         }
     }
 
@@ -121,7 +123,7 @@ impl Connectivity {
         request: Option<Bytes>,
     ) -> (Connections, Vec<(ServerId, Option<Bytes>)>) {
         let (own, others) = (self.own, self.catalog.connected_servers());
-        let kinds = [Some(Request::Sees.encode()), request];
+        let kinds = [Some(Request::ConnectedServers.encode()), request];
         let to_all = |request: Bytes| others.iter().map(move |server| (*server, request.clone()));
         let requests = kinds.into_iter().flatten().flat_map(to_all).collect();
         let mut responses = self.peers.call_all(requests, CONNECTIONS_TIMEOUT);
@@ -166,9 +168,12 @@ mod tests {
         let catalog = Catalog::default();
         assert!(connections(&[(1, &[2]), (2, &[1])]).refuse_hidden(&catalog).is_ok());
         let silent = connections(&[(1, &[2, 3]), (2, &[1, 3])]).refuse_hidden(&catalog);
-        assert!(matches!(silent, Err(AdminError::Silent { .. })), "3 may have more connections: {silent:?}");
+        assert!(
+            matches!(silent, Err(AdminError::ServersSilent { .. })),
+            "3 may have more connections: {silent:?}"
+        );
         let refused = connections(&[(1, &[2, 3]), (2, &[1, 3, 5]), (3, &[1, 2, 4])]).refuse_hidden(&catalog);
-        let Err(AdminError::Hidden { servers, by }) = refused else { panic!("{refused:?}") };
+        let Err(AdminError::ConnectedElsewhere { servers, by }) = refused else { panic!("{refused:?}") };
         assert_eq!(servers, format!("{}, {}", server(4), server(5)));
         assert_eq!(by, format!("{}, {}", server(2), server(3)));
     }
@@ -176,7 +181,10 @@ mod tests {
     #[test]
     fn a_server_is_named_with_the_servers_that_are_connected_to_it() {
         let silent = connections(&[(1, &[2, 3]), (2, &[1])]).refuse_connected(&Catalog::default(), server(5));
-        assert!(matches!(silent, Err(AdminError::Silent { .. })), "3 may be connected to it: {silent:?}");
+        assert!(
+            matches!(silent, Err(AdminError::ServersSilent { .. })),
+            "3 may be connected to it: {silent:?}"
+        );
         let all = connections(&[(1, &[2, 3]), (2, &[1, 4]), (3, &[1, 4])]);
         assert!(all.refuse_connected(&Catalog::default(), server(5)).is_ok());
         let refused = all.refuse_connected(&Catalog::default(), server(4)).unwrap_err().to_string();

@@ -10,7 +10,7 @@ use log::{GroupId, GroupStatus, Log, Members, PeerId};
 use crate::catalog::Handles;
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::routing::DiskStalls;
-use crate::rpc::response::{EndResponse, decode_ends};
+use crate::rpc::response::{LogPositionResponse, decode_log_positions};
 use crate::rpc::{Peers, Request};
 
 /// The most groups in one request. The log answers for all of them in one step.
@@ -19,14 +19,14 @@ const GROUPS_PER_REQUEST_MAX: usize = 4096;
 /// The log positions of replicas that have rows, as their servers responded.
 #[derive(Default)]
 pub(crate) struct LogPositions {
-    by_group: BTreeMap<GroupId, Vec<(ServerId, EndResponse)>>,
+    by_group: BTreeMap<GroupId, Vec<(ServerId, LogPositionResponse)>>,
     /// The servers that were asked and did not respond.
     pub(crate) silent: BTreeSet<ServerId>,
 }
 
 impl LogPositions {
     /// The positions of a shard's replicas.
-    pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndResponse)> {
+    pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, LogPositionResponse)> {
         let position = |replica: &ReplicaConfig| {
             Some((*replica, self.of(shard.group, replica.server, replica.peer)?.clone()))
         };
@@ -34,13 +34,18 @@ impl LogPositions {
     }
 
     /// The position of a replica, if its server responded that it has the replica with rows.
-    pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&EndResponse> {
+    pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&LogPositionResponse> {
         let ends = self.by_group.get(&group).map_or(&[][..], Vec::as_slice);
         ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
     }
 
     /// Keeps the response of a server about these groups.
-    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], ends: Vec<Option<EndResponse>>) {
+    pub(crate) fn note(
+        &mut self,
+        server: ServerId,
+        groups: &[GroupId],
+        ends: Vec<Option<LogPositionResponse>>,
+    ) {
         for (group, end) in groups.iter().zip(ends) {
             self.by_group.entry(*group).or_default().extend(end.map(|end| (server, end)));
         }
@@ -63,8 +68,9 @@ pub(crate) struct Farthest {
 
 impl Farthest {
     /// Chooses among these positions. Among equal ones it prefers the first that votes: that is one that the table is to have.
-    pub(crate) fn of(ends: Vec<(ReplicaConfig, EndResponse)>) -> Option<Farthest> {
-        let reach = |end: &EndResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
+    pub(crate) fn of(ends: Vec<(ReplicaConfig, LogPositionResponse)>) -> Option<Farthest> {
+        let reach =
+            |end: &LogPositionResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
         let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
         let (replica, end) = ends.iter().find(|(_, end)| reach(end) == farthest)?;
         let members = end.members.clone();
@@ -125,12 +131,12 @@ impl PositionLookup {
             .flat_map(|(server, groups)| groups.chunks(GROUPS_PER_REQUEST_MAX).map(|some| (*server, some)))
             .collect();
         let request = |(server, groups): &(ServerId, &[GroupId])| {
-            (*server, Request::Ends { groups: groups.to_vec() }.encode())
+            (*server, Request::LogPositions { groups: groups.to_vec() }.encode())
         };
         let responses = self.peers.call_all(parts.iter().map(request).collect(), timeout);
         let mut positions = LogPositions::default();
         for ((server, groups), response) in parts.into_iter().zip(responses) {
-            match response.and_then(decode_ends).filter(|ends| ends.len() == groups.len()) {
+            match response.and_then(decode_log_positions).filter(|ends| ends.len() == groups.len()) {
                 Some(ends) => positions.note(server, groups, ends),
                 None => drop(positions.silent.insert(server)),
             }
@@ -142,17 +148,17 @@ impl PositionLookup {
     }
 
     /// The position of this node's replica, if it has rows.
-    pub(crate) fn here(&self, group: GroupId) -> Option<EndResponse> {
+    pub(crate) fn here(&self, group: GroupId) -> Option<LogPositionResponse> {
         self.here_all(&[group]).pop().flatten()
     }
 
     /// The positions of this node's replicas of these groups. `None` for a replica without rows, and for all of them while the
     /// log hangs or has stopped.
-    pub(crate) fn here_all(&self, groups: &[GroupId]) -> Vec<Option<EndResponse>> {
+    pub(crate) fn here_all(&self, groups: &[GroupId]) -> Vec<Option<LogPositionResponse>> {
         let end = |status: Option<GroupStatus>| {
             let GroupStatus { own, last_term, last, members, .. } =
                 status.filter(|status| !status.needs_rows)?;
-            Some(EndResponse { own, last_term, last, members })
+            Some(LogPositionResponse { own, last_term, last, members })
         };
         if self.stalls.log_hangs() {
             return vec![None; groups.len()];

@@ -110,7 +110,7 @@ impl Membership {
                 false
             }
             Change::Members(MemberChange::Remove(_))
-                if wanted.table.is_some() && !self.catalog.is_newest(wanted.version) =>
+                if wanted.table.is_some() && !self.catalog.is_latest_version(wanted.version) =>
             {
                 false
             }
@@ -172,8 +172,8 @@ impl Membership {
         removed: PeerId,
     ) -> Result<(), AdminError> {
         // Does not wait: the change of the catalog that this node is making may itself wait for this reconciliation.
-        let Some(_one_at_a_time) = self.catalog.try_hold() else { return Ok(()) };
-        self.catalog.change_held(|catalog, draft| {
+        let Some(_one_at_a_time) = self.catalog.try_lock_changes() else { return Ok(()) };
+        self.catalog.change_locked(|catalog, draft| {
             let Some(table) = catalog.table_by_id(table) else { return Ok(()) };
             let mut config = table.config.clone();
             let shards = config.shards.iter_mut().filter(|shard| shard.group == group);

@@ -62,13 +62,13 @@ impl LogHealth {
         let now = self.clock.now();
         let check = self.stalls.check(self.log.stall(), now);
         match check {
-            Check::Well => {}
+            Check::Healthy => {}
             Check::Stalled { stall, .. } => {
                 self.leadership.step_down(&self.led_without_me(now));
                 self.report(Some(stall.cause));
             }
-            Check::Over { is_news } => {
-                if is_news {
+            Check::Recovered { is_new } => {
+                if is_new {
                     self.leadership.resume();
                     // Quiesced groups have received no message of leaders that were elected meanwhile.
                     self.log.peers_reachable(self.transport.replicas());
@@ -80,11 +80,11 @@ impl LogHealth {
         // Log lines come last: the log file may be on the disk that hangs.
         self.check_sync(now);
         match check {
-            Check::Stalled { stall, is_news: true } => tracing::error!(
+            Check::Stalled { stall, is_new: true } => tracing::error!(
                 "the log makes no progress: {}; other servers take over the leadership of shards that they hold too",
                 cause_text(stall.cause)
             ),
-            Check::Over { is_news: true } => tracing::info!("the log makes progress again"),
+            Check::Recovered { is_new: true } => tracing::info!("the log makes progress again"),
             _ => {}
         }
     }
@@ -109,12 +109,12 @@ impl LogHealth {
             let on_response = move |result: Result<Bytes, RpcError>| {
                 if let Some(theirs) = result.ok().and_then(response::decode_cause) {
                     let step_down = |well: &_| leadership.step_down(&leadership.with_quorum_on(well));
-                    stalls.answered(server, theirs, step_down);
+                    stalls.take_response(server, theirs, step_down);
                 }
             };
             let request = Request::Stalled { cause }.encode();
             self.peers.send(server, request, REPORT_TIMEOUT, Box::new(on_response));
-            let led = self.leadership.led_with(server);
+            let led = self.leadership.led_groups_with_voters_on(server);
             if cause.is_none() || led.is_empty() {
                 continue;
             }
@@ -124,7 +124,7 @@ impl LogHealth {
             let on_response = move |result: Result<Bytes, RpcError>| {
                 let there = result.ok().and_then(|bytes| response::decode_terms(&bytes)).unwrap_or_default();
                 let Verdict { confirmed, lost } = compare(&led, &there, &leadership.terms(&led));
-                stalls.confirmed(server, confirmed, clock.now(), || leadership.step_down(&lost));
+                stalls.take_confirmation(server, confirmed, clock.now(), || leadership.step_down(&lost));
             };
             self.peers.send(server, request, REPORT_TIMEOUT, Box::new(on_response));
         }
@@ -147,18 +147,18 @@ impl LogHealth {
     /// Takes the report of `server` that its log makes no progress, or makes progress again. Responds with the health of the own
     /// log. Does not wait.
     pub(crate) fn take_report(&self, server: ServerId, cause: Option<StallCause>) -> Bytes {
-        let is_news = self.stalls.heard(server, cause);
+        let is_new = self.stalls.take_report(server, cause);
         let peers = self.transport.replicas_on(server);
         match cause {
             // Quiesced groups that the server leads would not notice by themselves.
             Some(_) => self.log.peers_unreachable(peers),
-            None if is_news => self.log.peers_reachable(peers),
+            None if is_new => self.log.peers_reachable(peers),
             None => {}
         }
-        if is_news {
+        if is_new {
             self.state_changes.notify();
         }
-        response::encode_cause(self.stalls.doubt(self.log.stall(), self.clock.now()))
+        response::encode_cause(self.stalls.stall_or_doubt(self.log.stall(), self.clock.now()))
     }
 
     /// Why the log of this server makes no progress; `None` while it does.
@@ -176,15 +176,15 @@ impl LogHealth {
     /// Whether `server` has reported lately that its log makes no progress.
     #[must_use]
     pub fn is_stalled(&self, server: ServerId) -> bool {
-        self.stalls.of(server)
+        self.stalls.has_reported(server)
     }
 
     /// The groups to step down from: the ones that a quorum of servers with healthy logs can lead without this one, and the
     /// ones in which no quorum confirms that it knows no later term. A server that does not respond, or does not know the
     /// group, may have voted for another leader.
     fn led_without_me(&self, now: Nanos) -> BTreeSet<GroupId> {
-        let led = self.leadership.with_quorum_on(&self.stalls.well());
-        let Some(confirmed) = self.stalls.confirmed_lately(now) else { return led };
+        let led = self.leadership.with_quorum_on(&self.stalls.healthy_servers());
+        let Some(confirmed) = self.stalls.recently_confirmed(now) else { return led };
         let own = self.own;
         let is_for = |group, server| server == own || confirmed.contains(&(group, server));
         &led | &self.leadership.without_quorum_of(is_for)

@@ -222,7 +222,7 @@ impl Core {
     /// Returns once the change of the catalog that this node makes, if there is one, is published or given up. A query that
     /// was rejected by a retired shard waits here before it looks up the shard again.
     pub fn await_change(&self) {
-        drop(self.handles.catalog.hold());
+        drop(self.handles.catalog.lock_changes());
     }
 
     /// Shows everything that the catalog held when this was called, if its leader responds; whether that was news. For a

@@ -89,7 +89,7 @@ impl ReplicaHost {
             let due = removed.iter().filter(|(_, gone)| task::now() - gone.since > REPLACEMENT_DELAY);
             due.map(|(group, gone)| (*group, *gone)).collect()
         };
-        if due.is_empty() || !self.catalog.is_newest(catalog.version) {
+        if due.is_empty() || !self.catalog.is_latest_version(catalog.version) {
             return;
         }
         for (group, gone) in due {

@@ -185,7 +185,7 @@ impl Openings {
     /// Sees to it that a group of several gets a leader, of which `near` was opened just now; a new one gets its
     /// first: who has opened it stands when it is its turn, again and again.
     pub(super) fn start_election(&self, shard: &ShardConfig, near: &Shard) {
-        let order = shard.order_of_standing();
+        let order = shard.candidates();
         let Some(turn) = order.iter().position(|server| *server == self.own) else { return };
         if order.len() < 2 {
             return;

@@ -96,7 +96,7 @@ impl ReconcileLoop {
         let version = catalog.version;
         let mut due = Vec::new();
         // The version shown may be older than the one that this node leads: a server that was admitted just now is a member.
-        if self.catalog.version_led_here() == Some(version) {
+        if self.catalog.version_as_leader() == Some(version) {
             let wanted = Wanted {
                 group: CATALOG_GROUP,
                 table: None,

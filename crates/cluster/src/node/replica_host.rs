@@ -149,12 +149,12 @@ impl ReplicaHost {
 
     fn note_leader(&self, known: &KnownLeader, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
         if near.is_some_and(|near| near.is_leader()) {
-            return known.hear(Some(self.own));
+            return known.report(Some(self.own));
         }
         // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked.
         let is_new = near.is_none_or(|near| near.applied() == Lsn(0));
         if known.leader().is_none() && is_new {
-            known.find(Some(shard.first_to_stand().unwrap_or(shard.primary)));
+            known.set_named(Some(shard.first_candidate().unwrap_or(shard.primary)));
         }
     }
 

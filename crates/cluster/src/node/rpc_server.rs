@@ -8,7 +8,7 @@ use io::task;
 use log::{GroupId, Log, Members};
 use shard::{Replicas, SealState};
 
-use crate::catalog::change::SHOWN_TIMEOUT;
+use crate::catalog::change::OTHER_SERVERS_TIMEOUT;
 use crate::catalog::row::CatalogRow;
 use crate::catalog::{CatalogClient, Handles, VOTERS_MAX};
 use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerConfig, ServerId};
@@ -21,7 +21,8 @@ use crate::reshard::{HandoverEnd, Resharder};
 use crate::routing::{DiskStalls, Leadership, LocalReplicas, ReplicaStates};
 use crate::rpc::copy::encode_difference;
 use crate::rpc::response::{
-    JoinResponse, StateResponse, encode_begun, encode_ends, encode_servers, encode_states, encode_terms,
+    JoinResponse, StateResponse, encode_groups, encode_log_positions, encode_servers, encode_states,
+    encode_terms,
 };
 use crate::rpc::{ClusterHandler, Peers, Request, Responder, RpcHandler};
 
@@ -125,18 +126,20 @@ impl ClusterRequests {
                 self.log.transfer(group, to);
                 Ok(Bytes::new())
             }
-            Request::End { group } => {
+            Request::LogPosition { group } => {
                 let end = self.owners.positions.here(group).ok_or("no replica here has rows of the group")?;
                 // Servers of before ask this where others ask for `Begun`.
                 self.replicas.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }
-            Request::Ends { groups } => Ok(encode_ends(&self.owners.positions.here_all(&groups))),
-            Request::Begun { groups } => {
-                let begun = self.owners.handovers.begun_here(&groups).map_err(|error| error.to_string())?;
-                Ok(encode_begun(&begun))
+            Request::LogPositions { groups } => {
+                Ok(encode_log_positions(&self.owners.positions.here_all(&groups)))
             }
-            Request::Mark { group } => {
+            Request::GroupsWithRows { groups } => {
+                let begun = self.owners.handovers.begun_here(&groups).map_err(|error| error.to_string())?;
+                Ok(encode_groups(&begun))
+            }
+            Request::SealNumber { group } => {
                 let mark = self.local.shard_of(group).ok_or("the group is not here")?.seal_state();
                 Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
             }
@@ -144,29 +147,29 @@ impl ClusterRequests {
                 let members = Members::decode(&members).ok_or("the members make no sense")?;
                 Ok(self.owners.repair.reset_members_here(from, group, members)?.encode().into())
             }
-            Request::Cuts { group, parts } => {
+            Request::SplitPoints { group, parts } => {
                 self.owners.resharder.split_points_here(group, parts).map(|answer| answer.encode())
             }
-            Request::SetMark { group, mark } => {
-                if group == CATALOG_GROUP || mark > SealState::NUMBER_MAX {
-                    return Err(format!("group {group} gets no mark {mark}"));
+            Request::SetSealNumber { group, number } => {
+                if group == CATALOG_GROUP || number > SealState::NUMBER_MAX {
+                    return Err(format!("group {group} cannot have seal number {number}"));
                 }
-                Ok(self.owners.resharder.set_seal_here(group, SealState::of_number(mark))?.encode())
+                Ok(self.owners.resharder.set_seal_here(group, SealState::of_number(number))?.encode())
             }
-            Request::Sees => Ok(encode_servers(&self.catalog.connected_servers())),
+            Request::ConnectedServers => Ok(encode_servers(&self.catalog.connected_servers())),
             Request::Version => {
                 let version =
-                    self.catalog.version_led_here().ok_or("this server does not lead the catalog")?;
+                    self.catalog.version_as_leader().ok_or("this server does not lead the catalog")?;
                 Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
             }
-            Request::CopyWanted { group, start } => {
+            Request::OfferCopy { group, start } => {
                 self.events.push(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
             Request::Stalled { cause } => Ok(self.owners.health.take_report(from, cause)),
             Request::Terms { groups } => Ok(encode_terms(&self.leadership.terms(&groups))),
-            Request::Shows { version } => {
-                self.catalog.await_version(version, SHOWN_TIMEOUT);
+            Request::AwaitVersion { version } => {
+                self.catalog.await_version(version, OTHER_SERVERS_TIMEOUT);
                 Ok(Bytes::new())
             }
             Request::CopyBegin { group } => self.owners.copies.give(group).map(|answer| answer.encode()),
@@ -183,14 +186,14 @@ impl ClusterHandler for ClusterRequests {
     fn handle(self: Arc<Self>, from: ServerId, request: Request, respond: Responder) {
         match request {
             Request::States { groups } if !groups.iter().any(|group| self.may_lead(*group)) => {
-                let leader = |group: &GroupId| StateResponse::Elsewhere(self.leadership.leader(*group));
+                let leader = |group: &GroupId| StateResponse::NotLeader(self.leadership.leader(*group));
                 respond(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
             }
             // A hanging disk must not delay these.
             request @ (Request::Stalled { .. } | Request::Terms { .. }) => {
                 respond(self.respond_to(from, request));
             }
-            request if request.needs_the_log() && self.stalls.log_hangs() => {
+            request if request.needs_log() && self.stalls.log_hangs() => {
                 respond(Err("the log of this server does not get on".to_owned()));
             }
             request => {

@@ -173,7 +173,7 @@ impl TableStates {
         }
         let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
         let (connections, states) = self.connectivity.connections_and(Some(request));
-        let leader = match self.catalog.leader_by(states) {
+        let leader = match self.catalog.leader_from_responses(states) {
             Some(leader) if self.peers.is_connected(leader) => return None,
             leader => leader.filter(|leader| connections.is_connected_to(*leader)),
         };

@@ -68,7 +68,7 @@ impl CatalogRepair {
     /// Shards that have their majority without those have no replicas there any more, those that are being moved a moment
     /// later (`removal`); all others stay as they are.
     /// Interrupted, it can be repeated. Fails, among other reasons, where a server that is not
-    /// connected is seen by one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were
+    /// connected is seen by one that is ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were
     /// set by force.
     pub(super) fn repair(&self) -> Result<Vec<ServerId>, AdminError> {
         let (loss, lost_servers) = self.lost.judge_with_timeout(|| self.certain_loss())?;

@@ -59,7 +59,7 @@ impl LostServerLookup {
         self.connectivity.connections().refuse_hidden(&self.catalog.shown())?;
         match self.disconnected() == away {
             true => Ok((found, LostServers(away))),
-            false => Err(AdminError::Unsteady),
+            false => Err(AdminError::ConnectionsChanged),
         }
     }
 
@@ -75,7 +75,10 @@ impl LostServerLookup {
             let judged = self.judge(&look);
             let may_be_otherwise_soon = matches!(
                 judged,
-                Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Silent { .. } | AdminError::Unsteady)
+                Ok(_)
+                    | Err(AdminError::ConnectedElsewhere { .. }
+                        | AdminError::ServersSilent { .. }
+                        | AdminError::ConnectionsChanged)
             );
             let catalog = self.catalog.shown();
             let nobody_returns = away.iter().all(|server| catalog.is_removed(*server));
@@ -104,7 +107,7 @@ impl LostServerLookup {
         };
         match replicas.into_iter().all(is_as_judged) {
             true => Ok(()),
-            false => Err(AdminError::Unsteady),
+            false => Err(AdminError::ConnectionsChanged),
         }
     }
 

@@ -89,7 +89,7 @@ impl ServerRemoval {
             let mut responses = self.ask_about(&catalog, id);
             // After the others, so that it is not older than what was responses of the tables.
             self.connectivity.connections().refuse_connected(&catalog, id)?;
-            let _one_at_a_time = self.catalog.hold();
+            let _one_at_a_time = self.catalog.lock_changes();
             let is_old = task::now() > responses.at + POSITIONS_TIMEOUT;
             if is_old && task::now() >= until {
                 return Err(AdminError::Refused("too much else is being changed; try again".to_owned()));
@@ -100,7 +100,7 @@ impl ServerRemoval {
             responses.positions.retain(|server| self.peers.is_connected(server));
             match self
                 .catalog
-                .change_held(|catalog, draft| self.put_removal(catalog, draft, id, &responses))?
+                .change_locked(|catalog, draft| self.put_removal(catalog, draft, id, &responses))?
             {
                 Outcome::Removed => return Ok(()),
                 Outcome::Changed if task::now() < until => {}
@@ -120,11 +120,11 @@ impl ServerRemoval {
         // An emergency repair of these is refused until servers that are away are removed, this one perhaps:
         // decision 0024.
         let waits = |table: &&TableConfig| {
-            table.founds(id)
+            table.is_founded_on(id)
                 && is_needed(table, id, &ends)
                 && matches!(
                     self.repair.sealed_to_repair(table, false, POSITIONS_TIMEOUT),
-                    Err(AdminError::RowsAway { .. })
+                    Err(AdminError::RowsUnreachable { .. })
                 )
         };
         let waiting = tables.iter().filter(waits).map(|table| table.id).collect();
@@ -309,7 +309,7 @@ impl ShardConfig {
     fn remove_server(&mut self, gone: ServerId, votes_with_rows: impl Fn(&ReplicaConfig) -> bool) -> bool {
         self.replicas.retain(|replica| replica.server != gone);
         self.leaving.retain(|replica| replica.server != gone);
-        let own = self.own_voters().next().map(|replica| replica.server);
+        let own = self.permanent_voters().next().map(|replica| replica.server);
         if let Some(own) = own {
             if self.primary == gone {
                 self.primary = own;
@@ -338,14 +338,14 @@ mod tests {
     use crate::Temporary;
     use crate::config::fixture::{peer, server, shard, table};
     use crate::membership::fixture;
-    use crate::rpc::response::EndResponse;
+    use crate::rpc::response::LogPositionResponse;
 
     /// A shard on 1 and 2, where 2 has no vote, one is added on 3, and 4 is on its way out.
     fn moving() -> ShardConfig {
         let mut config = shard(3, b"", &[1, 2, 4]);
         config.leaving.extend(config.replicas.pop());
         config.replicas[1].voting = false;
-        assert!(config.add(server(3), || peer(3, 3)));
+        assert!(config.add_temporary(server(3), || peer(3, 3)));
         config
     }
 
@@ -364,7 +364,7 @@ mod tests {
     fn without_first(mut config: ShardConfig, those: &[u64]) -> Option<ShardConfig> {
         let votes = |replica: &ReplicaConfig| those.iter().any(|n| replica.peer == peer(3, *n));
         let is_left = config.remove_server(server(1), votes);
-        config.settle_added();
+        config.prune_temporary();
         is_left.then_some(config)
     }
 
@@ -390,11 +390,19 @@ mod tests {
         // The group has moved from the last two to the first two, and one of those who went has not responses of it.
         let mut moved = shard(3, b"", &[1, 2, 3, 4]);
         moved.leaving = moved.replicas.split_off(2);
-        let end =
-            EndResponse { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
+        let end = LogPositionResponse {
+            own: peer(3, 3),
+            last_term: Term(2),
+            last: Lsn(9),
+            members: members(&[3, 4]),
+        };
         let mut ends = LogPositions::default();
         for n in [3, 4] {
-            ends.note(server(n), &[GroupId(3)], vec![Some(EndResponse { own: peer(3, n), ..end.clone() })]);
+            ends.note(
+                server(n),
+                &[GroupId(3)],
+                vec![Some(LogPositionResponse { own: peer(3, n), ..end.clone() })],
+            );
         }
         let mut config = table(vec![moved.clone()]);
         config.spare(&[server(1), server(2)], &ends);
@@ -402,7 +410,11 @@ mod tests {
         moved.replicas.append(&mut moved.leaving);
         let mut config = table(vec![moved]);
         config.spare(&[server(1), server(2)], &ends);
-        assert_eq!(config.shards[0].own_voters().count(), 2, "all are the table's, and most have answered");
+        assert_eq!(
+            config.shards[0].permanent_voters().count(),
+            2,
+            "all are the table's, and most have answered"
+        );
     }
 
     #[test]
@@ -430,7 +442,7 @@ mod tests {
     fn one_that_the_table_is_to_have_comes_before_a_vote_that_was_added() {
         let mut config = shard(3, b"", &[1, 2, 3]);
         config.replicas[1].voting = false;
-        assert!(config.add(server(2), || unreachable!("it has one")));
+        assert!(config.add_temporary(server(2), || unreachable!("it has one")));
         let left = without_first(config.clone(), &[2]);
         assert_eq!(left.map(|left| (left.primary, left.added)), Some((server(3), config.added.clone())));
         config.replicas.pop();

@@ -8,7 +8,7 @@ use log::GroupId;
 use crate::catalog::Handles;
 use crate::config::{ReplicaConfig, ServerId};
 use crate::membership::{Farthest, PositionLookup};
-use crate::rpc::response::EndResponse;
+use crate::rpc::response::LogPositionResponse;
 use crate::rpc::{Peers, Request};
 
 /// How long a replica may take to tell how far its log reaches.
@@ -37,12 +37,12 @@ impl Survivors {
     ) -> Option<Farthest> {
         let (own, replicas) = (self.own, replicas.collect::<Vec<_>>());
         let remote = replicas.iter().map(|replica| replica.server).filter(|server| *server != own);
-        let requests = remote.map(|server| (server, Request::End { group }.encode())).collect();
+        let requests = remote.map(|server| (server, Request::LogPosition { group }.encode())).collect();
         let mut responses = self.peers.call_all(requests, timeout).into_iter();
         let end = |replica: &'a ReplicaConfig| {
             let end = match replica.server == own {
                 true => self.positions.here(group),
-                false => responses.next()?.and_then(EndResponse::decode),
+                false => responses.next()?.and_then(LogPositionResponse::decode),
             };
             end.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
         };
@@ -50,13 +50,13 @@ impl Survivors {
     }
 
     /// How far the log of a group reaches on a server; `None` if that has no rows of it, or does not respond.
-    pub(super) fn end_on(&self, server: ServerId, group: GroupId) -> Option<EndResponse> {
+    pub(super) fn end_on(&self, server: ServerId, group: GroupId) -> Option<LogPositionResponse> {
         if server == self.own {
             return self.positions.here(group);
         }
         self.peers
-            .call(server, Request::End { group }.encode(), SURVIVOR_TIMEOUT)
+            .call(server, Request::LogPosition { group }.encode(), SURVIVOR_TIMEOUT)
             .ok()
-            .and_then(EndResponse::decode)
+            .and_then(LogPositionResponse::decode)
     }
 }

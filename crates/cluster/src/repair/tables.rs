@@ -23,7 +23,7 @@ use crate::config::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConf
 use crate::error::AdminError;
 use crate::membership::{Connectivity, Farthest, PositionLookup};
 use crate::routing::{LeaderLookup, LocalReplicas, TableHandle};
-use crate::rpc::response::decode_word;
+use crate::rpc::response::decode_number;
 use crate::rpc::{Peers, Request};
 
 /// How far an emergency repair goes.
@@ -153,7 +153,7 @@ impl Repair {
     ///
     /// Shards that have a majority without those servers lose their replicas there, those that are being moved a moment later;
     /// all others stay as they are. If it is interrupted it can be repeated. Fails, among other reasons, if a server that is not
-    /// connected here is connected to one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were
+    /// connected here is connected to one that is ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were
     /// set by force.
     pub fn repair_catalog(&self) -> Result<Vec<ServerId>, AdminError> {
         self.catalog_repair.repair()
@@ -200,7 +200,7 @@ impl Repair {
     ///
     /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are removed
     /// from the cluster for good ([`Repair::repair_catalog`]), where `scope` lets it. Interrupted, it can be repeated. Fails,
-    /// among other reasons, where a server that is not connected is seen by one that is ([`AdminError::Hidden`]), and with
+    /// among other reasons, where a server that is not connected is seen by one that is ([`AdminError::ConnectedElsewhere`]), and with
     /// [`AdminError::RepairBegun`] after members of a group were set by force.
     pub fn emergency_repair(
         &self,
@@ -353,13 +353,16 @@ impl Repair {
         let may_come_back =
             |server: &&ServerId| !self.peers.is_connected(**server) && catalog.server(**server).is_some();
         // Also one that waits no more: it has the new shards.
-        let founders =
-            old.replicas.iter().map(|replica| &replica.server).filter(|server| config.founds(**server));
+        let founders = old
+            .replicas
+            .iter()
+            .map(|replica| &replica.server)
+            .filter(|server| config.is_founded_on(**server));
         let away: Vec<String> =
             founders.filter(may_come_back).map(|server| display_names::server(&catalog, *server)).collect();
         match away.is_empty() {
             true => Ok(()),
-            false => Err(AdminError::RowsAway { servers: away.join(", ") }),
+            false => Err(AdminError::RowsUnreachable { servers: away.join(", ") }),
         }
     }
 
@@ -368,8 +371,8 @@ impl Repair {
         if server == self.own {
             return self.local.shard_of(group).map(|shard| shard.seal_state());
         }
-        let answer = self.peers.call(server, Request::Mark { group }.encode(), timeout).ok()?;
-        decode_word(answer).map(SealState::of_number)
+        let answer = self.peers.call(server, Request::SealNumber { group }.encode(), timeout).ok()?;
+        decode_number(answer).map(SealState::of_number)
     }
 
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.

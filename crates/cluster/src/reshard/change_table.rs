@@ -33,9 +33,9 @@ impl Resharder {
         let moved = change.shards.as_ref().filter(|_| plan.is_none());
         let lacking = self.quorum.await_quorum(id, moved, go_on)?;
         let version = self.catalog.shown().version;
-        let one_at_a_time = self.catalog.hold();
+        let one_at_a_time = self.catalog.lock_changes();
         plan.iter_mut().try_for_each(|plan| self.sealer.seal(id, plan))?;
-        let outcome = self.catalog.administer_held(|catalog, draft| {
+        let outcome = self.catalog.administer_locked(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
             let before = handle.config.clone();
             let mut after = before.clone();
@@ -65,7 +65,7 @@ impl Resharder {
             self.sealer.give_up(id, plan);
         }
         drop(one_at_a_time);
-        self.catalog.await_others(version);
+        self.catalog.await_other_servers(version);
         outcome
     }
 
@@ -80,7 +80,7 @@ impl Resharder {
         let mut wait = RemovalWait::new(&self.catalog, &self.leaders, id);
         loop {
             match self.try_to_change_table(id, change, go_on) {
-                Err(AdminError::StillLeaving { .. }) if go_on() && wait.is_left() => {
+                Err(AdminError::StillBeingRemoved { .. }) if go_on() && wait.is_left() => {
                     task::sleep(REMOVAL_CHECK_INTERVAL)
                 }
                 outcome => return outcome,

@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, CatalogClient, Handles, table_by_id};
 use crate::config::{Ids, ReplicaConfig, ServerId, ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::routing::{LeaderLookup, LocalReplicas, ShardHandle, TableHandle};
-use crate::rpc::response::decode_begun;
+use crate::rpc::response::decode_groups;
 use crate::rpc::{Peers, Request};
 
 /// How long a founder waits for its rows before it begins without them, if another replica has them.
@@ -125,14 +125,14 @@ impl HandoverEnd {
         for (server, groups) in places {
             let sender = sender.clone();
             let told = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
-            self.peers.send(server, Request::Begun { groups }.encode(), FOUNDER_TIMEOUT, told);
+            self.peers.send(server, Request::GroupsWithRows { groups }.encode(), FOUNDER_TIMEOUT, told);
         }
         drop(sender);
         let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
         while !left.is_empty()
             && let Ok(begun) = answers.recv()
         {
-            let begun = begun.as_ref().and_then(decode_begun).unwrap_or_default();
+            let begun = begun.as_ref().and_then(decode_groups).unwrap_or_default();
             // Nobody allows what was not asked about.
             let allowed = begun.into_iter().filter(|group| left.remove(group));
             self.pending.lock().without_rows.extend(allowed);

@@ -22,7 +22,7 @@ use crate::config::boundaries::{SHARDS_MAX, even_boundaries};
 use crate::config::{Ids, ReplicaConfig, ServerId, ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::routing::{LeaderLookup, LocalReplicas, ShardHandle, TableHandle};
-use crate::rpc::response::{GroupState, MarkResponse};
+use crate::rpc::response::{GroupState, SealResponse};
 use crate::rpc::split_points::SplitPointsResponse;
 use crate::rpc::{Peers, Request};
 
@@ -156,7 +156,7 @@ impl Planner {
         self.temporary.remove(id, &added);
         match planned? {
             Planned::Nothing => Ok(None),
-            _ => Err(self.quorum.missing(id).unwrap_or(AdminError::NotTogether)),
+            _ => Err(self.quorum.missing(id).unwrap_or(AdminError::ReplicasNotReady)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Planner {
             }
             for (at, server) in missing {
                 let Some(shard) = config.shards.get_mut(*at) else { continue };
-                if shard.add(*server, || self.ids.new_peer()) {
+                if shard.add_temporary(*server, || self.ids.new_peer()) {
                     added_now.push((shard.group, *server));
                 }
             }
@@ -291,7 +291,7 @@ impl Planner {
         }
         let leader = shard.known_leader().leader().filter(|leader| *leader != self.own)?;
         SplitPointsResponse::decode(
-            self.peers.call(leader, Request::Cuts { group, parts }.encode(), LEADER_TIMEOUT).ok()?,
+            self.peers.call(leader, Request::SplitPoints { group, parts }.encode(), LEADER_TIMEOUT).ok()?,
         )
     }
 
@@ -335,7 +335,7 @@ impl Plan {
     }
 
     /// Whether each new shard has a founder that holds the seals of all groups that it needs.
-    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkResponse]) -> bool {
+    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[SealResponse]) -> bool {
         let holds = |predecessor: usize, server: ServerId| {
             let replica = config.shards[predecessor].replica_on(server);
             replica.is_some_and(|replica| sealed[predecessor].holders.contains(&replica.peer))
@@ -376,10 +376,10 @@ mod tests {
     use super::*;
     use crate::config::fixture::{peer, server, shard, table};
 
-    fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkResponse {
+    fn answer(group: u64, members: &[u64], holders: &[u64]) -> SealResponse {
         let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
         let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
-        MarkResponse { members, holders: peers(holders) }
+        SealResponse { members, holders: peers(holders) }
     }
 
     fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
@@ -434,7 +434,10 @@ mod tests {
             change(&mut config);
             plan.fits(&config)
         };
-        assert!(with(&|config| assert!(config.shards[0].add(server(3), || peer(3, 3)))), "it was added");
+        assert!(
+            with(&|config| assert!(config.shards[0].add_temporary(server(3), || peer(3, 3)))),
+            "it was added"
+        );
         assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "it was named anew");
         assert!(!with(&|config| config.shards[0].primary = server(2)));
         assert!(!with(&|config| config.shards[1].replicas[0].server = server(3)));

@@ -42,9 +42,9 @@ impl Resharder {
             return Ok(true);
         }
         let Some(mut plan) = self.planner.plan_even(id, deadline, go_on)? else { return Ok(true) };
-        let _one_at_a_time = self.catalog.hold();
+        let _one_at_a_time = self.catalog.lock_changes();
         self.sealer.seal(id, &mut plan)?;
-        let outcome = self.catalog.change_held(|catalog, draft| {
+        let outcome = self.catalog.change_locked(|catalog, draft| {
             let mut after = table_by_id(catalog, id)?.config.clone();
             self.sealer.put_plan(draft, &plan, &mut after)?;
             draft.put(CatalogRow::Table(after));
@@ -73,6 +73,6 @@ impl Resharder {
             }
             task::sleep(LEADER_RETRY_INTERVAL);
         }
-        Err(self.quorum.missing(id).unwrap_or(AdminError::NotTogether))
+        Err(self.quorum.missing(id).unwrap_or(AdminError::ReplicasNotReady))
     }
 }

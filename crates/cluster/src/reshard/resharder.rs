@@ -20,7 +20,7 @@ use crate::config::{ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::membership::{Membership, PositionLookup};
 use crate::routing::{LeaderLookup, LocalReplicas, TableHandle};
-use crate::rpc::response::MarkResponse;
+use crate::rpc::response::SealResponse;
 use crate::rpc::split_points::SplitPointsResponse;
 
 /// How long a group may be sealed before its leader gives the reshard up.
@@ -104,7 +104,7 @@ impl Resharder {
     }
 
     /// Seals a group that this node leads, or opens it again.
-    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<SealResponse, String> {
         self.sealer.set_mark_here(group, state)
     }
 
@@ -161,7 +161,7 @@ impl Resharder {
         let overdue = ages.temporary_since.overdue(shard, table.shards.len(), task::now());
         let is_up_to_date = |own| self.temporary.is_up_to_date(shard.group, own);
         // Otherwise they are looked at again in the next pass.
-        if !overdue.is_empty() && shard.own_voters().all(is_up_to_date) {
+        if !overdue.is_empty() && shard.permanent_voters().all(is_up_to_date) {
             // If they cannot be removed now, they have as much time again.
             ages.temporary_since.begin_anew(shard.group, &overdue);
             let temporary: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();

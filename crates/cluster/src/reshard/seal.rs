@@ -21,7 +21,7 @@ use crate::config::{Ids, ReplicaConfig, SealedShard, ServerId, TableConfig};
 use crate::error::AdminError;
 use crate::membership::Membership;
 use crate::routing::{LeaderLookup, LocalReplicas, ReplicaTransport, ShardHandle, TableHandle};
-use crate::rpc::response::MarkResponse;
+use crate::rpc::response::SealResponse;
 use crate::rpc::{Peers, Request};
 
 /// How long all seals may take together.
@@ -77,7 +77,7 @@ impl Sealer {
         // Without the catalog nothing will come of it, and writers need not wait for that.
         let catalog = loop {
             let catalog = self.catalog.shown();
-            match self.catalog.is_newest(catalog.version) {
+            match self.catalog.is_latest_version(catalog.version) {
                 true => break catalog,
                 false if task::now() > asked_until => return Err(self.catalog.no_leader_error()),
                 false => task::sleep(SEAL_RETRY_INTERVAL),
@@ -86,9 +86,9 @@ impl Sealer {
         let handle = table_by_id(&catalog, id)?;
         if !plan.fits(&handle.config) {
             self.temporary.remove_held(id, &plan.added);
-            return Err(AdminError::NotTogether);
+            return Err(AdminError::ReplicasNotReady);
         }
-        let enough = |marked: &[MarkResponse]| plan.can_begin(&handle.config, marked);
+        let enough = |marked: &[SealResponse]| plan.can_begin(&handle.config, marked);
         let sealed =
             self.set_marks(handle, SealState::sealed(plan.epoch), task::now() + SEAL_TIMEOUT, enough);
         match sealed {
@@ -111,10 +111,10 @@ impl Sealer {
         handle: &TableHandle,
         mark: SealState,
         deadline: Instant,
-        enough: impl Fn(&[MarkResponse]) -> bool,
-    ) -> Result<Vec<MarkResponse>, AdminError> {
+        enough: impl Fn(&[SealResponse]) -> bool,
+    ) -> Result<Vec<SealResponse>, AdminError> {
         let shards = handle.shards();
-        let mut marked: Vec<Option<MarkResponse>> = vec![None; shards.len()];
+        let mut marked: Vec<Option<SealResponse>> = vec![None; shards.len()];
         // Whoever has the mark of a group is asked again: as its leader nobody finds it any more.
         let mut leaders: Vec<Option<ServerId>> = vec![None; shards.len()];
         loop {
@@ -129,7 +129,7 @@ impl Sealer {
                 marked[at] = answer;
             }
             if marked.iter().all(Option::is_some) {
-                let all: Vec<MarkResponse> = marked.iter().flatten().cloned().collect();
+                let all: Vec<SealResponse> = marked.iter().flatten().cloned().collect();
                 if enough(&all) {
                     return Ok(all);
                 }
@@ -141,7 +141,7 @@ impl Sealer {
                 self.leaders.leaders(&left.map(|at| &shards[*at]).collect::<Vec<_>>());
             }
             if task::now() > deadline {
-                return Err(AdminError::NotTogether);
+                return Err(AdminError::ReplicasNotReady);
             }
             task::sleep(SEAL_RETRY_INTERVAL);
         }
@@ -162,7 +162,7 @@ impl Sealer {
         open: &[usize],
         leaders: &[Option<ServerId>],
         mark: SealState,
-    ) -> Vec<(usize, Option<MarkResponse>)> {
+    ) -> Vec<(usize, Option<SealResponse>)> {
         let is_here = |at: &usize| leaders[*at] == Some(self.own);
         let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_here);
         let tickets: Vec<_> =
@@ -170,7 +170,8 @@ impl Sealer {
         let (sender, answers) = task::channel();
         for at in elsewhere {
             let Some(leader) = leaders[at] else { continue };
-            let request = Request::SetMark { group: shards[at].group(), mark: mark.number() }.encode();
+            let request =
+                Request::SetSealNumber { group: shards[at].group(), number: mark.number() }.encode();
             let sender = sender.clone();
             let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
             self.peers.send(leader, request, LEADER_TIMEOUT, told);
@@ -181,13 +182,13 @@ impl Sealer {
             told.push((at, ticket.and_then(|ticket| self.marked(shards[at].group(), mark, ticket)).ok()));
         }
         while let Ok((at, answer)) = answers.recv() {
-            told.push((at, answer.and_then(MarkResponse::decode)));
+            told.push((at, answer.and_then(SealResponse::decode)));
         }
         told
     }
 
     /// Sets the mark of a group that is led from here; what its replicas are then.
-    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealState) -> Result<MarkResponse, String> {
+    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealState) -> Result<SealResponse, String> {
         self.marked(group, mark, self.propose_mark(group, mark)?)
     }
 
@@ -211,7 +212,7 @@ impl Sealer {
         group: GroupId,
         mark: SealState,
         ticket: Option<WriteTicket>,
-    ) -> Result<MarkResponse, String> {
+    ) -> Result<SealResponse, String> {
         let set = ticket.map_or(Ok(()), |ticket| ticket.wait().map(drop));
         let shard = self.local.shard_of(group).ok_or("the group is not here")?;
         if let Err(error) = set {
@@ -233,7 +234,7 @@ impl Sealer {
         let has_it = |peer: &&PeerStatus| peer.active && !peer.needs_rows && peer.matched >= status.applied;
         let others = status.peers.iter().filter(has_it).map(|peer| peer.peer);
         let own = Some(status.own).filter(|_| status.durable >= status.applied);
-        Ok(MarkResponse { holders: own.into_iter().chain(others).collect(), members: status.members })
+        Ok(SealResponse { holders: own.into_iter().chain(others).collect(), members: status.members })
     }
 
     /// Puts the new shards into `config`. Whoever has all rows of one founds it together with the others who
@@ -246,7 +247,7 @@ impl Sealer {
     ) -> Result<(), AdminError> {
         // What was not sealed has no members, and would be listed nowhere.
         if !plan.fits(config) || plan.members.len() != plan.old.len() {
-            return Err(AdminError::NotTogether);
+            return Err(AdminError::ReplicasNotReady);
         }
         let mut shards = self.placer.founded(draft, plan.starts.clone(), &plan.places);
         let mut waiting: Vec<ServerId> = Vec::new();
@@ -282,10 +283,11 @@ impl Sealer {
     /// Makes certain that nothing will come of a plan, so that the groups may be opened again, and takes away what was
     /// added for it. If this does not succeed their leaders do it. To be called while `changing` is held.
     pub(crate) fn give_up(&self, id: TableId, plan: &Plan) {
-        let given_up = self.catalog.change_held(|catalog, draft| {
+        let given_up = self.catalog.change_locked(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
             let mut after = handle.config.clone();
-            after.take_away(&plan.added, |group, replica| self.temporary.is_up_to_date(group, replica));
+            after
+                .remove_temporary(&plan.added, |group, replica| self.temporary.is_up_to_date(group, replica));
             if after.lineage.epoch == plan.epoch {
                 after.lineage.epoch += 1;
             }

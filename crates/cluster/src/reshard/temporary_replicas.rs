@@ -68,7 +68,7 @@ impl TemporaryReplicas {
     /// Removes the temporary replicas of a table whose reshard is given up. If this fails, the leaders of its shards do it.
     pub(crate) fn remove(&self, id: TableId, added: &[(GroupId, ServerId)]) {
         if !added.is_empty() {
-            let _one_at_a_time = self.catalog.hold();
+            let _one_at_a_time = self.catalog.lock_changes();
             self.remove_held(id, added);
         }
     }
@@ -78,10 +78,10 @@ impl TemporaryReplicas {
         if added.is_empty() {
             return;
         }
-        let taken = self.catalog.change_held(|catalog, draft| {
+        let taken = self.catalog.change_locked(|catalog, draft| {
             let Some(handle) = catalog.table_by_id(id) else { return Ok(()) };
             let mut after = handle.config.clone();
-            after.take_away(added, |group, replica| self.is_up_to_date(group, replica));
+            after.remove_temporary(added, |group, replica| self.is_up_to_date(group, replica));
             if after != handle.config {
                 draft.put(CatalogRow::Table(after));
             }
@@ -118,8 +118,8 @@ mod tests {
         let mut before = shard(3, b"", &[1, 2, 3]);
         before.replicas[2].voting = false;
         let mut after = before.clone();
-        assert!(after.add(server(3), || unreachable!("it has one")));
-        assert!(after.add(server(4), || peer(3, 4)));
+        assert!(after.add_temporary(server(3), || unreachable!("it has one")));
+        assert!(after.add_temporary(server(4), || peer(3, 4)));
         (before, after)
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let (before, both) = added();
         let (mut since, begin, needed) = (TemporarySince::default(), task::now(), lifetime(1));
         let mut one = before.clone();
-        one.add(server(4), || peer(3, 4));
+        one.add_temporary(server(4), || peer(3, 4));
         let late = begin + needed + Duration::from_secs(1);
         assert_eq!(since.overdue(&one, 1, begin), []);
         assert_eq!(since.overdue(&both, 1, late), [server(4)], "the other one is new");

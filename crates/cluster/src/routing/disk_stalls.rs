@@ -27,7 +27,7 @@ const REPORT_LIFETIME: Duration = Duration::from_secs(3);
 /// The stalls of this server and of others.
 #[derive(Default)]
 pub(crate) struct DiskStalls {
-    own: Mutex<Own>,
+    own: Mutex<OwnLog>,
     /// The stalls of other servers, and when they reported them last.
     others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
     /// When an fsync of this server began that has not returned, while its log makes progress.
@@ -36,16 +36,16 @@ pub(crate) struct DiskStalls {
 
 /// The log of this server at the last check.
 #[derive(Default)]
-struct Own {
+struct OwnLog {
     stall: Option<Stall>,
     /// When the cause of the stall was gone.
-    well_since: Option<Nanos>,
+    healthy_since: Option<Nanos>,
     /// Until when its end is announced.
-    told_until: Option<Nanos>,
+    announced_until: Option<Nanos>,
     /// When the stall was noticed.
     noticed: Nanos,
     /// What other servers said of their own logs since then.
-    said: BTreeMap<ServerId, Option<StallCause>>,
+    reported: BTreeMap<ServerId, Option<StallCause>>,
     /// When servers said last, since then, that they know no later term of a group than this server does.
     confirmed: BTreeMap<(GroupId, ServerId), Nanos>,
 }
@@ -54,11 +54,11 @@ struct Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// It makes progress, and no stall has ended recently.
-    Well,
-    /// It has stalled; `is_news` if it had not at the last check, or for another cause.
-    Stalled { stall: Stall, is_news: bool },
-    /// It makes progress again, which is to be announced; `is_news` if it had not at the last check.
-    Over { is_news: bool },
+    Healthy,
+    /// It has stalled; `is_new` if it had not at the last check, or for another cause.
+    Stalled { stall: Stall, is_new: bool },
+    /// It makes progress again, which is to be announced; `is_new` if it had not at the last check.
+    Recovered { is_new: bool },
 }
 
 impl DiskStalls {
@@ -68,34 +68,36 @@ impl DiskStalls {
         let before = own.stall;
         if let Some(stall) = found.filter(|stall| is_long(stall, now)) {
             if before.is_none() {
-                own.said.clear();
+                own.reported.clear();
                 own.confirmed.clear();
                 own.noticed = now;
             }
             own.stall = Some(stall);
-            (own.well_since, own.told_until) = (None, None);
-            return Check::Stalled {
-                stall,
-                is_news: before.is_none_or(|before| before.cause != stall.cause),
-            };
+            (own.healthy_since, own.announced_until) = (None, None);
+            return Check::Stalled { stall, is_new: before.is_none_or(|before| before.cause != stall.cause) };
         }
         let Some(stall) = before else {
-            own.told_until.take_if(|until| *until <= now);
-            return if own.told_until.is_some() { Check::Over { is_news: false } } else { Check::Well };
+            own.announced_until.take_if(|until| *until <= now);
+            return if own.announced_until.is_some() {
+                Check::Recovered { is_new: false }
+            } else {
+                Check::Healthy
+            };
         };
-        own.well_since = match found {
+        own.healthy_since = match found {
             Some(held_up)
                 if held_up.cause == StallCause::Full || now.since(held_up.since) >= SLOW_STEP_TIMEOUT =>
             {
                 None
             }
-            _ => own.well_since.or(Some(now)),
+            _ => own.healthy_since.or(Some(now)),
         };
-        if own.well_since.is_none_or(|since| now.since(since) < RECOVERY_INTERVAL) {
-            return Check::Stalled { stall, is_news: false };
+        if own.healthy_since.is_none_or(|since| now.since(since) < RECOVERY_INTERVAL) {
+            return Check::Stalled { stall, is_new: false };
         }
-        (own.stall, own.well_since, own.told_until) = (None, None, Some(now.after(RECOVERY_ANNOUNCEMENT)));
-        Check::Over { is_news: true }
+        (own.stall, own.healthy_since, own.announced_until) =
+            (None, None, Some(now.after(RECOVERY_ANNOUNCEMENT)));
+        Check::Recovered { is_new: true }
     }
 
     /// The stall of the own log.
@@ -105,7 +107,7 @@ impl DiskStalls {
 
     /// The cause of a stall of the own log, or of a beginning one, for another server whose log has stalled: it steps down
     /// from groups that this server can lead.
-    pub(crate) fn doubt(&self, found: Option<Stall>, now: Nanos) -> Option<StallCause> {
+    pub(crate) fn stall_or_doubt(&self, found: Option<Stall>, now: Nanos) -> Option<StallCause> {
         let is_doubtful = |stall: &Stall| {
             stall.cause != StallCause::Slow || now.since(stall.since) >= DOUBTFUL_STEP_TIMEOUT
         };
@@ -114,7 +116,7 @@ impl DiskStalls {
 
     /// Takes the response of `server` to the report of a stall: the cause of a stall of its own. While the own log is
     /// stalled, `step_down` is called with the servers whose logs are well.
-    pub(crate) fn answered(
+    pub(crate) fn take_response(
         &self,
         server: ServerId,
         cause: Option<StallCause>,
@@ -122,14 +124,14 @@ impl DiskStalls {
     ) {
         let mut own = self.own.lock();
         if own.stall.is_some() {
-            own.said.insert(server, cause);
-            step_down(&own.well());
+            own.reported.insert(server, cause);
+            step_down(&own.healthy_servers());
         }
     }
 
     /// `server` knows no later term of these groups than this server does. While the own log is stalled, `step_down` is
     /// called, for the other groups.
-    pub(crate) fn confirmed(
+    pub(crate) fn take_confirmation(
         &self,
         server: ServerId,
         groups: impl IntoIterator<Item = GroupId>,
@@ -144,13 +146,13 @@ impl DiskStalls {
     }
 
     /// The servers that said, since the stall began, that their logs are well.
-    pub(crate) fn well(&self) -> BTreeSet<ServerId> {
-        self.own.lock().well()
+    pub(crate) fn healthy_servers(&self) -> BTreeSet<ServerId> {
+        self.own.lock().healthy_servers()
     }
 
     /// For which groups which servers said recently, during the stall, that they know no later term; `None` as long as their
     /// responses may be on their way.
-    pub(crate) fn confirmed_lately(&self, now: Nanos) -> Option<BTreeSet<(GroupId, ServerId)>> {
+    pub(crate) fn recently_confirmed(&self, now: Nanos) -> Option<BTreeSet<(GroupId, ServerId)>> {
         let own = self.own.lock();
         let lately = || own.confirmed.iter().filter(|(_, said)| now.since(**said) < REPORT_LIFETIME);
         (now.since(own.noticed) >= REPORT_LIFETIME)
@@ -170,7 +172,7 @@ impl DiskStalls {
     }
 
     /// Takes the report of `server` about a stall of its log, or about its end. Whether that is news.
-    pub(crate) fn heard(&self, server: ServerId, cause: Option<StallCause>) -> bool {
+    pub(crate) fn take_report(&self, server: ServerId, cause: Option<StallCause>) -> bool {
         let mut others = self.others.lock();
         let before = match cause {
             Some(cause) => others.insert(server, (cause, task::now())),
@@ -180,7 +182,7 @@ impl DiskStalls {
     }
 
     /// Whether `server` reported recently that its log has stalled.
-    pub(crate) fn of(&self, server: ServerId) -> bool {
+    pub(crate) fn has_reported(&self, server: ServerId) -> bool {
         self.others.lock().get(&server).is_some_and(|(_, said)| task::now() - *said < REPORT_LIFETIME)
     }
 
@@ -191,13 +193,13 @@ impl DiskStalls {
 
     /// Whether the log of `server` has stalled, as far as it is known here; `own` is this server.
     pub(crate) fn is_stalled(&self, server: ServerId, own: ServerId) -> bool {
-        self.of(server) || (server == own && self.own().is_some())
+        self.has_reported(server) || (server == own && self.own().is_some())
     }
 }
 
-impl Own {
-    fn well(&self) -> BTreeSet<ServerId> {
-        self.said.iter().filter(|(_, cause)| cause.is_none()).map(|(server, _)| *server).collect()
+impl OwnLog {
+    fn healthy_servers(&self) -> BTreeSet<ServerId> {
+        self.reported.iter().filter(|(_, cause)| cause.is_none()).map(|(server, _)| *server).collect()
     }
 }
 
@@ -225,46 +227,49 @@ mod tests {
     #[test]
     fn what_is_over_is_so_after_a_while_and_is_told_for_a_while() {
         let stalls = DiskStalls::default();
-        assert_eq!(stalls.check(None, at(0)), Check::Well, "nothing was ever wrong");
+        assert_eq!(stalls.check(None, at(0)), Check::Healthy, "nothing was ever wrong");
         let stall = Stall { since: at(0), cause: StallCause::Full };
-        assert_eq!(stalls.check(Some(stall), at(500)), Check::Well, "for a moment only");
-        for (ms, is_news) in [(1000, true), (1500, false)] {
-            assert_eq!(stalls.check(Some(stall), at(ms)), Check::Stalled { stall, is_news });
+        assert_eq!(stalls.check(Some(stall), at(500)), Check::Healthy, "for a moment only");
+        for (ms, is_new) in [(1000, true), (1500, false)] {
+            assert_eq!(stalls.check(Some(stall), at(ms)), Check::Stalled { stall, is_new });
         }
         // However often it is looked.
         for ms in (2000..3500).step_by(10) {
-            assert_eq!(stalls.check(None, at(ms)), Check::Stalled { stall, is_news: false });
+            assert_eq!(stalls.check(None, at(ms)), Check::Stalled { stall, is_new: false });
         }
-        assert_eq!(stalls.check(None, at(3500)), Check::Over { is_news: true });
-        assert_eq!(stalls.check(None, at(4000)), Check::Over { is_news: false });
-        assert_eq!((stalls.check(None, at(5000)), stalls.own()), (Check::Well, None));
+        assert_eq!(stalls.check(None, at(3500)), Check::Recovered { is_new: true });
+        assert_eq!(stalls.check(None, at(4000)), Check::Recovered { is_new: false });
+        assert_eq!((stalls.check(None, at(5000)), stalls.own()), (Check::Healthy, None));
     }
 
     #[test]
     fn turns_that_take_long_one_after_the_other_are_one_stall() {
         let stalls = DiskStalls::default();
         let stall = slow(0).unwrap();
-        assert_eq!(stalls.check(slow(0), at(4000)), Check::Stalled { stall, is_news: true });
+        assert_eq!(stalls.check(slow(0), at(4000)), Check::Stalled { stall, is_new: true });
         for turn in [5000, 8000, 11_000] {
             for ms in (turn..turn + 3000).step_by(500) {
                 let found = slow(turn).filter(|_| ms > turn);
-                assert_eq!(stalls.check(found, at(ms)), Check::Stalled { stall, is_news: false });
+                assert_eq!(stalls.check(found, at(ms)), Check::Stalled { stall, is_new: false });
             }
         }
         // Short ones are as it should be.
-        assert_eq!(stalls.check(slow(14_000), at(14_010)), Check::Stalled { stall, is_news: false });
-        assert_eq!(stalls.check(slow(15_500), at(15_520)), Check::Over { is_news: true });
+        assert_eq!(stalls.check(slow(14_000), at(14_010)), Check::Stalled { stall, is_new: false });
+        assert_eq!(stalls.check(slow(15_500), at(15_520)), Check::Recovered { is_new: true });
     }
 
     #[test]
     fn who_may_be_in_trouble_does_not_say_that_it_is_well() {
         let stalls = DiskStalls::default();
-        assert_eq!(stalls.doubt(None, at(0)), None);
+        assert_eq!(stalls.stall_or_doubt(None, at(0)), None);
         let full = Some(Stall { since: at(0), cause: StallCause::Full });
-        assert_eq!(stalls.doubt(full, at(1)), Some(StallCause::Full));
-        assert_eq!((stalls.doubt(slow(0), at(900)), stalls.doubt(slow(0), at(1000)).is_some()), (None, true));
+        assert_eq!(stalls.stall_or_doubt(full, at(1)), Some(StallCause::Full));
+        assert_eq!(
+            (stalls.stall_or_doubt(slow(0), at(900)), stalls.stall_or_doubt(slow(0), at(1000)).is_some()),
+            (None, true)
+        );
         stalls.check(full, at(1000));
-        assert_eq!(stalls.doubt(None, at(1001)), Some(StallCause::Full), "it was so a moment ago");
+        assert_eq!(stalls.stall_or_doubt(None, at(1001)), Some(StallCause::Full), "it was so a moment ago");
     }
 
     #[test]
@@ -272,7 +277,7 @@ mod tests {
         let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
         let (stalls, given_up) = (DiskStalls::default(), Mutex::new(Vec::new()));
         let answered = |number, cause| {
-            stalls.answered(server(number), cause, |well| given_up.lock().push(well.clone()));
+            stalls.take_response(server(number), cause, |well| given_up.lock().push(well.clone()));
         };
         answered(1, None);
         assert!(given_up.lock().is_empty(), "nothing is wrong here");
@@ -290,7 +295,7 @@ mod tests {
         let (stalls, given_up) = (DiskStalls::default(), Mutex::new(0));
         let confirmed = |number, groups: &[u64], ms| {
             let groups = groups.iter().copied().map(GroupId);
-            stalls.confirmed(server(number), groups, at(ms), || *given_up.lock() += 1);
+            stalls.take_confirmation(server(number), groups, at(ms), || *given_up.lock() += 1);
         };
         confirmed(1, &[1], 3900);
         assert_eq!(*given_up.lock(), 0, "nothing is wrong here");
@@ -300,7 +305,7 @@ mod tests {
         confirmed(3, &[], 6500);
         assert_eq!(*given_up.lock(), 3);
         let lately = |ms| {
-            stalls.confirmed_lately(at(ms)).map(|confirmed| {
+            stalls.recently_confirmed(at(ms)).map(|confirmed| {
                 confirmed.into_iter().map(|(group, server)| (group.0, server.0.as_u128())).collect::<Vec<_>>()
             })
         };

@@ -57,23 +57,23 @@ impl Known {
         named.map(|hint| hint.server).or(self.leader)
     }
 
-    fn is_heard(&self, now: Instant) -> bool {
+    fn is_from_local_log(&self, now: Instant) -> bool {
         (self.is_from_log && self.leader.is_some()) || now - self.since < ELECTION_TIMEOUT
     }
 
-    fn hear(&mut self, leader: Option<ServerId>, now: Instant) {
+    fn report(&mut self, leader: Option<ServerId>, now: Instant) {
         if !self.is_from_log || self.leader != leader {
             self.since = now;
         }
         (self.leader, self.is_from_log, self.hint) = (leader, true, None);
     }
 
-    fn find(&mut self, leader: Option<ServerId>) {
+    fn set_named(&mut self, leader: Option<ServerId>) {
         (self.leader, self.is_from_log, self.hint) = (leader, false, None);
     }
 
     /// `wrong` does not lead; `leader` does, by another server. The log of this node will report it, and may be late.
-    fn name(&mut self, wrong: ServerId, leader: Option<ServerId>, now: Instant) {
+    fn correct_log(&mut self, wrong: ServerId, leader: Option<ServerId>, now: Instant) {
         if self.leader(now) != Some(wrong) {
             return;
         }
@@ -84,7 +84,7 @@ impl Known {
             Some(_) if self.hint.as_ref().is_some_and(denied) => return,
             Some(leader) => (leader, true),
             None if self.leader == Some(wrong) && self.is_from_log => return,
-            None if self.leader == Some(wrong) => return self.find(None),
+            None if self.leader == Some(wrong) => return self.set_named(None),
             None => (wrong, false),
         };
         self.hint = Some(Hint { server, leads, at: now });
@@ -99,8 +99,8 @@ impl KnownLeader {
 
     /// Whether the log of this node reports the leader: it makes progress and names one, or did until an election
     /// timeout ago.
-    pub(crate) fn is_heard(&self) -> bool {
-        !self.log_is_stalled.load(Ordering::Acquire) && self.known.lock().is_heard(task::now())
+    pub(crate) fn is_from_local_log(&self) -> bool {
+        !self.log_is_stalled.load(Ordering::Acquire) && self.known.lock().is_from_local_log(task::now())
     }
 
     /// The server that leads, if one is known.
@@ -110,26 +110,26 @@ impl KnownLeader {
     }
 
     /// The log of this node reports the leader; `None` when there is none.
-    pub(crate) fn hear(&self, leader: Option<ServerId>) {
-        self.known.lock().hear(leader, task::now());
+    pub(crate) fn report(&self, leader: Option<ServerId>) {
+        self.known.lock().report(leader, task::now());
     }
 
     /// Notes a leader that the log does not report: one that another server named, or a guess; `None` when none is known.
-    pub(crate) fn find(&self, leader: Option<ServerId>) {
-        self.known.lock().find(leader);
+    pub(crate) fn set_named(&self, leader: Option<ServerId>) {
+        self.known.lock().set_named(leader);
     }
 
     /// As [`KnownLeader::find`], unless another server than `wrong` is known to lead.
     pub(super) fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
-            known.find(leader);
+            known.set_named(leader);
         }
     }
 
     /// As [`KnownLeader::correct`], where the log reports the leader: the log is believed again after a second.
     pub(super) fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
-        self.known.lock().name(wrong, leader, task::now());
+        self.known.lock().correct_log(wrong, leader, task::now());
     }
 
     /// Notes that `server` has no rows to read now.
@@ -159,11 +159,11 @@ mod tests {
         let now = task::now();
         let mut known = Known::no_leader(now);
         let at_once = Duration::ZERO;
-        known.name(server(1), Some(server(2)), now);
+        known.correct_log(server(1), Some(server(2)), now);
         assert_eq!(known.leader(now), None, "a late answer does not count while there is no leader");
-        known.hear(Some(server(1)), now);
+        known.report(Some(server(1)), now);
         let mut then = |wrong: u64, named: Option<u64>, after: Duration| {
-            known.name(server(wrong), named.map(server), now + after);
+            known.correct_log(server(wrong), named.map(server), now + after);
             known.leader(now + after)
         };
         assert_eq!(then(1, None, at_once), Some(server(1)), "the log will say so");
@@ -188,7 +188,7 @@ mod tests {
             Some(server(1)),
             "the log is believed again"
         );
-        known.hear(Some(server(1)), now + DENIED_LEADER_BACKOFF);
+        known.report(Some(server(1)), now + DENIED_LEADER_BACKOFF);
         assert_eq!(known.leader(now + DENIED_LEADER_BACKOFF), Some(server(1)), "the log says so again");
     }
 
@@ -196,15 +196,18 @@ mod tests {
     fn only_reports_of_the_log_count_as_heard() {
         let now = task::now();
         let mut known = Known::no_leader(now);
-        assert!(known.is_heard(now), "an election may be under way");
-        known.find(Some(server(1)));
-        assert!(!known.is_heard(now + ELECTION_TIMEOUT));
-        known.name(server(1), None, now + ELECTION_TIMEOUT);
+        assert!(known.is_from_local_log(now), "an election may be under way");
+        known.set_named(Some(server(1)));
+        assert!(!known.is_from_local_log(now + ELECTION_TIMEOUT));
+        known.correct_log(server(1), None, now + ELECTION_TIMEOUT);
         assert_eq!(known.leader(now + ELECTION_TIMEOUT), None, "no other server says that it leads");
-        known.find(Some(server(1)));
-        known.hear(Some(server(1)), now + ELECTION_TIMEOUT);
-        assert!(known.is_heard(now + 9 * ELECTION_TIMEOUT));
-        known.hear(None, now + 9 * ELECTION_TIMEOUT);
-        assert!(known.is_heard(now + 9 * ELECTION_TIMEOUT) && !known.is_heard(now + 10 * ELECTION_TIMEOUT));
+        known.set_named(Some(server(1)));
+        known.report(Some(server(1)), now + ELECTION_TIMEOUT);
+        assert!(known.is_from_local_log(now + 9 * ELECTION_TIMEOUT));
+        known.report(None, now + 9 * ELECTION_TIMEOUT);
+        assert!(
+            known.is_from_local_log(now + 9 * ELECTION_TIMEOUT)
+                && !known.is_from_local_log(now + 10 * ELECTION_TIMEOUT)
+        );
     }
 }

@@ -46,7 +46,7 @@ impl Search<'_> {
                 leadership.found_leader(self.handle, Some(server));
                 self.led = Some((server, state));
             }
-            Some(StateResponse::Elsewhere(leader)) => {
+            Some(StateResponse::NotLeader(leader)) => {
                 // It leads a group that is sealed. The server that seals it asks again, and may have asked another so far.
                 if leader == Some(server) {
                     leadership.found_leader(self.handle, leader);
@@ -89,7 +89,7 @@ impl LeaderLookup {
         let groups: Vec<GroupId> = handles.iter().map(|handle| handle.group()).collect();
         let here = self.states.here(&groups).into_iter().map(|here| match here {
             StateResponse::Led(state) => Some((own, state)),
-            StateResponse::Elsewhere(_) => None,
+            StateResponse::NotLeader(_) => None,
         });
         let mut searches: Vec<Search<'_>> = handles
             .iter()
@@ -125,7 +125,7 @@ impl LeaderLookup {
     /// changes. Takes a few round trips, and one second for each at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
         let is_far = |handle: &&ShardHandle| {
-            !handle.hears_leader() && !matches!(handle.leader(), Some(Route::Local(_)))
+            !handle.has_leader_contact() && !matches!(handle.leader(), Some(Route::Local(_)))
         };
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.known_leader().leader()).collect();

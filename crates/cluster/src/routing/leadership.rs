@@ -135,7 +135,7 @@ impl Leadership {
     }
 
     /// The groups that this node leads and that have voters on `server`.
-    pub(crate) fn led_with(&self, server: ServerId) -> Vec<GroupId> {
+    pub(crate) fn led_groups_with_voters_on(&self, server: ServerId) -> Vec<GroupId> {
         let with = self.groups_by_votes(|_, of| of == server, |votes, _| votes > 0);
         let roles = self.roles.lock();
         let is_led = |group: &GroupId| matches!(roles.in_force(*group), Some(Role::Leader { .. }));
@@ -207,8 +207,8 @@ impl Leadership {
     pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
         // Held so that no report of the log is overtaken.
         let _roles = self.roles.lock();
-        if !shard.hears_leader() {
-            shard.known_leader().find(leader);
+        if !shard.has_leader_contact() {
+            shard.known_leader().set_named(leader);
         }
     }
 
@@ -216,8 +216,8 @@ impl Leadership {
     pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
         let _roles = self.roles.lock();
         let known = self.known_leader(group);
-        if !known.is_heard() {
-            known.find(leader);
+        if !known.is_from_local_log() {
+            known.set_named(leader);
         }
     }
 
@@ -234,7 +234,7 @@ impl Leadership {
             Role::Leader { .. } => self.peers.own(),
             Role::Follower { leader, .. } => leader.and_then(|peer| self.transport.server_of(peer)),
         };
-        self.known_leader(group).hear(leader);
+        self.known_leader(group).report(leader);
         self.state_changes.notify();
         self.events.push(Event::Role(group));
     }

@@ -50,7 +50,7 @@ impl ReplicaStates {
         };
         let mut statuses = statuses.unwrap_or_default().into_iter();
         let state = |(group, shard): (&GroupId, Option<(Arc<Shard>, bool)>)| {
-            let Some((shard, leads)) = shard else { return StateResponse::Elsewhere(None) };
+            let Some((shard, leads)) = shard else { return StateResponse::NotLeader(None) };
             let status = if leads { statuses.next().flatten() } else { None };
             let state = match stall {
                 // Nothing is known of the followers.
@@ -64,7 +64,7 @@ impl ReplicaStates {
                     takes_writes: state.takes_writes && stall.is_none(),
                     ..state
                 }),
-                None => StateResponse::Elsewhere(self.leadership.known_leader(*group).leader()),
+                None => StateResponse::NotLeader(self.leadership.known_leader(*group).leader()),
             }
         };
         groups.iter().zip(shards).map(state).collect()

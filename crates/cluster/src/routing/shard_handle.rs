@@ -108,8 +108,8 @@ impl ShardHandle {
     /// Whether a replica here hears from the leader, so that no other server has to be asked. A replica that has not heard
     /// for an election timeout may have missed it: in a group of two it cannot elect another leader, and the old one leads on.
     #[must_use]
-    pub fn hears_leader(&self) -> bool {
-        self.local().is_some() && self.0.known_leader.is_heard()
+    pub fn has_leader_contact(&self) -> bool {
+        self.local().is_some() && self.0.known_leader.is_from_local_log()
     }
 
     /// The leader as this node knows it, shared by all versions of this handle.
@@ -144,7 +144,7 @@ impl ShardHandle {
     }
 
     /// Reports that `server` has no rows for an outdated read. Other servers are asked for a while.
-    pub fn not_read_from(&self, server: ServerId) {
+    pub fn report_without_rows(&self, server: ServerId) {
         self.0.known_leader.set_without_rows(server);
     }
 
@@ -174,9 +174,9 @@ impl ShardHandle {
     /// Where a replica here hears from the leader, the named server is asked for a second, until the log reports a leader or
     /// until it denies it: the log may be late, and the other server's word may be old or a guess. Only its own replica can say
     /// that this server leads. Does nothing if another leader is known by now.
-    pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
+    pub fn report_not_leader(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
-        match self.hears_leader() {
+        match self.has_leader_contact() {
             true => self.0.known_leader.correct_log(server, leader),
             false => self.0.known_leader.correct(server, leader),
         }
@@ -202,20 +202,20 @@ mod tests {
     #[test]
     fn only_its_own_replica_makes_a_server_the_leader() {
         let lead = Arc::new(KnownLeader::new(Arc::default()));
-        lead.hear(Some(server(1)));
+        lead.report(Some(server(1)));
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let config = shard(3, b"", &[1, 9]);
         let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, lead);
-        handle.not_led_by(server(1), Some(server(9)));
+        handle.report_not_leader(server(1), Some(server(9)));
         assert_eq!((handle.known_leader().leader(), handle.leading_server()), (None, None));
-        handle.not_led_by(server(1), Some(server(2)));
+        handle.report_not_leader(server(1), Some(server(2)));
         assert_eq!(handle.leading_server(), Some(server(2)));
     }
 
     #[test]
     fn a_server_without_rows_is_not_read_from_for_a_while() {
         let lead = Arc::new(KnownLeader::new(Arc::default()));
-        lead.hear(Some(server(1)));
+        lead.report(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let (own, reader) = (server(9), Some(server(2)));
@@ -223,9 +223,9 @@ mod tests {
         assert_eq!(asked(handle.nearest(|_| true)), Some(server(1)));
         assert_eq!(asked(handle.reader(|_| true)), reader);
         assert_eq!(asked(handle.reader(|asked| asked != server(2))), Some(server(1)));
-        handle.not_read_from(server(1));
+        handle.report_without_rows(server(1));
         assert_eq!(asked(handle.reader(|_| true)), reader);
-        handle.not_read_from(server(2));
+        handle.report_without_rows(server(2));
         assert_eq!(asked(handle.reader(|_| true)), Some(server(1)));
         let since = task::now() - super::super::known_leader::WITHOUT_ROWS_BACKOFF - Duration::from_millis(1);
         handle.known_leader().set_without_rows_at(server(2), since);

@@ -31,7 +31,7 @@ impl TableHandle {
     /// The shard that holds `key`.
     #[must_use]
     pub fn shard(&self, key: &PrimaryKey) -> &ShardHandle {
-        let after = self.boundaries.up_to(&self.config.shards, key.as_bytes());
+        let after = self.boundaries.count_up_to(&self.config.shards, key.as_bytes());
         &self.shards[after.saturating_sub(1)]
     }
 

@@ -30,58 +30,58 @@ pub(crate) enum Request {
     /// To the leader of a group: keep a copy of its rows for me.
     CopyBegin { group: GroupId },
     /// How far does the log of your replica of a group reach?
-    End { group: GroupId },
+    LogPosition { group: GroupId },
     /// The same of all these groups.
-    Ends { groups: Vec<GroupId> },
+    LogPositions { groups: Vec<GroupId> },
     /// Of which of these groups do you have a replica with its rows, durably?
-    Begun { groups: Vec<GroupId> },
+    GroupsWithRows { groups: Vec<GroupId> },
     /// Which mark has your replica of a group, as far as it was applied (`shard::SealState`)?
-    Mark { group: GroupId },
+    SealNumber { group: GroupId },
     /// Make these (`log::Members`) the members of a group, by force.
     ResetMembers { group: GroupId, members: Bytes },
     /// Which servers are you connected to?
-    Sees,
+    ConnectedServers,
     /// To the leader of the catalog: which version is it?
     Version,
     /// To a replica's server, of its leader: the log, which begins after `start`, no longer has what it needs, or
     /// its rows are void, so let it ask for a copy.
-    CopyWanted { group: GroupId, start: Lsn },
+    OfferCopy { group: GroupId, start: Lsn },
     /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
     CopyNext { copy: u64, after: Option<PrimaryKey>, copy_ranges: Vec<CopyRange> },
     /// To the leader of a group: where may its range be cut into so many parts?
-    Cuts { group: GroupId, parts: u64 },
+    SplitPoints { group: GroupId, parts: u64 },
     /// To the leader of a group: seal it, or open it again (`shard::SealState`).
-    SetMark { group: GroupId, mark: u64 },
+    SetSealNumber { group: GroupId, number: u64 },
     /// My log does not get on, and why; or it does again.
     Stalled { cause: Option<StallCause> },
     /// Do you show this version of the catalog, or a later one? OnResponse once it is so, or not soon.
-    Shows { version: u64 },
+    AwaitVersion { version: u64 },
     /// What is the newest term that you know in each of these groups?
     Terms { groups: Vec<GroupId> },
 }
 
 impl Request {
     /// Whether nobody answers it without a turn of the log.
-    pub(crate) fn needs_the_log(&self) -> bool {
+    pub(crate) fn needs_log(&self) -> bool {
         match self {
             Request::Commit { .. }
             | Request::Join { .. }
             | Request::CopyBegin { .. }
-            | Request::End { .. }
-            | Request::Ends { .. }
-            | Request::Begun { .. }
+            | Request::LogPosition { .. }
+            | Request::LogPositions { .. }
+            | Request::GroupsWithRows { .. }
             | Request::ResetMembers { .. }
-            | Request::SetMark { .. } => true,
+            | Request::SetSealNumber { .. } => true,
             Request::States { .. }
             | Request::HandOver { .. }
-            | Request::Mark { .. }
-            | Request::Sees
+            | Request::SealNumber { .. }
+            | Request::ConnectedServers
             | Request::Version
-            | Request::CopyWanted { .. }
+            | Request::OfferCopy { .. }
             | Request::CopyNext { .. }
-            | Request::Cuts { .. }
+            | Request::SplitPoints { .. }
             | Request::Stalled { .. }
-            | Request::Shows { .. }
+            | Request::AwaitVersion { .. }
             | Request::Terms { .. } => false,
         }
     }
@@ -107,29 +107,29 @@ impl Request {
                 bytes.put_u8(2);
                 put(&mut bytes, &row::encode(server));
             }
-            Request::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
-            Request::CopyWanted { group, start } => put_words(&mut bytes, 12, [group.0, start.0]),
+            Request::CopyBegin { group } => put_numbers(&mut bytes, 3, [group.0]),
+            Request::OfferCopy { group, start } => put_numbers(&mut bytes, 12, [group.0, start.0]),
             Request::States { groups } => put_groups(&mut bytes, 15, groups),
-            Request::Begun { groups } => put_groups(&mut bytes, 16, groups),
-            Request::Ends { groups } => put_groups(&mut bytes, 18, groups),
+            Request::GroupsWithRows { groups } => put_groups(&mut bytes, 16, groups),
+            Request::LogPositions { groups } => put_groups(&mut bytes, 18, groups),
             Request::Terms { groups } => put_groups(&mut bytes, 21, groups),
-            Request::End { group } => put_words(&mut bytes, 7, [group.0]),
-            Request::Mark { group } => put_words(&mut bytes, 17, [group.0]),
+            Request::LogPosition { group } => put_numbers(&mut bytes, 7, [group.0]),
+            Request::SealNumber { group } => put_numbers(&mut bytes, 17, [group.0]),
             Request::ResetMembers { group, members } => {
                 bytes.put_u8(8);
                 bytes.put_u64_le(group.0);
                 put(&mut bytes, members);
             }
-            Request::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
-            Request::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
+            Request::SplitPoints { group, parts } => put_numbers(&mut bytes, 13, [group.0, *parts]),
+            Request::SetSealNumber { group, number } => put_numbers(&mut bytes, 14, [group.0, *number]),
             Request::Stalled { cause } => {
                 bytes.put_u8(19);
                 put_cause(&mut bytes, *cause);
             }
-            Request::Shows { version } => put_words(&mut bytes, 20, [*version]),
+            Request::AwaitVersion { version } => put_numbers(&mut bytes, 20, [*version]),
             Request::Version => bytes.put_u8(9),
-            Request::Sees => bytes.put_u8(10),
-            Request::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
+            Request::ConnectedServers => bytes.put_u8(10),
+            Request::HandOver { group, to } => put_numbers(&mut bytes, 5, [group.0, to.0]),
             Request::CopyNext { copy, after, copy_ranges } => {
                 bytes.put_u8(4);
                 bytes.put_u64_le(*copy);
@@ -167,23 +167,23 @@ impl Request {
                 let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
                 Request::CopyNext { copy, after, copy_ranges: take_copy_ranges(&mut bytes)? }
             }
-            7 => Request::End { group: GroupId(bytes.read_u64()?) },
+            7 => Request::LogPosition { group: GroupId(bytes.read_u64()?) },
             8 => Request::ResetMembers { group: GroupId(bytes.read_u64()?), members: take(&mut bytes)? },
             9 => Request::Version,
-            10 => Request::Sees,
-            13 => Request::Cuts { group: GroupId(bytes.read_u64()?), parts: bytes.read_u64()? },
-            14 => Request::SetMark { group: GroupId(bytes.read_u64()?), mark: bytes.read_u64()? },
+            10 => Request::ConnectedServers,
+            13 => Request::SplitPoints { group: GroupId(bytes.read_u64()?), parts: bytes.read_u64()? },
+            14 => Request::SetSealNumber { group: GroupId(bytes.read_u64()?), number: bytes.read_u64()? },
             12 => {
                 let (group, start) = (bytes.read_u64()?, bytes.read_u64()?);
-                Request::CopyWanted { group: GroupId(group), start: Lsn(start) }
+                Request::OfferCopy { group: GroupId(group), start: Lsn(start) }
             }
             15 => Request::States { groups: take_groups(&mut bytes)? },
-            17 => Request::Mark { group: GroupId(bytes.read_u64()?) },
-            16 => Request::Begun { groups: take_groups(&mut bytes)? },
-            18 => Request::Ends { groups: take_groups(&mut bytes)? },
+            17 => Request::SealNumber { group: GroupId(bytes.read_u64()?) },
+            16 => Request::GroupsWithRows { groups: take_groups(&mut bytes)? },
+            18 => Request::LogPositions { groups: take_groups(&mut bytes)? },
             5 => Request::HandOver { group: GroupId(bytes.read_u64()?), to: PeerId(bytes.read_u64()?) },
             19 => Request::Stalled { cause: take_cause(&mut bytes)? },
-            20 => Request::Shows { version: bytes.read_u64()? },
+            20 => Request::AwaitVersion { version: bytes.read_u64()? },
             21 => Request::Terms { groups: take_groups(&mut bytes)? },
             _ => return None,
         };
@@ -202,7 +202,7 @@ fn take_groups(bytes: &mut Bytes) -> Option<Vec<GroupId>> {
     (0..count).map(|_| bytes.read_u64().map(GroupId)).collect()
 }
 
-fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
+fn put_numbers<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
     bytes.put_u8(kind);
     words.into_iter().for_each(|word| bytes.put_u64_le(word));
 }
@@ -228,20 +228,20 @@ mod tests {
             Request::HandOver { group: GroupId(3), to: PeerId(4) },
             Request::States { groups: vec![GroupId(3), GroupId(4)] },
             Request::States { groups: Vec::new() },
-            Request::Begun { groups: vec![GroupId(3), GroupId(4)] },
-            Request::End { group: GroupId(3) },
-            Request::Ends { groups: vec![GroupId(3), GroupId(4)] },
-            Request::Mark { group: GroupId(3) },
+            Request::GroupsWithRows { groups: vec![GroupId(3), GroupId(4)] },
+            Request::LogPosition { group: GroupId(3) },
+            Request::LogPositions { groups: vec![GroupId(3), GroupId(4)] },
+            Request::SealNumber { group: GroupId(3) },
             Request::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Request::Version,
-            Request::Sees,
-            Request::CopyWanted { group: GroupId(3), start: Lsn(9) },
-            Request::Cuts { group: GroupId(3), parts: 4 },
-            Request::SetMark { group: GroupId(3), mark: 5 },
+            Request::ConnectedServers,
+            Request::OfferCopy { group: GroupId(3), start: Lsn(9) },
+            Request::SplitPoints { group: GroupId(3), parts: 4 },
+            Request::SetSealNumber { group: GroupId(3), number: 5 },
             Request::Stalled { cause: None },
             Request::Stalled { cause: Some(StallCause::Slow) },
             Request::Stalled { cause: Some(StallCause::Stopped) },
-            Request::Shows { version: 6 },
+            Request::AwaitVersion { version: 6 },
             Request::Terms { groups: vec![GroupId(3), GroupId(4)] },
         ]
     }

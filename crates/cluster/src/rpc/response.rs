@@ -30,7 +30,7 @@ pub(crate) enum CommitResponse {
     Stale,
     NotLeader,
     Refused(String),
-    Doubt(String),
+    InDoubt(String),
 }
 
 /// What came of [`Request::Join`].
@@ -59,7 +59,7 @@ impl CommitResponse {
             CommitResponse::Stale => (1, ""),
             CommitResponse::NotLeader => (2, ""),
             CommitResponse::Refused(why) => (3, why.as_str()),
-            CommitResponse::Doubt(why) => (4, why.as_str()),
+            CommitResponse::InDoubt(why) => (4, why.as_str()),
         };
         [&[kind], why.as_bytes()].concat().into()
     }
@@ -72,7 +72,7 @@ impl CommitResponse {
             1 => CommitResponse::Stale,
             2 => CommitResponse::NotLeader,
             3 => CommitResponse::Refused(why),
-            4 => CommitResponse::Doubt(why),
+            4 => CommitResponse::InDoubt(why),
             _ => return None,
         })
     }
@@ -142,13 +142,13 @@ fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
 /// What came of [`Request::States`] for one group: who leads, when it is another; else how it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateResponse {
-    Elsewhere(Option<ServerId>),
+    NotLeader(Option<ServerId>),
     Led(GroupState),
 }
 
-/// What came of [`Request::SetMark`].
+/// What came of [`Request::SetSealNumber`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MarkResponse {
+pub(crate) struct SealResponse {
     /// The group's members then.
     pub(crate) members: Members,
     /// Those that answer and have the mark durably in their logs, and the rows of before: they need only hear that it
@@ -156,7 +156,7 @@ pub(crate) struct MarkResponse {
     pub(crate) holders: Vec<PeerId>,
 }
 
-impl MarkResponse {
+impl SealResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         put(&mut bytes, &self.members.encode());
@@ -164,11 +164,11 @@ impl MarkResponse {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<MarkResponse> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<SealResponse> {
         let members = Members::decode(&take(&mut bytes)?)?;
         let (holders, rest) = bytes.as_chunks::<8>();
         let holders = holders.iter().map(|peer| PeerId(u64::from_le_bytes(*peer))).collect();
-        rest.is_empty().then_some(MarkResponse { members, holders })
+        rest.is_empty().then_some(SealResponse { members, holders })
     }
 }
 
@@ -189,7 +189,7 @@ impl StateResponse {
     fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         match self {
-            StateResponse::Elsewhere(leader) => {
+            StateResponse::NotLeader(leader) => {
                 bytes.put_u8(0);
                 bytes.put_slice(
                     leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
@@ -209,8 +209,8 @@ impl StateResponse {
 
     fn decode(mut bytes: Bytes) -> Option<StateResponse> {
         match bytes.read_u8()? {
-            0 if bytes.is_empty() => Some(StateResponse::Elsewhere(None)),
-            0 => Some(StateResponse::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
+            0 if bytes.is_empty() => Some(StateResponse::NotLeader(None)),
+            0 => Some(StateResponse::NotLeader(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
             kind @ (1 | 2) => {
                 let takes_writes = kind == 1;
                 let mut ready = Vec::new();
@@ -241,9 +241,9 @@ pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateResponse>> {
     Some(states)
 }
 
-/// What came of [`Request::End`].
+/// What came of [`Request::LogPosition`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndResponse {
+pub(crate) struct LogPositionResponse {
     pub(crate) own: PeerId,
     pub(crate) last_term: Term,
     pub(crate) last: Lsn,
@@ -251,45 +251,45 @@ pub(crate) struct EndResponse {
     pub(crate) members: Members,
 }
 
-impl EndResponse {
+impl LogPositionResponse {
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat();
         bytes.extend_from_slice(&self.members.encode());
         bytes.into()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndResponse> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<LogPositionResponse> {
         let mut word = || bytes.read_u64();
         let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
-        Some(EndResponse { own, last_term, last, members: Members::decode(&bytes)? })
+        Some(LogPositionResponse { own, last_term, last, members: Members::decode(&bytes)? })
     }
 }
 
-/// What came of [`Request::Ends`]: none of a group whose rows are not there.
-pub(crate) fn encode_ends(ends: &[Option<EndResponse>]) -> Bytes {
+/// What came of [`Request::LogPositions`]: none of a group whose rows are not there.
+pub(crate) fn encode_log_positions(ends: &[Option<LogPositionResponse>]) -> Bytes {
     let mut bytes = BytesMut::new();
     for end in ends {
-        put(&mut bytes, &end.as_ref().map(EndResponse::encode).unwrap_or_default());
+        put(&mut bytes, &end.as_ref().map(LogPositionResponse::encode).unwrap_or_default());
     }
     bytes.freeze()
 }
 
-/// Reads what [`encode_ends`] wrote.
-pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndResponse>>> {
+/// Reads what [`encode_log_positions`] wrote.
+pub(crate) fn decode_log_positions(mut bytes: Bytes) -> Option<Vec<Option<LogPositionResponse>>> {
     let mut ends = Vec::new();
     while !bytes.is_empty() {
         let end = take(&mut bytes)?;
-        ends.push(if end.is_empty() { None } else { Some(EndResponse::decode(end)?) });
+        ends.push(if end.is_empty() { None } else { Some(LogPositionResponse::decode(end)?) });
     }
     Some(ends)
 }
 
-/// What came of [`Request::Version`], or of [`Request::Mark`].
-pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
+/// What came of [`Request::Version`], or of [`Request::SealNumber`].
+pub(crate) fn decode_number(mut bytes: Bytes) -> Option<u64> {
     bytes.read_u64()
 }
 
-/// What came of [`Request::Sees`].
+/// What came of [`Request::ConnectedServers`].
 pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
     servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
 }
@@ -300,13 +300,13 @@ pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
     rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
 }
 
-/// What came of [`Request::Begun`].
-pub(crate) fn encode_begun(groups: &[GroupId]) -> Bytes {
+/// What came of [`Request::GroupsWithRows`].
+pub(crate) fn encode_groups(groups: &[GroupId]) -> Bytes {
     groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
 }
 
-/// Reads what [`encode_begun`] wrote.
-pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
+/// Reads what [`encode_groups`] wrote.
+pub(crate) fn decode_groups(bytes: &Bytes) -> Option<Vec<GroupId>> {
     let (groups, rest) = bytes.as_chunks::<8>();
     rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
 }
@@ -329,11 +329,11 @@ mod tests {
     #[test]
     fn what_came_of_a_mark_reads_back_and_nothing_else_does() {
         let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], ..Members::default() };
-        let answer = MarkResponse { members, holders: vec![PeerId(2)] };
+        let answer = SealResponse { members, holders: vec![PeerId(2)] };
         let bytes = answer.encode();
-        assert_eq!(MarkResponse::decode(bytes.clone()), Some(answer));
+        assert_eq!(SealResponse::decode(bytes.clone()), Some(answer));
         for len in (0..bytes.len()).filter(|len| *len != bytes.len() - 8) {
-            assert_eq!(MarkResponse::decode(bytes.slice(..len)), None, "{len}");
+            assert_eq!(SealResponse::decode(bytes.slice(..len)), None, "{len}");
         }
     }
 
@@ -346,8 +346,8 @@ mod tests {
         let copy = CopyResponse { copy: 1, rows: 2, origin, progress, builds };
         assert_eq!(CopyResponse::decode(copy.encode()), Some(copy));
         let states = vec![
-            StateResponse::Elsewhere(None),
-            StateResponse::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
+            StateResponse::NotLeader(None),
+            StateResponse::NotLeader(Some(ServerId(Uuid::from_u128(9)))),
             StateResponse::Led(GroupState::default()),
             StateResponse::Led(GroupState {
                 ready: vec![PeerId(3), PeerId(4)],
@@ -360,19 +360,19 @@ mod tests {
         let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
         assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
         let begun = vec![GroupId(3), GroupId(u64::MAX)];
-        assert_eq!(decode_begun(&encode_begun(&begun)), Some(begun.clone()));
-        assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
+        assert_eq!(decode_groups(&encode_groups(&begun)), Some(begun.clone()));
+        assert_eq!(decode_groups(&encode_groups(&begun).slice(1..)), None);
         let terms = vec![Term(0), Term(7)];
         assert_eq!(decode_terms(&encode_terms(&terms)), Some(terms.clone()));
         assert_eq!(decode_terms(&encode_terms(&terms).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
-        let end = EndResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
-        assert_eq!(EndResponse::decode(end.encode()), Some(end.clone()));
+        let end = LogPositionResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
+        assert_eq!(LogPositionResponse::decode(end.encode()), Some(end.clone()));
         let ends = vec![None, Some(end), None];
-        let bytes = encode_ends(&ends);
-        assert_eq!(decode_ends(bytes.clone()), Some(ends));
-        assert_eq!(decode_ends(bytes.slice(..bytes.len() - 1)), None);
-        let doubt = CommitResponse::Doubt("why".to_owned());
+        let bytes = encode_log_positions(&ends);
+        assert_eq!(decode_log_positions(bytes.clone()), Some(ends));
+        assert_eq!(decode_log_positions(bytes.slice(..bytes.len() - 1)), None);
+        let doubt = CommitResponse::InDoubt("why".to_owned());
         assert_eq!(CommitResponse::decode(&doubt.encode()), Some(doubt));
     }
 }

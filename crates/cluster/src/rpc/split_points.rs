@@ -1,4 +1,4 @@
-//! The response to [`super::Request::Cuts`]: docs/formats/cluster-request.md.
+//! The response to [`super::Request::SplitPoints`]: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, BytesMut};
 use datum::Bytes;
@@ -6,7 +6,7 @@ use io::ReadFields as _;
 
 use super::field::{put, take};
 
-/// What came of [`super::Request::Cuts`].
+/// What came of [`super::Request::SplitPoints`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SplitPointsResponse {
     /// How many rows the shard has.

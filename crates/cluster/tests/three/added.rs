@@ -129,7 +129,7 @@ fn two_who_divide_a_table_do_not_take_what_the_other_added_for_its_own() {
             wait_until("a division", || matches!(b.node.resharder().rebalance(id, &|| true), Ok(true)));
         }),
     );
-    assert!(matches!(done, Ok(true) | Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Ok(true) | Err(AdminError::ReplicasNotReady)), "{done:?}");
     settled(&[&a, &b, &c]);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
 }
@@ -149,13 +149,13 @@ fn replicas_that_were_added_go_when_there_was_no_time_for_them() {
         deadline,
         &once_added(&a, &c, || was_there.store(true, Ordering::Release)),
     );
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert!(was_there.load(Ordering::Acquire));
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
     hub.let_all_hear();
     // Whoever asks for it does without, too.
     let done = a.node.resharder().rebalance(id, &|| !is_added(&a, &c));
-    assert!(matches!(done, Err(AdminError::NotTogether) | Ok(true)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady) | Ok(true)), "{done:?}");
     settled(&nodes);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
 }
@@ -174,7 +174,7 @@ fn replicas_that_were_added_go_when_nothing_comes_of_the_seals() {
         (!is_mark).then_some(answer.bytes)
     });
     let done = d.node.resharder().rebalance(table(&a).config.id, &|| true);
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert_eq!(table(&d).shards().iter().map(|shard| shard.group()).collect::<Vec<_>>(), groups);
     assert!(table(&d).config.lineage.epoch > 0, "it came to the seals");
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
@@ -197,7 +197,7 @@ fn replicas_that_were_added_stay_if_somebody_wants_them_meanwhile() {
         is_wanted.store(true, Ordering::Release);
     });
     let done = a.node.resharder().rebalance(id, &|| want() && !is_wanted.load(Ordering::Acquire));
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert_eq!(table(&a).shards()[0].group(), first);
     hub.let_all_hear();
     wait_for(&a, &[&[&a, &b, &c], &[&c, &b]]);

@@ -323,7 +323,7 @@ fn a_rebalance_has_one_deadline() {
         is_silent.store(rounds.fetch_add(1, Ordering::AcqRel) > 0, Ordering::Release);
         true
     });
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     // Each after the first takes longer than that.
     assert!(rounds.load(Ordering::Acquire) <= 3, "{rounds:?}");
 }

@@ -305,7 +305,7 @@ fn a_division_that_nobody_could_begin_is_given_up() {
     // The others seal that shard without it.
     hub.deafen(b.server(), first);
     let refused = e.node.resharder().change_table(table(&e).config.id, &one).unwrap_err();
-    assert!(matches!(refused, AdminError::NotTogether), "{refused}");
+    assert!(matches!(refused, AdminError::ReplicasNotReady), "{refused}");
     assert_eq!(table(&e).shards().len(), 2);
     (20..40).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
     hub.let_all_hear();

@@ -42,5 +42,5 @@ fn replicas_that_cannot_go_are_not_waited_for_long_and_are_named() {
     let refused = change(&a, id, both).unwrap_err();
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     let text = refused.to_string();
-    assert!(matches!(refused, AdminError::StillLeaving { .. }) && text.contains("`b`"), "{text}");
+    assert!(matches!(refused, AdminError::StillBeingRemoved { .. }) && text.contains("`b`"), "{text}");
 }

@@ -84,7 +84,7 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
         e.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster),
     ] {
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, AdminError::RowsAway { .. }), "{refused}");
+        assert!(matches!(refused, AdminError::RowsUnreachable { .. }), "{refused}");
         assert!(refused.to_string().contains("server_config"), "{refused}");
     }
     assert_eq!(a.node.log().group_status(old).unwrap().members.voters.len(), 3);
@@ -116,7 +116,7 @@ fn who_has_the_end_goes_on_while_founders_are_away() {
     }
     wait_until("the repair", || {
         match d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
-            Err(error @ AdminError::RowsAway { .. }) => panic!("{error}"),
+            Err(error @ AdminError::RowsUnreachable { .. }) => panic!("{error}"),
             _ => (20..30).all(|n| write(&[&a], n)),
         }
     });

@@ -86,7 +86,7 @@ fn another_leads_between_the_rounds() -> Result<(), Disturbed> {
     let written = while_writing(&writers, 20, || {
         divided = e.node.resharder().change_table(before.config.id, &shards(on(&[&[&b]]))).map(drop);
     });
-    if matches!(divided, Err(AdminError::NotTogether)) {
+    if matches!(divided, Err(AdminError::ReplicasNotReady)) {
         return Err(Disturbed);
     }
     divided.unwrap();
@@ -135,7 +135,7 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
     let two = shards(on(&[&[&a, &b, &c, &d], &[&b, &c, &d, &a]]));
     let refused = e.node.resharder().change_table(before.config.id, &two).unwrap_err();
     assert!(was_alone.load(Ordering::Acquire), "too few others have it");
-    assert!(matches!(refused, AdminError::NotTogether), "{refused}");
+    assert!(matches!(refused, AdminError::ReplicasNotReady), "{refused}");
     assert_eq!(table(&e).shards()[0].group(), first);
     hub.let_all_hear();
     (20..40).for_each(|n| write_until_done(&writers, n));
@@ -224,7 +224,7 @@ fn replicas_are_moved_after_the_seals() -> Result<(), Disturbed> {
         return Err(Disturbed);
     }
     // All marks were there: those that are missing are waited for until that is over.
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     let places = |node: &Running| places_of(&table(node).config.shards);
     let moved = match on(&[&[&c], &[&b]]) {
         ShardsWanted::Named(moved) => moved,

@@ -19,7 +19,7 @@ fn cut(hub: &Hub, one: &Running, others: &[&Running]) {
 #[track_caller]
 fn assert_hidden<T: std::fmt::Debug>(outcome: Result<T, AdminError>, hidden: &str, seen_by: &str) {
     let refused = outcome.unwrap_err();
-    let AdminError::Hidden { servers, by } = &refused else { panic!("{refused}") };
+    let AdminError::ConnectedElsewhere { servers, by } = &refused else { panic!("{refused}") };
     assert_eq!((servers.as_str(), by.as_str()), (hidden, seen_by));
     assert!(!refused.is_indeterminate());
 }
@@ -84,7 +84,7 @@ fn who_refuses_because_a_majority_lives_ends_the_repair() {
     // It does not say whom it sees.
     hub.meddle(|answer| (answer.kind != Some(SEES)).then_some(answer.bytes));
     let silent = a.node.repair().repair_catalog().unwrap_err();
-    assert!(matches!(&silent, AdminError::Silent { servers } if servers == "`b`"), "{silent}");
+    assert!(matches!(&silent, AdminError::ServersSilent { servers } if servers == "`b`"), "{silent}");
     // It says that it sees nobody else, and does all the same.
     let own = Bytes::copy_from_slice(a.server().0.as_bytes());
     hub.meddle(move |answer| Some(if answer.kind == Some(SEES) { own.clone() } else { answer.bytes }));
@@ -100,7 +100,7 @@ fn a_server_that_others_see_is_not_removed() {
     let [a, _b, _c, d, _e] = five(&hub);
     hub.cut(a.server(), d.server());
     let refused = a.node.removal().remove_server(d.server()).unwrap_err();
-    let AdminError::ServerSeen { server, by } = &refused else { panic!("{refused}") };
+    let AdminError::ServerConnectedElsewhere { server, by } = &refused else { panic!("{refused}") };
     assert_eq!((server.as_str(), by.as_str()), ("`d`", "`b`, `c`, `e`"));
     assert!(!a.node.catalog().is_removed(d.server()));
     let gone = d.server();
@@ -120,7 +120,7 @@ fn a_server_that_one_may_see_who_does_not_say_so_is_not_removed() {
         (answer.kind != Some(SEES) || answer.answered_by != hangs).then_some(answer.bytes)
     });
     let refused = a.node.removal().remove_server(c.server()).unwrap_err();
-    assert!(matches!(&refused, AdminError::Silent { servers } if servers == "`b`"), "{refused}");
+    assert!(matches!(&refused, AdminError::ServersSilent { servers } if servers == "`b`"), "{refused}");
     assert!(!a.node.catalog().is_removed(c.server()));
     let gone = c.server();
     c.kill();
@@ -146,7 +146,7 @@ fn a_server_that_came_to_others_while_tables_were_asked_about_is_not_removed() {
         Some(answer.bytes)
     });
     let refused = a.node.removal().remove_server(gone).unwrap_err();
-    assert!(matches!(&refused, AdminError::ServerSeen { by, .. } if by == "`b`"), "{refused}");
+    assert!(matches!(&refused, AdminError::ServerConnectedElsewhere { by, .. } if by == "`b`"), "{refused}");
     assert!(!a.node.catalog().is_removed(gone));
 }
 

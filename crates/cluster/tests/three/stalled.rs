@@ -88,7 +88,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     write_until_done(&[&b, &c], 2);
     let there = handle(&a);
     assert!(!matches!(there.leader(), Some(Route::Local(_))), "what a holds is old");
-    assert!(!there.hears_leader(), "its log hears nothing");
+    assert!(!there.has_leader_contact(), "its log hears nothing");
     wait_until("others say who leads", || {
         a.node.leaders().find_leaders(&[&there]);
         matches!(there.leader(), Some(Route::Remote(_)))
@@ -101,7 +101,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
         look(&nodes);
         a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server())
     });
-    wait_until("a hears who leads", || handle(&a).hears_leader());
+    wait_until("a hears who leads", || handle(&a).has_leader_contact());
     a.wait_ready("t");
     wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
     match late.wait() {

@@ -124,9 +124,9 @@ impl Retry {
     /// Records that the row was not at `server`, which names `leader` as the leader of its shard.
     fn forget_location(&self, server: ServerId, leader: Option<ServerId>) {
         if self.mode == Some(ReadMode::Outdated) {
-            self.shard.not_read_from(server);
+            self.shard.report_without_rows(server);
         } else {
-            self.shard.not_led_by(server, leader);
+            self.shard.report_not_leader(server, leader);
         }
     }
 
@@ -146,7 +146,7 @@ impl Retry {
     /// The read batch from `server` failed, for instance because the replica is still being filled.
     fn retry_alone(&mut self, server: ServerId) -> Result<RemotePointState, Result<Datum, EvalError>> {
         if self.mode == Some(ReadMode::Outdated) {
-            self.shard.not_read_from(server);
+            self.shard.report_without_rows(server);
         }
         self.retry_with(CallMode::Alone)
     }

@@ -165,7 +165,7 @@ impl Failover {
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
         let of_leader =
-            |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.hears_leader();
+            |late: &&LateCall| late.failover_to == FailoverTo::Leader && !late.shard.has_leader_contact();
         for late in late.iter().filter(of_leader) {
             if late.shard.known_leader().leader().is_none_or(|leader| leader == late.server) {
                 unknown.insert(late.shard.group(), (&late.shard, late.server));

@@ -206,7 +206,7 @@ impl<S> Drop for WakeAllOnPanic<'_, S> {
 
 /// Whether no server has to be asked for the leader: it is known, or the local replica will learn it.
 fn is_known(shard: &ShardHandle) -> bool {
-    shard.hears_leader() || shard.leader().is_some()
+    shard.has_leader_contact() || shard.leader().is_some()
 }
 
 /// The waiting queries by shard.

@@ -19,7 +19,7 @@ const PRIMARY_WEIGHT: u64 = 10;
 const SECONDARY_WEIGHT: u64 = 8;
 
 /// What a server weighs on whose disk nothing can be written just now: it comes last.
-pub(crate) const HINDERED_WEIGHT: u64 = u64::MAX / 2;
+pub(crate) const STALLED_WEIGHT: u64 = u64::MAX / 2;
 
 /// What `table_create` and `reconfigure` ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn load(catalog: &Catalog, except: Option<storage::TableId>) -> Load {
 fn load_of<'a>(shards: impl Iterator<Item = &'a ShardConfig>) -> Load {
     let mut load = Load::new();
     for shard in shards {
-        for (server, _) in shard.own_replicas() {
+        for (server, _) in shard.permanent_replicas() {
             let weight = if server == shard.primary { PRIMARY_WEIGHT } else { SECONDARY_WEIGHT };
             *load.entry(server).or_default() += weight;
         }
@@ -101,7 +101,7 @@ pub fn place(
 pub fn places_of(shards: &[ShardConfig]) -> Vec<ShardPlaces> {
     let one = |shard: &ShardConfig| ShardPlaces {
         primary: shard.primary,
-        replicas: shard.own_replicas().collect(),
+        replicas: shard.permanent_replicas().collect(),
     };
     shards.iter().map(one).collect()
 }

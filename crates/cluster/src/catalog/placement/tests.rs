@@ -191,6 +191,6 @@ fn what_cannot_be_placed_is_said_in_the_words_of_reql() {
 fn what_was_added_to_one_table_is_no_load_for_another() {
     let before = crate::config::fixture::shard(3, b"", &[1, 2]);
     let mut after = before.clone();
-    assert!(after.add(crate::config::fixture::server(3), || PeerId(33)));
+    assert!(after.add_temporary(crate::config::fixture::server(3), || PeerId(33)));
     assert_eq!(load_of([&after].into_iter()), load_of([&before].into_iter()));
 }
