@@ -100,7 +100,7 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
             };
             match (&attempt, op.kind) {
                 (Attempt::Finished(_), _) | (_, Kind::Read(Mode::Outdated)) => {}
-                (Attempt::NotHere(leader), _) => handle.not_led_by(server, *leader),
+                (Attempt::NotHere(leader), _) => handle.report_not_leader(server, *leader),
             }
             attempt
         }
