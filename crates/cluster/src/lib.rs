@@ -15,7 +15,7 @@
 //! - `repair`: emergency repair, and the removal of servers.
 //! - `node`: opens and closes replicas, runs the event loop, and answers requests of other servers.
 //!
-//! The order of the locks is written down in `node/locks.rs`.
+//! `locks` has the order of the locks.
 #![forbid(unsafe_code)]
 
 mod catalog;
@@ -25,6 +25,7 @@ mod error;
 mod event_queue;
 mod index;
 pub mod link;
+mod locks;
 mod membership;
 mod node;
 mod notifier;

@@ -81,6 +81,12 @@ pub fn now() -> Instant {
     tasks::here().map_or_else(Instant::now, |here| here.instant())
 }
 
+/// A number that tells the caller apart from the other tasks of a simulation that run on the same thread; zero for a thread.
+#[must_use]
+pub fn current() -> u64 {
+    tasks::here().and_then(|here| here.current()).map_or(0, |task| task.number() + 1)
+}
+
 /// Locks a mutex whose holder may wait while it holds it. In a simulation the caller yields until the mutex is free.
 /// Other mutexes can be locked directly.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use io::task;
 use log::{Log, Members, PeerId};
-use parking_lot::{Mutex, MutexGuard};
 use shard::Shard;
 
 use super::display_names;
@@ -15,6 +13,7 @@ use super::snapshot::Catalog;
 use super::view::CatalogView;
 use crate::config::{CATALOG_GROUP, ReplicaConfig, ServerId};
 use crate::error::AdminError;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 use crate::routing::{Leadership, ReplicaTransport};
 use crate::rpc::Peers;
 
@@ -29,7 +28,7 @@ pub(crate) struct CatalogClient {
     pub(super) shard: Arc<Shard>,
     view: Arc<CatalogView>,
     /// Held while this node changes the catalog: one change at a time.
-    changing: Mutex<()>,
+    changing: RankedMutex<()>,
 }
 
 impl CatalogClient {
@@ -42,7 +41,16 @@ impl CatalogClient {
         view: Arc<CatalogView>,
     ) -> CatalogClient {
         let (peers, transport) = transport;
-        CatalogClient { own, peers, transport, leadership, log, shard, view, changing: Mutex::new(()) }
+        CatalogClient {
+            own,
+            peers,
+            transport,
+            leadership,
+            log,
+            shard,
+            view,
+            changing: RankedMutex::new(Rank::CatalogChange, ()),
+        }
     }
 
     /// The version of the catalog that this node shows.
@@ -61,12 +69,12 @@ impl CatalogClient {
     }
 
     /// Waits for the change that this node makes, if there is one, and keeps others from being made.
-    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
-        task::lock(&self.changing)
+    pub(crate) fn lock_changes(&self) -> RankedGuard<'_, ()> {
+        self.changing.lock()
     }
 
     /// As [`CatalogClient::lock_changes`], or `None` if this node is making a change.
-    pub(crate) fn try_lock_changes(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn try_lock_changes(&self) -> Option<RankedGuard<'_, ()>> {
         self.changing.try_lock()
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use io::task;
 use log::{GroupId, Log, MemberChange, PeerId, Role};
-use parking_lot::{Mutex, MutexGuard};
 use storage::TableId;
 
 use super::liveness::{Liveness, Probes, WaitingLog};
@@ -19,6 +18,7 @@ use crate::catalog::row::CatalogRow;
 use crate::catalog::{CatalogClient, Handles, display_names};
 use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerId};
 use crate::error::AdminError;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 use crate::routing::{LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
@@ -36,7 +36,7 @@ pub(crate) struct Membership {
     liveness: Liveness,
     ids: Ids,
     /// Held while a membership change or a seal is proposed.
-    changes: Mutex<()>,
+    changes: RankedMutex<()>,
 }
 
 impl Membership {
@@ -50,13 +50,13 @@ impl Membership {
             catalog: handles.catalog.clone(),
             liveness: Liveness::new(handles, positions),
             ids: handles.ids.clone(),
-            changes: Mutex::new(()),
+            changes: RankedMutex::new(Rank::MemberChange, ()),
         }
     }
 
     /// Prevents membership changes from being proposed while the guard is held, as during the proposal of a seal.
-    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
-        task::lock(&self.changes)
+    pub(crate) fn hold_changes(&self) -> RankedGuard<'_, ()> {
+        self.changes.lock()
     }
 
     /// Makes the next change of a group's members towards `wanted`. True if no change is left to make.

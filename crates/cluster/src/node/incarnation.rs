@@ -70,7 +70,7 @@ impl ReplicaHost {
 
     /// Notes that a replica that the catalog names here was removed from its group.
     pub(super) fn note_removed(&self, table: TableId, group: GroupId, peer: PeerId) {
-        task::lock(&self.removed).insert(group, Superseded { table, peer, since: task::now() });
+        self.removed.lock().insert(group, Superseded { table, peer, since: task::now() });
     }
 
     /// Gives this server new replicas in place of those that were removed from their groups and are still named by the newest
@@ -84,7 +84,7 @@ impl ReplicaHost {
             })
         };
         let due: Vec<(GroupId, Superseded)> = {
-            let mut removed = task::lock(&self.removed);
+            let mut removed = self.removed.lock();
             removed.retain(|group, gone| is_named(group, gone));
             let due = removed.iter().filter(|(_, gone)| task::now() - gone.since > REPLACEMENT_DELAY);
             due.map(|(group, gone)| (*group, *gone)).collect()

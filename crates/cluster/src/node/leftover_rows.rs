@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use datum::KeyRange;
 use engine::Batch;
-use io::task;
 use log::GroupId;
-use parking_lot::{Mutex, MutexGuard};
 use shard::{Replicas, clear_rows};
 use storage::{Changes, Direction, RowChange, TableId};
 
@@ -17,6 +15,7 @@ use super::tombstone::Tombstones;
 use crate::catalog::Catalog;
 use crate::config::{ReplicaConfig, ServerId};
 use crate::error::AdminError;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 use crate::routing::{LocalReplica, LocalReplicas, TableHandle, shard_range};
 
 /// How many rows are deleted in one batch.
@@ -30,7 +29,7 @@ pub(super) struct LeftoverRows {
     tombstones: Arc<Tombstones>,
     restart: Arc<RestartState>,
     /// The tables with rows to delete once the catalog no longer names their replicas here.
-    tables: Mutex<BTreeSet<TableId>>,
+    tables: RankedMutex<BTreeSet<TableId>>,
 }
 
 impl LeftoverRows {
@@ -41,11 +40,18 @@ impl LeftoverRows {
         tombstones: Arc<Tombstones>,
         restart: Arc<RestartState>,
     ) -> LeftoverRows {
-        LeftoverRows { own, replicas, local, tombstones, restart, tables: Mutex::default() }
+        LeftoverRows {
+            own,
+            replicas,
+            local,
+            tombstones,
+            restart,
+            tables: RankedMutex::new(Rank::LeftoverRows, BTreeSet::new()),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<TableId>> {
-        task::lock(&self.tables)
+    fn lock(&self) -> RankedGuard<'_, BTreeSet<TableId>> {
+        self.tables.lock()
     }
 
     /// Takes note that a replica of `table` left.

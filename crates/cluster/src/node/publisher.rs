@@ -8,7 +8,6 @@ use std::time::Duration;
 use datum::KeyRange;
 use io::task;
 use log::{GroupId, Log};
-use parking_lot::{Mutex, MutexGuard};
 use shard::Shard;
 use storage::TableId;
 
@@ -20,6 +19,7 @@ use crate::catalog::{Catalog, CatalogClient, CatalogWatcher, Handles};
 use crate::config::{CATALOG_GROUP, CATALOG_TABLE, ServerId, TableConfig};
 use crate::error::{AdminError, OpenError};
 use crate::index::Indexes;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 use crate::notifier::Notifier;
 use crate::reshard::PendingHandovers;
 use crate::routing::{LocalReplicas, ReplicaTransport, TableHandle};
@@ -44,7 +44,7 @@ pub(super) struct Publisher {
     pending: Arc<PendingHandovers>,
     pub(super) restart: Arc<RestartState>,
     /// Held while replicas are opened and discarded.
-    publishing: Mutex<()>,
+    publishing: RankedMutex<()>,
     /// The data that a crash had left behind was deleted.
     is_swept: AtomicBool,
 }
@@ -71,13 +71,13 @@ impl Publisher {
             indexes,
             pending,
             restart,
-            publishing: Mutex::new(()),
+            publishing: RankedMutex::new(Rank::Publishing, ()),
             is_swept: AtomicBool::new(false),
         }
     }
 
-    fn hold(&self) -> MutexGuard<'_, ()> {
-        task::lock(&self.publishing)
+    fn hold(&self) -> RankedGuard<'_, ()> {
+        self.publishing.lock()
     }
 
     /// Shows the catalog to `watcher`, now and whenever it has changed. Only the first watcher is kept.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use datum::KeyRange;
 use log::{GroupId, InitialConfig, Log, LogError, Lsn, PeerId};
-use parking_lot::Mutex;
 use shard::{Predecessor, Replicas, Shard};
 use storage::{Applied, TableId};
 
@@ -19,6 +18,7 @@ use super::tombstone::Tombstones;
 use crate::catalog::{CatalogClient, Handles};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 use crate::error::AdminError;
+use crate::locks::{Rank, RankedMutex};
 use crate::membership::Membership;
 use crate::reshard::PendingHandovers;
 use crate::routing::readers::readers_of;
@@ -42,7 +42,7 @@ pub(super) struct ReplicaHost {
     pending: Arc<PendingHandovers>,
     pub(super) openings: Openings,
     /// Replicas that the catalog names here and that can never be opened again.
-    pub(super) removed: Mutex<BTreeMap<GroupId, Superseded>>,
+    pub(super) removed: RankedMutex<BTreeMap<GroupId, Superseded>>,
 }
 
 impl ReplicaHost {
@@ -76,7 +76,7 @@ impl ReplicaHost {
             leftovers,
             pending,
             openings,
-            removed: Mutex::default(),
+            removed: RankedMutex::new(Rank::RemovedReplicas, BTreeMap::new()),
         }
     }
 

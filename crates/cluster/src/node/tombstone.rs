@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use engine::Batch;
 use io::task;
 use log::{GroupId, Log, LogError};
-use parking_lot::{Mutex, MutexGuard};
 use shard::Replicas;
 use storage::TableId;
 
 use crate::error::AdminError;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 use crate::routing::LocalReplica;
 
 /// The time between two attempts to write a tombstone.
@@ -45,16 +45,16 @@ struct Waiting {
 pub(super) struct Tombstones {
     log: Arc<dyn Log>,
     replicas: Arc<Replicas>,
-    waiting: Mutex<Waiting>,
+    waiting: RankedMutex<Waiting>,
 }
 
 impl Tombstones {
     pub(super) fn new(log: Arc<dyn Log>, replicas: Arc<Replicas>) -> Tombstones {
-        Tombstones { log, replicas, waiting: Mutex::default() }
+        Tombstones { log, replicas, waiting: RankedMutex::new(Rank::Tombstones, Waiting::default()) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        task::lock(&self.waiting)
+    fn lock(&self) -> RankedGuard<'_, Waiting> {
+        self.waiting.lock()
     }
 
     /// Ends a replica in the log. Whether its tombstone is durable, so that its data may be deleted; if not, this is to be

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use io::task;
 use log::GroupId;
-use parking_lot::{Mutex, MutexGuard};
 use storage::TableId;
+
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 
 /// What is still to be done.
 #[derive(Default)]
@@ -20,13 +21,18 @@ pub(crate) struct Handovers {
 }
 
 /// The handovers that are under way on this node.
-#[derive(Default)]
-pub(crate) struct PendingHandovers(Mutex<Handovers>);
+pub(crate) struct PendingHandovers(RankedMutex<Handovers>);
+
+impl Default for PendingHandovers {
+    fn default() -> PendingHandovers {
+        PendingHandovers(RankedMutex::new(Rank::PendingHandovers, Handovers::default()))
+    }
+}
 
 impl PendingHandovers {
     /// The handovers; hold the lock briefly.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Handovers> {
-        task::lock(&self.0)
+    pub(crate) fn lock(&self) -> RankedGuard<'_, Handovers> {
+        self.0.lock()
     }
 
     /// Whether they must be looked at soon.

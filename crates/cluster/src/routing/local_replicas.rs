@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datum::KeyRange;
-use io::task;
 use log::{GroupId, PeerId};
-use parking_lot::{Mutex, MutexGuard};
 use shard::Shard;
 use storage::TableId;
 
 use crate::config::CATALOG_GROUP;
+use crate::locks::{Rank, RankedGuard, RankedMutex};
 
 /// A replica that is open here.
 pub(crate) struct LocalReplica {
@@ -28,18 +27,22 @@ pub(crate) struct LocalReplicas {
     catalog: Arc<Shard>,
     /// Never closed.
     catalog_gate: Arc<Gate>,
-    open: Mutex<BTreeMap<GroupId, LocalReplica>>,
+    open: RankedMutex<BTreeMap<GroupId, LocalReplica>>,
 }
 
 impl LocalReplicas {
     /// Only the replica of the catalog.
     pub(crate) fn new(catalog: Arc<Shard>) -> LocalReplicas {
-        LocalReplicas { catalog, catalog_gate: Arc::default(), open: Mutex::default() }
+        LocalReplicas {
+            catalog,
+            catalog_gate: Arc::default(),
+            open: RankedMutex::new(Rank::LocalReplicas, BTreeMap::new()),
+        }
     }
 
     /// The replicas of tables; hold the lock briefly.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, LocalReplica>> {
-        task::lock(&self.open)
+    pub(crate) fn lock(&self) -> RankedGuard<'_, BTreeMap<GroupId, LocalReplica>> {
+        self.open.lock()
     }
 
     /// Whether a replica of this table's group is open here.
@@ -71,23 +74,28 @@ impl LocalReplicas {
 
 /// Guards the rows of a replica. A copy reads or writes them inside the gate; the gate is closed for ever when the
 /// replica is discarded, since the same keys may belong to another replica from then on.
-#[derive(Default)]
 pub(crate) struct Gate {
-    is_closed: Mutex<bool>,
+    is_closed: RankedMutex<bool>,
 }
 
 /// Keeps a gate from being closed.
-pub(crate) struct Inside<'a>(#[expect(dead_code, reason = "held, not read")] MutexGuard<'a, bool>);
+pub(crate) struct Inside<'a>(#[expect(dead_code, reason = "held, not read")] RankedGuard<'a, bool>);
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate { is_closed: RankedMutex::new(Rank::Gate, false) }
+    }
+}
 
 impl Gate {
     /// Enters, unless the gate is closed.
     pub(crate) fn enter(&self) -> Option<Inside<'_>> {
-        let is_closed = task::lock(&self.is_closed);
+        let is_closed = self.is_closed.lock();
         (!*is_closed).then(|| Inside(is_closed))
     }
 
     /// Closes the gate, once every thread has left it.
     pub(crate) fn close(&self) {
-        *task::lock(&self.is_closed) = true;
+        *self.is_closed.lock() = true;
     }
 }

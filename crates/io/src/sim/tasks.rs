@@ -28,6 +28,12 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
+impl TaskId {
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The process that tasks belong to; they end together. Never reused once it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process(pub u64);
@@ -271,6 +277,11 @@ impl Tasks {
         state.tasks.insert(id, task);
         state.make_ready(id);
         id
+    }
+
+    /// The task that runs now.
+    pub(crate) fn current(&self) -> Option<TaskId> {
+        self.0.state.borrow().running
     }
 
     pub(crate) fn join(&self, task: TaskId) {
