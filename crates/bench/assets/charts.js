@@ -1,4 +1,4 @@
-// The charts of a laboratory report: lines over time, and percentile curves without a cut.
+// The charts of a benchmark report: lines over time, and complete percentile curves up to the maximum.
 'use strict';
 
 const charts = (() => {
@@ -34,7 +34,7 @@ const charts = (() => {
       label,
       stroke: colour(palette[i % palette.length]),
       width: 2,
-      // More lines than colours: the next round is dotted.
+      // With more lines than colours, the colours repeat on dotted lines.
       dash: i >= dashFrom ? [6, 4] : (i >= palette.length && [2, 3]) || undefined,
       points: { show: false },
     }));
@@ -58,7 +58,7 @@ const charts = (() => {
     drawn.forEach((entry) => entry.draw());
   }
 
-  // One value a second. `series` is [{label, values}].
+  // One value per second. `series` is [{label, values}].
   function overTime(figure, seconds, series, format, logarithmic) {
     place(figure, (width) => new uPlot({
       width,
@@ -76,7 +76,7 @@ const charts = (() => {
     }, [seconds, ...series.map((one) => one.values)], figure));
   }
 
-  // One value a cluster size. `series` is [{label, values, dashed, right}]; `right` has its axis there.
+  // One value per cluster size. `series` is [{label, values, dashed, right}]; `right` uses the right axis.
   function overNodes(figure, nodes, series, format) {
     const fromNothing = { range: (_, low, high) => [0, high * 1.08 || 1] };
     const upright = (extra) => axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))), ...extra });

@@ -19,7 +19,7 @@
   const known = (value) => value !== null && value !== undefined;
   const whole = (value) => (known(value) ? count.format(value) : NONE);
   const number = (value) => (known(value) ? fine.format(value) : NONE);
-  // Counts as they are, ratios in short.
+  // Counts in full, ratios shortened.
   const exact = (value) => (Number.isInteger(value) ? whole(value) : number(value));
   const bytes = (value) => {
     if (!known(value)) return NONE;
@@ -43,7 +43,7 @@
 
   const durability = (run) => run.settings['rethinkdb.durability'] || run.settings.durability || NONE;
 
-  // What may tell two runs of one name apart, the most telling first.
+  // Settings that may distinguish two runs with the same name, the most important first.
   const TELLING = [
     ['durability', durability], ['read mode', (run) => run.settings['rethinkdb.readmode'] || NONE],
     ['connections', (run) => run.loop.connections], ['pipeline', (run) => run.loop.pipeline],
@@ -51,7 +51,7 @@
     ...['recordcount', 'requestdistribution', 'ids', 'tx', 'block-bytes', 'fieldalphabet', 'seconds', 'operations'].map((name) => [name, (run) => run.settings[name] ?? NONE]),
   ];
 
-  // A name for every run that no other has: with its label, else with the settings it differs in.
+  // A unique name for every run: with its label, or with the settings that differ.
   function distinctTitles() {
     const plain = runs.map((run) => (run.label ? `${run.name} (${run.label})` : run.name));
     const full = plain.map((name, i) => {
@@ -72,30 +72,30 @@
   const link = (run, text) => element('a', { href: `#run-${runs.indexOf(run)}` }, text || title(run));
   const SHORT_UNITS = { 'operations/s': 'op/s', 'documents/s': 'doc/s', 'blocks/s': 'block/s' };
 
-  // By the mean time of the runs, as published and as in a sweep: what lies between them is no part of it.
+  // Computed from the mean time of the runs, as in the published figures and in a sweep: the time between runs does not count.
   function documentsByMeanTime(run) {
     const total = run.runs.reduce((ms, one) => ms + one.ms, 0);
     return total > 0 && run.settings.documents ? (run.settings.documents * 1e3 * run.runs.length) / total : null;
   }
 
-  // The rate the run is known for: documents for loads and scans, blocks for blocks.
+  // The main rate of a run: documents for loads and scans, blocks for blocks.
   function rate(run) {
     const scanned = run.kind === 'analytic' ? documentsByMeanTime(run) : null;
     if (scanned !== null) return { value: scanned, unit: 'documents/s' };
     const wanted = { 'ycsb-load': 'documents', analytic: 'documents', blocks: 'blocks' }[run.kind];
     const unit = run.throughput.units.find((one) => one.name === wanted);
-    // Nobody asks an idle cluster anything: it has no rate.
+    // An idle cluster receives no queries, so it has no rate.
     if (run.kind === 'idle') return { value: null, unit: 'operations/s' };
     return unit ? { value: unit.per_second, unit: `${unit.name}/s` } : { value: run.throughput.operations_per_second, unit: 'operations/s' };
   }
 
   const shareOfCore = (share) => (share === null ? NONE : `${+(share * 100).toPrecision(3)} % of a core`);
-  // Null where one is not known: a part is no sum.
+  // Null if a value is unknown: a partial sum would mislead.
   const sum = (values) => (values.length && values.every((value) => value !== null) ? values.reduce((all, value) => all + value, 0) : null);
   const most = (values) => (sum(values) === null ? null : Math.max(...values));
   const coreShare = (run, server) => (server.cpu_seconds === null ? null : server.cpu_seconds / run.time.measured_seconds);
 
-  // Of all kinds together; where each kind ran alone and that is not known, from the cheapest to the dearest.
+  // The mean of all kinds of operations. If it is unknown because each kind ran alone: the range from the cheapest to the most expensive kind.
   function serverCpu(run) {
     const all = run.cost.server_cpu_us_per_operation;
     if (all !== null) return time(all);
@@ -115,8 +115,8 @@
     return { report, workload, servers, raw: scale(find(workload.raw)), stated: scale(find(workload.stated)) };
   }
 
-  // Whether --http would have told more. `units` has no such flag; `sweep` has it for clusters that run already, and does
-  // not read the pages of servers on this machine.
+  // Whether --http would have added figures. `units` has no such flag. `sweep` has it for existing clusters, and does not
+  // read the metrics pages of servers on this machine.
   function wantsHttp(run) {
     const [command, ...flags] = run.command.slice(run.command.indexOf('bench') + 1);
     if (command === 'units') return false;
@@ -125,7 +125,7 @@
     return isGiven && run.servers.some((server) => server.source !== 'proc');
   }
 
-  // Only the server's metrics page counts fsyncs.
+  // Only the server's metrics page has the number of fsyncs.
   const writes = (run) => run.kind === 'ycsb-load' || run.kind === 'blocks' || run.operations.some((one) => one.ok > 0 && ['UPDATE', 'INSERT'].includes(one.name));
   const perFsync = (run) => {
     if (!run.log) return writes(run) && wantsHttp(run) ? 'needs --http' : NONE;
@@ -144,11 +144,11 @@
         serverCpu(run), perFsync(run), whole(failed)];
     });
     main.append(element('h2', {}, 'All runs'),
-      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers, from the cheapest to the dearest kind of operation where each ran alone. Fsyncs are counted on a server\'s metrics page alone; where the command that did not find it has --http to tell where it is, that is said. Sweeps and units do not read the pages of servers on this machine, because making them costs the servers what is measured.'),
+      element('p', { class: 'soft' }, 'Latencies are for the most frequent operation of a run, from sending the query to reading its response; in an open loop they start at the scheduled time, so that waiting behind slow operations counts. No value is left out: the maximum is the true maximum. CPU/op is processor time of the servers; if each kind of operation ran alone, it is the range from the cheapest to the most expensive kind. The number of fsyncs is only on a server\'s metrics page; "needs --http" means that the command needs the address of that page. Sweeps and units do not read the metrics pages of servers on this machine, because serving a page uses the processor time that is measured.'),
       table(head, rows));
   }
 
-  // What servers used while nobody asked them anything.
+  // The resources that servers used without queries.
   function idleUse(run) {
     const shares = run.servers.map((server) => coreShare(run, server));
     const memory = run.servers.map((server) => server.memory_bytes);
@@ -168,16 +168,16 @@
       return [link(run), run.servers.length, ...['tables', 'shards', 'replicas'].map((name) => whole(run.settings[name])),
         ...idleUse(run).map(([, text]) => text), median('TABLE-CREATE'), median('TABLE-STATUS')];
     });
-    main.append(element('h2', {}, 'Clusters that nobody asks anything'),
+    main.append(element('h2', {}, 'Clusters without queries'),
       table(['Run', 'Servers', 'Tables', 'Shards of each', 'Replicas of each', 'CPU, all servers', 'CPU, the busiest', 'Memory, all servers', 'Memory, the largest', 'table_create p50', 'table_status p50'], rows));
   }
 
   function comparison() {
-    // Tests of `bench units` are smaller than the published ones: they have a part of their own.
+    // Tests of `bench units` are smaller than the published ones and have a separate section.
     const beside = runs.filter((run) => !run.units).map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
     if (!beside.length) return;
-    main.append(element('h2', {}, 'Published beside measured'),
-      element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next. A query over all documents stands here by its documents per second, with how many there were: over few, what every query costs once weighs more.'));
+    main.append(element('h2', {}, 'Published and measured'),
+      element('p', { class: 'soft' }, 'The published figures, from the text and from the raw data, come from other machines. Compare the ratios of figures within one column, not one column with another. For a query over all documents, this table has its documents per second and the number of documents: with few documents, the fixed cost of a query has more weight.'));
     const rows = beside.map(([run, base]) => {
       const measured = rate(run).value;
       const over = (documents) => (base.workload.documents && documents ? `, over ${whole(documents)} documents` : '');

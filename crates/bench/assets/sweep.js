@@ -1,4 +1,4 @@
-// The part of a report that shows sweeps over cluster sizes. `tools` are the report's own.
+// The section of a report about sweeps over cluster sizes. `tools` are helper functions of the report.
 'use strict';
 
 const sweepPart = (sweep, tools) => {
@@ -10,7 +10,7 @@ const sweepPart = (sweep, tools) => {
   function quota() {
     const { kind, core_share: part, quota_us: granted, period_us: period, why_none: why } = sweep.quota;
     if (part === null) return `No equal shares of processor time (${why || 'not asked for'}): read the CPU per operation, not the throughput.`;
-    return `Each node had ${share(part)} of one core (${kind}: ${granted} µs of every ${period} µs), and the client what was left. What may be compared is how sizes relate to each other.`;
+    return `Each node had ${share(part)} of one core (${kind}: ${granted} µs of every ${period} µs), and the client had the rest. Compare only the ratios between sizes.`;
   }
 
   function law(fit) {
@@ -19,13 +19,13 @@ const sweepPart = (sweep, tools) => {
     return `${parameters}${fit.peak_nodes ? `; highest at ${fit.peak_nodes.toFixed(0)} nodes` : ''}`;
   }
 
-  // Null where the law says nothing: a curve that is not there cannot be mistaken for a measurement.
+  // Null if the law does not apply: no curve is drawn that could be mistaken for a measurement.
   function expected(fit, nodes) {
     if (!fit.applies) return null;
     return (fit.lambda * nodes) / (1 + fit.sigma * (nodes - 1) + fit.kappa * nodes * (nodes - 1));
   }
 
-  // The published servers had whole machines: their figures have an axis of their own.
+  // The published servers had whole machines, so their figures have a separate axis.
   function throughput(series) {
     const nodes = series.points.map((point) => point.nodes);
     const drawn = figure(series.name, `throughput against nodes, ${series.unit}: measured on the left, published on the right`);
@@ -39,7 +39,7 @@ const sweepPart = (sweep, tools) => {
 
   const size = (nodes) => `${nodes} ${nodes === 1 ? 'node' : 'nodes'}`;
 
-  // What speed-ups are against: of most series the smallest cluster, of what has two replicas the smallest that has them.
+  // The base of speed-ups: the smallest cluster, or for series with two replicas the smallest cluster with two servers.
   function bases() {
     const named = (all) => all.map((series) => series.name).join('; ');
     const of = (base) => sweep.series.filter((series) => series.base_nodes === base);
@@ -47,13 +47,13 @@ const sweepPart = (sweep, tools) => {
     const one = (base) => (all.length === 1 ? size(base) : `${size(base)} (${named(of(base))})`);
     const there = all.filter((base) => base !== null).sort((a, b) => a - b);
     const later = sweep.series.filter((series) => series.base_nodes !== series.points[0].nodes);
-    const said = there.length ? [`Speed-up is against ${there.map(one).join(' and ')}.`] : [];
-    if (of(null).length) said.push(`There is none of ${named(of(null))}.`);
-    if (later.length) said.push(`One node has no second replica: it is not what ${named(later)} is compared with.`);
+    const said = there.length ? [`Speed-up is relative to ${there.map(one).join(' and ')}.`] : [];
+    if (of(null).length) said.push(`There is none for ${named(of(null))}.`);
+    if (later.length) said.push(`One node has no second replica: it is not the base of ${named(later)}.`);
     return said.join(' ');
   }
 
-  // Nothing to compare with: only sizes below the base were run.
+  // Without a base, only sizes below it were run: there is nothing to compare.
   function scaling(series) {
     if (series.base_nodes === null) return [];
     const nodes = series.points.map((point) => point.nodes);
@@ -102,7 +102,7 @@ const sweepPart = (sweep, tools) => {
     kinds.forEach((kind) => {
       const curves = series.points.flatMap((point) => point.latency.filter((one) => one.name === kind && one.service.curve.length).map((one) => ({ label: `${point.nodes}`, curve: one.service.curve })));
       if (!curves.length) return;
-      const drawn = figure(`${kind}: percentiles by nodes`, 'each step to the right is one more nine; nothing is cut');
+      const drawn = figure(`${kind}: percentiles by nodes`, 'each step to the right is one more nine; no value is left out');
       grid.append(drawn);
       charts.percentiles(drawn, curves, []);
     });
@@ -116,10 +116,10 @@ const sweepPart = (sweep, tools) => {
 
   function raised(series) {
     const all = series.points.flatMap((point) => point.alarms.map((alarm) => [point.nodes, alarm.kind, element('span', {}, alarm.message)]));
-    return all.length ? [fold('Alarms of each size, in all rounds', table(['Nodes', 'Alarm', 'What it says'], all))] : [];
+    return all.length ? [fold('Alarms of each size, in all rounds', table(['Nodes', 'Alarm', 'Message'], all))] : [];
   }
 
-  // What one operation was about, where that is more than one document.
+  // The number of documents of one operation, if there is more than one.
   function sizes(series) {
     const there = published['rethinkdb-2.1.5'].workloads[series.workload];
     if (!there || !there.documents) return '';
@@ -137,14 +137,14 @@ const sweepPart = (sweep, tools) => {
   function bars() {
     if (!sweep.bars.length) return [];
     const all = sweep.bars.map((bar) => [element('span', {}, bar.name), ratio(bar.found), `${bar.relation} ${bar.wanted}`, ratio(bar.published), bar.ok ? '✓' : '✗']);
-    return [element('h3', {}, 'What we want of ourselves'), table(['Bar', 'Measured', 'Wanted', 'Published', ''], all)];
+    return [element('h3', {}, 'Targets'), table(['Bar', 'Measured', 'Wanted', 'Published', ''], all)];
   }
 
   const alarms = sweep.alarms.map((alarm) => element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`));
   const notes = sweep.notes.map((note) => element('div', { class: 'alarm', role: 'note' }, note));
   return [element('h2', {}, sweep.label ? `Sweep over cluster sizes (${sweep.label})` : 'Sweep over cluster sizes'),
     element('p', { class: 'soft' }, `${sweep.started_at}, server ${sweep.target.version || 'unknown'}${sweep.target.binary ? `, ${sweep.target.binary}` : ''}. ${quota()}`),
-    element('p', { class: 'soft' }, `${bases()} The published figures are those of RethinkDB 2.1.5 on 1 to 16 servers. CPU/op, disk/op and links/op are those of all servers together. Others is what other programs of this machine used meanwhile, of one core.`),
+    element('p', { class: 'soft' }, `${bases()} The published figures are for RethinkDB 2.1.5 on 1 to 16 servers. CPU/op, disk/op and links/op are totals of all servers. Others is the share of one core that other programs on this machine used meanwhile.`),
     ...alarms, ...notes, ...bars(), ...sweep.series.flatMap(one),
     fold('Settings of the sweep', element('p', {}, element('code', {}, sweep.command.join(' '))), table(['Setting', 'Value'], pairs({ ...sweep.settings, ...sweep.machine })))];
 };

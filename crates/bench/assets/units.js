@@ -1,4 +1,4 @@
-// The part of a report that shows the tests of one `bench units`. `tools` are the report's own.
+// The section of a report about the tests of one `bench units`. `tools` are helper functions of the report.
 'use strict';
 
 const unitsPart = (tests, tools) => {
@@ -9,7 +9,7 @@ const unitsPart = (tests, tools) => {
   const perSecond = (value) => (known(value) ? value.toFixed(1) : '–');
   const { factor, core_share: share, session } = tests[0].units;
 
-  // All units and those of the nodes, alike ones together: 6 = 2 × 1 + 2 × 2.
+  // The total of units, and the units per node with equal nodes grouped: 6 = 2 × 1 + 2 × 2.
   function dealt(unitsByNode) {
     const parts = [];
     unitsByNode.forEach((units) => {
@@ -59,25 +59,25 @@ const unitsPart = (tests, tools) => {
     return table(['Nodes that hold', 'Nodes', 'Written', 'Written per block', 'Data folders grew by'], rows);
   }
 
-  // What was published of single tests, then what must hold after each.
+  // Checks of single published tests first, then the checks after every test.
   function statements() {
     const text = (said) => element('span', {}, said);
     const after = new Set(tests[0].checks.map((check) => check.name));
     const row = (run, one, verdict) => [text(`${run.units.test}: ${one.name}`), exact(one.found), exact(one.expected), text(verdict)];
     const checked = (wanted) => tests.flatMap((run) => [
       ...run.checks.filter((check) => after.has(check.name) !== wanted).map((check) => row(run, check, check.ok ? '✓ pass' : '✗ FAIL')),
-      ...(wanted ? run.units.untold : []).map((one) => row(run, one, `not told: ${one.why}`)),
+      ...(wanted ? run.units.untold : []).map((one) => row(run, one, `not verified: ${one.why}`)),
     ]);
-    return table(['What must hold', 'Found', 'Expected', ''], [...checked(true), ...checked(false)]);
+    return table(['Check', 'Found', 'Expected', ''], [...checked(true), ...checked(false)]);
   }
 
   const alarms = tests.flatMap((run) => run.alarms.map((alarm) => element('div', { class: 'alarm', role: 'note' }, element('strong', {}, `${run.units.test}: ${alarm.kind}`), `: ${alarm.message}`)));
   const nodes = known(share) ? `Each node had ${(share * 100).toFixed(0)} % of one core.` : 'Nodes had no equal shares of processor time.';
   return [element('h2', {}, 'BigchainDB\'s tests'),
-    element('p', { class: 'soft' }, `${session}: nodes and shards of the published tests divided by ${factor}, each node with as many write units as there, each test on a cluster of its own. ${nodes} What may be compared is how tests relate to test 1.`),
+    element('p', { class: 'soft' }, `${session}: nodes and shards of the published tests divided by ${factor}, with the same number of write units per node, each test on a new cluster. ${nodes} Compare only the ratios to test 1.`),
     ...alarms, rates(),
-    element('p', { class: 'soft' }, 'Expected is in proportion to the write units, published what BigchainDB measured. Variation is the standard deviation of the blocks of a second by their mean; the worst second is by that mean; the last third of the run is by the first.'),
-    courses(), element('h3', {}, 'Disks, by what nodes hold of the table'), disks(),
-    element('p', { class: 'soft' }, 'Written is what the nodes\' processes had the system write while blocks were inserted. Data folders were empty of tables before.'),
-    element('h3', {}, 'Placement, and what else must hold'), statements()];
+    element('p', { class: 'soft' }, 'Expected is in proportion to the write units, published is the figure that BigchainDB measured. Variation is the standard deviation of the blocks per second divided by their mean; the worst second is divided by the mean; the last third of the run is divided by the first.'),
+    courses(), element('h3', {}, 'Disks, by the replicas that nodes hold'), disks(),
+    element('p', { class: 'soft' }, 'Written is the number of bytes that the nodes\' processes wrote while blocks were inserted. Before, the data folders contained no tables.'),
+    element('h3', {}, 'Placement and other checks'), statements()];
 };

@@ -61,7 +61,7 @@ fn client_limited(result: &RunResult) -> Option<Alarm> {
     }
     let server = match server {
         Some(share) => format!("the busiest server used {} of its cores", percent(share)),
-        None => "nobody knows how busy the server was".to_owned(),
+        None => "the load of the server is unknown".to_owned(),
     };
     alarm(
         "client-limited",
@@ -100,7 +100,7 @@ fn echo_ceiling(result: &RunResult) -> Option<Alarm> {
     if share < ECHO_SHARE || result.kind == "baseline-echo" {
         return None;
     }
-    let text = "the run reached {} of what this client reaches against a server that only answers";
+    let text = "the throughput is {} of the maximum that this client reaches against an echo server";
     alarm("echo-ceiling", text.replace("{}", &percent(share)))
 }
 
@@ -110,7 +110,7 @@ fn skipped_arrivals(result: &RunResult) -> Option<Alarm> {
     alarm(
         "skipped-arrivals",
         format!(
-            "{skipped} of {total} arrivals were never sent (the waiting line was full, or the run had ended): the \
+            "{skipped} of {total} arrivals were never sent (the queue was full, or the run had ended): the \
              target was not reached and the intended latencies are too good"
         ),
     )
@@ -166,10 +166,7 @@ fn check_failed(result: &RunResult) -> Option<Alarm> {
 
 fn server_not_watched(result: &RunResult) -> Option<Alarm> {
     let blind = result.servers.iter().find(|server| server.cpu_seconds.is_none())?;
-    alarm(
-        "server-not-watched",
-        format!("nothing is known about the processor time of {}: {HOW_TO_WATCH}", blind.address),
-    )
+    alarm("server-not-watched", format!("the processor time of {} is unknown: {HOW_TO_WATCH}", blind.address))
 }
 
 fn alarm(kind: &str, message: String) -> Option<Alarm> {
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_around_a_run_is_still_told_when_its_alarms_are_raised_again() {
+    fn alarms_about_the_conditions_survive_a_second_evaluation() {
         let mut result = nothing();
         result.alarms = vec![Alarm { kind: "errors".to_owned(), message: String::new() }];
         result.alarms.extend(crate::conditions::disturbed(&[Some(1.0)]));
@@ -221,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_of_operation_that_never_worked_is_told_with_why() {
+    fn a_kind_of_operation_that_always_failed_is_reported_with_the_reason() {
         let mut result = nothing();
         let operation = |name: &str, ok, failed| OperationResult {
             name: name.to_owned(),

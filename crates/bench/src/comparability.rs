@@ -59,7 +59,7 @@ impl Candidate {
         }
         let Published { report, workload, .. } = self.published;
         notes.push(format!(
-            "not beside the published {workload} of {report}: {}",
+            "not compared with the published {workload} of {report}: {}",
             self.differences.join(", ")
         ));
         None
@@ -82,7 +82,9 @@ mod tests {
         assert!(unlike.settle(&mut notes).is_none());
         assert_eq!(
             notes,
-            ["not beside the published w of r: blocks of 849 KB instead of about 900, soft durability"]
+            [
+                "not compared with the published w of r: blocks of 849 KB instead of about 900, soft durability"
+            ]
         );
     }
 }

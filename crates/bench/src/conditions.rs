@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_neither_client_nor_servers_used_was_used_by_others() {
+    fn other_programs_used_the_remaining_processor_time() {
         let now = Instant::now();
         let before = mark(now, 10.0, Some(2.0));
         let later = now + Duration::from_secs(10);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_others_used_is_told() {
+    fn load_of_other_programs_is_reported() {
         let said = |shares: &[Option<f64>]| disturbed(shares).map(|alarm| (alarm.kind, alarm.message));
         let alarm = |text: &str| Some((DISTURBED.to_owned(), text.to_owned()));
         assert_eq!(said(&[Some(0.2)]), None);

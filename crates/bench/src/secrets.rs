@@ -36,28 +36,28 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn told(words: &str, told: &str) {
-        assert_eq!(without_passwords(words.split(' ').map(str::to_owned)).join(" "), told);
+    fn is_shown_as(words: &str, shown: &str) {
+        assert_eq!(without_passwords(words.split(' ').map(str::to_owned)).join(" "), shown);
     }
 
     #[test]
-    fn no_password_is_told() {
-        told(
+    fn no_password_is_printed() {
+        is_shown_as(
             "sweep --password a --password=b=c --user password=d",
             "sweep --password *** --password=*** --user password=d",
         );
-        told("--log=all --Password -e --cores 1", "--log=all --Password *** --cores 1");
+        is_shown_as("--log=all --Password -e --cores 1", "--log=all --Password *** --cores 1");
     }
 
     #[test]
     fn nor_one_of_a_node() {
-        told("--node-flag=--initial-password=d -q", "--node-flag=--initial-password=*** -q");
-        told("--node-flag --initial-password=d -q", "--node-flag --initial-password=*** -q");
-        told(
+        is_shown_as("--node-flag=--initial-password=d -q", "--node-flag=--initial-password=*** -q");
+        is_shown_as("--node-flag --initial-password=d -q", "--node-flag --initial-password=*** -q");
+        is_shown_as(
             "--node-flag --initial-password --node-flag e -q",
             "--node-flag --initial-password --node-flag *** -q",
         );
-        told(
+        is_shown_as(
             "--node-flag=--initial-password --node-flag=e -q",
             "--node-flag=--initial-password --node-flag=*** -q",
         );

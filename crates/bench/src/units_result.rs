@@ -30,7 +30,8 @@ pub struct UnitsTest {
     /// Bytes written by nodes, by their role in the table; roles without nodes are omitted.
     pub disk: Vec<RoleDisk>,
     /// Checks without a verdict, with the reasons.
-    pub untold: Vec<UnverifiedCheck>,
+    #[serde(rename = "untold")]
+    pub unverified: Vec<UnverifiedCheck>,
 }
 
 /// The disk use of all nodes of one role.

@@ -140,7 +140,7 @@ fn lost_and_damaged_rows_are_found() {
 }
 
 #[test]
-fn a_workload_that_inserts_begins_after_what_is_there_or_says_why_not() {
+fn a_workload_inserts_after_the_existing_records_or_fails_with_a_reason() {
     let bench = TestBench::new();
     bench.bench("ycsb load --records 200");
     let first = bench.bench("ycsb run d --operations 400 --connections 4");
@@ -161,7 +161,7 @@ fn a_workload_that_inserts_begins_after_what_is_there_or_says_why_not() {
 }
 
 #[test]
-fn mistakes_are_answered_with_what_to_do() {
+fn errors_name_the_remedy() {
     let bench = TestBench::new();
     bench.fails("ycsb run a", "run `rekindle bench ycsb load` first");
     bench.fails("analytic", "run `rekindle bench ycsb load` first");

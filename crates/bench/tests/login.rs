@@ -58,7 +58,7 @@ fn the_right_password_opens_the_connection() {
 }
 
 #[test]
-fn a_wrong_password_says_what_to_look_at() {
+fn a_wrong_password_names_the_flags_to_check() {
     let (outcome, _) = log_in("admin", "guess");
     let error = outcome.expect_err("refused");
     assert!(error.to_string().contains("--password"), "{error}");
@@ -69,10 +69,10 @@ fn a_wrong_password_says_what_to_look_at() {
 }
 
 #[test]
-fn nobody_there_says_what_to_look_at() {
+fn an_unreachable_server_names_the_flags_to_check() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     let login = Login { user: "admin".to_owned(), password: String::new() };
     let outcome = dial_and_greet(&port.to_string(), &login, &mut Rng::new(1, 0));
-    let error = outcome.expect_err("nobody there").to_string();
+    let error = outcome.expect_err("no server").to_string();
     assert!(error.contains(&port.to_string()) && error.contains("--port"), "{error}");
 }

@@ -90,7 +90,7 @@ fn a_table_that_was_there_before_is_not_replaced_unasked() {
 }
 
 #[test]
-fn a_cluster_with_a_password_is_swept_by_who_knows_it() {
+fn a_sweep_of_a_cluster_with_a_password_needs_the_password() {
     let place = Place::new();
     place.store.lock().expect("store").password = "se cret".to_owned();
     place.refuses("", "could not log in at 127.0.0.1:");

@@ -136,8 +136,8 @@ fn server_options() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().map(option).chain(missing)
 }
 
-/// All options are accepted, so that one command line works for `create` and `serve`. The help only shows the options that
-/// a new data directory stores or needs.
+/// All options are accepted, so that one command line works for `create` and `serve`. The help only shows the options
+/// that a new data directory stores or needs.
 fn options_of_create() -> impl Iterator<Item = Arg> {
     const OF_A_FOLDER: [&str; 5] =
         ["directory", "config-file", "server-name", "server-tag", "initial-password"];
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn help_shows_what_a_command_follows_and_no_more() {
+    fn help_lists_only_the_options_of_a_command() {
         let help = |line| refused(line);
         assert!(!help("--help").contains("..."), "{}", help("--help"));
         assert!(help("--help").contains("Measure a server"), "{}", help("--help"));

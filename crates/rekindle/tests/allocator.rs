@@ -9,7 +9,7 @@ fn printed(configuration: &str) -> String {
 }
 
 #[test]
-fn freed_memory_is_kept_for_a_minute_unless_the_environment_says_otherwise() {
+fn freed_memory_is_kept_for_a_minute_unless_the_environment_overrides_it() {
     let said = printed("stats_print:true");
     assert!(said.contains("opt.dirty_decay_ms: 60000 "), "{said}");
     let said = printed("stats_print:true,dirty_decay_ms:5000");

@@ -57,7 +57,7 @@ fn queries_sent_together_are_all_answered() {
 }
 
 #[test]
-fn a_long_query_is_read_whole_and_answered_with_all_of_it() {
+fn a_long_query_is_read_completely_and_answered() {
     let shared = start(1);
     let mut client = shared.client();
     for megabytes in [1, 20] {

@@ -1,4 +1,4 @@
-// The scripts of a laboratory report, run on results without a browser: what the page says, as text.
+// Runs the scripts of a benchmark report without a browser and returns the page's text.
 'use strict';
 
 const fs = require('node:fs');
@@ -7,7 +7,7 @@ const vm = require('node:vm');
 
 const ASSETS = path.join(__dirname, '..', '..', '..', 'crates', 'bench', 'assets');
 
-// As much of a document as the scripts touch.
+// The part of the DOM that the scripts use.
 class Element {
   constructor(name) {
     this.name = name;
@@ -45,7 +45,7 @@ function under(main, heading) {
   return { text: part.textContent, tables, facts };
 }
 
-// Lays these results out as `bench report` does; answers what stands under a heading of the page.
+// Renders these results as `bench report` does; the result returns the content under a heading of the page.
 function page({ runs = [], sweeps = [] }) {
   const published = JSON.parse(fs.readFileSync(path.join(ASSETS, 'published.json'), 'utf8'));
   const places = { data: new Element('script'), main: new Element('main'), subtitle: new Element('p'), theme: new Element('button') };

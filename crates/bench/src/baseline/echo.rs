@@ -78,7 +78,7 @@ impl Workload for Echo {
             Some(()) => Verdict::Done,
             None => {
                 let kind = answer::FailureKind::WrongAnswer;
-                Verdict::Failed(answer::Failure::new(kind, "the echo is not what was sent"))
+                Verdict::Failed(answer::Failure::new(kind, "the echo differs from the sent bytes"))
             }
         }
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_echo_run_counts_what_it_sends() {
+    fn an_echo_run_counts_sent_queries() {
         let plan = Plan {
             addresses: Vec::new(),
             login: None,

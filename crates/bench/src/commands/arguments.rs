@@ -13,5 +13,5 @@ struct Words<A: Args> {
 pub(super) fn parse<A: Args>(words: &str, exact: &[String]) -> anyhow::Result<A> {
     let all = std::iter::once("bench").chain(words.split_whitespace()).map(str::to_owned);
     let parsed = Words::<A>::try_parse_from(all.chain(exact.iter().cloned()));
-    Ok(parsed.with_context(|| format!("`{words}` is no legal command"))?.args)
+    Ok(parsed.with_context(|| format!("`{words}` is not a valid command"))?.args)
 }

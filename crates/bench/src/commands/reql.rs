@@ -104,7 +104,7 @@ impl Cost {
         let Shape { name, bar, .. } = self.shape;
         let unit = if self.shape.per == Per::Row { "row" } else { "query" };
         match self.cpu_us(rows) {
-            None => format!("{name}: too few operations to tell what one costs"),
+            None => format!("{name}: too few operations to compute the cost of one"),
             Some(each) if each <= *bar => {
                 format!("{name}: {each:.2} us of server CPU per {unit}, at most {bar} wanted: held")
             }
@@ -150,7 +150,7 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     let result = result(args, &sut, &costs, started);
     args.output.keep(&result)?;
     if shows {
-        result.notes.iter().take(CIRCUMSTANCES).for_each(|note| println!("{note}"));
+        result.notes.iter().take(CONDITION_NOTES).for_each(|note| println!("{note}"));
     }
     if args.output.format == Format::Json {
         println!("{}", serde_json::to_string_pretty(&result)?);
@@ -300,23 +300,23 @@ fn cpu_between((before, after): &(Sample, Sample)) -> Option<f64> {
 }
 
 /// The number of notes about the whole result, which come first.
-const CIRCUMSTANCES: usize = 2;
+const CONDITION_NOTES: usize = 2;
 
-fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
+fn conditions(args: &ReqlArgs, costs: &[Cost]) -> [String; CONDITION_NOTES] {
     let rest = match costs.iter().map(|cost| cost.rest).max() {
         Some(Quiescence::Unknown) => {
-            "whether the servers flushed or merged meanwhile is not known: not every one shows its metrics (--http)"
+            "it is not known whether the servers flushed or compacted meanwhile: not all of them serve metrics (--http)"
         }
         Some(Quiescence::Busy) => {
-            "a server never came to rest: what it flushed and merged by itself is in the figures"
+            "a server never became idle: the figures include its own flushes and compactions"
         }
         Some(Quiescence::Reached) | None => {
-            "before each shape, the servers neither flushed nor merged for a second"
+            "before each shape, the servers neither flushed nor compacted for a second"
         }
     };
     let asked = format!(
-        "queries about few rows over {} connections, one at a time each, after {} s of the same; those about all \
-         rows over one; each shape once before without looking",
+        "queries for few rows use {} connections, one query at a time on each, after {} s of warm-up; queries for all \
+         rows use one; before, each shape runs once unmeasured",
         args.connections, args.warmup
     );
     [asked, rest.to_owned()]
@@ -342,7 +342,7 @@ fn result(args: &ReqlArgs, sut: &SystemUnderTest, costs: &[Cost], started: Syste
         published: None,
         seed: args.output.seed,
         settings: settings.as_object().cloned().unwrap_or_default(),
-        notes: circumstances(args, costs).into_iter().chain(verdicts).collect(),
+        notes: conditions(args, costs).into_iter().chain(verdicts).collect(),
         started,
     });
     let seconds: f64 = costs.iter().map(|cost| cost.seconds).sum();

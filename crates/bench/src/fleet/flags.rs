@@ -153,13 +153,13 @@ impl FleetFlags {
     /// The flags of every node that will be limited. It gets --cores for its share, unless the user gave that flag:
     /// otherwise it would have a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
-        let told = match self.share() {
+        let cores = match self.share() {
             Some(share) if !self.nodes.says_cores() => {
                 vec!["--cores".to_owned(), format!("{}", share.ceil())]
             }
             _ => Vec::new(),
         };
-        [told, self.nodes.node_flag.clone()].concat()
+        [cores, self.nodes.node_flag.clone()].concat()
     }
 
     /// The settings of these flags for the result, under the flags' names.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_how_many_cores_its_share_fills() {
+    fn a_node_gets_its_number_of_cores_from_its_share() {
         assert_eq!(flags_of(&[]), ["--cores", "1"]);
         assert_eq!(flags_of(&["--core-share", "1.5"]), ["--cores", "2"]);
         assert_eq!(flags_of(&["--no-quota"]), [""; 0]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_of_caches_holds() {
+    fn a_given_cache_size_takes_precedence() {
         let cache = |line: &[&str], documents: u64| {
             let mut line = Line::parse_from([&["bench"], line].concat());
             line.fleet.want_caches_for(documents);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_of_cores_holds() {
+    fn a_given_number_of_cores_takes_precedence() {
         for flag in ["--cores=3", "-c3"] {
             let flag = format!("--node-flag={flag}");
             assert_eq!(flags_of(&[&flag]), [flag.trim_start_matches("--node-flag=")]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_how_nodes_were_started_but_no_password() {
+    fn a_result_has_the_arguments_of_nodes_without_passwords() {
         let line = ["--node-flag=--initial-password=secret", "--node-flag=--Password", "--node-flag=-secret"];
         let line = [&["bench", "--target-binary", "/opt/db", "--node-flag=--log=all"], &line[..]].concat();
         let described = Line::parse_from(line).fleet.describe();

@@ -145,7 +145,7 @@ pub fn data_folder(path: &Path) -> anyhow::Result<CleanupGuard<PathBuf>> {
             None => Ok(path.to_owned()),
             Some(_) => Err(io::Error::new(
                 io::ErrorKind::DirectoryNotEmpty,
-                "there is something in it already; remove it if it is what a laboratory left that was killed",
+                "the folder is not empty; remove it if a killed benchmark left it",
             )),
         }
     };

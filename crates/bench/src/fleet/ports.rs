@@ -17,10 +17,10 @@ const PORT_RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
-        let Some((port, whose)) = ports(plan).find(|(port, _)| is_taken(*port)) else { return Ok(()) };
+        let Some((port, purpose)) = ports(plan).find(|(port, _)| is_taken(*port)) else { return Ok(()) };
         if started.elapsed() > PORT_RELEASE_TIMEOUT {
             bail!(
-                "port {port} on 127.0.0.1, {whose}, is in use by another program: stop that, or choose other ports with \
+                "port {port} on 127.0.0.1, {purpose}, is in use by another program: stop that, or choose other ports with \
                  --port-offset (now {})",
                 plan.port_offset
             );
@@ -42,7 +42,7 @@ fn ports(plan: &FleetPlan) -> impl Iterator<Item = (u16, String)> {
     let nodes =
         (0..plan.nodes).flat_map(move |number| kinds.into_iter().flatten().map(move |kind| (number, kind)));
     nodes.map(|(number, (first, what))| {
-        (first + plan.port_offset + number as u16, format!("that of node{number} {what}"))
+        (first + plan.port_offset + number as u16, format!("the port of node{number} {what}"))
     })
 }
 
@@ -64,13 +64,13 @@ mod tests {
         };
         let all = |plan: &FleetPlan| ports(plan).map(|(port, _)| port).collect::<Vec<_>>();
         assert_eq!(all(&plan), [28025, 29025, 8090, 28026, 29026, 8091]);
-        assert_eq!(ports(&plan).nth(4), Some((29026, "that of node1 for other nodes".to_owned())));
+        assert_eq!(ports(&plan).nth(4), Some((29026, "the port of node1 for other nodes".to_owned())));
         plan.flags.push("--no-http-admin".to_owned());
         assert_eq!(all(&plan), [28025, 29025, 28026, 29026]);
     }
 
     #[test]
-    fn a_port_at_which_somebody_listens_is_taken() {
+    fn a_port_with_a_listener_is_taken() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         assert!(is_taken(listener.local_addr().expect("an address").port()));
     }

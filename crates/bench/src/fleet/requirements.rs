@@ -49,7 +49,7 @@ pub enum UnmetRequirement {
         why: &'static str,
     },
     /// Two nodes would have the same port.
-    #[error("{nodes} nodes on one machine are too many: at most {most} have ports of their own")]
+    #[error("{nodes} nodes on one machine are too many: there are ports for at most {most}")]
     Nodes {
         /// The requested number.
         nodes: usize,
@@ -173,7 +173,7 @@ fn is_program(binary: &Path) -> Result<(), UnmetRequirement> {
     }
     match binary.metadata() {
         Err(_) => unfit("there is no such file"),
-        Ok(_) if !is_executable(binary) => unfit("that is no program that can be started"),
+        Ok(_) if !is_executable(binary) => unfit("that is not an executable program"),
         Ok(_) => Ok(()),
     }
 }
@@ -229,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn a_path_that_is_not_a_program_is_refused() {
         let of = |path: &'static str| Requirements { binary: Some(Path::new(path)), ..SIXTEEN };
         refused(of("/nope"), "--target-binary /nope: there is no such file");
-        refused(of("/etc"), "--target-binary /etc: that is no program");
-        refused(of("/proc/version"), "that is no program");
+        refused(of("/etc"), "--target-binary /etc: that is not an executable program");
+        refused(of("/proc/version"), "that is not an executable program");
         refused(of("no-program-has-this-name"), "in PATH");
         assert_eq!((of("/bin/false").fit(MACHINE), of("sh").fit(MACHINE)), (Ok(()), Ok(())));
     }

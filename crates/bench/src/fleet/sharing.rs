@@ -58,7 +58,7 @@ mod tests {
     use super::Sharing;
 
     #[test]
-    fn what_could_not_be_arranged_is_said_with_its_reason() {
+    fn failed_arrangements_are_reported_with_the_reason() {
         assert_eq!(
             Sharing::begin(None).complaints(),
             ["no equal shares of processor time: no quota was asked for"]

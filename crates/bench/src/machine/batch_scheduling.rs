@@ -12,7 +12,7 @@ pub enum NotBatch {
     #[error("chrt (package util-linux) could not be run")]
     NoChrt(#[from] std::io::Error),
     /// The kernel or the container refused.
-    #[error("chrt was refused it: {said}")]
+    #[error("chrt failed: {said}")]
     Refused {
         /// The output of chrt.
         said: String,
@@ -45,10 +45,10 @@ mod tests {
 
     /// In a separate process, because batch scheduling would also affect other tests.
     #[test]
-    fn a_program_and_what_it_starts_become_batch_work() {
+    fn a_program_and_its_children_become_batch_work() {
         if std::env::var_os(TELLS).is_none() {
             let mut own = Command::new(std::env::current_exe().expect("this program"));
-            let name = "machine::batch_scheduling::tests::a_program_and_what_it_starts_become_batch_work";
+            let name = "machine::batch_scheduling::tests::a_program_and_its_children_become_batch_work";
             let ended = own.args(["--exact", name]).env(TELLS, "").output().expect("a second one");
             let said = String::from_utf8_lossy(&ended.stdout);
             assert!(ended.status.success() && said.contains("1 passed"), "{said}");

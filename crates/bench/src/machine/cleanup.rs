@@ -48,9 +48,9 @@ impl<T: Clone + Send + 'static> CleanupGuard<T> {
         CleanupGuard::make_many(make, |_| (), release)
     }
 
-    /// The same for one of many resources with a slow `release`: when a signal ends the program, `start_release` is first
-    /// called for all of them, so that they end at the same time. It must not wait, and may be called while a resource
-    /// is being released.
+    /// The same for one of many resources with a slow `release`: when a signal ends the program, `start_release` is
+    /// first called for all of them, so that they end at the same time. It must not wait, and may be called while a
+    /// resource is being released.
     pub fn make_many(
         make: impl FnOnce() -> io::Result<T>,
         start_release: fn(&T),
@@ -171,7 +171,7 @@ fn watch() -> io::Result<()> {
             && let Some(second) = arriving.next()
         {
             // A second signal means: do not wait. Servers are still ended by their companion processes.
-            eprintln!("bench: ended before its servers were gone; their data may be left");
+            eprintln!("bench: ended before its servers were removed; their data may remain");
             std::process::exit(128 + second);
         }
     };
@@ -192,7 +192,7 @@ fn end(number: i32) {
     // Overwrites the progress line. A closed terminal is ignored.
     let begin = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
     let outcome = match failures.is_empty() {
-        true => "its servers and their data are gone".to_owned(),
+        true => "its servers and their data are removed".to_owned(),
         false => failures.join(", "),
     };
     let _ = writeln!(stderr, "{begin}bench: ended by {name}; {outcome}");
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_stays_ignored() {
+    fn ignored_signals_stay_ignored() {
         let names = |status: &str| heeded(status).map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(names("Name:\tbench\nSigIgn:\t0000000000001000\n"), ["SIGHUP", "SIGINT", "SIGTERM"]);
         assert_eq!(names("SigIgn:\t0000000000001001\n"), ["SIGINT", "SIGTERM"]);
@@ -223,46 +223,46 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_given_up_once() {
+    fn a_guard_releases_once() {
         let times = || CleanupGuard::make(|| Ok(Arc::new(AtomicU32::new(0))), count).expect("made");
         let (dropped, asked) = (times(), times());
         let seen = [Arc::clone(&dropped), Arc::clone(&asked)];
         drop(dropped);
-        asked.release().expect("given up");
+        asked.release().expect("released");
         assert_eq!(seen.map(|times| times.load(Ordering::Relaxed)), [1, 1]);
     }
 
     #[test]
-    fn all_are_hastened_before_one_is_waited_for() {
-        let told = Arc::new(Mutex::new(Vec::new()));
+    fn every_release_is_started_before_the_first_is_awaited() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
         let held = |number: u64| {
-            let [began, ended] = [Arc::clone(&told), Arc::clone(&told)];
+            let [began, ended] = [Arc::clone(&calls), Arc::clone(&calls)];
             Cleanup {
                 number,
                 start_release: Box::new(move || {
-                    began.lock().expect("told").push(format!("start_release {number}"))
+                    began.lock().expect("calls").push(format!("start_release {number}"))
                 }),
                 release: Box::new(move || {
-                    ended.lock().expect("told").push(format!("give up {number}"));
-                    Err(io::Error::other(format!("{number} stays")))
+                    ended.lock().expect("calls").push(format!("release {number}"));
+                    Err(io::Error::other(format!("{number} failed")))
                 }),
             }
         };
         let mut cleanup = Cleanups { held: vec![held(1), held(2)], last: 2, is_watched: false };
-        assert_eq!(cleanup.release_all(), ["2 stays", "1 stays"]);
+        assert_eq!(cleanup.release_all(), ["2 failed", "1 failed"]);
         assert_eq!(
-            *told.lock().expect("told"),
-            ["start_release 1", "start_release 2", "give up 2", "give up 1"]
+            *calls.lock().expect("calls"),
+            ["start_release 1", "start_release 2", "release 2", "release 1"]
         );
     }
 
     #[test]
-    fn nobody_enters_once_the_end_has_begun() {
+    fn a_closed_gate_admits_no_thread() {
         let gate: &Gate<u32> = Box::leak(Box::new(Gate::new(0)));
         let pause = std::time::Duration::from_millis(1);
         let busy = move || loop {
-            let mut turns = gate.enter();
-            *turns += 1;
+            let mut entries = gate.enter();
+            *entries += 1;
             std::thread::sleep(pause);
         };
         // They stay parked.
@@ -271,9 +271,9 @@ mod tests {
         while *gate.lock() == 0 {
             std::thread::sleep(pause);
         }
-        let turns = *gate.close();
+        let entries = *gate.close();
         std::thread::sleep(20 * pause);
-        assert_eq!(*gate.lock(), turns);
+        assert_eq!(*gate.lock(), entries);
     }
 
     fn count(times: &Arc<AtomicU32>) -> io::Result<()> {

@@ -44,8 +44,8 @@ pub struct GuardedProcess {
 
 impl GuardedProcess {
     /// Starts `program`, from its first instruction in the control group with the file of process ids `procs`, if
-    /// given. `configure` adds arguments and redirects the output. A missing program ends with status 127 and an error in
-    /// its output.
+    /// given. `configure` adds arguments and redirects the output. A missing program ends with status 127 and an error
+    /// in its output.
     pub fn start(
         program: &Path,
         procs: Option<&Path>,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_has_started_ends_with_it() {
+    fn children_of_a_process_end_with_it() {
         let (process, mut output) = shell("echo $$; sleep 1000 & sleep 1000");
         assert_eq!(output.next(), Some(process.id().to_string()));
         assert_eq!(process.status(), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_by_itself_says_how() {
+    fn an_ended_process_reports_its_status() {
         let (process, output) = shell("exit 3");
         assert_eq!(output.count(), 0);
         let started = Instant::now();

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_rests_or_does_not_say_is_not_waited_for() {
+    fn a_busy_or_unobservable_server_is_not_awaited() {
         assert_eq!(wait_with(|| Some(1), || ()), Quiescence::Busy);
         assert_eq!(wait_with(|| None, || ()), Quiescence::Unknown);
     }

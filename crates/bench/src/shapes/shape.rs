@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_held_against_what_was_asked() {
+    fn responses_are_checked_against_their_queries() {
         let rows = [json!({"id": "a"}), json!({"id": "b"})];
         assert!(Expects::Rows(2).check(&rows).is_ok());
         assert!(Expects::Rows(3).check(&rows).is_err());

@@ -55,7 +55,7 @@ pub fn prepare(admin: &mut Admin, count: u64, quiet: bool) -> anyhow::Result<()>
     }
     admin.ask(&terms::table_create(DB, "rows", json!({})))?;
     if !quiet {
-        eprintln!("making {count} rows");
+        eprintln!("inserting {count} rows");
     }
     for from in (0..count).step_by(ROWS_PER_INSERT as usize) {
         let some: Vec<Value> = (from..count.min(from + ROWS_PER_INSERT)).map(document).collect();

@@ -25,7 +25,7 @@ impl ShapeWorkload {
 
     fn whole(&mut self, number: u64, mut items: Vec<Value>) -> Verdict {
         let Some((expects, mut before)) = self.awaited.remove(&number) else {
-            return wrong("an answer that nobody waits for");
+            return wrong("a response without a request");
         };
         before.append(&mut items);
         match expects.check(&before) {

@@ -19,8 +19,8 @@ const NODE_CPU_SECONDS_MIN: f64 = 0.1;
 
 /// All alarms about the conditions of `run`.
 pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
-    let told = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
-    let of_run = [client_waited(run), too_short(run)].into_iter().flatten().map(told);
+    let alarm = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
+    let of_run = [client_waited(run), too_short(run)].into_iter().flatten().map(alarm);
     disturbed(&[run.conditions.others_core_share]).into_iter().chain(of_run)
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_before_a_share_can_limit_it_is_told() {
+    fn a_run_with_too_few_periods_or_clock_ticks_is_too_short() {
         assert_eq!(kinds(0.3, 1.0, 0.0), ["too-short"]);
         assert_eq!(kinds(3.0, 1.0, 0.0), [""; 0]);
         // Too few ticks of the clock that counts processor time.

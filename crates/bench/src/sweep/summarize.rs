@@ -13,7 +13,7 @@ pub const REPORT: &str = "rethinkdb-2.1.5";
 /// Cluster sizes of that report.
 pub const PUBLISHED_SIZES: [usize; 7] = [1, 2, 3, 4, 8, 12, 16];
 /// Why a fit uses one size less than was run.
-const ONE_LEFT_OUT: &str = "one node is left out: it has no other to ask, and none to copy to";
+const ONE_LEFT_OUT: &str = "one node is excluded: it neither forwards nor replicates";
 
 /// The series of `workload` in `runs`; `None` if it was not run. If a size was run several times, its point is the
 /// median run.
@@ -38,8 +38,8 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
         let sizes = all.len();
         all.retain(|(nodes, _)| !workload.starts_at_two() || *nodes >= 2);
         let fit = usl::fit(&all);
-        let told = |why| if all.len() < sizes { format!("{why} ({ONE_LEFT_OUT})") } else { why };
-        usl::Fit { why_not: fit.why_not.map(told), ..fit }
+        let explained = |why| if all.len() < sizes { format!("{why} ({ONE_LEFT_OUT})") } else { why };
+        usl::Fit { why_not: fit.why_not.map(explained), ..fit }
     };
     let rate = |nodes: usize| Some((nodes, published::per_second(REPORT, workload.key(), nodes)?));
     Some(Series {
@@ -82,7 +82,7 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
             }
         }
     }
-    seen.into_iter().map(Raised::told).collect()
+    seen.into_iter().map(Raised::into_alarm).collect()
 }
 
 /// Alarms of one kind.
@@ -105,7 +105,7 @@ impl Raised {
         if is_alike { self.alike.push(place) } else { self.others.push(place) }
     }
 
-    fn told(self) -> Alarm {
+    fn into_alarm(self) -> Alarm {
         let (alike, others) = (self.alike.join(", "), self.others.join(", "));
         let places = match others.is_empty() {
             true => alike,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_one_round_is_told_of_the_size() {
+    fn an_alarm_of_one_round_is_an_alarm_of_the_size() {
         let mut runs = runs(Workload::COutdated, &[(1, 10.0), (1, 11.0), (1, 12.0), (1, 13.0)]);
         runs[0].conditions.others_core_share = Some(0.9);
         let point = series(Workload::COutdated, &runs).expect("it was run").points.remove(0);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_two_replicas_starts_at_two_nodes() {
+    fn workloads_with_two_replicas_start_at_two_nodes() {
         let rates = [(1, 100.0), (2, 60.0), (4, 120.0), (8, 240.0), (16, 479.0)];
         let series = series(Workload::A, &runs(Workload::A, &rates)).expect("it was run");
         assert_eq!(series.base_nodes, Some(2));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_and_a_noisy_machine_are_told() {
+    fn a_latency_tail_and_a_noisy_machine_raise_alarms() {
         let mut runs = runs(Workload::A, &[(2, 10.0), (16, 80.0)]);
         runs[1].result.operations = vec![OperationResult {
             name: "UPDATE".to_owned(),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_names_each_size_once_and_says_whose_figures_it_has() {
+    fn an_alarm_names_each_size_once_and_the_source_of_its_figures() {
         let rates = [(1, 10.0), (2, 20.0), (4, 40.0), (1, 10.0), (2, 20.0), (4, 40.0)];
         let mut runs = runs(Workload::COutdated, &rates);
         let shares = [0.9, 0.5, 0.9, 0.9, 0.4, 0.9];
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_says_that_one_node_is_no_part_of_it() {
+    fn a_fit_notes_that_it_excludes_a_single_node() {
         let why = |workload, sizes| {
             let runs = runs(workload, &[(1, 100.0), (2, 60.0), (4, 120.0)][..sizes]);
             series(workload, &runs).expect("it was run").fit.why_not.expect("too few sizes")

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_law_does_not_describe_is_said_not_to_apply() {
+    fn the_law_does_not_apply_to_other_curves() {
         let faster = published_fit("a", &[2, 4, 8, 12, 16]);
         assert!(!faster.applies && close(faster.sigma, -0.048, 0.002), "{faster:?}");
         assert!(faster.why_not.as_deref().is_some_and(|why| why.contains("faster")));

@@ -115,7 +115,7 @@ impl Operations {
         let key = settings.keys.key(part.record);
         let wrong = |what: String| Err(Failure::new(FailureKind::WrongAnswer, what));
         if settings.readallfields && row[PRIMARY_KEY].as_str() != Some(&key) {
-            return wrong(format!("asked for {key}, the row's key is {}", row[PRIMARY_KEY]));
+            return wrong(format!("requested {key}, the row's key is {}", row[PRIMARY_KEY]));
         }
         let asked = match decode_field(part.detail) {
             Some(place) => &self.queries.fields()[place..=place],
@@ -130,7 +130,7 @@ impl Operations {
                 return wrong(format!("{field} of {key} is {} bytes long", value.len()));
             }
             if settings.dataintegrity && value != integrity_value(&key, field, length as usize) {
-                return wrong(format!("{field} of {key} is not what was written"));
+                return wrong(format!("{field} of {key} differs from the written value"));
             }
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Operations {
         };
         let found = parsed.r.len() as u64;
         if found > part.detail {
-            let what = format!("asked for {} rows, got {found}", part.detail);
+            let what = format!("requested {} rows, got {found}", part.detail);
             return Verdict::Failed(Failure::new(FailureKind::WrongAnswer, what));
         }
         Verdict::Done
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_judged_by_its_head_or_whole() {
+    fn a_read_is_checked_by_its_head_or_completely() {
         let mut ops = operations(&[]);
         let part = Part { lane: READ, record: 3, ..Part::default() };
         let good = atom(&row(&ops, 3));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_asks_for_more_until_its_last_batch() {
+    fn a_scan_continues_until_its_last_batch() {
         let mut ops = operations(&[]);
         let part = Part { lane: SCAN, detail: 1, ..Part::default() };
         let mut judge = |body: &[u8]| ops.judge(&part, body, Scrutiny::Whole, &mut Vec::new());

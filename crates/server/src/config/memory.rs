@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_says_what_is_available() {
+    fn the_machine_reports_its_available_memory() {
         let text = "MemTotal:  100 kB\nMemAvailable:     2048 kB\nBuffers: 1 kB\n";
         assert_eq!(available_of_machine(text), Some(2 << 20));
         assert_eq!(available_of_machine("MemTotal: 1 kB"), None);

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_what_is_expected() {
+    fn the_error_for_a_wrong_value_names_the_expected_form() {
         refused(&[("driver-port", "x")], "--driver-port x: expected a port between 0 and 65535");
         refused(&[("driver-port", "65536")], "--driver-port 65536: expected a port between 0 and 65535");
         refused(&[("cores", "9999")], "--cores 9999: more than 1024 cores cannot be used");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_the_tag_default_whatever_it_is_given() {
+    fn a_server_always_has_the_tag_default() {
         assert_eq!(config(&[("server-tag", "a"), ("server-tag", "b")]).tags(), ["a", "b", "default"]);
         assert_eq!(config(&[("server-tag", "default"), ("server-tag", "b")]).tags(), ["default", "b"]);
         let proxy = Config { is_proxy: true, ..config(&[("server-tag", "a")]) };

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_said() {
+    fn values_that_cannot_be_converted_are_named() {
         for (source, expected) in [
             ("undefined", "Cannot convert javascript `undefined` to ql::datum_t."),
             ("[undefined]", "Cannot convert javascript `undefined` to ql::datum_t."),

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_frames_can_be_read() {
         let limits = Limits { cpu_seconds: 7, array_items: 100_000 };
         let values = vec![Datum::Null, 1.into(), Datum::from("a\u{0}b"), vec![Datum::Bool(true)].into()];
         for request in [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_frame_is_refused() {
+    fn invalid_frames_are_refused() {
         assert!(read(&mut [0xff, 0xff, 0xff, 0xff].as_slice()).is_err());
         assert!(read(&mut [2, 0, 0, 0, b'[', b']'].as_slice()).is_err());
         assert!(read(&mut [9, 0, 0, 0, b'{'].as_slice()).is_err());

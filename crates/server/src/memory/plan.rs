@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_get_what_caches_leave() {
+    fn queries_get_the_memory_that_caches_do_not_use() {
         let given = plan(&[("cache-size", "100"), ("memory-limit", "400")], 2000, 4000).unwrap();
         assert_eq!((given.rows, given.blocks), (50 * MB, 50 * MB));
         assert_eq!((given.memtables, given.write_buffer), (26 * MB, 2 * MB));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_internet_is_not_public() {
+    fn reserved_addresses_are_not_public() {
         check(
             &[
                 "127.0.0.1",

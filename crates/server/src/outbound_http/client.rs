@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_given_up_when_its_query_is() {
+    fn a_request_is_cancelled_with_its_query() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let cancel = Arc::new(Cancel::new());

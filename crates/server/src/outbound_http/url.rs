@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_told_apart() {
+    fn servers_are_distinguished() {
         let at = |text| match HttpUrl::parse(text) {
             Ok(location) => location,
             Err(_) => panic!("{text}"),

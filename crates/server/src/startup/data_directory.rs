@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_user_is_told_who_is_the_first() {
+    fn the_error_for_a_second_user_names_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         let first = take(&path, Opening::CreateOrOpen).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn create_and_serve_say_what_to_do_instead() {
+    fn create_and_serve_name_the_correct_command() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         assert!(take(&path, Opening::Open).err().unwrap().contains("`rekindle create --directory"));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_port_needs_a_password_or_a_word() {
+    fn an_open_port_needs_a_password_or_explicit_permission() {
         assert_eq!(check_exposure(&config(&[]), false), Ok(()));
         let open = config(&[("bind", Some("all"))]);
         let refusal = check_exposure(&open, false).unwrap_err().to_string();

@@ -24,8 +24,8 @@ pub(crate) fn data_in(folder: &Path) -> PathBuf {
     folder.join(DATA)
 }
 
-/// Creates a new folder in `parent`, and deletes the folders of killed proxies. A fixed name, such as one with the process
-/// id, could give a proxy the identity of an earlier one.
+/// Creates a new folder in `parent`, and deletes the folders of killed proxies. A fixed name, such as one with the
+/// process id, could give a proxy the identity of an earlier one.
 pub(crate) fn new_folder(parent: &Path) -> io::Result<TempDir> {
     sweep(parent);
     let is_private = Permissions::from_mode(0o700);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_into_or_whose_mark_is_none_stays() {
+    fn a_folder_writable_by_others_or_without_a_valid_mark_stays() {
         let parent = tempfile::tempdir().unwrap();
         let unmarked = |folder: &Path| std::fs::remove_file(folder.join(MARK)).unwrap();
         let open = |folder: &Path| std::fs::set_permissions(folder, Permissions::from_mode(0o770)).unwrap();

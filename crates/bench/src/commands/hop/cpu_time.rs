@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_give_a_figure_is_refused_with_what_can() {
+    fn too_short_runs_are_refused_with_a_sufficient_duration() {
         assert!(check_possible(0.1, 2).is_ok() && check_possible(0.04, 8).is_ok());
         let why = check_possible(0.05, 3).expect_err("it is too short").to_string();
         assert!(
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_tells_whether_runs_will_be_long_enough() {
+    fn a_trial_predicts_whether_runs_are_long_enough() {
         assert!(check_expected("GET-LOCAL", 0.4, 2.0, 1.0).is_ok());
         let why = check_expected("UPDATE-ONE", 0.11, 1.0, 1.0).expect_err("it will be too short").to_string();
         assert!(why.starts_with("UPDATE-ONE: --seconds 1 would be too short"), "{why}");

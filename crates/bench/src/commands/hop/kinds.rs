@@ -103,7 +103,7 @@ pub(super) fn judge(pair: &Pair, [less, more]: &[Vec<Run>; 2]) -> (String, bool)
 fn verdict(pair: &Pair, rounds: impl Iterator<Item = [f64; 2]>, why_none: Option<String>) -> (String, bool) {
     let [less, more] = pair.phrases;
     if let Some(why) = why_none {
-        return (format!("{more}: no figure: {why}"), false);
+        return (format!("{more}: invalid: {why}"), false);
     }
     let ratios: Vec<f64> = rounds.map(|[less, more]| more / less).collect();
     let shown: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
@@ -136,6 +136,6 @@ mod tests {
     fn runs_that_were_too_short_have_no_ratio() {
         let why = Some("too little".to_owned());
         let (text, is_held) = verdict(&PAIRS[0], [[10.0, 11.0]].into_iter(), why);
-        assert_eq!((text.as_str(), is_held), ("a forwarded get: no figure: too little", false));
+        assert_eq!((text.as_str(), is_held), ("a forwarded get: invalid: too little", false));
     }
 }

@@ -92,7 +92,7 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     let is_something = measured.iter().flatten().all(|runs| !runs.is_empty());
     let why_none = match outcome {
         Err(error) if !is_something => return Err(error),
-        outcome => outcome.err().map(|error| format!("what was measured is no figure: {error:#}")),
+        outcome => outcome.err().map(|error| format!("the measurement is invalid: {error:#}")),
     };
     let verdicts: Vec<(String, bool)> = match &why_none {
         Some(why) => vec![(why.clone(), false)],
@@ -130,10 +130,11 @@ fn restless(rest: Quiescence) -> Option<String> {
     match rest {
         Quiescence::Reached => None,
         Quiescence::Busy => {
-            Some("a server never came to rest: what it flushed and merged is in the figures".to_owned())
+            Some("a server never became idle: the figures include its flushes and compactions".to_owned())
         }
         Quiescence::Unknown => Some(
-            "whether the servers flushed or merged meanwhile is not known: they show no metrics".to_owned(),
+            "it is not known whether the servers flushed or compacted meanwhile: they serve no metrics"
+                .to_owned(),
         ),
     }
 }

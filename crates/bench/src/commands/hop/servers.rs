@@ -144,8 +144,8 @@ impl Servers<'_> {
 fn leader(rows: &[Value], names: &[String], table: Table) -> anyhow::Result<usize> {
     let row = rows.iter().find(|row| row["name"] == table.name());
     let leader = row.and_then(|row| row["shards"][0]["primary_replicas"][0].as_str());
-    let leader =
-        leader.with_context(|| format!("table_status does not say who leads table {}", table.name()))?;
+    let leader = leader
+        .with_context(|| format!("table_status does not report the leader of table {}", table.name()))?;
     names.iter().position(|name| name == leader).with_context(|| format!("there is no server {leader}"))
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leads_is_read_from_the_status() {
+    fn leaders_are_read_from_the_status() {
         let rows = [json!({"name": "one", "shards": [{"primary_replicas": ["node1"]}]})];
         let names = ["node0", "node1"].map(str::to_owned);
         assert_eq!(leader(&rows, &names, Table::OneReplica).ok(), Some(1));

@@ -83,7 +83,7 @@ impl Cluster {
         match self.fleet {
             Some(_) => {
                 let admin = Admin::connect(address, login, &mut Rng::new(1, 7_100_000));
-                self.unless_dead(admin.with_context(|| format!("a node of the sweep's own at {address}")))
+                self.unless_dead(admin.with_context(|| format!("a node started by the sweep, at {address}")))
             }
             None => existing::connect(address, login),
         }

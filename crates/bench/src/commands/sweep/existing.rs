@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn contradictory_flags_are_refused() {
         refused("--cluster a:1,b:1 --cluster c:1,d:1", "two clusters have 2 servers");
         refused("--cluster a:1, --cluster c:1", "an address is empty");
         refused("--cluster=", "an address is empty");

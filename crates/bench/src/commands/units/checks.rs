@@ -22,7 +22,7 @@ const ALIKE: RangeInclusive<f64> = 0.0..=1.25;
 /// second time when its memory for new rows is full, and in a short test it is a matter of chance whether that happens.
 const MANY_BYTES: f64 = 1e9;
 /// The reason in an [`UnverifiedCheck`] about roles.
-const UNKNOWN_ROLES: &str = "the cluster does not say who holds what";
+const UNKNOWN_ROLES: &str = "the cluster does not report the replicas of each server";
 const HOLDERS: [&str; 3] = [PRIMARIES, SECONDARIES, BOTH];
 const PRIMARIES: &str = "primaries";
 const SECONDARIES: &str = "secondaries";
@@ -90,9 +90,9 @@ pub(super) fn by_test_1(
 ) -> Result<f64, String> {
     match (why_no_figure, first) {
         (Some(why), _) => {
-            Err(format!("its blocks per second are no figure, and have no ratio to test 1: {why}"))
+            Err(format!("its blocks per second are invalid, and have no ratio to test 1: {why}"))
         }
-        (None, Err(why)) => Err(format!("no ratio to test 1, whose blocks per second are no figure: {why}")),
+        (None, Err(why)) => Err(format!("no ratio to test 1, whose blocks per second are invalid: {why}")),
         (None, Ok(first)) => Ok(rate / first),
     }
 }
@@ -136,7 +136,7 @@ impl Base<'_> {
         }
         let both = Written::of(result, roles).zip(Written::of(self.result, roles));
         both.map(|(these, those)| [these, those])
-            .ok_or_else(|| "what these nodes wrote is not known".to_owned())
+            .ok_or_else(|| "the bytes that these nodes wrote are unknown".to_owned())
     }
 }
 
@@ -144,7 +144,7 @@ impl Base<'_> {
 #[derive(Default)]
 pub(super) struct Verdicts {
     checks: Vec<CheckOutcome>,
-    untold: Vec<UnverifiedCheck>,
+    unverified: Vec<UnverifiedCheck>,
 }
 
 impl Verdicts {
@@ -166,7 +166,7 @@ impl Verdicts {
             Err(error) => {
                 self.checks.push(equal("answers to how many blocks are there", 1.0, 0.0));
                 let why = format!("they could not be counted: {error:#}");
-                self.untold.push(UnverifiedCheck {
+                self.unverified.push(UnverifiedCheck {
                     name: name.to_owned(),
                     expected: wanted,
                     found: None,
@@ -194,8 +194,8 @@ impl Verdicts {
                 equal(secondaries, half as f64, roles.only_secondaries() as f64),
             ]),
             None => {
-                self.checks.push(equal("answers to who holds what", 1.0, 0.0));
-                self.untold.extend([primaries, secondaries].map(|name| UnverifiedCheck {
+                self.checks.push(equal("answers to which server holds which replica", 1.0, 0.0));
+                self.unverified.extend([primaries, secondaries].map(|name| UnverifiedCheck {
                     name: name.to_owned(),
                     expected: half as f64,
                     found: None,
@@ -240,14 +240,14 @@ impl Verdicts {
                 (Some(found), format!("too little written: {wrote:.0} MB by each node, it takes {wanted:.0}"))
             }
         };
-        self.untold.push(UnverifiedCheck { name, expected, found, why });
+        self.unverified.push(UnverifiedCheck { name, expected, found, why });
     }
 
     /// Adds all checks to the result.
     pub(super) fn settle(self, result: &mut RunResult) {
         result.checks.extend(self.checks);
         if let Some(about) = &mut result.units {
-            about.untold.extend(self.untold);
+            about.unverified.extend(self.unverified);
         }
         alarms::renew(result);
     }
@@ -270,8 +270,8 @@ impl Written {
         let bytes = disks().map(|disk| disk.written_bytes).sum::<Option<u64>>()?;
         let nodes: usize = disks().map(|disk| disk.nodes.len()).sum();
         let blocks = result.throughput.operations;
-        let is_told = bytes > 0 && blocks > 0 && nodes > 0;
-        is_told.then(|| Written {
+        let is_known = bytes > 0 && blocks > 0 && nodes > 0;
+        is_known.then(|| Written {
             per_block: bytes as f64 / blocks as f64,
             by_node: bytes as f64 / nodes as f64,
         })
@@ -319,17 +319,17 @@ mod tests {
             published_by_test_1: None,
             published_per_second: None,
             disk: megabytes.iter().map(disk).collect(),
-            untold: Vec::new(),
+            unverified: Vec::new(),
         });
         result
     }
 
     /// The outcome of both checks about two replicas.
-    fn told(single: u64, primaries: u64, secondaries: u64) -> String {
-        told_unless(None, single, primaries, secondaries)
+    fn disk_checks(single: u64, primaries: u64, secondaries: u64) -> String {
+        disk_checks_unless(None, single, primaries, secondaries)
     }
 
-    fn told_unless(why_none: Option<String>, single: u64, primaries: u64, secondaries: u64) -> String {
+    fn disk_checks_unless(why_none: Option<String>, single: u64, primaries: u64, secondaries: u64) -> String {
         let single = result("test 4", &[(PRIMARIES, single), (NOTHING, 0)]);
         let mut double = result("replicated", &[(PRIMARIES, primaries), (SECONDARIES, secondaries)]);
         let mut verdicts = Verdicts::default();
@@ -338,25 +338,25 @@ mod tests {
         verdicts.twice_as_much(&double, &single);
         verdicts.settle(&mut double);
         let checks = double.checks.iter().map(|check| format!("{:.2} {}", check.found, check.ok));
-        let untold = double.units.iter().flat_map(|about| &about.untold).map(|one| one.why.clone());
-        checks.chain(untold).collect::<Vec<_>>().join(", ")
+        let unverified = double.units.iter().flat_map(|about| &about.unverified).map(|one| one.why.clone());
+        checks.chain(unverified).collect::<Vec<_>>().join(", ")
     }
 
     #[test]
-    fn statements_about_disks_pass_fail_or_are_not_told() {
-        assert_eq!(told(2_000, 2_100, 2_000), "1.05 true, 2.05 true");
-        assert_eq!(told(2_000, 3_000, 2_500), "1.50 false, 2.75 false");
+    fn disk_checks_pass_fail_or_are_unverified() {
+        assert_eq!(disk_checks(2_000, 2_100, 2_000), "1.05 true, 2.05 true");
+        assert_eq!(disk_checks(2_000, 3_000, 2_500), "1.50 false, 2.75 false");
         let few = "too little written: 44 MB by each node, it takes 1000";
-        assert_eq!(told(44, 2_000, 2_000), format!("{few}, {few}"));
-        let nothing = "what these nodes wrote is not known";
-        assert_eq!(told(0, 2_000, 2_000), format!("{nothing}, {nothing}"));
-        let broken = "test 4 is no figure";
-        let said = told_unless(Some(broken.to_owned()), 2_000, 2_100, 2_000);
+        assert_eq!(disk_checks(44, 2_000, 2_000), format!("{few}, {few}"));
+        let nothing = "the bytes that these nodes wrote are unknown";
+        assert_eq!(disk_checks(0, 2_000, 2_000), format!("{nothing}, {nothing}"));
+        let broken = "test 4 is invalid";
+        let said = disk_checks_unless(Some(broken.to_owned()), 2_000, 2_100, 2_000);
         assert_eq!(said, format!("{broken}, {broken}"), "with a broken test nothing is compared");
     }
 
     #[test]
-    fn nodes_are_told_by_what_they_hold() {
+    fn nodes_are_grouped_by_their_replicas() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let roles = Roles { primaries: set(&["n0", "n2"]), secondaries: set(&["n1", "n2"]) };
         let names = ["n0", "n1", "n2", "n3"].map(str::to_owned);
@@ -396,13 +396,13 @@ mod tests {
         assert_eq!(why, "nodes alive: expected 4, found 3");
         assert_eq!(by_test_1(30.0, None, Ok(20.0)), Ok(1.5));
         let said = by_test_1(30.0, None, Err(&why)).expect_err("its base is broken");
-        assert_eq!(said, format!("no ratio to test 1, whose blocks per second are no figure: {why}"));
+        assert_eq!(said, format!("no ratio to test 1, whose blocks per second are invalid: {why}"));
         let said = by_test_1(30.0, Some(&why), Ok(20.0)).expect_err("it is broken");
-        assert!(said.starts_with("its blocks per second are no figure"), "{said}");
+        assert!(said.starts_with("its blocks per second are invalid"), "{said}");
     }
 
     #[test]
-    fn blocks_that_nobody_could_count_are_not_missing() {
+    fn blocks_that_could_not_be_counted_are_not_missing() {
         let mut test = result("test 3", &[]);
         let mut verdicts = Verdicts::default();
         verdicts.survived(&test, 4, Err(&anyhow::anyhow!("connection refused")));
@@ -411,14 +411,14 @@ mod tests {
         let failed: Vec<&str> =
             test.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
         assert_eq!(failed, ["answers to how many blocks are there"]);
-        let untold = &test.units.as_ref().expect("a test").untold[0];
-        assert_eq!(untold.name, "acknowledged blocks that are there");
-        assert_eq!((untold.expected, untold.found), (100.0, None));
-        assert_eq!(untold.why, "they could not be counted: connection refused");
+        let unverified = &test.units.as_ref().expect("a test").unverified[0];
+        assert_eq!(unverified.name, "acknowledged blocks that are there");
+        assert_eq!((unverified.expected, unverified.found), (100.0, None));
+        assert_eq!(unverified.why, "they could not be counted: connection refused");
     }
 
     #[test]
-    fn an_overload_that_nobody_refused_says_so() {
+    fn an_overload_without_refusals_says_so() {
         let mut overload = result("overload", &[]);
         assert!(refusals(&overload).starts_with("no refusal was seen: "));
         overload.errors = vec![error(FailureKind::OpFailed)];
@@ -429,13 +429,13 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_a_cluster_that_says_nothing_are_not_told() {
+    fn halves_of_a_cluster_without_a_report_are_unverified() {
         let mut verdicts = Verdicts::default();
         verdicts.halves(None, 2);
-        assert!(verdicts.untold.iter().all(|one| one.why == UNKNOWN_ROLES));
-        assert_eq!(verdicts.untold.len(), 2);
+        assert!(verdicts.unverified.iter().all(|one| one.why == UNKNOWN_ROLES));
+        assert_eq!(verdicts.unverified.len(), 2);
         let failed = verdicts.checks.iter().map(|check| (check.name.as_str(), check.ok));
-        assert_eq!(failed.collect::<Vec<_>>(), [("answers to who holds what", false)]);
+        assert_eq!(failed.collect::<Vec<_>>(), [("answers to which server holds which replica", false)]);
     }
 
     #[test]

@@ -40,9 +40,9 @@ const OVERLOAD: &str = "overload";
 
 /// Runs BigchainDB's tests 1 to 6 and its replication tests on clusters of this machine
 ///
-/// The numbers of nodes and shards are the published ones divided by one factor, and each node has as many write units as
-/// there; blocks, durability and the closed loop are as published. Every node gets the same share of a core. Each test
-/// starts its own cluster, and writes its result when it ends.
+/// The numbers of nodes and shards are the published ones divided by one factor, and each node has as many write units
+/// as there; blocks, durability and the closed loop are as published. Every node gets the same share of a core. Each
+/// test starts its own cluster, and writes its result when it ends.
 #[derive(Args, Clone, Debug)]
 pub struct UnitsArgs {
     /// Divisor of the published numbers of nodes (32 and 64) and shards (32): 1, 2, 4, 8 or 16
@@ -217,20 +217,20 @@ impl Units<'_> {
         }
         self.broken.extend(why_no_figure.map(|why| (test.name.clone(), why)));
         verdicts.settle(&mut result);
-        let told =
+        let line =
             format!("units: {}: {:.1} blocks/s", result.label, result.throughput.operations_per_second);
         self.done.push(result);
         self.keep_last()?;
         // Printed last, because a reader of this line may expect the file to exist.
-        eprintln!("{told}");
+        eprintln!("{line}");
         Ok(())
     }
 
     /// An earlier test to compare with, if there is one. `why_no_figure`: why the present test is no figure.
     fn base(&self, name: &str, why_no_figure: &Option<String>) -> Option<Base<'_>> {
         let result = self.done.iter().find(|result| result.label == name)?;
-        let this = why_no_figure.as_ref().map(|why| format!("this test is no figure: {why}"));
-        let other = || self.broken.get(name).map(|why| format!("{name} is no figure: {why}"));
+        let this = why_no_figure.as_ref().map(|why| format!("this test is invalid: {why}"));
+        let other = || self.broken.get(name).map(|why| format!("{name} is invalid: {why}"));
         Some(Base { result, why_none: this.or_else(other) })
     }
 
@@ -323,7 +323,7 @@ impl Units<'_> {
             published_by_test_1: test.published.map(Trial::published_ratio),
             published_per_second: test.published.map(|trial| trial.published_per_second(factor)),
             disk: Vec::new(),
-            untold: Vec::new(),
+            unverified: Vec::new(),
         }
     }
 

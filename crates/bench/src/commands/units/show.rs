@@ -36,7 +36,7 @@ pub(super) fn table(done: &[RunResult]) -> String {
                 result.label, check.name
             ));
         }
-        for one in &about.untold {
+        for one in &about.unverified {
             let found = two(one.found);
             out.push_str(&format!(
                 "????  {}: {}: {found}, expected {}; {}\n",

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_answers_everyone_who_waits() {
+    fn a_stop_answers_all_waiting_requests() {
         let mut tokens = TokenTable::default();
         let (start, cancel) = tokens.start(TOKEN, Reply::Wanted);
         assert!(matches!(tokens.resume(TOKEN), ContinueStep::Queued));

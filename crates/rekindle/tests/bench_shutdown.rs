@@ -181,7 +181,7 @@ fn a_sweep_that_is_killed_leaves_nothing_running() {
     let words = ["bench", "sweep", "--nodes", "1", "--port-offset", "2440", "-o", folder];
     let next = Command::new(PROGRAM).args(words).output().expect("the program starts");
     let said = String::from_utf8_lossy(&next.stderr);
-    assert!(!next.status.success() && said.contains("there is something in it already"), "{said}");
+    assert!(!next.status.success() && said.contains("the folder is not empty"), "{said}");
     bench.has_no_control_groups();
 }
 

@@ -142,7 +142,7 @@ fn write_units_keep_their_promises_on_small_clusters() {
 }
 
 #[test]
-fn an_idle_cluster_says_what_it_costs() {
+fn an_idle_cluster_reports_its_cost() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = "idle --nodes 2 --tables 2 --shards 2 --replicas 2 --settle 0 --seconds 0.5 \
                  --port-offset 2300 --cache-size 100 --json out/";
