@@ -317,7 +317,7 @@ fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
     let judged = result.verification.parsed + result.verification.checked_by_type;
     assert_eq!((judged, result.verification.wrong), (4 * 640 + 3 * 2, 0));
     assert!(result.verification.parsed >= 4 * 10 + 3);
-    assert!(result.notes.iter().any(|note| note.contains("over 8 connections")), "{:?}", result.notes);
+    assert!(result.notes.iter().any(|note| note.contains("use 8 connections")), "{:?}", result.notes);
     assert!(result.notes.iter().any(|note| note.contains("is not known")), "{:?}", result.notes);
     let inserted = bench.store.lock().expect("store").rows("bench_reql", "written").map(|rows| rows.len());
     // The trial and the measured run.

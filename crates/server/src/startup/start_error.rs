@@ -64,7 +64,7 @@ pub enum StartError {
     /// A part of the data directory is missing.
     #[error(
         "the data directory {path} is incomplete: {what} is missing, which holds acknowledged writes; \
-         restore it, or the whole directory, from where it went"
+         restore it, or the whole directory, from a backup or its earlier location"
     )]
     Incomplete {
         /// The folder.
@@ -107,7 +107,7 @@ pub enum StartError {
     #[error("the initial password could not be stored: {0}")]
     Password(#[from] cluster::AdminError),
     /// The system provided no threads or no event queue.
-    #[error("the system refused what a server needs: {0}")]
+    #[error("a system call that the server needs failed: {0}")]
     System(#[from] io::Error),
 }
 
