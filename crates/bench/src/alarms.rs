@@ -183,11 +183,11 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::assemble::{About, blank};
+    use crate::assemble::{RunDescription, blank};
     use crate::result::{CheckOutcome, ErrorTally, Latency, OperationResult};
 
     fn nothing() -> RunResult {
-        blank(About {
+        blank(RunDescription {
             kind: "ycsb-run",
             workload: String::new(),
             name: String::new(),

@@ -10,7 +10,7 @@ use crate::drive::session::{Driven, LoopKind, Plan};
 use crate::machine::watch::Sample;
 use crate::machine::{facts, own_process};
 use crate::measure::histogram;
-use crate::measure::interval::Lane;
+use crate::measure::interval::KindLatencies;
 use crate::measure::stability::stability;
 use crate::result::*;
 use crate::rng::Rng;
@@ -19,7 +19,7 @@ use crate::sut::{BENCH_VERSION, SystemUnderTest};
 
 /// The description of a run, known to its command in advance.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct RunDescription {
     /// The kind of the result.
     pub kind: &'static str,
     /// The workload, for the result's id.
@@ -59,7 +59,7 @@ pub struct Extras {
 
 /// Assembles the result of a run and computes its alarms.
 pub fn assemble(
-    about: About,
+    about: RunDescription,
     plan: &Plan,
     sut: &SystemUnderTest,
     names: &[&str],
@@ -122,7 +122,7 @@ pub fn assemble(
 }
 
 /// A result without measurements.
-pub fn blank(about: About) -> RunResult {
+pub fn blank(about: RunDescription) -> RunResult {
     RunResult {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
@@ -170,7 +170,7 @@ pub fn series(mut points: Vec<Point>, measured_seconds: f64) -> Series {
 }
 
 /// A unique id for a result.
-pub fn id(about: &About) -> String {
+pub fn id(about: &RunDescription) -> String {
     id_of(about.kind, &about.workload, about.started)
 }
 
@@ -193,17 +193,17 @@ pub fn command() -> Vec<String> {
 
 /// The latencies of every kind of operation that occurred.
 pub fn operations(names: &[&str], driven: &Driven, seconds: f64) -> Vec<OperationResult> {
-    let seen = |lane: &Lane| lane.service.is_some() || lane.failed.is_some();
-    let lanes = names.iter().zip(&driven.totals.lanes).filter(|(_, lane)| seen(lane));
-    lanes
-        .map(|(name, lane)| OperationResult {
+    let seen = |kind: &KindLatencies| kind.service.is_some() || kind.failed.is_some();
+    let kinds = names.iter().zip(&driven.totals.kinds).filter(|(_, kind)| seen(kind));
+    kinds
+        .map(|(name, kind)| OperationResult {
             name: (*name).to_owned(),
-            ok: lane.ok_count(),
-            failed: lane.failed_count(),
-            per_second: lane.ok_count() as f64 / seconds,
-            service: lane.service.as_ref().map(histogram::latency).unwrap_or_default(),
-            intended: lane.intended.as_ref().map(histogram::latency),
-            failed_service: lane.failed.as_ref().map(histogram::latency),
+            ok: kind.ok_count(),
+            failed: kind.failed_count(),
+            per_second: kind.ok_count() as f64 / seconds,
+            service: kind.service.as_ref().map(histogram::latency).unwrap_or_default(),
+            intended: kind.intended.as_ref().map(histogram::latency),
+            failed_service: kind.failed.as_ref().map(histogram::latency),
             server_cpu_us_per_operation: None,
         })
         .collect()
@@ -266,10 +266,10 @@ fn throughput(driven: &Driven, extras: &Extras, seconds: f64) -> Throughput {
 }
 
 fn errors(names: &[&str], driven: &Driven) -> Vec<ErrorTally> {
-    let tally = |((lane, kind), seen): (&(u8, crate::wire::answer::FailureKind), _)| {
-        let seen: &crate::measure::interval::Seen = seen;
+    let tally = |((operation, kind), seen): (&(u8, crate::wire::answer::FailureKind), _)| {
+        let seen: &crate::measure::interval::FailureCount = seen;
         ErrorTally {
-            operation: names.get(usize::from(*lane)).copied().unwrap_or("?").to_owned(),
+            operation: names.get(usize::from(*operation)).copied().unwrap_or("?").to_owned(),
             kind: kind.name().to_owned(),
             count: seen.count,
             first_message: seen.first_message.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rekindle_bench::baseline::null_server::{NullServer, Stall};
 use rekindle_bench::drive::arrivals::Spacing;
 use rekindle_bench::drive::session::{Driven, LoopKind, Plan, drive};
-use rekindle_bench::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use rekindle_bench::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use rekindle_bench::measure::histogram;
 
 const RATE: f64 = 2_000.0;
@@ -21,7 +21,7 @@ impl Workload for Ask {
         Some(Part::default())
     }
 
-    fn judge(&mut self, _: &Part, _: &[u8], _: Scrutiny, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, _: &Part, _: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         Verdict::Done
     }
 }
@@ -57,8 +57,8 @@ fn an_open_loop_shows_a_stall_as_arithmetic_says() {
     let driven = run(open(100_000), Some(STALL));
     let expected = RATE * LENGTH.as_secs_f64();
     assert!((driven.totals.ok as f64 - expected).abs() <= 2.0, "{}", driven.totals.ok);
-    let lane = &driven.totals.lanes[0];
-    let intended = lane.intended.as_ref().expect("intended latencies");
+    let kind = &driven.totals.kinds[0];
+    let intended = kind.intended.as_ref().expect("intended latencies");
     // A third of the arrivals fall into the stall and wait for its end, the first of them longest: the share of waits
     // above x is (stall - x) / length, so quantile q is stall - (1 - q) * length.
     for quantile in [0.75, 0.9, 0.95, 0.99] {
@@ -67,16 +67,16 @@ fn an_open_loop_shows_a_stall_as_arithmetic_says() {
         assert!(found > exact - 0.03 && found < exact + 0.15, "p{quantile}: {found} for {exact}");
     }
     // By service time, the same run looks harmless: only four operations met the stall.
-    let service = lane.service.as_ref().expect("service latencies");
+    let service = kind.service.as_ref().expect("service latencies");
     assert!(histogram::quantile_us(service, 0.99) / 1e6 < 0.2);
 }
 
 #[test]
 fn a_closed_loop_hides_a_stall() {
     let driven = run(LoopKind::Closed, Some(STALL));
-    let lane = &driven.totals.lanes[0];
-    assert!(lane.intended.is_none());
-    let service = lane.service.as_ref().expect("service latencies");
+    let kind = &driven.totals.kinds[0];
+    assert!(kind.intended.is_none());
+    let service = kind.service.as_ref().expect("service latencies");
     assert!(histogram::quantile_us(service, 0.99) / 1e6 < 0.2);
     assert!(histogram::max_us(service) / 1e6 > 0.4, "the longest is never cut");
 }

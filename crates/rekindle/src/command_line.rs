@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use bench::cli::{BenchArgs, ExplainArgs};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use server::Opening;
-use server::config::{Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, Takes, read_file};
+use server::OpenMode;
+use server::config::{Arity, Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, read_file};
 
 use crate::tools::TOOLS;
 
@@ -22,7 +22,7 @@ pub enum Request {
     /// Create a data directory.
     Create(Config),
     /// Run a server.
-    Serve(Config, Opening),
+    Serve(Config, OpenMode),
     /// Run a proxy: a server without data.
     Proxy(Config),
     /// Run a benchmark.
@@ -78,9 +78,9 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Comman
     let matches = command().try_get_matches_from(words)?;
     match matches.subcommand() {
         None if matches.get_flag("version") => Ok(Request::Version),
-        None => Ok(Request::Serve(config(&matches)?, Opening::CreateOrOpen)),
+        None => Ok(Request::Serve(config(&matches)?, OpenMode::CreateOrOpen)),
         Some(("create", matches)) => Ok(Request::Create(config(matches)?)),
-        Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
+        Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, OpenMode::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
         Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
         Some(("explain", matches)) => Ok(Request::Explain(ExplainArgs::from_arg_matches(matches)?)),
@@ -150,8 +150,8 @@ fn options_of_create() -> impl Iterator<Item = Arg> {
 fn option(spec: &'static OptionSpec) -> Arg {
     let arg = Arg::new(spec.name).long(spec.name).help(spec.help).help_heading(spec.group);
     let arg = match spec.takes {
-        Takes::Nothing => arg.action(ArgAction::SetTrue).overrides_with(spec.name),
-        Takes::One(value) | Takes::Many(value) => arg.action(ArgAction::Append).value_name(value),
+        Arity::Nothing => arg.action(ArgAction::SetTrue).overrides_with(spec.name),
+        Arity::One(value) | Arity::Many(value) => arg.action(ArgAction::Append).value_name(value),
     };
     match spec.short {
         Some(letter) => arg.short(letter),
@@ -177,9 +177,9 @@ fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
 
 fn settings_of(matches: &ArgMatches, spec: &OptionSpec) -> Vec<Setting> {
     match spec.takes {
-        Takes::Nothing if matches.get_flag(spec.name) => vec![Setting::flag(spec.name, None)],
-        Takes::Nothing => Vec::new(),
-        Takes::One(_) | Takes::Many(_) => {
+        Arity::Nothing if matches.get_flag(spec.name) => vec![Setting::flag(spec.name, None)],
+        Arity::Nothing => Vec::new(),
+        Arity::One(_) | Arity::Many(_) => {
             let values = matches.get_many::<String>(spec.name).into_iter().flatten();
             values.map(|value| Setting::flag(spec.name, Some(value.clone()))).collect()
         }
@@ -209,7 +209,8 @@ mod tests {
 
     #[test]
     fn without_a_command_a_node_is_created_or_opened() {
-        let Request::Serve(config, Opening::CreateOrOpen) = words("-d x -o 3 -t a -t b -c 2 -n bob").unwrap()
+        let Request::Serve(config, OpenMode::CreateOrOpen) =
+            words("-d x -o 3 -t a -t b -c 2 -n bob").unwrap()
         else {
             panic!("another request")
         };
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn each_command_has_its_request() {
         assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
-        assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
+        assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, OpenMode::Open))));
         assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy(_))));
         assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
         let Ok(Request::Tool(tool, given)) = words("dump -e test.t --help") else {

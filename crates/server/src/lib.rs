@@ -28,10 +28,10 @@ pub use connection::Connection;
 pub use counters::Counters;
 #[cfg(feature = "js")]
 pub use js::{JsPool, run_sandbox};
-pub use listen::{Bound, accept_drivers, bind};
+pub use listen::{BoundSockets, accept_drivers, bind};
 #[cfg(feature = "http")]
 pub use outbound_http::HttpClient;
-pub use startup::{DirectoryError, Opening, StartError, create, serve, serve_proxy};
+pub use startup::{DirectoryError, OpenMode, StartError, create, serve, serve_proxy};
 pub use worker::Workers;
 pub use worker_state::{Shared, WorkerState};
 

@@ -21,7 +21,7 @@ const ACCEPT_RETRY_BACKOFF: Duration = Duration::from_millis(50);
 const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The bound sockets of one service: the same port on each of its addresses. They do not accept connections yet.
-pub struct Bound {
+pub struct BoundSockets {
     /// The port; chosen by the system if 0 was requested.
     pub port: u16,
     sockets: Vec<(SocketAddr, Socket)>,
@@ -29,8 +29,8 @@ pub struct Bound {
 
 /// Binds `port` on each address. Port 0 means a free one, the same for all. An IPv6 address that this machine does not
 /// have is skipped.
-pub fn bind(addresses: &[IpAddr], port: u16) -> Result<Bound, BindError> {
-    let mut bound = Bound { port, sockets: Vec::new() };
+pub fn bind(addresses: &[IpAddr], port: u16) -> Result<BoundSockets, BindError> {
+    let mut bound = BoundSockets { port, sockets: Vec::new() };
     for address in addresses {
         let address = SocketAddr::new(*address, bound.port);
         match bind_one(address) {
@@ -55,7 +55,7 @@ pub struct BindError {
     pub cause: io::Error,
 }
 
-impl Bound {
+impl BoundSockets {
     /// The bound addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.sockets.iter().map(|(address, _)| address.ip())

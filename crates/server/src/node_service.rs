@@ -15,7 +15,7 @@ use query::{PointAnswer, Query, QueryError};
 use reql::{Cancel, Term, signature};
 use storage::RowTexts;
 
-use crate::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
+use crate::service::{Answer, Batch, Client, Cursor, ParsedQuery, QueryKind, QueryService, Session, Work};
 
 /// The query service of a node.
 pub struct NodeService {
@@ -77,37 +77,41 @@ struct NodeSession {
 }
 
 impl Session for NodeSession {
-    fn begin(&self, body: Bytes) -> Begun {
+    fn begin(&self, body: Bytes) -> ParsedQuery {
         let query = match Query::parse(body.clone()) {
             Ok(query) => Arc::new(query),
             Err(error) => {
                 let work = Work::Done(Err(error.into()));
-                return Begun { noreply: request::asks_for_noreply(&body), kind: QueryKind::Malformed, work };
+                return ParsedQuery {
+                    noreply: request::asks_for_noreply(&body),
+                    kind: QueryKind::Malformed,
+                    work,
+                };
             }
         };
         let noreply = query.flag("noreply");
         match self.session.point(&query) {
             Some(PointAnswer::Read(answer)) => {
                 let answer = answer.map(atom).map_err(Failure::from);
-                Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
+                ParsedQuery { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
             }
             Some(PointAnswer::Rows(rows)) => {
                 const { assert!(RowTexts::ROOM_BYTES == TEXTS_ROOM_BYTES) };
                 let work = Work::Done(Ok(Answer::Texts(rows.into_bytes())));
-                Begun { noreply, kind: QueryKind::Read, work }
+                ParsedQuery { noreply, kind: QueryKind::Read, work }
             }
             Some(PointAnswer::Count(count)) => {
-                Begun { noreply, kind: QueryKind::Read, work: Work::Done(Ok(atom(count))) }
+                ParsedQuery { noreply, kind: QueryKind::Read, work: Work::Done(Ok(atom(count))) }
             }
             Some(PointAnswer::RemoteRead(read)) => {
                 let answer = async move { read.await.map(atom).map_err(Failure::from) };
-                Begun { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
+                ParsedQuery { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
             }
             Some(PointAnswer::Write(write)) => {
                 let answer = async move { write.await.map(atom).map_err(Failure::from) };
-                Begun { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }
+                ParsedQuery { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }
             }
-            None => Begun { noreply, kind: kind_of(query.term()), work: self.blocking(query) },
+            None => ParsedQuery { noreply, kind: kind_of(query.term()), work: self.blocking(query) },
         }
     }
 }

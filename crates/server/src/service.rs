@@ -51,11 +51,11 @@ pub trait Session: Send + Sync {
     /// Parses a START and says how it will be answered. Called on the connection's thread: must neither block nor take
     /// longer than a point query. A query that cannot be parsed is [`Work::Done`] with its failure. The query shares
     /// `body`, it does not copy it.
-    fn begin(&self, body: Bytes) -> Begun;
+    fn begin(&self, body: Bytes) -> ParsedQuery;
 }
 
 /// A parsed query.
-pub struct Begun {
+pub struct ParsedQuery {
     /// Whether the client expects no response, not even to an error.
     pub noreply: bool,
     /// The kind under which it is counted.

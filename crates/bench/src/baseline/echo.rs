@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::null_server::NullServer;
 use crate::drive::session::{DriveError, Driven, LoopKind, Plan, drive};
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::result::EchoBaseline;
 use crate::wire::answer;
 use crate::wire::frame::HEADER_BYTES;
@@ -69,10 +69,10 @@ impl Workload for Echo {
         Some(Part::default())
     }
 
-    fn judge(&mut self, _: &Part, body: &[u8], scrutiny: Scrutiny, _: &mut Vec<u8>) -> Verdict {
-        let verdict = match scrutiny {
-            Scrutiny::Head => answer::type_at_head(body).map(drop),
-            Scrutiny::Whole => answer::parse(body).ok().map(drop),
+    fn judge(&mut self, _: &Part, body: &[u8], depth: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+        let verdict = match depth {
+            CheckDepth::Head => answer::type_at_head(body).map(drop),
+            CheckDepth::Whole => answer::parse(body).ok().map(drop),
         };
         match verdict {
             Some(()) => Verdict::Done,
@@ -118,9 +118,9 @@ mod tests {
         };
         let sizes = EchoSizes { query_bytes: 60, answer_bytes: 1100 };
         let run = measure(&plan, sizes, Duration::from_millis(300)).expect("a run");
-        let lane = &run.driven.totals.lanes[0];
+        let kind = &run.driven.totals.kinds[0];
         assert!(run.driven.totals.ok > 0 && run.driven.totals.failed == 0);
-        assert_eq!(lane.ok_count(), run.driven.totals.ok);
+        assert_eq!(kind.ok_count(), run.driven.totals.ok);
         assert_eq!((run.baseline.request_bytes, run.baseline.response_bytes), (72, 1112));
         let answers = run.driven.totals.parsed + run.driven.totals.checked_by_type;
         assert!(answers >= run.driven.totals.ok);

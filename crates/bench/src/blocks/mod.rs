@@ -3,6 +3,6 @@
 pub mod block;
 pub mod material;
 pub mod placement;
+pub mod published_tests;
 pub mod transaction;
-pub mod trials;
 pub mod units;

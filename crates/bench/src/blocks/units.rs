@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{BlockQuery, BlockShape, Ids};
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
 
@@ -98,7 +98,7 @@ impl Workload for Units {
         Some(Part { record, detail, ..Part::default() })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], _: Scrutiny, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, part: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let result = match answer::check_write(body) {
             Ok(result) => result,
             Err(failure) if self.ids == Ids::Constant && is_conflict(&failure) => {
@@ -151,10 +151,10 @@ mod tests {
                 {"durability": "soft"}], {}])
         );
         let inserted = br#"{"t":1,"r":[{"errors":0,"inserted":1}]}"#;
-        assert_eq!(units.judge(&part, inserted, Scrutiny::Head, &mut Vec::new()), Verdict::Done);
+        assert_eq!(units.judge(&part, inserted, CheckDepth::Head, &mut Vec::new()), Verdict::Done);
         assert_eq!((counters.transactions(), counters.bytes()), (2, text.len() as u64));
         let conflict = br#"{"t":1,"r":[{"errors":1,"first_error":"Duplicate primary key `id`:"}]}"#;
-        let verdict = units.judge(&part, conflict, Scrutiny::Head, &mut Vec::new());
+        let verdict = units.judge(&part, conflict, CheckDepth::Head, &mut Vec::new());
         assert!(matches!(verdict, Verdict::Failed(_)));
     }
 }

@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::assemble::{About, Extras, assemble};
+use crate::assemble::{Extras, RunDescription, assemble};
 use crate::drive::session::{LoopKind, Plan, drive};
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::flags::{OutputFlags, ServerFlags, duration};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::watch::{Watched, difference};
@@ -173,7 +173,7 @@ impl Workload for Repeated {
         Some(Part::default())
     }
 
-    fn judge(&mut self, _: &Part, body: &[u8], _: Scrutiny, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, _: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let end = Instant::now();
         let parsed = match answer::parse(body) {
             Ok(parsed) => parsed,
@@ -234,7 +234,7 @@ fn recount(args: &AnalyticArgs, admin: &mut Admin) -> anyhow::Result<u64> {
     Ok(sentences)
 }
 
-fn about(args: &AnalyticArgs, sut: &SystemUnderTest, documents: u64, started: SystemTime) -> About {
+fn about(args: &AnalyticArgs, sut: &SystemUnderTest, documents: u64, started: SystemTime) -> RunDescription {
     let settings = json!({
         "runs": args.runs,
         "seconds": args.seconds,
@@ -245,7 +245,7 @@ fn about(args: &AnalyticArgs, sut: &SystemUnderTest, documents: u64, started: Sy
         "documents": documents,
         "hosts": sut.addresses.join(","),
     });
-    About {
+    RunDescription {
         kind: "analytic",
         workload: String::new(),
         name: "Analytic query".to_owned(),

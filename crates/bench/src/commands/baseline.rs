@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use crate::alarms;
-use crate::assemble::{About, blank as blank_result, client, operations, pacing, series};
+use crate::assemble::{RunDescription, blank as blank_result, client, operations, pacing, series};
 use crate::baseline::echo::{self, EchoRun, EchoSizes};
 use crate::baseline::redis::{self, RedisComparison, RedisCost, RedisError, RedisPlan};
 use crate::drive::session::{LoopKind, Plan};
@@ -178,7 +178,7 @@ fn blank(args: &BaselineArgs, kind: &'static str, name: &str, started: SystemTim
         "operations": args.operations,
         "seconds": args.seconds,
     });
-    let about = About {
+    let about = RunDescription {
         kind,
         workload: String::new(),
         name: name.to_owned(),

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::ycsb_run::measure_echo;
-use crate::assemble::{About, Extras, assemble};
+use crate::assemble::{Extras, RunDescription, assemble};
 use crate::blocks::block::{BlockShape, BlockSize, Ids};
 use crate::blocks::transaction::Schema;
 use crate::blocks::units::{BlockCounters, NAMES, UnitPlan, Units};
@@ -240,7 +240,7 @@ fn about(
     sut: &SystemUnderTest,
     conflicts: u64,
     started: SystemTime,
-) -> About {
+) -> RunDescription {
     let mut settings = describe_plan(plan);
     let own = json!({
         "hosts": sut.addresses.join(","),
@@ -261,7 +261,7 @@ fn about(
     if conflicts > 0 {
         notes.push(format!("{conflicts} inserts met the block that was there already"));
     }
-    About {
+    RunDescription {
         kind: "blocks",
         workload: String::new(),
         name: format!("BigchainDB blocks, schema {}", schema(args).name()),

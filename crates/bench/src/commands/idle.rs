@@ -9,7 +9,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use crate::assemble::{About, blank};
+use crate::assemble::{RunDescription, blank};
 use crate::conditions::{Mark, disturbed};
 use crate::flags::OutputFlags;
 use crate::fleet::flags::NodeFlags;
@@ -152,7 +152,7 @@ fn operation(name: &str, times: &Histogram<u64>) -> OperationResult {
     }
 }
 
-fn about(args: &IdleArgs, started: SystemTime) -> About {
+fn about(args: &IdleArgs, started: SystemTime) -> RunDescription {
     let mut settings = args.fleet.describe();
     let own = json!({
         "nodes": args.nodes,
@@ -163,7 +163,7 @@ fn about(args: &IdleArgs, started: SystemTime) -> About {
         "seconds": args.seconds,
     });
     settings.extend(own.as_object().cloned().unwrap_or_default());
-    About {
+    RunDescription {
         kind: "idle",
         workload: String::new(),
         name: format!("Idle: {} nodes, {} tables", args.nodes, args.tables),

@@ -12,7 +12,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use crate::assemble::{About, blank};
+use crate::assemble::{RunDescription, blank};
 use crate::drive::session::{Driven, LoopKind, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{Format, OutputFlags, ServerFlags, duration};
@@ -23,7 +23,7 @@ use crate::measure::histogram;
 use crate::result::{OperationResult, Pacing, RunResult, Verification};
 use crate::rng::Rng;
 use crate::shapes::quiescence::{self, Quiescence};
-use crate::shapes::shape::{Draw, Per, SHAPES, Shape};
+use crate::shapes::shape::{Per, QueryValues, SHAPES, Shape};
 use crate::shapes::table;
 use crate::shapes::workload::ShapeWorkload;
 use crate::sut::SystemUnderTest;
@@ -184,14 +184,14 @@ fn measure(
             (plan(1), plan(args.scans))
         }
     };
-    ask(shape, args, &trial, Turn::Trial, sut)?;
+    ask(shape, args, &trial, RunPhase::Trial, sut)?;
     let mut rest = quiescence::wait(&sut.watched);
     if shape.per == Per::Row {
         // Compaction has evicted blocks from the cache.
-        ask(shape, args, &trial, Turn::Trial, sut)?;
+        ask(shape, args, &trial, RunPhase::Trial, sut)?;
         rest = quiescence::wait(&sut.watched);
     }
-    let driven = ask(shape, args, &plan, Turn::Measured, sut)?;
+    let driven = ask(shape, args, &plan, RunPhase::Measured, sut)?;
     let used: Option<f64> = driven.server_samples.iter().map(cpu_between).sum();
     let used = used
         .filter(|_| !sut.watched.is_empty())
@@ -204,7 +204,7 @@ fn measure(
         cpu_seconds: (used >= CPU_SECONDS_MIN).then_some(used),
         parsed: driven.totals.parsed,
         checked_by_type: driven.totals.checked_by_type,
-        latency: driven.totals.lanes[0].service.clone().unwrap_or_else(histogram::empty),
+        latency: driven.totals.kinds[0].service.clone().unwrap_or_else(histogram::empty),
     })
 }
 
@@ -236,28 +236,28 @@ fn threads(sut: &SystemUnderTest, connections: usize) -> usize {
     if sut.is_local { cores / 2 } else { cores }.clamp(1, connections)
 }
 
-/// Whether a run is a trial.
+/// Whether a run is a trial or the measured run.
 #[derive(Clone, Copy)]
-enum Turn {
+enum RunPhase {
     /// Its cost is not measured.
     Trial,
     Measured,
 }
 
-impl Turn {
+impl RunPhase {
     /// The first number of the inserted rows; each run has its own range.
     fn first_insert(self) -> u64 {
         match self {
-            Turn::Trial => 0,
-            Turn::Measured => 1 << 39,
+            RunPhase::Trial => 0,
+            RunPhase::Measured => 1 << 39,
         }
     }
 
     /// The random stream of its first thread: the trial must not read the same rows as the measured run.
     fn first_stream(self) -> u64 {
         match self {
-            Turn::Trial => 8_000_000,
-            Turn::Measured => 7_000_000,
+            RunPhase::Trial => 8_000_000,
+            RunPhase::Measured => 7_000_000,
         }
     }
 }
@@ -267,14 +267,14 @@ fn ask(
     shape: &'static Shape,
     args: &ReqlArgs,
     plan: &Plan,
-    turn: Turn,
+    phase: RunPhase,
     sut: &SystemUnderTest,
 ) -> anyhow::Result<Driven> {
     let workload = |thread: usize, _| -> Box<dyn Workload> {
-        let draw = Draw {
-            rng: Rng::new(args.output.seed, turn.first_stream() + thread as u64),
+        let draw = QueryValues {
+            rng: Rng::new(args.output.seed, phase.first_stream() + thread as u64),
             rows: args.rows,
-            next_insert: turn.first_insert() + thread as u64,
+            next_insert: phase.first_insert() + thread as u64,
             insert_step: plan.threads as u64,
         };
         Box::new(ShapeWorkload::new(shape, draw))
@@ -334,7 +334,7 @@ fn result(args: &ReqlArgs, sut: &SystemUnderTest, costs: &[Cost], started: Syste
         "hosts": sut.addresses.join(","),
     });
     let verdicts = costs.iter().map(|cost| cost.verdict(args.rows));
-    let mut result = blank(About {
+    let mut result = blank(RunDescription {
         kind: "reql",
         workload: String::new(),
         name: "Shapes of queries".to_owned(),

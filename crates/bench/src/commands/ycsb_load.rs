@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::ycsb_properties::{Chosen, PropertyFlags};
-use crate::assemble::{About, Extras, assemble};
+use super::ycsb_properties::{ChosenProperties, PropertyFlags};
+use crate::assemble::{Extras, RunDescription, assemble};
 use crate::drive::session::{Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan};
@@ -16,9 +16,9 @@ use crate::limits::at_least_one;
 use crate::result::{CheckOutcome, RunResult};
 use crate::sut::SystemUnderTest;
 use crate::terminal::{Goal, ProgressLine};
-use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
+use crate::ycsb::loading::{LoadProgress, LoadWorkload, NAMES};
 use crate::ycsb::queries::Queries;
-use crate::ycsb::table::{self, Layout, Piece};
+use crate::ycsb::table::{self, Layout, RecordRange};
 
 /// The default number of records, as in YCSB's workload files.
 const RECORDS_DEFAULT: u64 = 1_000;
@@ -76,7 +76,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let progress = Arc::new(LoadProgress::new(start..end));
     let queries = Queries::new(&chosen.settings, chosen.settings.durability.as_deref());
     let make = |_, _| -> Box<dyn Workload> {
-        Box::new(Loading::new(queries.clone(), Arc::clone(&progress), batch, seed))
+        Box::new(LoadWorkload::new(queries.clone(), Arc::clone(&progress), batch, seed))
     };
     let batches = (end - start).div_ceil(batch);
     let mut line = ProgressLine::new(args.output.quiet, Some(Goal::Operations(batches)));
@@ -84,8 +84,8 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     line.end();
 
     let (documents, sentences) = (progress.documents(), progress.sentences());
-    let piece = Piece { records: start..end, documents, sentences: Some(sentences), seed };
-    table::record_piece(&mut admin, &chosen.settings, &piece)?;
+    let range = RecordRange { records: start..end, documents, sentences: Some(sentences), seed };
+    table::record_range(&mut admin, &chosen.settings, &range)?;
     let by_shard = table::balance(&mut admin, &chosen.settings, &layout)?;
     let mut about = about(&args, &chosen, &plan, started);
     about.settings.insert("batch".to_owned(), json!(batch));
@@ -121,13 +121,13 @@ fn all_there(wanted: u64, documents: u64) -> CheckOutcome {
     }
 }
 
-fn about(args: &LoadArgs, chosen: &Chosen, plan: &Plan, started: SystemTime) -> About {
+fn about(args: &LoadArgs, chosen: &ChosenProperties, plan: &Plan, started: SystemTime) -> RunDescription {
     let mut settings = chosen.settings.describe();
     settings.extend(describe_plan(plan));
     settings.insert("shards".to_owned(), args.properties.shards.map_or(Value::Null, Value::from));
     let replicas = args.properties.replicas.map_or(Value::Null, Value::from);
     settings.insert("replicas".to_owned(), replicas);
-    About {
+    RunDescription {
         kind: "ycsb-load",
         workload: String::new(),
         name: "YCSB load".to_owned(),

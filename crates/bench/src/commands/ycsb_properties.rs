@@ -40,7 +40,7 @@ pub struct PropertyFlags {
 }
 
 /// Properties and settings, with remarks about them.
-pub struct Chosen {
+pub struct ChosenProperties {
     /// The name of the workload for titles: a letter or the file's name.
     pub workload: String,
     /// All properties that were set.
@@ -53,7 +53,7 @@ pub struct Chosen {
 
 impl PropertyFlags {
     /// Reads files and overrides. `extra` are properties that a command's own flags set.
-    pub fn choose(&self, extra: &[(&str, Option<String>)]) -> anyhow::Result<Chosen> {
+    pub fn choose(&self, extra: &[(&str, Option<String>)]) -> anyhow::Result<ChosenProperties> {
         let mut properties = Properties::default();
         let mut name = None;
         if let Some(workload) = &self.workload {
@@ -83,11 +83,11 @@ impl PropertyFlags {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
         let workload = name.unwrap_or_default();
         let workload = workload.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Chosen { workload, properties, settings, notes })
+        Ok(ChosenProperties { workload, properties, settings, notes })
     }
 }
 
-impl Chosen {
+impl ChosenProperties {
     /// Adopts the load's parameters of keys and values, unless they were given.
     pub fn adopt(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
         let shape = &loaded.shape;

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::ycsb_properties::{Chosen, PropertyFlags};
-use crate::assemble::{About, Extras, assemble};
+use super::ycsb_properties::{ChosenProperties, PropertyFlags};
+use crate::assemble::{Extras, RunDescription, assemble};
 use crate::baseline::echo::{self, EchoSizes};
 use crate::comparability::Candidate;
 use crate::drive::session::{Driven, Plan, drive};
@@ -24,7 +24,7 @@ use crate::ycsb::chooser::KeyChooser;
 use crate::ycsb::operations::{IntegrityCounters, NAMES, Operations};
 use crate::ycsb::queries::Queries;
 use crate::ycsb::settings::{DATABASE, Distribution, Settings};
-use crate::ycsb::table::{self, Layout, Piece};
+use crate::ycsb::table::{self, Layout, RecordRange};
 
 /// The default length of a run.
 const SECONDS_DEFAULT: f64 = 10.0;
@@ -89,8 +89,8 @@ pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     let records = records..inserts.existing();
     if has_side_table && !records.is_empty() {
         let documents = records.end - records.start;
-        let piece = Piece { records, documents, sentences: None, seed };
-        table::record_piece(&mut admin, &chosen.settings, &piece)?;
+        let range = RecordRange { records, documents, sentences: None, seed };
+        table::record_range(&mut admin, &chosen.settings, &range)?;
     }
     let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
     let extras = Extras {
@@ -153,7 +153,13 @@ struct Measured {
     servers: usize,
 }
 
-fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, measured: &Measured, started: SystemTime) -> About {
+fn about(
+    args: &RunArgs,
+    chosen: &ChosenProperties,
+    plan: &Plan,
+    measured: &Measured,
+    started: SystemTime,
+) -> RunDescription {
     let mut settings = chosen.settings.describe();
     settings.extend(describe_plan(plan));
     let given = [("shards", args.properties.shards), ("replicas", args.properties.replicas)];
@@ -177,7 +183,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, measured: &Measured, star
         1 => format!("YCSB workload {}", workload.to_uppercase()),
         _ => format!("YCSB {workload}"),
     };
-    About {
+    RunDescription {
         kind: "ycsb-run",
         workload,
         name,

@@ -11,7 +11,7 @@ const READ_BYTES_STEP: usize = 64 * 1024;
 
 /// An operation in flight.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Flight {
+pub struct InFlight {
     /// The current part.
     pub part: Part,
     /// When that part was sent.
@@ -25,7 +25,7 @@ pub struct Flight {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     token: u64,
-    flight: Option<Flight>,
+    flight: Option<InFlight>,
 }
 
 /// The outcome of a read.
@@ -79,13 +79,13 @@ impl Connection {
     }
 
     /// Queues the query of a new operation; the next [`Connection::flush`] sends it.
-    pub fn send(&mut self, query: &[u8], flight: Flight) {
+    pub fn send(&mut self, query: &[u8], flight: InFlight) {
         let slot = self.free.pop().expect("invariant: the caller asked has_room");
         self.send_in(usize::from(slot), query, flight);
     }
 
     /// Queues the next part of an operation that was just taken with [`Connection::take`].
-    pub fn send_in(&mut self, slot: usize, query: &[u8], flight: Flight) {
+    pub fn send_in(&mut self, slot: usize, query: &[u8], flight: InFlight) {
         self.tokens_used += 1;
         let token = self.tokens_used * self.slots.len() as u64 + slot as u64;
         self.slots[slot] = Slot { token, flight: Some(flight) };
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Requests the next batch of the response to the operation in `slot`.
-    pub fn send_continue(&mut self, slot: usize, flight: Flight) {
+    pub fn send_continue(&mut self, slot: usize, flight: InFlight) {
         let token = self.slots[slot].token;
         self.slots[slot].flight = Some(flight);
         frame::push(&mut self.output, token, |out| out.extend_from_slice(b"[2]"));
@@ -122,7 +122,7 @@ impl Connection {
 
     /// Takes the next complete response: its slot, its operation, and the range of its JSON (see [`Connection::body`]).
     /// Responses to abandoned operations are skipped.
-    pub fn take(&mut self) -> Option<(usize, Flight, std::ops::Range<usize>)> {
+    pub fn take(&mut self) -> Option<(usize, InFlight, std::ops::Range<usize>)> {
         loop {
             let unread = &self.input[self.taken..self.filled];
             let Some(found) = frame::first(unread) else {
@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// Closes the connection and returns the operations in flight.
-    pub fn abandon(&mut self) -> Vec<Flight> {
+    pub fn abandon(&mut self) -> Vec<InFlight> {
         self.closed = true;
         self.slots.iter_mut().filter_map(|slot| slot.flight.take()).collect()
     }

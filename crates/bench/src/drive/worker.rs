@@ -10,10 +10,10 @@ use rustix::event::{Timespec, epoll};
 
 use super::arrivals::{ArrivalQueue, Arrivals};
 use super::clock::RunClock;
-use super::connection::{Connection, Flight, ReadOutcome};
-use super::workload::{Scrutiny, Verdict, Workload};
+use super::connection::{Connection, InFlight, ReadOutcome};
+use super::workload::{CheckDepth, Verdict, Workload};
 use crate::machine::own_process;
-use crate::measure::interval::{Interval, Recorder, Took};
+use crate::measure::interval::{Durations, Interval, Recorder};
 use crate::wire::answer::{Failure, FailureKind};
 
 const EVENTS_PER_WAIT: usize = 256;
@@ -190,28 +190,28 @@ impl Worker {
         self.flush(place);
     }
 
-    fn judge(&mut self, place: usize, slot: usize, flight: Flight, body: std::ops::Range<usize>, now: i64) {
+    fn judge(&mut self, place: usize, slot: usize, flight: InFlight, body: std::ops::Range<usize>, now: i64) {
         self.state.judged += 1;
-        let scrutiny = if self.state.judged % ANSWERS_PER_SCRUTINY == 1 {
+        let depth = if self.state.judged % ANSWERS_PER_SCRUTINY == 1 {
             self.recorder.current().parsed += 1;
-            Scrutiny::Whole
+            CheckDepth::Whole
         } else {
             self.recorder.current().checked_by_type += 1;
-            Scrutiny::Head
+            CheckDepth::Head
         };
         self.query.clear();
         let connection = &mut self.connections[place];
         let answer = connection.body(body);
-        let verdict = self.workload.judge(&flight.part, answer, scrutiny, &mut self.query);
+        let verdict = self.workload.judge(&flight.part, answer, depth, &mut self.query);
         match verdict {
             Verdict::More => return connection.send_continue(slot, flight),
             Verdict::Next(part) => {
-                self.recorder.part(flight.part.lane, took(&flight, flight.sent_ns, now));
-                let flight = Flight { part, sent_ns: self.clock.now_ns(), ..flight };
+                self.recorder.part(flight.part.kind, took(&flight, flight.sent_ns, now));
+                let flight = InFlight { part, sent_ns: self.clock.now_ns(), ..flight };
                 return connection.send_in(slot, &self.query, flight);
             }
             Verdict::Done => {
-                self.recorder.part(flight.part.lane, took(&flight, flight.sent_ns, now));
+                self.recorder.part(flight.part.kind, took(&flight, flight.sent_ns, now));
                 if let Some(whole) = flight.part.whole {
                     self.recorder.part(whole, took(&flight, flight.started_ns, now));
                 }
@@ -247,7 +247,7 @@ impl Worker {
             return false;
         };
         let sent_ns = self.clock.now_ns();
-        let flight = Flight { part, sent_ns, started_ns: sent_ns, intended_ns };
+        let flight = InFlight { part, sent_ns, started_ns: sent_ns, intended_ns };
         self.connections[place].send(&self.query, flight);
         self.state.in_flight += 1;
         self.recorder.current().last_sent_ns = sent_ns;
@@ -281,9 +281,9 @@ impl Worker {
         }
     }
 
-    fn fail(&mut self, flight: &Flight, failure: Failure, now: i64) {
+    fn fail(&mut self, flight: &InFlight, failure: Failure, now: i64) {
         let service_ns = (now - flight.sent_ns).max(0) as u64;
-        self.recorder.failed(flight.part.lane, service_ns, failure, now);
+        self.recorder.failed(flight.part.kind, service_ns, failure, now);
     }
 
     fn close_second(&mut self, now: i64) {
@@ -310,8 +310,8 @@ fn gauges(interval: &mut Interval, in_flight: usize, waiting: usize) {
     interval.cpu_after_seconds = own_process::thread_cpu_seconds();
 }
 
-fn took(flight: &Flight, from_ns: i64, now: i64) -> Took {
-    Took {
+fn took(flight: &InFlight, from_ns: i64, now: i64) -> Durations {
+    Durations {
         service_ns: (now - from_ns).max(0) as u64,
         intended_ns: flight.intended_ns.map(|intended| (now - intended).max(0) as u64),
     }

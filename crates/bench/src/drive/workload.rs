@@ -6,7 +6,7 @@ use crate::wire::answer::Failure;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
     /// Number of its kind, an index into the names of the workload.
-    pub lane: u8,
+    pub kind: u8,
     /// The kind of the whole operation when it has several parts.
     pub whole: Option<u8>,
     /// For the workload: the record.
@@ -17,7 +17,7 @@ pub struct Part {
 
 /// How thoroughly a response is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scrutiny {
+pub enum CheckDepth {
     /// By its first bytes.
     Head,
     /// Parsed and compared with the query.
@@ -44,5 +44,5 @@ pub trait Workload: Send {
     fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part>;
 
     /// Checks the response to `part`; writes the next query into `follow` for [`Verdict::Next`].
-    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, follow: &mut Vec<u8>) -> Verdict;
+    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, follow: &mut Vec<u8>) -> Verdict;
 }

@@ -7,7 +7,7 @@ pub const BATCH: &str = "batch";
 
 /// Why batch scheduling could not be set.
 #[derive(Debug, thiserror::Error)]
-pub enum NotBatch {
+pub enum BatchSchedulingError {
     /// Usually because it is not installed.
     #[error("chrt (package util-linux) could not be run")]
     NoChrt(#[from] std::io::Error),
@@ -23,12 +23,14 @@ pub enum NotBatch {
 /// waits or its time slice ends, and is not preempted by each message that wakes another (`sched(7)`, `SCHED_BATCH`).
 ///
 /// Uses `chrt` (util-linux).
-pub fn schedule_as_batch() -> Result<(), NotBatch> {
+pub fn schedule_as_batch() -> Result<(), BatchSchedulingError> {
     let own = std::process::id().to_string();
     let said = Command::new("chrt").args(["--all-tasks", "--batch", "--pid", "0", &own]).output()?;
     match said.status.success() {
         true => Ok(()),
-        false => Err(NotBatch::Refused { said: String::from_utf8_lossy(&said.stderr).trim().to_owned() }),
+        false => Err(BatchSchedulingError::Refused {
+            said: String::from_utf8_lossy(&said.stderr).trim().to_owned(),
+        }),
     }
 }
 

@@ -26,7 +26,7 @@ const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why no control groups can be used.
 #[derive(Debug, thiserror::Error)]
-pub enum NoGroups {
+pub enum CgroupError {
     /// The kernel or the container provides none.
     #[error("no control group hierarchy with a cpu controller is mounted")]
     NotMounted,
@@ -92,15 +92,15 @@ pub struct CpuGroups {
 
 impl CpuGroups {
     /// Creates a group in the first place where this process may.
-    pub fn open() -> Result<CpuGroups, NoGroups> {
+    pub fn open() -> Result<CpuGroups, CgroupError> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let name = format!("{NAME}{}", std::process::id());
-        let mut last = NoGroups::NotMounted;
+        let mut last = CgroupError::NotMounted;
         for (version, parent) in places(&mounts, &own) {
             match CpuGroups::make(version, &parent, &name) {
                 Ok(groups) => return Ok(groups),
-                Err(source) => last = NoGroups::Refused { path: parent, source },
+                Err(source) => last = CgroupError::Refused { path: parent, source },
             }
         }
         Err(last)

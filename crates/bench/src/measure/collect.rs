@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::histogram;
-use super::interval::{Failures, Interval, Lane, Seen};
+use super::interval::{FailureCount, Failures, Interval, KindLatencies};
 use crate::result::{Point, PointLatency};
 
 /// The totals of all threads in the measured part.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// One lane per kind of operation.
-    pub lanes: Vec<Lane>,
+    /// One per kind of operation.
+    pub kinds: Vec<KindLatencies>,
     /// Whole operations that succeeded.
     pub ok: u64,
     /// Whole operations that failed.
@@ -52,7 +52,7 @@ impl Collector {
     /// A collector for operations with these `names` on `threads` threads.
     pub fn new(names: &'static [&'static str], threads: usize) -> Self {
         let totals = Totals {
-            lanes: vec![Lane::default(); names.len()],
+            kinds: vec![KindLatencies::default(); names.len()],
             thread_cpu_seconds: vec![0.0; threads],
             ..Totals::default()
         };
@@ -96,8 +96,8 @@ impl Collector {
 
     fn add_to_totals(&mut self, interval: &Interval) {
         let totals = &mut self.totals;
-        for (lane, seen) in totals.lanes.iter_mut().zip(&interval.lanes) {
-            lane.merge(seen);
+        for (kind, seen) in totals.kinds.iter_mut().zip(&interval.kinds) {
+            kind.merge(seen);
         }
         totals.ok += interval.ok;
         totals.failed += interval.failed;
@@ -119,14 +119,14 @@ impl Collector {
 fn add_failures(into: &mut Failures, other: &Failures) {
     for (cause, seen) in other {
         into.entry(*cause)
-            .or_insert_with(|| Seen { count: 0, first_message: seen.first_message.clone() })
+            .or_insert_with(|| FailureCount { count: 0, first_message: seen.first_message.clone() })
             .count += seen.count;
     }
 }
 
 fn add_second(into: &mut Interval, other: &Interval) {
-    for (lane, seen) in into.lanes.iter_mut().zip(&other.lanes) {
-        lane.merge(seen);
+    for (kind, seen) in into.kinds.iter_mut().zip(&other.kinds) {
+        kind.merge(seen);
     }
     into.ok += other.ok;
     into.failed += other.failed;
@@ -137,9 +137,9 @@ fn add_second(into: &mut Interval, other: &Interval) {
 }
 
 fn point_of(names: &'static [&'static str], interval: &Interval) -> Point {
-    let operations = names.iter().zip(&interval.lanes).filter_map(|(name, lane)| {
-        let service = lane.service.as_ref()?;
-        let intended = lane.intended.as_ref();
+    let operations = names.iter().zip(&interval.kinds).filter_map(|(name, kind)| {
+        let service = kind.service.as_ref()?;
+        let intended = kind.intended.as_ref();
         let intended_at = |q| intended.map(|h| histogram::quantile_us(h, q));
         Some(PointLatency {
             name: (*name).to_owned(),
@@ -171,7 +171,7 @@ mod tests {
 
     use super::Collector;
     use crate::measure::histogram;
-    use crate::measure::interval::{Recorder, Took};
+    use crate::measure::interval::{Durations, Recorder};
     use crate::wire::answer::{Failure, FailureKind};
 
     const SECOND: i64 = 1_000_000_000;
@@ -185,7 +185,7 @@ mod tests {
                 let now = -SECOND + step * SECOND / 10;
                 recorder.advance(now, |gauges| gauges.in_flight = 1);
                 let service_ns = 1_000 * (step as u64 + 1);
-                recorder.part(0, Took { service_ns, intended_ns: None });
+                recorder.part(0, Durations { service_ns, intended_ns: None });
                 recorder.succeeded(now);
             }
             let lost = Failure::new(FailureKind::ConnectionLost, "gone");
@@ -207,7 +207,7 @@ mod tests {
         for step in 10..40u64 {
             (0..2).for_each(|_| histogram::record(&mut expected, 1_000 * (step + 1)));
         }
-        assert_eq!(totals.lanes[0].service, Some(expected));
+        assert_eq!(totals.kinds[0].service, Some(expected));
         let seen = totals.failures.values().next().expect("a failure");
         assert_eq!((seen.count, seen.first_message.as_str()), (2, "gone"));
     }

@@ -12,7 +12,7 @@ const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 /// The latencies of one kind of operation.
 #[derive(Clone, Debug, Default)]
-pub struct Lane {
+pub struct KindLatencies {
     /// Service times of successful operations.
     pub service: Option<Histogram<u64>>,
     /// Times from the intended start of successful operations; open loop only.
@@ -21,9 +21,9 @@ pub struct Lane {
     pub failed: Option<Histogram<u64>>,
 }
 
-impl Lane {
+impl KindLatencies {
     /// Adds the operations of `other`.
-    pub fn merge(&mut self, other: &Lane) {
+    pub fn merge(&mut self, other: &KindLatencies) {
         merge_into(&mut self.service, &other.service);
         merge_into(&mut self.intended, &other.intended);
         merge_into(&mut self.failed, &other.failed);
@@ -42,7 +42,7 @@ impl Lane {
 
 /// The count and the first message of a kind of failure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct FailureCount {
     /// How many.
     pub count: u64,
     /// The first message.
@@ -50,7 +50,7 @@ pub struct Seen {
 }
 
 /// Failures by kind of operation (its number) and class.
-pub type Failures = BTreeMap<(u8, FailureKind), Seen>;
+pub type Failures = BTreeMap<(u8, FailureKind), FailureCount>;
 
 /// One second of one thread.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +59,8 @@ pub struct Interval {
     pub thread: usize,
     /// 0 is the first measured second.
     pub second: i64,
-    /// One lane per kind of operation.
-    pub lanes: Vec<Lane>,
+    /// One per kind of operation.
+    pub kinds: Vec<KindLatencies>,
     /// Whole operations that succeeded (a read-modify-write is one).
     pub ok: u64,
     /// Whole operations that failed.
@@ -97,7 +97,7 @@ pub struct Interval {
 
 /// The duration of an operation, or of a part of one.
 #[derive(Clone, Copy, Debug)]
-pub struct Took {
+pub struct Durations {
     /// From sending to the response.
     pub service_ns: u64,
     /// From the intended start to the response; `None` in a closed loop.
@@ -107,22 +107,22 @@ pub struct Took {
 /// Fills one [`Interval`] per second and sends it to the collector at the end of the second.
 pub struct Recorder {
     current: Interval,
-    lanes: usize,
+    kinds: usize,
     sink: Sender<Interval>,
 }
 
 impl Recorder {
-    /// A recorder for `lanes` kinds of operation that starts at `now_ns`, when the thread has used `cpu_seconds`.
-    pub fn new(thread: usize, lanes: usize, now_ns: i64, cpu_seconds: f64, sink: Sender<Interval>) -> Self {
+    /// A recorder for `kinds` kinds of operation that starts at `now_ns`, when the thread has used `cpu_seconds`.
+    pub fn new(thread: usize, kinds: usize, now_ns: i64, cpu_seconds: f64, sink: Sender<Interval>) -> Self {
         let current = Interval {
             thread,
             second: now_ns.div_euclid(NANOSECONDS_PER_SECOND),
-            lanes: vec![Lane::default(); lanes],
+            kinds: vec![KindLatencies::default(); kinds],
             cpu_before_seconds: cpu_seconds,
             cpu_after_seconds: cpu_seconds,
             ..Interval::default()
         };
-        Recorder { current, lanes, sink }
+        Recorder { current, kinds, sink }
     }
 
     /// The present second.
@@ -150,12 +150,12 @@ impl Recorder {
     }
 
     /// Records a part of an operation that succeeded.
-    pub fn part(&mut self, lane: u8, took: Took) {
-        let lane = &mut self.current.lanes[usize::from(lane)];
-        let service = lane.service.get_or_insert_with(histogram::empty);
+    pub fn part(&mut self, kind: u8, took: Durations) {
+        let kind = &mut self.current.kinds[usize::from(kind)];
+        let service = kind.service.get_or_insert_with(histogram::empty);
         histogram::record(service, took.service_ns);
         if let Some(intended_ns) = took.intended_ns {
-            let intended = lane.intended.get_or_insert_with(histogram::empty);
+            let intended = kind.intended.get_or_insert_with(histogram::empty);
             histogram::record(intended, intended_ns);
         }
     }
@@ -167,15 +167,15 @@ impl Recorder {
     }
 
     /// Records an operation that failed.
-    pub fn failed(&mut self, lane: u8, service_ns: u64, failure: Failure, now_ns: i64) {
+    pub fn failed(&mut self, kind: u8, service_ns: u64, failure: Failure, now_ns: i64) {
         self.current.failed += 1;
         self.current.last_answer_ns = now_ns;
-        let times = self.current.lanes[usize::from(lane)].failed.get_or_insert_with(histogram::empty);
+        let times = self.current.kinds[usize::from(kind)].failed.get_or_insert_with(histogram::empty);
         histogram::record(times, service_ns);
         self.current
             .failures
-            .entry((lane, failure.kind))
-            .or_insert_with(|| Seen { count: 0, first_message: failure.message })
+            .entry((kind, failure.kind))
+            .or_insert_with(|| FailureCount { count: 0, first_message: failure.message })
             .count += 1;
     }
 
@@ -183,7 +183,7 @@ impl Recorder {
         let next = Interval {
             thread: self.current.thread,
             second: next_second,
-            lanes: vec![Lane::default(); self.lanes],
+            kinds: vec![KindLatencies::default(); self.kinds],
             last_sent_ns: self.current.last_sent_ns,
             last_answer_ns: self.current.last_answer_ns,
             cpu_before_seconds: self.current.cpu_after_seconds,

@@ -26,7 +26,7 @@ pub struct Shape {
     /// The limit, in microseconds of server processor time.
     pub bar: f64,
     /// Creates the next query.
-    pub ask: fn(&mut Draw) -> ShapeQuery,
+    pub ask: fn(&mut QueryValues) -> ShapeQuery,
 }
 
 /// The unit that shares the cost.
@@ -40,7 +40,7 @@ pub enum Per {
 
 /// The values for queries of one client thread.
 #[derive(Clone, Debug)]
-pub struct Draw {
+pub struct QueryValues {
     /// Random numbers.
     pub rng: Rng,
     /// Rows of the table that is read.
@@ -185,9 +185,9 @@ mod tests {
 
     use super::*;
 
-    fn draw(thread: u64, threads: u64) -> Draw {
+    fn draw(thread: u64, threads: u64) -> QueryValues {
         let rng = Rng::new(1, thread);
-        Draw { rng, rows: 1_000, next_insert: thread, insert_step: threads }
+        QueryValues { rng, rows: 1_000, next_insert: thread, insert_step: threads }
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::shape::{Draw, Expects, Shape, ShapeQuery};
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use super::shape::{Expects, QueryValues, Shape, ShapeQuery};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
 /// The workload of one shape.
 pub struct ShapeWorkload {
     shape: &'static Shape,
-    draw: Draw,
+    draw: QueryValues,
     asked: u64,
     /// The expected response of each query in flight, and the batches of it so far.
     awaited: HashMap<u64, (Expects, Vec<Value>)>,
@@ -19,7 +19,7 @@ pub struct ShapeWorkload {
 
 impl ShapeWorkload {
     /// Sends queries of `shape` with values from `draw`.
-    pub fn new(shape: &'static Shape, draw: Draw) -> ShapeWorkload {
+    pub fn new(shape: &'static Shape, draw: QueryValues) -> ShapeWorkload {
         ShapeWorkload { shape, draw, asked: 0, awaited: HashMap::new() }
     }
 
@@ -51,15 +51,15 @@ impl Workload for ShapeWorkload {
         Some(Part { record: self.asked, ..Part::default() })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, _follow: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, _follow: &mut Vec<u8>) -> Verdict {
         let is_write = self.awaited.get(&part.record).is_some_and(|(wanted, _)| *wanted == Expects::Inserted);
         let looks_good = !is_write || answer::counts_no_errors(body);
         match answer::type_at_head(body) {
-            Some(ATOM | SEQUENCE) if scrutiny == Scrutiny::Head && looks_good => {
+            Some(ATOM | SEQUENCE) if depth == CheckDepth::Head && looks_good => {
                 self.awaited.remove(&part.record);
                 return Verdict::Done;
             }
-            Some(PARTIAL) if scrutiny == Scrutiny::Head => {
+            Some(PARTIAL) if depth == CheckDepth::Head => {
                 // Rows of a batch that is not parsed cannot be counted.
                 if let Some((expects, _)) = self.awaited.get_mut(&part.record) {
                     *expects = Expects::Anything;
@@ -96,7 +96,7 @@ mod tests {
     use crate::rng::Rng;
 
     fn workload(shape: usize) -> (ShapeWorkload, Part) {
-        let draw = Draw { rng: Rng::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
+        let draw = QueryValues { rng: Rng::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
         let mut workload = ShapeWorkload::new(&SHAPES[shape], draw);
         let mut query = Vec::new();
         let part = workload.next(0, &mut query).expect("a query");
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn judged(workload: &mut ShapeWorkload, part: &Part, body: &str, scrutiny: Scrutiny) -> Verdict {
-        workload.judge(part, body.as_bytes(), scrutiny, &mut Vec::new())
+    fn judged(workload: &mut ShapeWorkload, part: &Part, body: &str, depth: CheckDepth) -> Verdict {
+        workload.judge(part, body.as_bytes(), depth, &mut Vec::new())
     }
 
     fn rows(t: u8, count: usize) -> String {
@@ -116,29 +116,29 @@ mod tests {
     #[test]
     fn all_rows_must_come_whether_in_one_batch_or_in_two() {
         let (mut workload, part) = workload(0);
-        assert_eq!(judged(&mut workload, &part, &rows(2, 20), Scrutiny::Whole), Verdict::Done);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 20), CheckDepth::Whole), Verdict::Done);
         let (mut workload, part) = self::workload(0);
-        assert_eq!(judged(&mut workload, &part, &rows(3, 8), Scrutiny::Whole), Verdict::More);
-        assert_eq!(judged(&mut workload, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        assert_eq!(judged(&mut workload, &part, &rows(3, 8), CheckDepth::Whole), Verdict::More);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 12), CheckDepth::Whole), Verdict::Done);
         let (mut workload, part) = self::workload(0);
-        assert!(matches!(judged(&mut workload, &part, &rows(2, 19), Scrutiny::Whole), Verdict::Failed(_)));
+        assert!(matches!(judged(&mut workload, &part, &rows(2, 19), CheckDepth::Whole), Verdict::Failed(_)));
         let (mut workload, part) = self::workload(0);
-        assert_eq!(judged(&mut workload, &part, &rows(3, 8), Scrutiny::Head), Verdict::More);
-        assert_eq!(judged(&mut workload, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        assert_eq!(judged(&mut workload, &part, &rows(3, 8), CheckDepth::Head), Verdict::More);
+        assert_eq!(judged(&mut workload, &part, &rows(2, 12), CheckDepth::Whole), Verdict::Done);
         assert!(workload.awaited.is_empty());
     }
 
     #[test]
-    fn an_insert_that_met_a_row_and_an_error_are_failures_at_first_sight() {
+    fn a_duplicate_insert_and_an_error_are_failures_without_parsing() {
         let met = r#"{"t":1,"r":[{"errors":1,"inserted":0,"first_error":"Duplicate primary key `id`:"}]}"#;
         let (mut workload, part) = workload(2);
-        let Verdict::Failed(failure) = judged(&mut workload, &part, met, Scrutiny::Head) else {
+        let Verdict::Failed(failure) = judged(&mut workload, &part, met, CheckDepth::Head) else {
             panic!("good")
         };
         assert_eq!(failure.kind, FailureKind::WriteError);
         let (mut workload, part) = self::workload(3);
         let error = r#"{"t":18,"e":4100000,"r":["Table `a.b` does not exist."],"b":[]}"#;
-        let Verdict::Failed(failure) = judged(&mut workload, &part, error, Scrutiny::Head) else {
+        let Verdict::Failed(failure) = judged(&mut workload, &part, error, CheckDepth::Head) else {
             panic!("good")
         };
         assert_eq!(failure.kind, FailureKind::OpFailed);

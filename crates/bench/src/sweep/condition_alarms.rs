@@ -72,14 +72,14 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::assemble::{About, blank};
+    use crate::assemble::{RunDescription, blank};
     use crate::conditions::Conditions;
     use crate::result::ServerUse;
     use crate::sweep::run::Workload;
 
     /// The kinds of alarms for a run of two nodes with 7 % of a core each.
     fn kinds(seconds: f64, used_of_share: f64, client_waited: f64) -> Vec<String> {
-        let mut result = blank(About {
+        let mut result = blank(RunDescription {
             kind: "ycsb-run",
             workload: String::new(),
             name: String::new(),

@@ -13,7 +13,7 @@ pub const REPORT: &str = "rethinkdb-2.1.5";
 /// Cluster sizes of that report.
 pub const PUBLISHED_SIZES: [usize; 7] = [1, 2, 3, 4, 8, 12, 16];
 /// Why a fit uses one size less than was run.
-const ONE_LEFT_OUT: &str = "one node is excluded: it neither forwards nor replicates";
+const ONE_EXCLUDED: &str = "one node is excluded: it neither forwards nor replicates";
 
 /// The series of `workload` in `runs`; `None` if it was not run. If a size was run several times, its point is the
 /// median run.
@@ -38,7 +38,7 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
         let sizes = all.len();
         all.retain(|(nodes, _)| !workload.starts_at_two() || *nodes >= 2);
         let fit = usl::fit(&all);
-        let explained = |why| if all.len() < sizes { format!("{why} ({ONE_LEFT_OUT})") } else { why };
+        let explained = |why| if all.len() < sizes { format!("{why} ({ONE_EXCLUDED})") } else { why };
         usl::Fit { why_not: fit.why_not.map(explained), ..fit }
     };
     let rate = |nodes: usize| Some((nodes, published::per_second(REPORT, workload.key(), nodes)?));
@@ -68,25 +68,27 @@ fn compare(workload: Workload, base: &Point, point: &mut Point) {
 /// The alarms of all points, each kind once with the sizes at which it was raised. The message is that of the first
 /// size; sizes with other figures are listed separately.
 pub fn alarms(series: &[Series]) -> Vec<Alarm> {
-    let mut seen: Vec<Raised> = Vec::new();
+    let mut seen: Vec<MergedAlarm> = Vec::new();
     for one in series {
         for point in &one.points {
             for alarm in &point.alarms {
                 let place = format!("{} at {}", one.workload, point.nodes);
                 match seen.iter_mut().find(|known| known.alarm.kind == alarm.kind) {
                     Some(known) => known.also(alarm, place),
-                    None => {
-                        seen.push(Raised { alarm: alarm.clone(), alike: vec![place], others: Vec::new() })
-                    }
+                    None => seen.push(MergedAlarm {
+                        alarm: alarm.clone(),
+                        alike: vec![place],
+                        others: Vec::new(),
+                    }),
                 }
             }
         }
     }
-    seen.into_iter().map(Raised::into_alarm).collect()
+    seen.into_iter().map(MergedAlarm::into_alarm).collect()
 }
 
 /// Alarms of one kind.
-struct Raised {
+struct MergedAlarm {
     /// The first one.
     alarm: Alarm,
     /// The places with the same message.
@@ -95,7 +97,7 @@ struct Raised {
     others: Vec<String>,
 }
 
-impl Raised {
+impl MergedAlarm {
     /// Adds a place. Several rounds of one size count as one place.
     fn also(&mut self, alarm: &Alarm, place: String) {
         if self.alike.contains(&place) || self.others.contains(&place) {
@@ -212,13 +214,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::assemble::{About, blank};
+    use crate::assemble::{RunDescription, blank};
     use crate::conditions::Conditions;
     use crate::result::{OperationResult, RunResult, TimedRun};
     use crate::sweep::bars;
 
     fn result(per_second: f64) -> RunResult {
-        let mut result = blank(About {
+        let mut result = blank(RunDescription {
             kind: "ycsb-run",
             workload: String::new(),
             name: String::new(),
@@ -373,8 +375,8 @@ mod tests {
             let runs = runs(workload, &[(1, 100.0), (2, 60.0), (4, 120.0)][..sizes]);
             series(workload, &runs).expect("it was run").fit.why_not.expect("too few sizes")
         };
-        let left_out = why(Workload::CSync, 3);
-        assert!(left_out.starts_with("2 sizes are too few; 4 are needed (one node is left out"));
+        let excluded = why(Workload::CSync, 3);
+        assert!(excluded.starts_with("2 sizes are too few; 4 are needed (one node is excluded"));
         assert_eq!(why(Workload::COutdated, 3), "3 sizes are too few; 4 are needed");
         assert_eq!(why(Workload::COutdated, 1), "one size is too few; 4 are needed");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queries::Queries;
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kind of operation: one batch of documents is one insert.
@@ -48,17 +48,17 @@ impl LoadProgress {
 }
 
 /// The workload of one thread.
-pub struct Loading {
+pub struct LoadWorkload {
     queries: Queries,
     progress: Arc<LoadProgress>,
     batch: u64,
     seed: u64,
 }
 
-impl Loading {
+impl LoadWorkload {
     /// Inserts `batch` documents per query.
     pub fn new(queries: Queries, progress: Arc<LoadProgress>, batch: u64, seed: u64) -> Self {
-        Loading { queries, progress, batch: batch.clamp(1, 1 << 20), seed }
+        LoadWorkload { queries, progress, batch: batch.clamp(1, 1 << 20), seed }
     }
 }
 
@@ -67,16 +67,16 @@ fn encode(documents: u64, bytes: u64) -> u64 {
     documents | (bytes << 21)
 }
 
-impl Workload for Loading {
+impl Workload for LoadWorkload {
     fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
         let records = self.progress.claim(self.batch)?;
         let documents = records.end - records.start;
         let sentences = self.queries.insert_many(records, self.seed, query);
         let detail = encode(documents, query.len() as u64);
-        Some(Part { lane: 0, whole: None, record: sentences, detail })
+        Some(Part { kind: 0, whole: None, record: sentences, detail })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], _: Scrutiny, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, part: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let (documents, bytes) = (part.detail & ((1 << 21) - 1), part.detail >> 21);
         let result = match answer::check_write(body) {
             Ok(result) => result,
@@ -102,13 +102,13 @@ mod tests {
     fn every_record_is_claimed_once_and_only_acknowledged_ones_count() {
         let progress = Arc::new(LoadProgress::new(10..25));
         let queries = Queries::new(&Settings::default(), None);
-        let mut load = Loading::new(queries, Arc::clone(&progress), 10, 1);
+        let mut load = LoadWorkload::new(queries, Arc::clone(&progress), 10, 1);
         let mut query = Vec::new();
         let first = load.next(0, &mut query).expect("a batch");
         let second = load.next(0, &mut Vec::new()).expect("the rest");
         assert!(load.next(0, &mut Vec::new()).is_none());
         let answer = |n| format!(r#"{{"t":1,"r":[{{"errors":0,"inserted":{n}}}]}}"#).into_bytes();
-        let mut judge = |part, n| load.judge(part, &answer(n), Scrutiny::Head, &mut Vec::new());
+        let mut judge = |part, n| load.judge(part, &answer(n), CheckDepth::Head, &mut Vec::new());
         assert_eq!(judge(&first, 10), Verdict::Done);
         assert!(matches!(judge(&second, 4), Verdict::Failed(_)));
         assert_eq!((progress.documents(), progress.sentences()), (10, first.record));

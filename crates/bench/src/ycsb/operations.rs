@@ -10,7 +10,7 @@ use super::chooser::KeyChooser;
 use super::queries::Queries;
 use super::settings::{Mix, PRIMARY_KEY};
 use super::values::integrity_value;
-use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::result::Integrity;
 use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
@@ -23,7 +23,7 @@ const UPDATE: u8 = 1;
 const INSERT: u8 = 2;
 const SCAN: u8 = 3;
 const READ_MODIFY_WRITE: u8 = 4;
-const LANES: [u8; 5] = [READ, UPDATE, INSERT, SCAN, READ_MODIFY_WRITE];
+const KINDS: [u8; 5] = [READ, UPDATE, INSERT, SCAN, READ_MODIFY_WRITE];
 
 /// Outcomes of `dataintegrity`, shared by all threads.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Operations {
         let drawn = self.rng.unit();
         let place = self.thresholds.iter().position(|upper| drawn < *upper);
         // Rounding may leave the last threshold slightly below 1.
-        LANES[place.unwrap_or_else(|| last_used(&self.thresholds))]
+        KINDS[place.unwrap_or_else(|| last_used(&self.thresholds))]
     }
 
     fn read_field(&mut self) -> Option<usize> {
@@ -84,7 +84,7 @@ impl Operations {
         (!settings.writeallfields).then(|| self.rng.below(settings.fieldcount as u64) as usize)
     }
 
-    fn judge_read(&self, part: &Part, body: &[u8], scrutiny: Scrutiny) -> Result<(), Failure> {
+    fn judge_read(&self, part: &Part, body: &[u8], depth: CheckDepth) -> Result<(), Failure> {
         let integrity = self.queries.settings().dataintegrity;
         if answer::is_null_atom(body) {
             if integrity {
@@ -94,7 +94,7 @@ impl Operations {
             return Err(Failure::new(FailureKind::NotFound, format!("no row under key {key}")));
         }
         let at_head = answer::type_at_head(body) == Some(answer::ATOM);
-        if scrutiny == Scrutiny::Head && !integrity && at_head {
+        if depth == CheckDepth::Head && !integrity && at_head {
             return Ok(());
         }
         let parsed = answer::parse(body)?;
@@ -136,12 +136,12 @@ impl Operations {
         Ok(())
     }
 
-    fn judge_scan(&self, part: &Part, body: &[u8], scrutiny: Scrutiny) -> Verdict {
+    fn judge_scan(&self, part: &Part, body: &[u8], depth: CheckDepth) -> Verdict {
         let t = answer::type_at_head(body);
         if t == Some(answer::PARTIAL) {
             return Verdict::More;
         }
-        if scrutiny == Scrutiny::Head && t == Some(answer::SEQUENCE) {
+        if depth == CheckDepth::Head && t == Some(answer::SEQUENCE) {
             return Verdict::Done;
         }
         let parsed = match answer::parse(body) {
@@ -159,15 +159,15 @@ impl Operations {
 
 impl Workload for Operations {
     fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
-        let lane = self.draw_kind();
-        let plain = |lane, record| Part { lane, record, ..Part::default() };
-        if lane == INSERT {
+        let kind = self.draw_kind();
+        let plain = |kind, record| Part { kind, record, ..Part::default() };
+        if kind == INSERT {
             let record = self.inserts.hand_out();
             self.queries.insert(record, &mut self.rng, query);
             return Some(plain(INSERT, record));
         }
         let record = self.keys.draw(&mut self.rng);
-        Some(match lane {
+        Some(match kind {
             UPDATE => {
                 let field = self.written_field();
                 self.queries.update(record, field, &mut self.rng, query);
@@ -182,29 +182,29 @@ impl Workload for Operations {
             _ => {
                 let field = self.read_field();
                 self.queries.read(record, field, query);
-                let whole = (lane == READ_MODIFY_WRITE).then_some(READ_MODIFY_WRITE);
+                let whole = (kind == READ_MODIFY_WRITE).then_some(READ_MODIFY_WRITE);
                 Part { detail: encode_field(field), whole, ..plain(READ, record) }
             }
         })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, follow: &mut Vec<u8>) -> Verdict {
-        let outcome = match part.lane {
-            READ => self.judge_read(part, body, scrutiny),
+    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, follow: &mut Vec<u8>) -> Verdict {
+        let outcome = match part.kind {
+            READ => self.judge_read(part, body, depth),
             UPDATE => judge_write(body, br#""skipped":0,"#, "skipped"),
             INSERT => {
                 self.inserts.acknowledge(part.record);
                 judge_write(body, br#""inserted":1,"#, "not inserted")
             }
-            _ => return self.judge_scan(part, body, scrutiny),
+            _ => return self.judge_scan(part, body, depth),
         };
         if let Err(failure) = outcome {
             return Verdict::Failed(failure);
         }
-        if part.lane == READ && part.whole.is_some() {
+        if part.kind == READ && part.whole.is_some() {
             let field = self.written_field();
             self.queries.update(part.record, field, &mut self.rng, follow);
-            return Verdict::Next(Part { lane: UPDATE, ..*part });
+            return Verdict::Next(Part { kind: UPDATE, ..*part });
         }
         Verdict::Done
     }
@@ -289,23 +289,23 @@ mod tests {
     #[test]
     fn a_read_is_checked_by_its_head_or_completely() {
         let mut ops = operations(&[]);
-        let part = Part { lane: READ, record: 3, ..Part::default() };
+        let part = Part { kind: READ, record: 3, ..Part::default() };
         let good = atom(&row(&ops, 3));
         let other = atom(&row(&ops, 4));
-        let mut judge = |body: &[u8], scrutiny| ops.judge(&part, body, scrutiny, &mut Vec::new());
-        assert_eq!(judge(&good, Scrutiny::Head), Verdict::Done);
-        assert_eq!(judge(&good, Scrutiny::Whole), Verdict::Done);
-        assert_eq!(judge(&other, Scrutiny::Head), Verdict::Done);
+        let mut judge = |body: &[u8], depth| ops.judge(&part, body, depth, &mut Vec::new());
+        assert_eq!(judge(&good, CheckDepth::Head), Verdict::Done);
+        assert_eq!(judge(&good, CheckDepth::Whole), Verdict::Done);
+        assert_eq!(judge(&other, CheckDepth::Head), Verdict::Done);
         assert!(matches!(
-            judge(&other, Scrutiny::Whole),
+            judge(&other, CheckDepth::Whole),
             Verdict::Failed(Failure { kind: FailureKind::WrongAnswer, .. })
         ));
         assert!(matches!(
-            judge(br#"{"t":1,"r":[null],"n":[]}"#, Scrutiny::Head),
+            judge(br#"{"t":1,"r":[null],"n":[]}"#, CheckDepth::Head),
             Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })
         ));
         assert!(matches!(
-            judge(br#"{"t":18,"e":4100000,"r":["gone"],"b":[]}"#, Scrutiny::Head),
+            judge(br#"{"t":18,"e":4100000,"r":["gone"],"b":[]}"#, CheckDepth::Head),
             Verdict::Failed(Failure { kind: FailureKind::OpFailed, .. })
         ));
     }
@@ -313,13 +313,13 @@ mod tests {
     #[test]
     fn integrity_is_judged_on_every_read() {
         let mut ops = operations(&[("dataintegrity", "true")]);
-        let part = Part { lane: READ, record: 3, ..Part::default() };
+        let part = Part { kind: READ, record: 3, ..Part::default() };
         let good = row(&ops, 3);
         let mut changed = good.clone();
         changed["field4"] = json!("x".repeat(100));
-        ops.judge(&part, &atom(&good), Scrutiny::Head, &mut Vec::new());
-        ops.judge(&part, &atom(&changed), Scrutiny::Head, &mut Vec::new());
-        ops.judge(&part, br#"{"t":1,"r":[null],"n":[]}"#, Scrutiny::Head, &mut Vec::new());
+        ops.judge(&part, &atom(&good), CheckDepth::Head, &mut Vec::new());
+        ops.judge(&part, &atom(&changed), CheckDepth::Head, &mut Vec::new());
+        ops.judge(&part, br#"{"t":1,"r":[null],"n":[]}"#, CheckDepth::Head, &mut Vec::new());
         let outcome = ops.integrity.outcome();
         assert_eq!((outcome.ok, outcome.unexpected_state, outcome.error), (1, 1, 1));
     }
@@ -330,25 +330,25 @@ mod tests {
             [("readproportion", "0"), ("updateproportion", "0"), ("readmodifywriteproportion", "1")];
         let mut ops = operations(&changes);
         let part = ops.next(0, &mut Vec::new()).expect("an operation");
-        assert_eq!((part.lane, part.whole), (READ, Some(READ_MODIFY_WRITE)));
+        assert_eq!((part.kind, part.whole), (READ, Some(READ_MODIFY_WRITE)));
         let mut follow = Vec::new();
         let body = atom(&row(&ops, part.record));
-        let verdict = ops.judge(&part, &body, Scrutiny::Head, &mut follow);
-        let update = Part { lane: UPDATE, ..part };
+        let verdict = ops.judge(&part, &body, CheckDepth::Head, &mut follow);
+        let update = Part { kind: UPDATE, ..part };
         assert_eq!(verdict, Verdict::Next(update));
         let key = ops.queries.settings().keys.key(part.record);
         assert!(follow.windows(key.len()).any(|w| w == key.as_bytes()));
         let written = br#"{"t":1,"r":[{"errors":0,"replaced":1,"skipped":0,"unchanged":0}]}"#;
-        assert_eq!(ops.judge(&update, written, Scrutiny::Head, &mut follow), Verdict::Done);
+        assert_eq!(ops.judge(&update, written, CheckDepth::Head, &mut follow), Verdict::Done);
     }
 
     #[test]
     fn a_write_that_touches_no_row_is_a_failure() {
         let mut ops = operations(&[]);
-        let part = Part { lane: UPDATE, ..Part::default() };
+        let part = Part { kind: UPDATE, ..Part::default() };
         let skipped = br#"{"t":1,"r":[{"errors":0,"replaced":0,"skipped":1,"unchanged":0}]}"#;
         assert!(matches!(
-            ops.judge(&part, skipped, Scrutiny::Head, &mut Vec::new()),
+            ops.judge(&part, skipped, CheckDepth::Head, &mut Vec::new()),
             Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })
         ));
     }
@@ -356,8 +356,8 @@ mod tests {
     #[test]
     fn a_scan_continues_until_its_last_batch() {
         let mut ops = operations(&[]);
-        let part = Part { lane: SCAN, detail: 1, ..Part::default() };
-        let mut judge = |body: &[u8]| ops.judge(&part, body, Scrutiny::Whole, &mut Vec::new());
+        let part = Part { kind: SCAN, detail: 1, ..Part::default() };
+        let mut judge = |body: &[u8]| ops.judge(&part, body, CheckDepth::Whole, &mut Vec::new());
         assert_eq!(judge(br#"{"t":3,"r":[{}],"n":[]}"#), Verdict::More);
         assert_eq!(judge(br#"{"t":2,"r":[{}],"n":[]}"#), Verdict::Done);
         assert!(matches!(judge(br#"{"t":2,"r":[{},{}],"n":[]}"#), Verdict::Failed(_)));

@@ -160,7 +160,7 @@ pub fn durability(admin: &mut Admin, settings: &Settings) -> anyhow::Result<Stri
 
 /// A range of written records, for the side table.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct RecordRange {
     /// Their numbers.
     pub records: std::ops::Range<u64>,
     /// The number of acknowledged ones.
@@ -172,15 +172,15 @@ pub struct Piece {
 }
 
 /// Writes the row of one range to the side table.
-pub fn record_piece(admin: &mut Admin, settings: &Settings, piece: &Piece) -> anyhow::Result<()> {
+pub fn record_range(admin: &mut Admin, settings: &Settings, range: &RecordRange) -> anyhow::Result<()> {
     let mut row = shape_of(settings);
-    row["id"] = json!(format!("{}-{}", piece.records.start, piece.records.end));
-    row["start"] = json!(piece.records.start);
-    row["end"] = json!(piece.records.end);
-    row["documents"] = json!(piece.documents);
-    row["sentences"] = json!(piece.sentences.unwrap_or(0));
-    row["seed"] = json!(piece.seed.to_string());
-    row["changed"] = json!(piece.sentences.is_none());
+    row["id"] = json!(format!("{}-{}", range.records.start, range.records.end));
+    row["start"] = json!(range.records.start);
+    row["end"] = json!(range.records.end);
+    row["documents"] = json!(range.documents);
+    row["sentences"] = json!(range.sentences.unwrap_or(0));
+    row["seed"] = json!(range.seed.to_string());
+    row["changed"] = json!(range.sentences.is_none());
     let side = terms::table(DATABASE, &side_table(&settings.table));
     let result = admin.ask(&terms::insert(side, row, json!({"conflict": "replace"})))?;
     if result["errors"].as_u64() != Some(0) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use file::read_file;
 pub use memory::{CACHE_BYTES_MIN, available_bytes, total_bytes};
-pub use options::{MISSING, OPTIONS, OptionSpec, Takes};
+pub use options::{Arity, MISSING, OPTIONS, OptionSpec};
 pub(crate) use resolve::DIRECTORY;
 pub use setting::{ConfigError, Origin, Setting};
 

@@ -2,7 +2,7 @@
 
 /// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum Arity {
     /// Nothing.
     Nothing,
     /// One value, shown under this name.
@@ -19,14 +19,14 @@ pub struct OptionSpec {
     /// The one-letter form.
     pub short: Option<char>,
     /// The values it takes.
-    pub takes: Takes,
+    pub takes: Arity,
     /// The heading in the help.
     pub group: &'static str,
     /// One line for the help. For [`ACCEPTED`] options, why they have no effect.
     pub help: &'static str,
 }
 
-const fn option(name: &'static str, takes: Takes, group: &'static str, help: &'static str) -> OptionSpec {
+const fn option(name: &'static str, takes: Arity, group: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec { name, short: None, takes, group, help }
 }
 
@@ -34,7 +34,7 @@ const fn short(letter: char, spec: OptionSpec) -> OptionSpec {
     OptionSpec { short: Some(letter), ..spec }
 }
 
-use Takes::{Many, Nothing, One};
+use Arity::{Many, Nothing, One};
 
 const FILES: &str = "Files";
 const SERVER: &str = "Server";

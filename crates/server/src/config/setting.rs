@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::options::{MISSING, OptionSpec, Takes, find, nearest};
+use super::options::{Arity, MISSING, OptionSpec, find, nearest};
 
 /// Where an option was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Settings {
                 other.name == setting.name && other.origin.is_flag() == setting.origin.is_flag()
             });
             match (spec.takes, again) {
-                (Takes::One(_), Some(first)) => {
+                (Arity::One(_), Some(first)) => {
                     return Err(setting.wrong(format!("already given ({first}); keep one")));
                 }
                 _ => kept.push(setting),
@@ -139,13 +139,13 @@ fn known(setting: &Setting) -> Result<&'static OptionSpec, ConfigError> {
 
 fn with_value(setting: Setting, spec: &OptionSpec) -> Result<Setting, ConfigError> {
     match (spec.takes, setting.value.as_deref()) {
-        (Takes::Nothing, None | Some("" | "true")) => Ok(Setting { value: None, ..setting }),
-        (Takes::Nothing, Some(_)) => {
+        (Arity::Nothing, None | Some("" | "true")) => Ok(Setting { value: None, ..setting }),
+        (Arity::Nothing, Some(_)) => {
             Err(setting.wrong("takes no value; leave the line out to switch it off"))
         }
-        (Takes::One(value) | Takes::Many(value), None | Some("")) => {
+        (Arity::One(value) | Arity::Many(value), None | Some("")) => {
             Err(setting.wrong(format!("needs a value: {value}")))
         }
-        (Takes::One(_) | Takes::Many(_), Some(_)) => Ok(setting),
+        (Arity::One(_) | Arity::Many(_), Some(_)) => Ok(setting),
     }
 }

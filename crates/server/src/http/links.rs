@@ -12,7 +12,7 @@ use super::openmetrics::{
 };
 
 /// The id, name and statistics of a linked server.
-pub(super) type Linked = (ServerId, String, Arc<PeerStats>);
+pub(super) type LinkedServer = (ServerId, String, Arc<PeerStats>);
 
 type Figure = fn(&PeerStats) -> &AtomicU64;
 
@@ -40,7 +40,7 @@ const FIGURES: [(&str, Kind, &str, Figure); 13] = [
 ];
 
 /// Writes one sample for each server and metric.
-pub(super) fn write(page: &mut Page, linked: &[Linked]) {
+pub(super) fn write(page: &mut Page, linked: &[LinkedServer]) {
     for (family, kind, help, figure) in FIGURES {
         let mut family = page.family(family, kind, help);
         for (server, name, stats) in linked {

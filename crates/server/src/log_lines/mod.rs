@@ -30,7 +30,7 @@ pub struct LogLines(Arc<Outputs>);
 struct Outputs {
     started: Instant,
     file: OnceLock<Writer>,
-    book: RecentLog,
+    recent: RecentLog,
 }
 
 impl LogLines {
@@ -49,15 +49,15 @@ impl LogLines {
     /// From now on appends messages to the file at `path`, too. The last messages already in it are added to the system
     /// table.
     pub fn open_file(&self, path: &Path) -> io::Result<()> {
-        recall(path, &self.0.book)?;
+        recall(path, &self.0.recent)?;
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         self.0.file.set(Writer::start(file)?).map_err(|_| io::ErrorKind::AlreadyExists.into())
     }
 
     /// The last messages, for the system table `logs`.
     #[must_use]
-    pub fn book(&self) -> RecentLog {
-        self.0.book.clone()
+    pub fn recent(&self) -> RecentLog {
+        self.0.recent.clone()
     }
 
     fn write(&self, level: Level, message: &str) {
@@ -70,20 +70,20 @@ impl LogLines {
             message: message.into(),
         };
         if let Some(file) = self.0.file.get() {
-            self.0.book.set_file_error(file.write(stamp::line(&line)));
+            self.0.recent.set_file_error(file.write(stamp::line(&line)));
         }
-        self.0.book.add(line);
+        self.0.recent.add(line);
     }
 }
 
 impl Outputs {
     fn new() -> Outputs {
-        Outputs { started: Instant::now(), file: OnceLock::new(), book: RecentLog::default() }
+        Outputs { started: Instant::now(), file: OnceLock::new(), recent: RecentLog::default() }
     }
 }
 
-/// Adds the messages at the end of the file at `path` to `book`. A missing file has none.
-fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
+/// Adds the messages at the end of the file at `path` to `recent`. A missing file has none.
+fn recall(path: &Path, recent: &RecentLog) -> io::Result<()> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -94,7 +94,7 @@ fn recall(path: &Path, book: &RecentLog) -> io::Result<()> {
     let mut bytes = Vec::new();
     file.take(RECALLED_BYTES).read_to_end(&mut bytes)?;
     // Text that is not a line of ours (a truncated line, the second line of a message) is skipped.
-    book.prepend(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
+    recent.prepend(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
     Ok(())
 }
 
@@ -160,7 +160,7 @@ mod tests {
         let again = LogLines(Arc::new(Outputs::new()));
         again.open_file(&path).unwrap();
         again.write(Level::ERROR, "broken");
-        let (before, now) = (lines.book().newest_first(), again.book().newest_first());
+        let (before, now) = (lines.recent().newest_first(), again.recent().newest_first());
         assert_eq!(now[1..], before, "what the file holds is remembered, to the microsecond");
         assert_eq!((now[0].level, now[0].message.as_ref()), (LogLevel::Error, "broken"));
     }

@@ -81,7 +81,7 @@ pub enum DirectoryError {
 
 /// Whether the folder must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub enum OpenMode {
     /// It must not exist.
     Create,
     /// It must exist.
@@ -92,17 +92,13 @@ pub enum Opening {
 
 impl DataDirectory {
     /// Locks the folder at `path` for this process.
-    pub fn take(
-        path: &Path,
-        opening: Opening,
-        files: Box<dyn Files>,
-    ) -> Result<DataDirectory, DirectoryError> {
+    pub fn take(path: &Path, mode: OpenMode, files: Box<dyn Files>) -> Result<DataDirectory, DirectoryError> {
         let shown = path.display().to_string();
         let failed = |cause: io::Error| DirectoryError::Io { path: shown.clone(), cause };
         let found = look(&*files, path).map_err(failed)?;
-        match (found, opening) {
-            (Found::Ours, Opening::Create) => return Err(DirectoryError::Exists { path: shown }),
-            (Found::Nothing, Opening::Open) => return Err(DirectoryError::Missing { path: shown }),
+        match (found, mode) {
+            (Found::Ours, OpenMode::Create) => return Err(DirectoryError::Exists { path: shown }),
+            (Found::Nothing, OpenMode::Open) => return Err(DirectoryError::Missing { path: shown }),
             (Found::Foreign, _) => return Err(DirectoryError::Foreign { path: shown }),
             (Found::OtherVersion, _) => return Err(other_version(&*files, path)),
             (Found::Nothing, _) => files.create_dir_all(path).map_err(failed)?,
@@ -206,16 +202,16 @@ mod tests {
     use super::*;
     use ::io::real::RealFiles;
 
-    fn take(path: &Path, opening: Opening) -> Result<DataDirectory, String> {
-        DataDirectory::take(path, opening, Box::new(RealFiles)).map_err(|error| error.to_string())
+    fn take(path: &Path, mode: OpenMode) -> Result<DataDirectory, String> {
+        DataDirectory::take(path, mode, Box::new(RealFiles)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_error_for_a_second_user_names_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        let first = take(&path, Opening::CreateOrOpen).unwrap();
-        let refusal = take(&path, Opening::CreateOrOpen).err().unwrap();
+        let first = take(&path, OpenMode::CreateOrOpen).unwrap();
+        let refusal = take(&path, OpenMode::CreateOrOpen).err().unwrap();
         let expected = format!(
             "the data directory {} is in use by another process (pid {})",
             path.display(),
@@ -223,36 +219,36 @@ mod tests {
         );
         assert!(refusal.starts_with(&expected), "{refusal}");
         drop(first);
-        assert!(take(&path, Opening::Open).is_ok());
+        assert!(take(&path, OpenMode::Open).is_ok());
     }
 
     #[test]
     fn create_and_serve_name_the_correct_command() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        assert!(take(&path, Opening::Open).err().unwrap().contains("`rekindle create --directory"));
-        drop(take(&path, Opening::Create).unwrap());
-        assert!(take(&path, Opening::Create).err().unwrap().contains("`rekindle serve --directory"));
+        assert!(take(&path, OpenMode::Open).err().unwrap().contains("`rekindle create --directory"));
+        drop(take(&path, OpenMode::Create).unwrap());
+        assert!(take(&path, OpenMode::Create).err().unwrap().contains("`rekindle serve --directory"));
     }
 
     #[test]
     fn a_folder_of_something_else_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
-        assert!(take(dir.path(), Opening::CreateOrOpen).err().unwrap().contains("not a data directory"));
+        assert!(take(dir.path(), OpenMode::CreateOrOpen).err().unwrap().contains("not a data directory"));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn an_empty_folder_becomes_one() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(take(dir.path(), Opening::CreateOrOpen).is_ok());
+        assert!(take(dir.path(), OpenMode::CreateOrOpen).is_ok());
     }
 
     #[test]
     fn another_version_is_not_touched() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(MARK), "2\n").unwrap();
-        assert!(take(dir.path(), Opening::CreateOrOpen).err().unwrap().contains("another version"));
+        assert!(take(dir.path(), OpenMode::CreateOrOpen).err().unwrap().contains("another version"));
     }
 }

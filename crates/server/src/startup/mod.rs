@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::{self, Config, Service};
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
-use crate::listen::{Bound, accept_drivers, raise_file_limit};
+use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory::cache_size::CacheSizer;
 use crate::memory::plan::MemoryPlan;
@@ -40,11 +40,11 @@ use crate::worker_state::Shared;
 use data_directory::DataDirectory;
 use peers::Peers;
 use pid_file::PidFile;
-use ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
+use ports::{PROTOCOL_RELEASE, PortSummary, Ports, cluster_addresses, facts, listening};
 use proxy_folder::{data_in, new_folder};
 use stores::Machine;
 
-pub use data_directory::{DirectoryError, Opening};
+pub use data_directory::{DirectoryError, OpenMode};
 pub use start_error::StartError;
 
 /// How often the log repeats that the node waits for the catalog.
@@ -57,7 +57,7 @@ const LOG_HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 /// Creates a data directory and returns.
 pub fn create(config: &Config) -> Result<(), StartError> {
     let _lines = LogLines::start();
-    let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
+    let directory = DataDirectory::take(&config.directory, OpenMode::Create, Box::new(RealFiles))?;
     let machine = Machine::new();
     let stores = machine.open_stores(config, &MemoryPlan::new(config)?, &directory)?;
     let node = machine.open_node(config, &directory, stores, None, &[])?;
@@ -82,7 +82,7 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
         config.notes.push("--server-tag: the option has no effect: a proxy has no tags".to_owned());
     }
     config.directory = data_in(folder.path());
-    let served = serve(&config, Opening::CreateOrOpen, argv);
+    let served = serve(&config, OpenMode::CreateOrOpen, argv);
     if let Err(error) = folder.close() {
         tracing::warn!("cannot remove the folder {}: {error}", shown(&path));
     }
@@ -90,7 +90,7 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
 }
 
 /// Serves a data directory until a signal stops the process. `argv` is the command line.
-pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
+pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<(), StartError> {
     let lines = LogLines::start();
     let plan = MemoryPlan::new(config)?;
     let directory = take_directory(config, opening)?;
@@ -103,7 +103,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let ports = Ports::bind(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
-    let announcement = Announcement::of(config, &ports);
+    let port_summary = PortSummary::of(config, &ports);
     let is_guarded = password::check_exposure(config, config.initial_password.is_some()).is_ok();
     // The HTTP port stays closed until it is known whether `admin` has a password.
     let mut http_port = HttpPort { config, runtime: &runtime, pages: &pages, bound: ports.http };
@@ -132,8 +132,8 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     http_port.open_if(true)?;
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
-    let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
-    let facts = query::ServerFacts { logs: lines.book(), ..facts };
+    let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
+    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
@@ -145,7 +145,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     });
     running.listen(&runtime, ports.driver)?;
     runtime.spawn(watch_log_health(Arc::downgrade(&node)));
-    announcement.log();
+    port_summary.log();
     pages.health.enter(ready(config, &node));
 
     let end = wait_for_end(&runtime, &peers)?;
@@ -180,7 +180,7 @@ async fn watch_log_health(node: Weak<Node>) {
 }
 
 /// Locks the data directory. A new one is not created if the server would be exposed without a password.
-fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
+fn take_directory(config: &Config, opening: OpenMode) -> Result<DataDirectory, StartError> {
     for note in &config.notes {
         tracing::warn!("{note}");
     }
@@ -277,7 +277,7 @@ struct HttpPort<'a> {
     config: &'a Config,
     runtime: &'a Runtime,
     pages: &'a Arc<Pages>,
-    bound: Option<Bound>,
+    bound: Option<BoundSockets>,
 }
 
 impl HttpPort<'_> {
@@ -341,7 +341,7 @@ impl Running {
         Ok(Running { shared, workers, cache_bytes })
     }
 
-    fn listen(&self, runtime: &Runtime, driver: Bound) -> Result<(), StartError> {
+    fn listen(&self, runtime: &Runtime, driver: BoundSockets) -> Result<(), StartError> {
         for socket in listening("driver", driver)? {
             runtime.spawn(accept_drivers(socket, self.workers.clone()));
         }

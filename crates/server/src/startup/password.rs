@@ -46,13 +46,13 @@ fn made_up(random: &dyn Random) -> String {
     "other machines could connect ({service} would listen on {address}) while the user admin has no password; \
      give one with --initial-password, or add --insecure if everyone may do everything"
 )]
-pub struct Unprotected {
+pub struct MissingPassword {
     service: &'static str,
     address: std::net::IpAddr,
 }
 
 /// Fails when `admin` has no password and a port is open to other machines.
-pub fn check_exposure(config: &Config, has_password: bool) -> Result<(), Unprotected> {
+pub fn check_exposure(config: &Config, has_password: bool) -> Result<(), MissingPassword> {
     if has_password || config.insecure {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub fn check_exposure(config: &Config, has_password: bool) -> Result<(), Unprote
         let open = open
             .and_then(|bound| bound.addresses.iter().find(|address| !address.to_canonical().is_loopback()));
         if let Some(address) = open {
-            return Err(Unprotected { service, address: *address });
+            return Err(MissingPassword { service, address: *address });
         }
     }
     Ok(())

@@ -247,9 +247,8 @@ fn load_tls(files: &TlsFiles) -> Result<Tls, StartError> {
 fn load_book(files: &dyn Files, directory: &Path) -> Result<Book, StartError> {
     let path = directory.join(Book::FILE);
     match files.read(&path) {
-        Ok(text) => {
-            Book::parse(&text).map_err(|cause| StartError::Book { path: path.display().to_string(), cause })
-        }
+        Ok(text) => Book::parse(&text)
+            .map_err(|cause| StartError::AddressBook { path: path.display().to_string(), cause }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
         Err(error) => Err(error.into()),
     }

@@ -10,7 +10,7 @@ use datum::Text;
 use super::server_name;
 use super::start_error::StartError;
 use crate::config::{Config, Service};
-use crate::listen::{Bound, bind};
+use crate::listen::{BoundSockets, bind};
 use crate::memory::plan::MemoryPlan;
 
 /// The version that V1_0 drivers receive. Some derive the server's abilities from it, so it names the release of
@@ -20,11 +20,11 @@ pub const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VE
 /// Every port of the node, bound before the data is opened so that a conflict shows at once.
 pub struct Ports {
     /// Where drivers connect.
-    pub driver: Bound,
+    pub driver: BoundSockets,
     /// Where other servers connect.
-    pub cluster: Bound,
+    pub cluster: BoundSockets,
     /// Where browsers and scrapers connect.
-    pub http: Option<Bound>,
+    pub http: Option<BoundSockets>,
 }
 
 impl Ports {
@@ -42,12 +42,15 @@ impl Ports {
 }
 
 /// Starts to accept connections of a service.
-pub fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpListener>, StartError> {
+pub fn listening(
+    service: &'static str,
+    bound: BoundSockets,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
     bound.listen().map_err(|cause| StartError::Bind { service, cause })
 }
 
 /// The log's lines about the ports.
-pub struct Announcement {
+pub struct PortSummary {
     /// Where other servers connect.
     pub cluster_port: u16,
     /// Where drivers connect.
@@ -58,15 +61,15 @@ pub struct Announcement {
     is_local: bool,
 }
 
-impl Announcement {
-    pub fn of(config: &Config, ports: &Ports) -> Announcement {
-        let list = |bound: &Bound| {
+impl PortSummary {
+    pub fn of(config: &Config, ports: &Ports) -> PortSummary {
+        let list = |bound: &BoundSockets| {
             let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
             addresses.join(", ")
         };
         let mut addresses = vec![("cluster", list(&ports.cluster)), ("driver", list(&ports.driver))];
         addresses.extend(ports.http.as_ref().map(|http| ("http", list(http))));
-        Announcement {
+        PortSummary {
             cluster_port: ports.cluster.port,
             driver_port: ports.driver.port,
             http_port: ports.http.as_ref().map(|http| http.port),
@@ -96,7 +99,7 @@ impl Announcement {
 }
 
 /// The addresses at which other servers reach this one: the configured ones, or else those on which it listens.
-pub fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
+pub fn cluster_addresses(config: &Config, bound: &BoundSockets) -> Vec<String> {
     if !config.peers.canonical_addresses.is_empty() {
         return config.peers.canonical_addresses.clone();
     }
@@ -118,7 +121,7 @@ fn place(address: &str) -> Option<(Text, u16)> {
 /// The facts that `server_status` shows, without the lines of the log.
 pub fn facts(
     plan: &MemoryPlan,
-    ports: &Announcement,
+    ports: &PortSummary,
     addresses: &[String],
     argv: Vec<String>,
     started_unix: Duration,

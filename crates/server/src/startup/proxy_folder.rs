@@ -9,7 +9,7 @@ use ::io::real::RealFiles;
 use rustix::process::geteuid;
 use tempfile::{Builder, TempDir};
 
-use super::data_directory::{DataDirectory, Opening};
+use super::data_directory::{DataDirectory, OpenMode};
 
 /// The prefix of their names.
 const PREFIX: &str = "rekindle-proxy-";
@@ -41,7 +41,7 @@ fn sweep(parent: &Path) {
         let path = entry.path();
         // The parent may contain anything. A running proxy holds its lock.
         if is_of_a_proxy(&path)
-            && let Ok(_abandoned) = DataDirectory::take(&data_in(&path), Opening::Open, Box::new(RealFiles))
+            && let Ok(_abandoned) = DataDirectory::take(&data_in(&path), OpenMode::Open, Box::new(RealFiles))
             && let Err(error) = std::fs::remove_dir_all(&path)
         {
             tracing::debug!("cannot remove the folder {}: {error}", path.display());
@@ -66,7 +66,7 @@ mod tests {
     fn each_proxy_has_a_new_folder_and_those_of_killed_ones_are_taken_away() {
         let parent = tempfile::tempdir().unwrap();
         let take =
-            |path: &Path| DataDirectory::take(path, Opening::CreateOrOpen, Box::new(RealFiles)).unwrap();
+            |path: &Path| DataDirectory::take(path, OpenMode::CreateOrOpen, Box::new(RealFiles)).unwrap();
         let killed = new_folder(parent.path()).unwrap().keep();
         drop(take(&data_in(&killed)));
         // Folders of servers, despite their names.
@@ -91,7 +91,7 @@ mod tests {
         };
         for spoil in [&unmarked as &dyn Fn(&Path), &open, &linked] {
             let killed = new_folder(parent.path()).unwrap();
-            let opening = Opening::CreateOrOpen;
+            let opening = OpenMode::CreateOrOpen;
             drop(DataDirectory::take(&data_in(killed.path()), opening, Box::new(RealFiles)).unwrap());
             spoil(&killed.keep());
         }

@@ -5,7 +5,7 @@ use std::io;
 use ::io::real::{TlsError, TlsFile};
 
 use super::data_directory::DirectoryError;
-use super::password::Unprotected;
+use super::password::MissingPassword;
 use crate::config::ConfigError;
 use crate::listen::BindError;
 use crate::memory::plan::MemoryLimitTooLow;
@@ -29,7 +29,7 @@ pub enum StartError {
     ProxyAlone,
     /// Other machines could connect without a password.
     #[error(transparent)]
-    Unprotected(#[from] Unprotected),
+    MissingPassword(#[from] MissingPassword),
     /// A port is in use or not permitted.
     #[error("{cause}; {advice}", advice = advice(.service, .cause))]
     Bind {
@@ -97,7 +97,7 @@ pub enum StartError {
     },
     /// The address book is damaged.
     #[error("{path} cannot be used: {cause}; remove it and name another server with --join")]
-    Book {
+    AddressBook {
         /// The file.
         path: String,
         /// The damage.

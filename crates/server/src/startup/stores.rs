@@ -20,7 +20,7 @@ use super::ports::listening;
 use super::server_name;
 use super::start_error::StartError;
 use crate::config::Config;
-use crate::listen::Bound;
+use crate::listen::BoundSockets;
 use crate::memory::plan::MemoryPlan;
 
 /// The files, clock and random numbers of the real machine.
@@ -156,7 +156,7 @@ impl Stores {
         directory: &DataDirectory,
         machine: &Machine,
         addresses: Vec<String>,
-        cluster: Bound,
+        cluster: BoundSockets,
     ) -> Result<Peers, StartError> {
         let context = LinkContext {
             config,

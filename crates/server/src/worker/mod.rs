@@ -42,12 +42,12 @@ struct Accepted {
 
 /// The threads that serve drivers.
 pub struct Workers {
-    lanes: Mutex<Vec<Lane>>,
+    workers: Mutex<Vec<WorkerHandle>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     counters: Vec<Arc<Counters>>,
 }
 
-struct Lane {
+struct WorkerHandle {
     accepted: UnboundedSender<Accepted>,
     open: Arc<AtomicUsize>,
 }
@@ -55,7 +55,7 @@ struct Lane {
 impl Workers {
     /// Starts `count` threads, at least one. The first also drives `links`, if given.
     pub fn start(shared: &Arc<Shared>, count: usize, mut links: Option<BorrowedLoop>) -> io::Result<Workers> {
-        let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut workers, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (accepted, receiver) = unbounded_channel();
             let (open, counters) = (Arc::<AtomicUsize>::default(), Arc::<Counters>::default());
@@ -67,10 +67,10 @@ impl Workers {
                 }
             })?;
             threads.push(thread);
-            lanes.push(Lane { accepted, open });
+            workers.push(WorkerHandle { accepted, open });
             all_counters.push(counters);
         }
-        Ok(Workers { lanes: Mutex::new(lanes), threads: Mutex::new(threads), counters: all_counters })
+        Ok(Workers { workers: Mutex::new(workers), threads: Mutex::new(threads), counters: all_counters })
     }
 
     /// The counters of each thread.
@@ -81,17 +81,17 @@ impl Workers {
 
     /// Assigns a connection to the thread with the fewest. After [`Workers::shut_down`] it is closed.
     pub fn assign(&self, stream: TcpStream, address: SocketAddr) {
-        let lanes = self.lanes.lock();
-        let Some(lane) = lanes.iter().min_by_key(|lane| lane.open.load(Relaxed)) else { return };
-        lane.open.fetch_add(1, Relaxed);
-        if lane.accepted.send(Accepted { stream, address }).is_err() {
-            lane.open.fetch_sub(1, Relaxed);
+        let workers = self.workers.lock();
+        let Some(worker) = workers.iter().min_by_key(|worker| worker.open.load(Relaxed)) else { return };
+        worker.open.fetch_add(1, Relaxed);
+        if worker.accepted.send(Accepted { stream, address }).is_err() {
+            worker.open.fetch_sub(1, Relaxed);
         }
     }
 
     /// Waits for running queries, then closes every connection and joins the threads. `draining` must be set before.
     pub fn shut_down(&self) {
-        self.lanes.lock().clear();
+        self.workers.lock().clear();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {

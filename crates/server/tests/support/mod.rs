@@ -15,7 +15,7 @@ use protocol::response::ServerInfo;
 use protocol::scram::PasswordRecord;
 use protocol::{Failure, Token, frame};
 use rekindle_server::service::{
-    Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work,
+    Answer, Batch, Client, Cursor, ParsedQuery, QueryKind, QueryService, Session, Work,
 };
 use rekindle_server::{Shared, Workers, accept_drivers, bind};
 use reql::ErrorClass;
@@ -95,12 +95,12 @@ impl QueryService for ScriptedService {
 struct ScriptedSession(Arc<Gates>);
 
 impl Session for ScriptedSession {
-    fn begin(&self, body: bytes::Bytes) -> Begun {
+    fn begin(&self, body: bytes::Bytes) -> ParsedQuery {
         let Ok((_, (what, argument), options)) =
             serde_json::from_slice::<(u8, (String, Value), Value)>(&body)
         else {
             let work = Work::Done(Err(Failure::client("unreadable")));
-            return Begun { noreply: false, kind: QueryKind::Malformed, work };
+            return ParsedQuery { noreply: false, kind: QueryKind::Malformed, work };
         };
         let noreply = options["noreply"] == Value::Bool(true);
         let gates = self.0.clone();
@@ -126,7 +126,7 @@ impl Session for ScriptedSession {
             }
             other => Work::Done(Err(Failure::client(format!("no {other}")))),
         };
-        Begun { noreply, kind: QueryKind::Read, work }
+        ParsedQuery { noreply, kind: QueryKind::Read, work }
     }
 }
 

@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::alarms::{CUT_SHORT, TOO_SHORT};
-use crate::assemble::{About, blank};
+use crate::assemble::{RunDescription, blank};
 use crate::conditions::disturbed;
 use crate::flags::OutputFlags;
 use crate::fleet::flags::NodeFlags;
@@ -193,7 +193,7 @@ fn client<'a>(runs: impl Iterator<Item = &'a ClientUse>) -> ClientUse {
     })
 }
 
-fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> About {
+fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> RunDescription {
     let mut settings = args.fleet.describe();
     let own = json!({
         "records": args.records,
@@ -202,7 +202,7 @@ fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> About {
         "connections": args.connections,
     });
     settings.extend(own.as_object().cloned().unwrap_or_default());
-    About {
+    RunDescription {
         kind: "hop",
         workload: String::new(),
         name: "A second server".to_owned(),

@@ -98,11 +98,11 @@ impl ExistingClusterFlags {
 
     /// Queries all servers of `clusters`. Fails, before anything is changed, if one does not answer, if two clusters
     /// are the same, if a metrics page is not served, or if the sweep's table exists and must not be replaced.
-    pub(super) fn look_at(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
+    pub(super) fn check(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
         for cluster in clusters {
             cluster.all_answer(&self.login())?;
         }
-        self.are_whole(clusters)?;
+        self.check_complete(clusters)?;
         for cluster in clusters {
             if let Some(page) = cluster.pages.iter().flatten().find(|page| !watch::serves_metrics(page)) {
                 bail!("--http: no metrics page is served at {page}");
@@ -119,9 +119,9 @@ impl ExistingClusterFlags {
         Ok(())
     }
 
-    /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep compares sizes, and
+    /// Fails if the addresses of `clusters` do not list every server exactly once: a sweep compares sizes, and
     /// sums up the use of all servers. A missing server goes unnoticed if this login may not read the list of servers.
-    fn are_whole(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
+    fn check_complete(&self, clusters: &[ExistingCluster]) -> anyhow::Result<()> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         for cluster in clusters {
             let given = cluster.addresses.join(",");

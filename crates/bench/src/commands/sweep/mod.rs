@@ -100,7 +100,7 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     args.fleet.want_caches_for(args.records);
     let given = args.given.clusters()?;
-    args.given.look_at(&given)?;
+    args.given.check(&given)?;
     let mut sharing = match given.is_empty() {
         true => {
             args.fleet.fit_limited(args.nodes_at_once())?;

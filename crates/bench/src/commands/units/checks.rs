@@ -283,13 +283,13 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::assemble::{About, blank};
+    use crate::assemble::{RunDescription, blank};
     use crate::result::ErrorTally;
     use crate::units_result::UnitsTest;
 
     /// A test in which nodes of these roles wrote this many megabytes each, for a hundred blocks.
     fn result(test: &str, megabytes: &[(&str, u64)]) -> RunResult {
-        let mut result = blank(About {
+        let mut result = blank(RunDescription {
             kind: "blocks",
             workload: String::new(),
             name: String::new(),

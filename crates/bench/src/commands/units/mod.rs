@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{arguments, blocks};
 use crate::blocks::placement::Roles;
-use crate::blocks::trials::{self, TRIALS, Trial};
+use crate::blocks::published_tests::{self, PUBLISHED_TESTS, PublishedTest};
 use crate::conditions::{Mark, disturbed};
 use crate::flags::{fresh_seed, write};
 use crate::fleet::flags::FleetFlags;
@@ -46,7 +46,7 @@ const OVERLOAD: &str = "overload";
 #[derive(Args, Clone, Debug)]
 pub struct UnitsArgs {
     /// Divisor of the published numbers of nodes (32 and 64) and shards (32): 1, 2, 4, 8 or 16
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = trials::factor)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = published_tests::factor)]
     factor: usize,
     /// Length of each test
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = above_zero)]
@@ -72,7 +72,7 @@ pub struct UnitsArgs {
 
 /// Runs the command; fails when a check fails.
 pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
-    let nodes = TRIALS.map(|trial| trial.nodes(args.factor));
+    let nodes = PUBLISHED_TESTS.map(|trial| trial.nodes(args.factor));
     args.fleet.fit_limited(nodes.into_iter().max().unwrap_or(0))?;
     has_room(&args.output)?;
     let mut sharing = args.fleet.begin_sharing();
@@ -134,26 +134,29 @@ struct Test {
     name: String,
     units_by_node: Vec<usize>,
     replicas: usize,
-    published: Option<Trial>,
+    published: Option<PublishedTest>,
 }
 
 impl Units<'_> {
     fn all(&mut self) -> anyhow::Result<()> {
         let factor = self.args.factor;
-        for trial in TRIALS {
+        for trial in PUBLISHED_TESTS {
             let (name, units_by_node) = (format!("test {}", trial.number), trial.units_by_node(factor));
             let test = Test { name, units_by_node, replicas: 1, published: Some(trial) };
             self.on_cluster(trial.nodes(factor), |units, cluster| units.run(cluster, &test).map(drop))?;
         }
         // Many more units than in test 5: blocks are queued or rejected, no node dies, and no acknowledged block is
         // missing.
-        let units = TRIALS[4].units_by_node(factor).iter().map(|units| units * self.args.overload).collect();
+        let units =
+            PUBLISHED_TESTS[4].units_by_node(factor).iter().map(|units| units * self.args.overload).collect();
         let overload = Test { name: OVERLOAD.to_owned(), units_by_node: units, replicas: 1, published: None };
-        self.on_cluster(TRIALS[4].nodes(factor), |units, cluster| units.run(cluster, &overload).map(drop))?;
+        self.on_cluster(PUBLISHED_TESTS[4].nodes(factor), |units, cluster| {
+            units.run(cluster, &overload).map(drop)
+        })?;
         // Test 4 with two replicas.
-        let units_by_node = TRIALS[3].units_by_node(factor);
+        let units_by_node = PUBLISHED_TESTS[3].units_by_node(factor);
         let replicated = Test { name: "replicated".to_owned(), units_by_node, replicas: 2, published: None };
-        self.on_cluster(TRIALS[3].nodes(factor), |units, cluster| {
+        self.on_cluster(PUBLISHED_TESTS[3].nodes(factor), |units, cluster| {
             units.run(cluster, &replicated)?;
             units.second_table(cluster)
         })
@@ -251,7 +254,7 @@ impl Units<'_> {
 
     /// Creates a table on one half of the nodes, then another: it must be placed on the other half.
     fn second_table(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
-        let shards = trials::shards(self.args.factor);
+        let shards = published_tests::shards(self.args.factor);
         cluster.admin.ask(&terms::table_drop(DATABASE, TABLE))?;
         let mut held = Vec::new();
         for name in ["first", "second"] {
@@ -275,7 +278,7 @@ impl Units<'_> {
     fn measure(&self, cluster: &Cluster, test: &Test) -> anyhow::Result<RunResult> {
         let words = format!(
             "--drop --shards {} --replicas {} --seconds {} --block-bytes {}",
-            trials::shards(self.args.factor),
+            published_tests::shards(self.args.factor),
             test.replicas,
             self.args.seconds,
             self.args.block_bytes
@@ -320,7 +323,7 @@ impl Units<'_> {
             units_by_node: test.units_by_node.clone(),
             by_test_1: None,
             expected_by_test_1: test.published.map(|trial| trial.expected_ratio(factor)),
-            published_by_test_1: test.published.map(Trial::published_ratio),
+            published_by_test_1: test.published.map(PublishedTest::published_ratio),
             published_per_second: test.published.map(|trial| trial.published_per_second(factor)),
             disk: Vec::new(),
             unverified: Vec::new(),

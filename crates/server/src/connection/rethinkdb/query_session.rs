@@ -19,7 +19,7 @@ use super::stream::Stream;
 use super::token_table::{ContinueStep, DoneStep, Fetch, Job, Reply, StopStep, TokenTable};
 use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
 use crate::connection::send_buffer::SendBuffer;
-use crate::service::{Answer, Begun, PendingAnswer, QueryKind, Session, Work};
+use crate::service::{Answer, ParsedQuery, PendingAnswer, QueryKind, Session, Work};
 use crate::worker_state::WorkerState;
 /// Longer queries are parsed on a thread of the pool.
 /// A longer query is read on a thread of the pool.
@@ -129,7 +129,7 @@ impl QuerySession {
             return pool_job.run_unread(&self.worker.shared, cancel, self.session.clone(), body);
         }
         let counting = self.worker.account.enter();
-        let Begun { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
+        let ParsedQuery { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
         drop(counting);
         let metrics = QueryMetrics { kind, started, failed: false };
         let reply = if noreply { Reply::Unwanted } else { Reply::Wanted };

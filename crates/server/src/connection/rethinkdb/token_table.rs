@@ -39,7 +39,7 @@ struct Running {
     reply: Reply,
 }
 
-enum Active {
+enum ActiveQuery {
     Running(Running),
     /// A stream between two batches.
     Idle(Stream, Arc<Cancel>),
@@ -48,7 +48,7 @@ enum Active {
 /// The tokens of one connection.
 #[derive(Default)]
 pub struct TokenTable {
-    active: HashMap<Token, Active, RandomState>,
+    active: HashMap<Token, ActiveQuery, RandomState>,
     last_job: u64,
     /// Jobs on a pool thread or waiting for the log. A stopped job counts until it ends.
     jobs: usize,
@@ -128,25 +128,27 @@ impl TokenTable {
         if reply != Reply::Wanted {
             self.noreply.insert(job);
         }
-        self.active.insert(token, Active::Running(Running { job, cancel, waiting: 0, reply }));
+        self.active.insert(token, ActiveQuery::Running(Running { job, cancel, waiting: 0, reply }));
         job
     }
 
     /// Registers a START that was answered at once with the first batch of a stream.
     pub fn keep(&mut self, token: Token, stream: Stream) {
-        self.active.insert(token, Active::Idle(stream, Arc::new(Cancel::new())));
+        self.active.insert(token, ActiveQuery::Idle(stream, Arc::new(Cancel::new())));
     }
 
     /// Registers a CONTINUE.
     pub fn resume(&mut self, token: Token) -> ContinueStep {
         match self.active.remove(&token) {
             None => ContinueStep::UnknownToken,
-            Some(Active::Running(mut running)) => {
+            Some(ActiveQuery::Running(mut running)) => {
                 running.waiting += 1;
-                self.active.insert(token, Active::Running(running));
+                self.active.insert(token, ActiveQuery::Running(running));
                 ContinueStep::Queued
             }
-            Some(Active::Idle(stream, cancel)) => ContinueStep::Fetch(self.fetch(token, stream, cancel, 0)),
+            Some(ActiveQuery::Idle(stream, cancel)) => {
+                ContinueStep::Fetch(self.fetch(token, stream, cancel, 0))
+            }
         }
     }
 
@@ -154,12 +156,12 @@ impl TokenTable {
     pub fn stop(&mut self, token: Token) -> StopStep {
         match self.active.remove(&token) {
             None => StopStep::UnknownToken,
-            Some(Active::Running(running)) => {
+            Some(ActiveQuery::Running(running)) => {
                 running.cancel.iter().for_each(|cancel| cancel.set());
                 let owed = usize::from(running.reply != Reply::Unwanted) + running.waiting;
                 StopStep::Stopped { answers: 1 + owed }
             }
-            Some(Active::Idle(_, cancel)) => {
+            Some(ActiveQuery::Idle(_, cancel)) => {
                 cancel.set();
                 StopStep::Stopped { answers: 1 }
             }
@@ -171,7 +173,7 @@ impl TokenTable {
         self.jobs -= 1;
         self.noreply.remove(&job);
         let running = match self.active.remove(&token) {
-            Some(Active::Running(running)) if running.job == job => running,
+            Some(ActiveQuery::Running(running)) if running.job == job => running,
             Some(other) => {
                 self.active.insert(token, other);
                 return DoneStep::Forget;
@@ -184,7 +186,8 @@ impl TokenTable {
                 DoneStep::SendAndFetch(self.fetch(token, stream, cancel, running.waiting - 1))
             }
             Some(stream) => {
-                self.active.insert(token, Active::Idle(stream, running.cancel.expect(STREAM_HAS_CANCEL)));
+                self.active
+                    .insert(token, ActiveQuery::Idle(stream, running.cancel.expect(STREAM_HAS_CANCEL)));
                 DoneStep::Send { refuse: 0 }
             }
             None => DoneStep::Send { refuse: running.waiting },
@@ -213,8 +216,8 @@ impl TokenTable {
     pub fn cancel_all(&mut self) {
         for active in self.active.values() {
             match active {
-                Active::Running(running) => running.cancel.iter().for_each(|cancel| cancel.set()),
-                Active::Idle(_, cancel) => cancel.set(),
+                ActiveQuery::Running(running) => running.cancel.iter().for_each(|cancel| cancel.set()),
+                ActiveQuery::Idle(_, cancel) => cancel.set(),
             }
         }
     }
@@ -222,7 +225,7 @@ impl TokenTable {
     fn fetch(&mut self, token: Token, stream: Stream, cancel: Arc<Cancel>, waiting: usize) -> Fetch {
         let job = self.next_job();
         let running = Running { job, cancel: Some(cancel), waiting, reply: Reply::Wanted };
-        self.active.insert(token, Active::Running(running));
+        self.active.insert(token, ActiveQuery::Running(running));
         Fetch { stream, job }
     }
 

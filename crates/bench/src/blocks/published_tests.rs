@@ -11,7 +11,7 @@ pub const FACTORS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// One published test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trial {
+pub struct PublishedTest {
     /// The number of the test.
     pub number: u32,
     /// Number of servers.
@@ -23,16 +23,16 @@ pub struct Trial {
 }
 
 /// The published tests, at their published size.
-pub const TRIALS: [Trial; 6] = [
-    Trial { number: 1, nodes: 32, units_by_half: [2, 2], blocks_per_second: 1_000.0 },
-    Trial { number: 2, nodes: 32, units_by_half: [2, 3], blocks_per_second: 1_200.0 },
-    Trial { number: 3, nodes: 32, units_by_half: [2, 4], blocks_per_second: 1_400.0 },
-    Trial { number: 4, nodes: 64, units_by_half: [1, 1], blocks_per_second: 1_000.0 },
-    Trial { number: 5, nodes: 64, units_by_half: [2, 2], blocks_per_second: 2_000.0 },
-    Trial { number: 6, nodes: 64, units_by_half: [1, 2], blocks_per_second: 1_500.0 },
+pub const PUBLISHED_TESTS: [PublishedTest; 6] = [
+    PublishedTest { number: 1, nodes: 32, units_by_half: [2, 2], blocks_per_second: 1_000.0 },
+    PublishedTest { number: 2, nodes: 32, units_by_half: [2, 3], blocks_per_second: 1_200.0 },
+    PublishedTest { number: 3, nodes: 32, units_by_half: [2, 4], blocks_per_second: 1_400.0 },
+    PublishedTest { number: 4, nodes: 64, units_by_half: [1, 1], blocks_per_second: 1_000.0 },
+    PublishedTest { number: 5, nodes: 64, units_by_half: [2, 2], blocks_per_second: 2_000.0 },
+    PublishedTest { number: 6, nodes: 64, units_by_half: [1, 2], blocks_per_second: 1_500.0 },
 ];
 
-impl Trial {
+impl PublishedTest {
     /// The number of servers of a cluster that is smaller by `factor`, one of [`FACTORS`].
     pub fn nodes(self, factor: usize) -> usize {
         self.nodes / factor
@@ -51,13 +51,13 @@ impl Trial {
 
     /// The published ratio to test 1.
     pub fn published_ratio(self) -> f64 {
-        self.blocks_per_second / TRIALS[0].blocks_per_second
+        self.blocks_per_second / PUBLISHED_TESTS[0].blocks_per_second
     }
 
     /// The ratio to test 1 that is proportional to the write units, as the published page expects it.
     pub fn expected_ratio(self, factor: usize) -> f64 {
-        let units = |trial: Trial| trial.units_by_node(factor).iter().sum::<usize>() as f64;
-        units(self) / units(TRIALS[0])
+        let units = |test: PublishedTest| test.units_by_node(factor).iter().sum::<usize>() as f64;
+        units(self) / units(PUBLISHED_TESTS[0])
     }
 }
 
@@ -80,13 +80,13 @@ mod tests {
 
     #[test]
     fn every_node_has_the_units_that_were_published() {
-        let scaled = TRIALS.map(|trial| trial.units_by_node(16));
+        let scaled = PUBLISHED_TESTS.map(|test| test.units_by_node(16));
         let wanted: [&[usize]; 6] = [&[2, 2], &[2, 3], &[2, 4], &[1, 1, 1, 1], &[2, 2, 2, 2], &[1, 1, 2, 2]];
         assert_eq!(scaled, wanted.map(<[usize]>::to_vec));
-        let published = TRIALS.map(|trial| trial.units_by_node(1).iter().sum::<usize>());
+        let published = PUBLISHED_TESTS.map(|test| test.units_by_node(1).iter().sum::<usize>());
         assert_eq!(published, [64, 80, 96, 64, 128, 96]);
         assert_eq!(
-            TRIALS.map(|trial| trial.published_per_second(16)),
+            PUBLISHED_TESTS.map(|test| test.published_per_second(16)),
             [62.5, 75.0, 87.5, 62.5, 125.0, 93.75]
         );
     }
@@ -94,16 +94,16 @@ mod tests {
     #[test]
     fn a_factor_leaves_halves_and_ratios_as_they_were() {
         for factor in FACTORS {
-            assert!(TRIALS.iter().all(|trial| trial.nodes(factor) % 2 == 0));
-            let expected = TRIALS.map(|trial| trial.expected_ratio(factor));
+            assert!(PUBLISHED_TESTS.iter().all(|test| test.nodes(factor) % 2 == 0));
+            let expected = PUBLISHED_TESTS.map(|test| test.expected_ratio(factor));
             assert_eq!(expected, [1.0, 1.25, 1.5, 1.0, 2.0, 1.5], "factor {factor}");
             assert_eq!(
                 shards(factor),
-                TRIALS[3].nodes(factor) / 2,
+                PUBLISHED_TESTS[3].nodes(factor) / 2,
                 "a node for each shard, and as many without"
             );
         }
-        assert_eq!(TRIALS.map(Trial::published_ratio), [1.0, 1.2, 1.4, 1.0, 2.0, 1.5]);
+        assert_eq!(PUBLISHED_TESTS.map(PublishedTest::published_ratio), [1.0, 1.2, 1.4, 1.0, 2.0, 1.5]);
         assert_eq!(factor("16"), Ok(16));
         for text in ["0", "3", "12", "32", "64", "x"] {
             assert!(factor(text).is_err_and(|why| why.ends_with("by 1, 2, 4, 8 or 16")), "{text}");
