@@ -213,7 +213,7 @@ impl OutputFlags {
         self.show(result)
     }
 
-    /// Prints a result. The exit code is a failure if the result is worthless, see [`why_worthless`].
+    /// Prints a result. The exit code is a failure if the result is worthless, see [`why_invalid`].
     pub fn show(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
         match self.format {
             Format::Table => print!("{}", terminal::summary(result)),
@@ -223,7 +223,7 @@ impl OutputFlags {
         if self.format != Format::Table {
             result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
         }
-        Ok(match why_worthless(result) {
+        Ok(match why_invalid(result) {
             Some(_) => ExitCode::FAILURE,
             None => ExitCode::SUCCESS,
         })
@@ -237,7 +237,7 @@ impl OutputFlags {
 
 /// Why a result is worthless, if so: a response was wrong, nothing or no operation of one kind succeeded, or the run
 /// was cut short.
-pub fn why_worthless(result: &RunResult) -> Option<String> {
+pub fn why_invalid(result: &RunResult) -> Option<String> {
     let worst = result.alarms.iter().find(|alarm| WORTHLESS.contains(&alarm.kind.as_str()));
     let nothing = (result.throughput.operations == 0).then(|| "nothing succeeded".to_owned());
     worst.map(|alarm| alarm.message.clone()).or(nothing)

@@ -117,7 +117,7 @@ impl BlockQuery {
     }
 
     /// Turns the block into another valid one.
-    pub fn freshen(&mut self, rng: &mut Rng) {
+    pub fn randomize(&mut self, rng: &mut Rng) {
         for place in (1..self.voters.len()).rev() {
             self.voters.swap(place, rng.below(place as u64 + 1) as usize);
         }
@@ -208,7 +208,7 @@ mod tests {
                 assert_eq!(block["block"]["transactions"].as_array().map(Vec::len), Some(3));
                 assert_eq!(block["block"]["voters"].as_array().map(Vec::len), Some(32));
                 assert!(ids.insert(hash));
-                query.freshen(&mut rng);
+                query.randomize(&mut rng);
             }
         }
     }

@@ -91,7 +91,7 @@ impl Workload for Units {
     fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part> {
         let block = &mut self.blocks[place];
         if self.ids == Ids::Fresh {
-            block.freshen(&mut self.rng);
+            block.randomize(&mut self.rng);
         }
         query.extend_from_slice(block.query());
         let (record, detail) = (block.block_bytes as u64, block.transactions as u64);

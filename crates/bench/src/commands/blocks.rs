@@ -113,19 +113,19 @@ pub fn measure(args: BlocksArgs) -> anyhow::Result<RunResult> {
 /// Like [`measure`], with a given number of units for each server.
 pub fn measure_dealt(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Result<RunResult> {
     let units = Some(units_by_server.iter().sum());
-    measure_over(BlocksArgs { units, ..args }, |addresses| deal(addresses, units_by_server))
+    measure_over(BlocksArgs { units, ..args }, |addresses| assign(addresses, units_by_server))
 }
 
 /// The address of each unit.
-fn deal(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
+fn assign(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
     let dealt = addresses.iter().zip(units_by_server);
     dealt.flat_map(|(address, units)| vec![address.clone(); *units]).collect()
 }
 
-/// Measures with the addresses that `deal` derives from the servers' addresses; units use them in turn.
+/// Measures with the addresses that `assign` derives from the servers' addresses; units use them in turn.
 fn measure_over(
     mut args: BlocksArgs,
-    deal: impl FnOnce(&[String]) -> Vec<String>,
+    assign: impl FnOnce(&[String]) -> Vec<String>,
 ) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
@@ -136,7 +136,7 @@ fn measure_over(
     if args.pacing.operations.is_none() {
         args.pacing.seconds.get_or_insert(SECONDS_DEFAULT);
     }
-    let addresses = deal(&sut.addresses);
+    let addresses = assign(&sut.addresses);
     let plan = Plan { pipeline: 1, addresses, ..args.pacing.plan(&sut, seed)? };
     let unit_plan = unit_plan(&args);
     let counters = Arc::new(BlockCounters::default());
@@ -276,11 +276,11 @@ fn about(
 
 #[cfg(test)]
 mod tests {
-    use super::deal;
+    use super::assign;
 
     #[test]
     fn each_server_gets_its_units() {
         let addresses = ["a:1", "b:1"].map(str::to_owned);
-        assert_eq!(deal(&addresses, &[2, 4]), ["a:1", "a:1", "b:1", "b:1", "b:1", "b:1"]);
+        assert_eq!(assign(&addresses, &[2, 4]), ["a:1", "a:1", "b:1", "b:1", "b:1", "b:1"]);
     }
 }

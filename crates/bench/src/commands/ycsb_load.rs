@@ -94,24 +94,24 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
         chosen.settings.field(0),
         table::side_table(&chosen.settings.table)
     ));
-    about.notes.extend(even_or_not(&by_shard));
+    about.notes.extend(distribution_note(&by_shard));
     let extras = Extras {
         units: vec![("documents", documents), ("bytes", progress.bytes())],
         write_names: NAMES,
-        checks: vec![all_there(end - start, documents)],
+        checks: vec![check_acknowledged(end - start, documents)],
         ..Extras::default()
     };
     Ok(assemble(about, &plan, &sut, NAMES, driven, extras))
 }
 
 /// A note about the distribution of the documents over the shards.
-fn even_or_not(by_shard: &[u64]) -> Option<String> {
+fn distribution_note(by_shard: &[u64]) -> Option<String> {
     let (least, most) = (by_shard.iter().min()?, by_shard.iter().max()?);
     Some(format!("{} shards, balanced after the load: {least} to {most} documents in each", by_shard.len()))
 }
 
 /// Whether every document was acknowledged.
-fn all_there(wanted: u64, documents: u64) -> CheckOutcome {
+fn check_acknowledged(wanted: u64, documents: u64) -> CheckOutcome {
     CheckOutcome {
         name: "documents acknowledged".to_owned(),
         expected: wanted as f64,

@@ -292,10 +292,10 @@ impl<'a> Observer<'a> {
             }
         }
         self.mark(next_second);
-        self.bring_together(collector)
+        self.combine(collector)
     }
 
-    fn bring_together(self, collector: Collector) -> Driven {
+    fn combine(self, collector: Collector) -> Driven {
         let (totals, mut points) = collector.finish();
         for point in &mut points {
             self.add_use(point);

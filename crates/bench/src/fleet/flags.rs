@@ -66,13 +66,13 @@ impl NodeFlags {
 
     /// Gives each of `nodes` its part of the machine's cores, at least one, unless the user gave --cores.
     pub fn share_cores(&mut self, nodes: usize) {
-        if !self.says_cores() {
+        if !self.has_cores_flag() {
             let each = (facts::cores() / nodes.max(1)).max(1);
             self.node_flag.extend(["--cores".to_owned(), each.to_string()]);
         }
     }
 
-    fn says_cores(&self) -> bool {
+    fn has_cores_flag(&self) -> bool {
         self.node_flag.iter().any(|flag| flag.starts_with("--cores") || flag.starts_with("-c"))
     }
 
@@ -130,7 +130,7 @@ impl FleetFlags {
     /// Raises the cache size to that of a published server for `documents`, unless the user gave one: `--cache-size
     /// 64000` for 25,000,000, which all fitted into memory. With smaller caches, a single node would be slow for lack
     /// of memory, unlike the nodes of larger clusters.
-    pub fn want_caches_for(&mut self, documents: u64) {
+    pub fn raise_cache_for(&mut self, documents: u64) {
         let published = documents.saturating_mul(64_000) / 25_000_000;
         self.nodes.cache_size.get_or_insert(published.max(CACHE_MB));
     }
@@ -154,7 +154,7 @@ impl FleetFlags {
     /// otherwise it would have a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
         let cores = match self.share() {
-            Some(share) if !self.nodes.says_cores() => {
+            Some(share) if !self.nodes.has_cores_flag() => {
                 vec!["--cores".to_owned(), format!("{}", share.ceil())]
             }
             _ => Vec::new(),
@@ -224,7 +224,7 @@ mod tests {
     fn a_given_cache_size_takes_precedence() {
         let cache = |line: &[&str], documents: u64| {
             let mut line = Line::parse_from([&["bench"], line].concat());
-            line.fleet.want_caches_for(documents);
+            line.fleet.raise_cache_for(documents);
             line.fleet.plan(1, Path::new("data")).unwrap().cache_mb
         };
         assert_eq!(cache(&[], 20_000), 512);

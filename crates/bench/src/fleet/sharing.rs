@@ -44,7 +44,7 @@ impl Sharing {
     }
 
     /// Warnings about what could not be set up.
-    pub fn complaints(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let groups = self.why_none.iter().map(|why| format!("no equal shares of processor time: {why}"));
         let batch = self.why_not_batch.iter().map(|why| {
             format!("no batch scheduling: {why}; nodes and client will take a core from each other, most of all in large clusters")
@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn failed_arrangements_are_reported_with_the_reason() {
         assert_eq!(
-            Sharing::begin(None).complaints(),
+            Sharing::begin(None).warnings(),
             ["no equal shares of processor time: no quota was asked for"]
         );
         let refused = Sharing { why_not_batch: Some("no chrt".to_owned()), ..Sharing::default() };
-        assert!(refused.complaints()[0].starts_with("no batch scheduling: no chrt; "));
+        assert!(refused.warnings()[0].starts_with("no batch scheduling: no chrt; "));
     }
 }

@@ -163,7 +163,7 @@ impl<T> Gate<T> {
 
 fn watch() -> io::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let mut signals = Signals::new(heeded(&status).map(|(number, _)| number))?;
+    let mut signals = Signals::new(handled_signals(&status).map(|(number, _)| number))?;
     let watch = move || {
         let mut arriving = signals.forever();
         if let Some(first) = arriving.next()
@@ -200,7 +200,7 @@ fn end(number: i32) {
 }
 
 /// The signals in [`ENDING`] that a process does not ignore, according to its `/proc/PID/status`.
-fn heeded(status: &str) -> impl Iterator<Item = (i32, &'static str)> {
+fn handled_signals(status: &str) -> impl Iterator<Item = (i32, &'static str)> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     ENDING.into_iter().filter(move |(number, _)| ignored & (1 << (number - 1)) == 0)
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn ignored_signals_stay_ignored() {
-        let names = |status: &str| heeded(status).map(|(_, name)| name).collect::<Vec<_>>();
+        let names = |status: &str| handled_signals(status).map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(names("Name:\tbench\nSigIgn:\t0000000000001000\n"), ["SIGHUP", "SIGINT", "SIGTERM"]);
         assert_eq!(names("SigIgn:\t0000000000001001\n"), ["SIGINT", "SIGTERM"]);
         assert_eq!(names("SigIgn:\t0000000000000006\n"), ["SIGHUP", "SIGTERM"]);

@@ -138,7 +138,7 @@ impl Recorder {
             return false;
         }
         gauges(&mut self.current);
-        self.ship(second);
+        self.send(second);
         true
     }
 
@@ -146,7 +146,7 @@ impl Recorder {
     pub fn finish(mut self, gauges: impl FnOnce(&mut Interval)) {
         gauges(&mut self.current);
         let second = self.current.second;
-        self.ship(second);
+        self.send(second);
     }
 
     /// Records a part of an operation that succeeded.
@@ -179,7 +179,7 @@ impl Recorder {
             .count += 1;
     }
 
-    fn ship(&mut self, next_second: i64) {
+    fn send(&mut self, next_second: i64) {
         let next = Interval {
             thread: self.current.thread,
             second: next_second,

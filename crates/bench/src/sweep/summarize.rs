@@ -74,7 +74,7 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
             for alarm in &point.alarms {
                 let place = format!("{} at {}", one.workload, point.nodes);
                 match seen.iter_mut().find(|known| known.alarm.kind == alarm.kind) {
-                    Some(known) => known.also(alarm, place),
+                    Some(known) => known.add(alarm, place),
                     None => seen.push(MergedAlarm {
                         alarm: alarm.clone(),
                         alike: vec![place],
@@ -99,7 +99,7 @@ struct MergedAlarm {
 
 impl MergedAlarm {
     /// Adds a place. Several rounds of one size count as one place.
-    fn also(&mut self, alarm: &Alarm, place: String) {
+    fn add(&mut self, alarm: &Alarm, place: String) {
         if self.alike.contains(&place) || self.others.contains(&place) {
             return;
         }

@@ -26,7 +26,7 @@ impl AcknowledgedCounter {
     }
 
     /// Allocates the next number.
-    pub fn hand_out(&self) -> u64 {
+    pub fn allocate(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn only_the_unbroken_beginning_exists() {
         let counter = AcknowledgedCounter::new(100);
-        let handed: Vec<u64> = (0..4).map(|_| counter.hand_out()).collect();
+        let handed: Vec<u64> = (0..4).map(|_| counter.allocate()).collect();
         assert_eq!(handed, [100, 101, 102, 103]);
         assert_eq!(counter.existing(), 100);
         counter.acknowledge(101);

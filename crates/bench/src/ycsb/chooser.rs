@@ -139,7 +139,7 @@ mod tests {
         let existing = Arc::new(AcknowledgedCounter::new(10));
         let mut chooser = KeyChooser::new(&settings, 10, Arc::clone(&existing));
         let mut rng = Rng::new(5, 0);
-        let new = existing.hand_out();
+        let new = existing.allocate();
         assert!((0..1_000).all(|_| chooser.draw(&mut rng) < new));
         existing.acknowledge(new);
         assert!((0..1_000).any(|_| chooser.draw(&mut rng) == new));

@@ -162,7 +162,7 @@ impl Workload for Operations {
         let kind = self.draw_kind();
         let plain = |kind, record| Part { kind, record, ..Part::default() };
         if kind == INSERT {
-            let record = self.inserts.hand_out();
+            let record = self.inserts.allocate();
             self.queries.insert(record, &mut self.rng, query);
             return Some(plain(INSERT, record));
         }

@@ -168,7 +168,8 @@ fn check_ports(given: &Settings, services: &[(&str, Option<&Service>)]) -> Resul
     let services: Vec<_> = services.iter().filter_map(|(name, service)| Some((*name, (*service)?))).collect();
     for (nth, (name, service)) in services.iter().enumerate() {
         let same = |(_, other): &&(&str, &Service)| {
-            let meet = |address: &IpAddr| other.addresses.iter().any(|other| is_same_place(*address, *other));
+            let meet =
+                |address: &IpAddr| other.addresses.iter().any(|other| addresses_overlap(*address, *other));
             other.port == service.port && service.port != 0 && service.addresses.iter().any(meet)
         };
         let Some((other, _)) = services[..nth].iter().find(same) else { continue };
@@ -183,7 +184,7 @@ fn check_ports(given: &Settings, services: &[(&str, Option<&Service>)]) -> Resul
     Ok(())
 }
 
-fn is_same_place(one: IpAddr, other: IpAddr) -> bool {
+fn addresses_overlap(one: IpAddr, other: IpAddr) -> bool {
     let covers = |one: IpAddr, other: IpAddr| one.is_unspecified() && one.is_ipv4() == other.is_ipv4();
     one == other || covers(one, other) || covers(other, one)
 }

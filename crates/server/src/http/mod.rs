@@ -20,7 +20,7 @@ use crate::tls::Encrypted;
 
 pub use health::{Health, Stage};
 pub use metrics::{Observed, Sources};
-pub(crate) use process::swap_trouble;
+pub(crate) use process::swap_warning;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

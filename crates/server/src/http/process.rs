@@ -43,7 +43,7 @@ impl Process {
 }
 
 /// A warning if more than a megabyte of this process is swapped out.
-pub(crate) fn swap_trouble() -> Option<String> {
+pub(crate) fn swap_warning() -> Option<String> {
     swapped(&read_to_string("/proc/self/status").unwrap_or_default())
 }
 

@@ -150,7 +150,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
 
     let end = wait_for_end(&runtime, &peers)?;
     pages.health.enter(Stage::ShuttingDown);
-    hand_over(config, &node);
+    transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
     drop(indexes);
@@ -214,7 +214,7 @@ fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartErro
 }
 
 /// Before the node stops: transfers its leaderships to other servers, and unregisters a proxy from the cluster.
-fn hand_over(config: &Config, node: &Node) {
+fn transfer_leadership(config: &Config, node: &Node) {
     if config.is_proxy
         && let Err(error) = node.servers().leave()
     {
@@ -320,7 +320,7 @@ impl Running {
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
             facts,
             scan_threads: config.cores,
-            web: outbound::web(config),
+            web: outbound::http_client(config),
             scripts: outbound::scripts(config),
             memory: memory.clone(),
         });

@@ -27,14 +27,14 @@ pub fn initial(wanted: Option<&InitialPassword>, random: &dyn Random) -> String 
         None => String::new(),
         Some(InitialPassword::Given(password)) => password.clone(),
         Some(InitialPassword::Auto) => {
-            let password = made_up(random);
+            let password = generate(random);
             println!("Generated random admin password: {password}");
             password
         }
     }
 }
 
-fn made_up(random: &dyn Random) -> String {
+fn generate(random: &dyn Random) -> String {
     let mut bytes = [0; LETTER_COUNT];
     random.fill(&mut bytes);
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn made_up_passwords_differ() {
-        let (one, other) = (made_up(&RealRandom), made_up(&RealRandom));
+        let (one, other) = (generate(&RealRandom), generate(&RealRandom));
         assert_ne!(one, other);
         assert_eq!(one.len(), LETTER_COUNT);
     }

@@ -176,19 +176,19 @@ impl LinkContext<'_> {
     /// several machines does not identify the one that was reached: two servers could both reach themselves.
     fn may_found(&self) -> MayFound {
         let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
-        MayFound { is_allowed, own: self.own_join_places() }
+        MayFound { is_allowed, own: self.own_join_addresses() }
     }
 
     /// The entries of `--join` that are configured addresses of this server, with the address of each. A server that
     /// listens on all addresses of the machine recognizes itself by connecting.
-    fn own_join_places(&self) -> BTreeMap<String, String> {
+    fn own_join_addresses(&self) -> BTreeMap<String, String> {
         let is_configured = |at: &&String| {
             self.config.peers.canonical_addresses.contains(at) || at.parse::<SocketAddr>().is_ok()
         };
         let configured: Vec<&String> = self.addresses.iter().filter(is_configured).collect();
-        let own: BTreeSet<SocketAddr> = configured.iter().flat_map(|at| looked_up(at)).collect();
+        let own: BTreeSet<SocketAddr> = configured.iter().flat_map(|at| resolve_all(at)).collect();
         let address = |place: &String| {
-            let found = looked_up(place);
+            let found = resolve_all(place);
             let is_own = configured.contains(&place) || !found.is_empty() && found.is_subset(&own);
             is_own.then(|| (place.clone(), found.first().map_or_else(|| place.clone(), ToString::to_string)))
         };
@@ -222,14 +222,14 @@ impl LinkContext<'_> {
 fn ambiguous(config: &Config) -> Vec<&str> {
     let is_many = |place: &&str| {
         let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            looked_up(place).into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
+            resolve_all(place).into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
         v4.len() > 1 || v6.len() > 1
     };
     config.peers.join.iter().map(String::as_str).filter(is_many).collect()
 }
 
 /// The addresses of `host:port`; none if it cannot be resolved, because then it cannot be reached either.
-fn looked_up(place: &str) -> BTreeSet<SocketAddr> {
+fn resolve_all(place: &str) -> BTreeSet<SocketAddr> {
     place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default()
 }
 

@@ -140,6 +140,6 @@ pub fn facts(
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,
         logs: query::RecentLog::default(),
-        memory_trouble: Some(crate::http::swap_trouble),
+        memory_trouble: Some(crate::http::swap_warning),
     }
 }

@@ -41,7 +41,7 @@ pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn R
             kept.clone()
         }
         (None, Some(kept)) => kept.clone(),
-        (None, None) => made_up(&hostname(), random),
+        (None, None) => generate(&hostname(), random),
     };
     if kept.as_ref() != Some(&name) {
         let new = dir.join("server_name.new");
@@ -56,7 +56,7 @@ pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn R
     Ok(name)
 }
 
-fn made_up(hostname: &str, random: &dyn Random) -> String {
+fn generate(hostname: &str, random: &dyn Random) -> String {
     let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let host: String = hostname.chars().take(HOST_CHARACTERS_MAX).map(legal).collect();
     let mut bytes = [0; 3];
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_made_up_name_is_legal() {
-        let name = made_up("my.häuschen", &RealRandom);
+        let name = generate("my.häuschen", &RealRandom);
         assert!(name.starts_with("my_h_uschen_") && name.len() == "my_h_uschen_abc".len(), "{name}");
     }
 }

@@ -88,7 +88,7 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
         cpu_time::check_expected(kind.name, trial.cpu_seconds, lasted, args.seconds)?;
     }
     let mut measured: Measured = PAIRS.iter().map(|_| [Vec::new(), Vec::new()]).collect();
-    let outcome = rounds(args, &mut servers, &mut measured).and_then(|()| servers.are_led_as_before());
+    let outcome = rounds(args, &mut servers, &mut measured).and_then(|()| servers.check_leaders_unchanged());
     let is_something = measured.iter().flatten().all(|runs| !runs.is_empty());
     let why_none = match outcome {
         Err(error) if !is_something => return Err(error),
@@ -99,7 +99,7 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
         None => PAIRS.iter().zip(&measured).map(|(pair, runs)| judge(pair, runs)).collect(),
     };
     let is_held = verdicts.iter().all(|(_, is_held)| *is_held);
-    let notes = verdicts.into_iter().map(|(text, _)| text).chain(restless(servers.rest)).collect();
+    let notes = verdicts.into_iter().map(|(text, _)| text).chain(quiescence_note(servers.rest)).collect();
     let mut result = blank(about(args, notes, started));
     gather(&mut result, args, measured);
     result.alarms.extend(why_none.map(|message| Alarm { kind: CUT_SHORT.to_owned(), message }));
@@ -126,7 +126,7 @@ fn rounds(args: &HopArgs, servers: &mut Servers, measured: &mut Measured) -> any
 }
 
 /// A note if the servers were not quiet before every run.
-fn restless(rest: Quiescence) -> Option<String> {
+fn quiescence_note(rest: Quiescence) -> Option<String> {
     match rest {
         Quiescence::Reached => None,
         Quiescence::Busy => {

@@ -54,7 +54,7 @@ impl Servers<'_> {
         for table in [Table::OneReplica, Table::TwoReplicas] {
             servers.load(table)?;
         }
-        servers.leaders = servers.look_for_leaders()?;
+        servers.leaders = servers.find_leaders()?;
         servers.version = servers.admin()?.server_version.clone();
         Ok(servers)
     }
@@ -64,15 +64,15 @@ impl Servers<'_> {
         Ok(Admin::connect(&self.watched[0].address, &login, &mut Rng::new(1, 9_100_000))?)
     }
 
-    fn look_for_leaders(&self) -> anyhow::Result<Leaders> {
+    fn find_leaders(&self) -> anyhow::Result<Leaders> {
         let rows = system_rows(&mut self.admin()?, "table_status")?;
         let leader = |table| leader(&rows, &self.names, table);
         Ok(Leaders { one: leader(Table::OneReplica)?, two: leader(Table::TwoReplicas)? })
     }
 
     /// Fails if a table has another leader than at the start, because queries then took other paths.
-    pub(super) fn are_led_as_before(&self) -> anyhow::Result<()> {
-        let now = self.look_for_leaders()?;
+    pub(super) fn check_leaders_unchanged(&self) -> anyhow::Result<()> {
+        let now = self.find_leaders()?;
         ensure!(now == self.leaders, "a table is led by another server than at first: start again");
         Ok(())
     }

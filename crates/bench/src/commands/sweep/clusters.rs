@@ -12,7 +12,7 @@ use super::existing::{self, ExistingCluster, TABLE};
 use crate::alarms::HOW_TO_WATCH;
 use crate::commands::{analytic, arguments, ycsb_load, ycsb_run};
 use crate::conditions::Mark;
-use crate::flags::{why_worthless, write};
+use crate::flags::{why_invalid, write};
 use crate::fleet::{self, Fleet, FleetPlan};
 use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::watch::Watched;
@@ -104,7 +104,7 @@ fn why_no_figure(result: &RunResult) -> Option<String> {
         let error = result.errors.iter().find(|error| error.kind == kind.name())?;
         Some(format!("{} {what}: {}", error.count, error.first_message))
     };
-    why_worthless(result)
+    why_invalid(result)
         .or_else(|| of(FailureKind::ConnectionLost, "connections were lost"))
         .or_else(|| of(FailureKind::NoAnswer, "queries had no answer"))
 }
@@ -132,7 +132,7 @@ impl Sweep<'_> {
     ) {
         let folder = match fleet::data_folder(&self.args.output.join("nodes")) {
             Ok(folder) => folder,
-            Err(error) => return self.tell(format!("{error:#}")),
+            Err(error) => return self.add_note(format!("{error:#}")),
         };
         let started = self.start(sizes, &folder, groups.as_deref_mut());
         self.measure(started, rounds, groups.as_deref());
@@ -140,7 +140,7 @@ impl Sweep<'_> {
             groups.clear();
         }
         if let Err(error) = folder.release() {
-            self.tell(error.to_string());
+            self.add_note(error.to_string());
         }
     }
 
@@ -155,7 +155,7 @@ impl Sweep<'_> {
         for &nodes in sizes {
             let started = self.plan(nodes, folder, ports_taken);
             let started = started.and_then(|plan| Cluster::start(&plan, groups.as_deref_mut()));
-            clusters.extend(self.noted(nodes, started));
+            clusters.extend(self.ok_or_note(nodes, started));
             ports_taken += nodes as u16;
         }
         clusters
@@ -167,12 +167,12 @@ impl Sweep<'_> {
     }
 
     /// The value of something done on a cluster of this size; an error is reported as a note.
-    fn noted<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
-        outcome.map_err(|error| self.tell(format!("{}: {error:#}", size(nodes)))).ok()
+    fn ok_or_note<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
+        outcome.map_err(|error| self.add_note(format!("{}: {error:#}", size(nodes)))).ok()
     }
 
     /// Prints a note and adds it to the report.
-    fn tell(&mut self, note: String) {
+    fn add_note(&mut self, note: String) {
         eprintln!("sweep: {note}");
         self.notes.push(note);
     }
@@ -182,7 +182,7 @@ impl Sweep<'_> {
         let is_limited = groups.is_some();
         self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
         if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
-            return self.tell(format!("{error:#}"));
+            return self.add_note(format!("{error:#}"));
         }
         let quota = self.args.fleet.quota().filter(|_| is_limited);
         for workload in self.args.ordered() {
@@ -200,7 +200,7 @@ impl Sweep<'_> {
     ) {
         clusters.retain(|cluster| {
             let outcome = act(self, cluster);
-            self.noted(cluster.nodes(), cluster.unless_dead(outcome)).is_some()
+            self.ok_or_note(cluster.nodes(), cluster.unless_dead(outcome)).is_some()
         });
     }
 

@@ -98,7 +98,7 @@ pub struct SweepArgs {
 /// Runs the command.
 pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
-    args.fleet.want_caches_for(args.records);
+    args.fleet.raise_cache_for(args.records);
     let given = args.given.clusters()?;
     args.given.check(&given)?;
     let mut sharing = match given.is_empty() {
@@ -108,7 +108,7 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
         false => Sharing::none("the clusters ran already"),
     };
-    sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
+    sharing.warnings().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
     let mut sweep = Sweep {
         args: &args,
         runs: Vec::new(),

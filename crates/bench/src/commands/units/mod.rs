@@ -76,7 +76,7 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
     args.fleet.fit_limited(nodes.into_iter().max().unwrap_or(0))?;
     has_room(&args.output)?;
     let mut sharing = args.fleet.begin_sharing();
-    sharing.complaints().iter().for_each(|complaint| eprintln!("units: {complaint}"));
+    sharing.warnings().iter().for_each(|complaint| eprintln!("units: {complaint}"));
     let mut units = Units {
         args: &args,
         session: assemble::id_of("units", "", SystemTime::now()),

@@ -250,7 +250,7 @@ impl QuerySession {
     }
 
     fn answer_waits(&mut self, out: &mut SendBuffer) {
-        for token in self.tokens.waits_over() {
+        for token in self.tokens.take_finished_waits() {
             response::write_wait_complete(out.bytes(&self.worker), token);
             self.count(metrics(QueryKind::Session));
         }

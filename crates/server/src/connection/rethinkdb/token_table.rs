@@ -194,13 +194,13 @@ impl TokenTable {
         }
     }
 
-    /// Registers a NOREPLY_WAIT. [`TokenTable::waits_over`] returns its token when it can be answered.
+    /// Registers a NOREPLY_WAIT. [`TokenTable::take_finished_waits`] returns its token when it can be answered.
     pub fn wait(&mut self, token: Token) {
         self.waits.push((token, Job(self.last_job)));
     }
 
     /// Removes and returns the NOREPLY_WAITs for which all earlier noreply queries have ended.
-    pub fn waits_over(&mut self) -> Vec<Token> {
+    pub fn take_finished_waits(&mut self) -> Vec<Token> {
         if self.waits.is_empty() {
             return Vec::new();
         }
@@ -320,21 +320,21 @@ mod tests {
         let mut tokens = TokenTable::default();
         let (wanted, _) = tokens.start(Token(1), Reply::Wanted);
         tokens.wait(Token(2));
-        assert_eq!(tokens.waits_over(), [Token(2)], "queries with a reply are not waited for");
+        assert_eq!(tokens.take_finished_waits(), [Token(2)], "queries with a reply are not waited for");
         let (before, _) = tokens.start(Token(3), Reply::Unwanted);
         let (unread, _) = tokens.start(Token(4), Reply::Unknown);
         tokens.wait(Token(5));
         let (after, _) = tokens.start(Token(6), Reply::Unwanted);
         tokens.wait(Token(7));
-        assert_eq!(tokens.waits_over(), []);
+        assert_eq!(tokens.take_finished_waits(), []);
         tokens.done(Token(3), before, None);
-        assert_eq!(tokens.waits_over(), []);
+        assert_eq!(tokens.take_finished_waits(), []);
         tokens.stop(Token(4));
-        assert_eq!(tokens.waits_over(), [], "a stopped query may still write");
+        assert_eq!(tokens.take_finished_waits(), [], "a stopped query may still write");
         tokens.done(Token(4), unread, None);
-        assert_eq!(tokens.waits_over(), [Token(5)]);
+        assert_eq!(tokens.take_finished_waits(), [Token(5)]);
         tokens.done(Token(6), after, None);
-        assert_eq!(tokens.waits_over(), [Token(7)]);
+        assert_eq!(tokens.take_finished_waits(), [Token(7)]);
         tokens.done(Token(1), wanted, None);
     }
 
