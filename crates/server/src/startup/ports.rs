@@ -62,6 +62,7 @@ pub struct PortSummary {
 }
 
 impl PortSummary {
+    /// The summary of `ports`, which were bound as `config` says.
     pub fn of(config: &Config, ports: &Ports) -> PortSummary {
         let list = |bound: &BoundSockets| {
             let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
