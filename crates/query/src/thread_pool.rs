@@ -17,17 +17,17 @@ type Task = Box<dyn FnOnce() + Send>;
 const STACK_BYTES: usize = 2 << 20;
 
 /// Threads that run tasks.
-pub(crate) struct ScanPool {
+pub(crate) struct ThreadPool {
     tasks: Sender<Task>,
     threads: usize,
 }
 
-impl ScanPool {
+impl ThreadPool {
     /// Starts `threads` threads, called `name` and a number. They end when the pool is dropped.
-    pub fn new(name: &str, threads: usize) -> ScanPool {
+    pub fn new(name: &str, threads: usize) -> ThreadPool {
         let (tasks, waiting) = unbounded::<Task>();
         let started = (0..threads).filter(|i| start(name, *i, waiting.clone())).count();
-        ScanPool { tasks, threads: started }
+        ThreadPool { tasks, threads: started }
     }
 
     /// The number of threads.
@@ -133,18 +133,18 @@ impl<T, R, F> Drop for Running<'_, T, R, F> {
 
 #[cfg(test)]
 mod tests {
-    use super::ScanPool;
+    use super::ThreadPool;
 
     #[test]
     fn results_come_in_the_order_of_the_items() {
-        let pool = ScanPool::new("test", 3);
+        let pool = ThreadPool::new("test", 3);
         let squares = pool.map((0..100_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..100).map(|n| n * n).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_panic_reaches_the_query_and_the_pool_keeps_working() {
-        let pool = ScanPool::new("test", 2);
+        let pool = ThreadPool::new("test", 2);
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             pool.map((0..50).collect(), |n: u32| assert_ne!(n, 33, "on purpose"))
         }));
@@ -159,6 +159,6 @@ mod tests {
 
     #[test]
     fn a_pool_without_threads_uses_the_calling_thread() {
-        assert_eq!(ScanPool::new("test", 0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
+        assert_eq!(ThreadPool::new("test", 0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
     }
 }

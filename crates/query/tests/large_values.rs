@@ -114,7 +114,8 @@ fn a_write_without_an_encodable_report_is_indeterminate() {
     // Sixteen million bytes for each row.
     let pad = format!("r.do(\"{}\", p => p.add({}))", "x".repeat(1 << 16), vec!["p"; 255].join(", "));
     let write = format!("r.do({pad}, p => r.table(\"t\").update({{n: 3, pad: p}}, return_changes: true))");
-    let text = "Cannot perform write: it was carried out, but what became of its rows cannot be told, since there is no memory";
+    let text =
+        "Cannot perform write: it was carried out, but its results cannot be sent, since there is no memory";
     fails(&test_node, syntax::to_wire(&write).unwrap(), ErrorClass::OpIndeterminate, text);
     assert_eq!(done(&test_node, "r.table(\"t\").filter(x => x[\"n\"].eq(3)).count()"), "4");
 }

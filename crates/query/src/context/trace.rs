@@ -53,7 +53,7 @@ pub(crate) struct ReadNote {
     /// The number of shards.
     pub shards: usize,
     /// How many of the shards other servers read.
-    pub elsewhere: usize,
+    pub remote_shards: usize,
     /// The steps that are run where the rows are.
     pub on_the_rows: Vec<String>,
     /// How long it took, once it is done.
@@ -66,16 +66,16 @@ pub(crate) struct ReadNote {
 
 impl ReadNote {
     /// A read of rows by key, in this number of shards, and this many of them on other servers.
-    pub fn of_keys(table: String, keys: usize, (shards, elsewhere): (usize, usize)) -> ReadNote {
+    pub fn of_keys(table: String, keys: usize, (shards, remote_shards): (usize, usize)) -> ReadNote {
         let by = format!("{keys} primary key{}", if keys == 1 { "" } else { "s" });
         let (order, on_the_rows, scan_ranges) = ("any", Vec::new(), Vec::new());
-        ReadNote { table, by, order, shards, elsewhere, on_the_rows, took: None, scan_ranges, times: 1 }
+        ReadNote { table, by, order, shards, remote_shards, on_the_rows, took: None, scan_ranges, times: 1 }
     }
 
     /// Whether both would be shown alike.
     fn is_like(&self, other: &ReadNote) -> bool {
-        (&self.table, &self.by, self.order, self.shards, self.elsewhere, &self.on_the_rows)
-            == (&other.table, &other.by, other.order, other.shards, other.elsewhere, &other.on_the_rows)
+        (&self.table, &self.by, self.order, self.shards, self.remote_shards, &self.on_the_rows)
+            == (&other.table, &other.by, other.order, other.shards, other.remote_shards, &other.on_the_rows)
     }
 }
 
@@ -220,7 +220,7 @@ fn shown(read: &ReadNote) -> Datum {
         ("by", Datum::from(read.by.as_str())),
         ("order", Datum::from(read.order)),
         ("shards", number(read.shards as f64)),
-        ("on_other_servers", number(read.elsewhere as f64)),
+        ("on_other_servers", number(read.remote_shards as f64)),
         ("on_the_rows", steps.into()),
     ]);
     with_unless(shown, "times", read.times, 1)

@@ -27,7 +27,7 @@ pub(super) fn is_per_group(op: Op, groups: &Grouped) -> bool {
 pub(super) fn apply(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -> Result<Value, EvalError> {
     let env = cx.env();
     let Some(operation) = reql::operation(call, scope, &env, IndexOption::Refuse)? else {
-        return Err(EvalError::internal(format!("{} is no operation", call.op.name())));
+        return Err(EvalError::internal(format!("{} is not an operation", call.op.name())));
     };
     match (grouped, operation) {
         (Grouped::Lazy { pipe, by, mut steps }, Operation::Step(step)) => {

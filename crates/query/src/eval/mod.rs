@@ -113,11 +113,11 @@ impl Cx {
 
     /// Evaluates a term on a sequence whose first argument was evaluated.
     pub(crate) fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
-        let at_hand = match call.op {
-            Op::Difference => Some(sequence::difference_at_hand(self, call, scope, &first)?),
+        let evaluated = match call.op {
+            Op::Difference => Some(sequence::difference_evaluated(self, call, scope, &first)?),
             _ => None,
         };
-        let call = at_hand.as_ref().unwrap_or(call);
+        let call = evaluated.as_ref().unwrap_or(call);
         match first {
             Value::Grouped(groups) => grouped::apply(self, call, scope, groups),
             first => dispatch::over_sequence(self, call, scope, first),

@@ -173,10 +173,10 @@ fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode) -> Option<Poi
 /// Keys in the order of their rows if all rows exist (decision 0042).
 fn interleaved(keys: Vec<PrimaryKey>) -> Vec<PrimaryKey> {
     let mut buckets = Buckets::new();
-    let mut in_turns = Vec::with_capacity(keys.len());
+    let mut round_robin = Vec::with_capacity(keys.len());
     keys.into_iter().for_each(|key| buckets.push(bucket_of(key.as_bytes()), key, 0));
     while let Next::Item(key) = buckets.next_item(true) {
-        in_turns.push(key);
+        round_robin.push(key);
     }
-    in_turns
+    round_robin
 }

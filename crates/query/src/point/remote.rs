@@ -224,7 +224,7 @@ impl Retry {
         let (found, query) = (evaluated.clone(), self.query.take());
         let (attempts, shard, mode) = (self.attempts, self.shard.clone(), self.mode);
         self.session.service.slow_path.run(move || {
-            let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
+            let query = query.ok_or_else(|| EvalError::internal("a query was evaluated twice"));
             let query = query.and_then(|query| query.query());
             // It may have waited for a thread until its time was over.
             let query = query.and_then(|query| attempts.check(&session, &shard, mode).map(|()| query));
@@ -238,7 +238,7 @@ fn evaluate_query(session: &Session, query: &Query) -> Result<Datum, EvalError> 
     match session.run(query, Arc::new(Cancel::new())) {
         Ok(answered) => match answered.answer {
             Answer::Atom(datum) => Ok(datum),
-            Answer::Stream(_) => Err(EvalError::internal("one row became a stream")),
+            Answer::Stream(_) => Err(EvalError::internal("the result of a point query is a stream")),
         },
         Err(QueryError::Eval(error)) => Err(error),
         Err(QueryError::Compile(error)) => Err(EvalError::internal(error.to_string())),

@@ -29,8 +29,8 @@ impl SystemRowRequests {
     pub fn send(cx: &Cx, table: &str, identifiers: Identifiers) -> SystemRowRequests {
         let request = Request::System { table: Text::from(table), identifiers, user: cx.caller.name() };
         let request = request.to_bytes();
-        let ask = |server| (server, cx.service.peers().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
-        SystemRowRequests(others(cx).into_iter().map(ask).collect())
+        let send = |server| (server, cx.service.peers().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
+        SystemRowRequests(others(cx).into_iter().map(send).collect())
     }
 
     /// Waits for the rows of each node.
@@ -39,7 +39,7 @@ impl SystemRowRequests {
         let mut rows = Vec::with_capacity(self.0.len());
         for (server, slot) in self.0 {
             match slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack)) {
-                Ok(told) => rows.push((server, Some(told))),
+                Ok(rows_of_server) => rows.push((server, Some(rows_of_server))),
                 Err(RemoteError::NoResponse) if peers.is_connected(server) => rows.push((server, None)),
                 Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => return Err(error),
                 Err(RemoteError::NoResponse | RemoteError::NotConnected | RemoteError::NotHere(_)) => {}

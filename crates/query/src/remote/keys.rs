@@ -53,11 +53,11 @@ impl RemoteKeys {
             let keys = self.indexes.iter().map(|i| &keys[*i]);
             shards_of(catalog, table.handle.config.id, keys)
         };
-        let answer = wait(cx, &self.slot, self.server, failover_for(table.read_mode), shards);
-        let rows = answer.and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
+        let response = wait(cx, &self.slot, self.server, failover_for(table.read_mode), shards);
+        let rows = response.and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
         match unless_not_here(rows)? {
             Some(rows) if rows.len() != self.indexes.len() => {
-                Err(EvalError::internal("another server answered about other rows"))
+                Err(EvalError::internal("another server returned other rows"))
             }
             Some(rows) => {
                 cx.add_remote_rows_read(rows.len() as u64);

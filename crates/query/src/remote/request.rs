@@ -103,11 +103,11 @@ impl Request {
         match self {
             Request::Get { .. } => "The keys of the rows",
             Request::Write(_) => "The rows or functions of a write, with the values that they use,",
-            Request::Count { .. } | Request::Few { .. } => "The values that are looked for in an index",
+            Request::Count { .. } | Request::Few { .. } => "The values to look up in an index",
             Request::Gather { .. } | Request::Open { .. } => {
                 "The functions of the query, with the values that they use,"
             }
-            _ => "The particulars of a question",
+            _ => "The parts of a request",
         }
     }
 
@@ -115,7 +115,7 @@ impl Request {
     pub fn from_bytes(bytes: Bytes) -> Result<Request, UnpackError> {
         let mut from = Unpacker::new(bytes);
         if from.byte()? != REQUEST_VERSION {
-            return Err(from.invalid("a question of a version that is known"));
+            return Err(from.invalid("a request of a known version"));
         }
         let request = Request::unpack(&mut from)?;
         from.end()?;
@@ -226,7 +226,7 @@ impl Request {
             STOP_JOB => Request::StopJob { id: Uuid::from_bytes(from.array()?) },
             CANCEL => Request::Cancel { ticket: from.count()? },
             FEW => Request::Few { ticket: from.count()?, part: TableRanges::unpack(from)? },
-            _ => return Err(from.invalid("a kind of question")),
+            _ => return Err(from.invalid("a kind of request")),
         })
     }
 }
@@ -271,13 +271,13 @@ impl WriteRequest {
         let ignore_hook = match from.byte()? {
             0 => false,
             1 => true,
-            _ => return Err(from.invalid("whether a write passes the hook")),
+            _ => return Err(from.invalid("a flag for the write hook")),
         };
         let return_changes = match from.byte()? {
             0 => ReturnChanges::No,
             1 => ReturnChanges::Changed,
             2 => ReturnChanges::Always,
-            _ => return Err(from.invalid("what a write shows")),
+            _ => return Err(from.invalid("an option `return_changes`")),
         };
         let (settings, eval_params) = (SettingsVersion::unpack(from)?, EvalParams::unpack(from)?);
         let keys = unpack_keys(from)?;
@@ -423,7 +423,7 @@ mod tests {
         }
         let is_known = |kind: &u8| {
             let read = Request::from_bytes(Bytes::copy_from_slice(&[REQUEST_VERSION, *kind]));
-            read.err().is_none_or(|garbled| garbled.what != "a kind of question")
+            read.err().is_none_or(|garbled| garbled.what != "a kind of request")
         };
         assert_eq!((0..=u8::MAX).filter(is_known).collect::<BTreeSet<_>>(), kinds, "one of each kind");
     }

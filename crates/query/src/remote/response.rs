@@ -58,7 +58,7 @@ impl<T> Response<T> {
     pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Packer)) -> Bytes {
         self.to_bytes_or(pack, |fault| {
             EvalError::op_indeterminate(format!(
-                "Cannot perform write: it was carried out, but what became of its rows cannot be told, since {fault}"
+                "Cannot perform write: it was carried out, but its results cannot be sent, since {fault}"
             ))
         })
     }
@@ -107,7 +107,9 @@ pub(crate) fn read<T>(
 ) -> Result<T, RemoteError> {
     let mut from = Unpacker::new(bytes);
     let outcome = read_outcome(&mut from, unpack).map_err(|garbled| {
-        RemoteError::Eval(EvalError::internal(format!("another server's answer is damaged: {garbled}")))
+        RemoteError::Eval(EvalError::internal(format!(
+            "the response of another server cannot be decoded: {garbled}"
+        )))
     })?;
     match outcome {
         Response::Done(value) => Ok(value),
@@ -124,7 +126,7 @@ fn read_outcome<T>(
         DONE => Response::Done(unpack(from)?),
         FAILED => Response::Failed(EvalError::unpack(from)?),
         MOVED => Response::NotHere(unpack_server(from)?),
-        _ => return Err(from.invalid("an answer")),
+        _ => return Err(from.invalid("a response")),
     };
     from.end()?;
     Ok(outcome)
@@ -218,24 +220,24 @@ impl Codec for CursorBatch {
         let items: Vec<Datum> = Vec::unpack(from)?;
         let positions = from.list(unpack_position)?;
         if !positions.is_empty() && positions.len() != items.len() {
-            return Err(from.invalid("a place for each item"));
+            return Err(from.invalid("a position for each item"));
         }
         let buckets = from.list(|from| {
             let (number, rows) = (from.byte()?, from.count()?);
             match u32::try_from(rows) {
                 Ok(rows) if number < BUCKETS => Ok(BucketPosition { number, rows }),
-                _ => Err(from.invalid("a hand")),
+                _ => Err(from.invalid("a bucket")),
             }
         })?;
         if !buckets.is_empty() && buckets.len() != items.len() {
-            return Err(from.invalid("a hand for each item"));
+            return Err(from.invalid("a bucket for each item"));
         }
         let rows_after = from.count()?;
         let position = match from.byte()? {
             0 => None,
             1 => Some(ReadPosition::Key(PrimaryKey(Bytes::unpack(from)?))),
             2 => Some(ReadPosition::Index(unpack_index_position(from)?)),
-            _ => return Err(from.invalid("how far rows were read")),
+            _ => return Err(from.invalid("a read position")),
         };
         let rows_read = from.count()?;
         let end = match from.byte()? {
@@ -288,7 +290,7 @@ pub(crate) fn unpack_reports(from: &mut Unpacker) -> Result<Vec<Option<RowReport
             4 => RowOutcome::Unchanged,
             5 => RowOutcome::Skipped,
             6 => RowOutcome::Failed(EvalError::unpack(from)?),
-            _ => return Err(from.invalid("what became of a row")),
+            _ => return Err(from.invalid("the outcome of a row")),
         };
         let (old, new) = match bool::unpack(from)? {
             true => (Datum::unpack(from)?, Datum::unpack(from)?),

@@ -133,8 +133,8 @@ impl RemoteRows {
         let RemoteSource { table, range, .. } = &self.source;
         let (id, mode) = (table.handle.config.id, table.read_mode);
         let shards = |catalog: &Catalog| shards_in(catalog, id, std::slice::from_ref(range));
-        let answer = wait(&self.cx, &slot, self.server, failover_for(mode), shards);
-        let batch = answer.and_then(|bytes| read(bytes, CursorBatch::unpack));
+        let response = wait(&self.cx, &slot, self.server, failover_for(mode), shards);
+        let batch = response.and_then(|bytes| read(bytes, CursorBatch::unpack));
         match unless_not_here(batch)? {
             Some(batch) => self.take(batch),
             None => self.end = Some(RowsEnd::Reopened(self.reopened()?)),

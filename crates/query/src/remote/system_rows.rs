@@ -14,14 +14,18 @@ use crate::table::SystemRef;
 /// The rows of a system table, including the rows of other nodes where the table has rows per server. Rows of several
 /// nodes with the same id are merged by adding up their figures. The order of a table covers the rows of all nodes.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
-    let is_asked = system.table.is_per_server() && !cx.serves_remote;
+    let asks_others = system.table.is_per_server() && !cx.serves_remote;
     // Other nodes work while this one does.
-    let asked = is_asked.then(|| SystemRowRequests::send(cx, system.table.name(), system.identifiers));
+    let requests = asks_others.then(|| SystemRowRequests::send(cx, system.table.name(), system.identifiers));
     let mut rows = system.table.rows(cx, system.identifiers)?;
-    let Some(asked) = asked else { return Ok(rows) };
+    let Some(requests) = requests else { return Ok(rows) };
     let mut place: HashMap<Datum, usize> =
         rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
-    for row in asked.wait(cx)?.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
+    for row in requests
+        .wait(cx)?
+        .into_iter()
+        .flat_map(|(server, rows_of_server)| rows_for(cx, system, server, rows_of_server))
+    {
         match row.get("id").and_then(|id| place.get(&id).copied()) {
             Some(i) => rows[i] = added(&rows[i], &row),
             None => {
@@ -37,8 +41,13 @@ pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError
 }
 
 /// The rows that `server` sent, or the substitutes if it did not respond.
-fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Object>>) -> Vec<Object> {
-    match told {
+fn rows_for(
+    cx: &Cx,
+    system: &SystemRef,
+    server: ServerId,
+    rows_of_server: Option<Vec<Object>>,
+) -> Vec<Object> {
+    match rows_of_server {
         Some(rows) => {
             system.table.observe_rows(cx, server, &rows);
             rows

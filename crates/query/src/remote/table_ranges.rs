@@ -156,7 +156,7 @@ fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
         2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
         3 => (IndexItems::Rows, Wanted::Intersecting(LazyShape::new(Datum::unpack(from)?))),
         4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
-        _ => return Err(from.invalid("what is wanted of rows")),
+        _ => return Err(from.invalid("a kind of index read")),
     };
     Ok(IndexRead { id, name, wanted, items, after, relied_on: None })
 }

@@ -94,8 +94,8 @@ impl RemoteTally {
 }
 
 /// The value, or `None` when a retry may find it: a read can be repeated.
-pub(crate) fn unless_not_here<T>(answer: Result<T, RemoteError>) -> Result<Option<T>, EvalError> {
-    match answer {
+pub(crate) fn unless_not_here<T>(response: Result<T, RemoteError>) -> Result<Option<T>, EvalError> {
+    match response {
         Ok(value) => Ok(Some(value)),
         Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => Err(error),
         Err(RemoteError::NotHere(_) | RemoteError::NotConnected | RemoteError::NoResponse) => Ok(None),

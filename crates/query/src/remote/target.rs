@@ -31,7 +31,7 @@ pub(crate) enum Target<'a> {
 impl<'a> From<Route<'a>> for Target<'a> {
     fn from(route: Route<'a>) -> Target<'a> {
         match route {
-            Route::Local(near) => Target::Local(near),
+            Route::Local(local) => Target::Local(local),
             Route::Remote(server) => Target::Remote(server),
         }
     }
@@ -90,7 +90,7 @@ impl Service {
             }
             // The query wants the local state, if there is one.
             ReadMode::DebugDirect => match shard.local() {
-                Some(near) => Some(Target::Local(near)),
+                Some(local) => Some(Target::Local(local)),
                 None => self.leader(shard),
             },
         }
@@ -158,10 +158,10 @@ impl RetryBudget {
             shards().for_each(|shard| service.note_failed_lookup(shard));
             return Ok(false);
         }
-        let (pause, began) = (backoff_after(self.attempts), Instant::now());
+        let (backoff, began) = (backoff_after(self.attempts), Instant::now());
         // Changes of the configuration that fail may follow one another without end.
         cx.node().await_change();
-        std::thread::sleep(pause);
+        std::thread::sleep(backoff);
         self.attempts += 1;
         self.remaining = self.remaining.saturating_sub(began.elapsed().max(ATTEMPT_COST_MIN));
         cx.check_cancel()?;

@@ -67,12 +67,12 @@ impl RemoteWrite {
     /// Waits for the reports; `None` for a row that was not written because it is not there.
     pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, RemoteError> {
         let shards = |catalog: &Catalog| shards_of(catalog, self.table, &self.keys);
-        let answer = wait(cx, &self.slot, self.server, Some(FailoverTo::Leader), shards);
-        if cx.cancel.is_set() && answer.is_err() {
+        let response = wait(cx, &self.slot, self.server, Some(FailoverTo::Leader), shards);
+        if cx.cancel.is_set() && response.is_err() {
             let request = Request::Cancel { ticket: self.ticket };
             cx.service.peers().notify(self.server, request.to_bytes());
         }
-        let reports = read(answer?, unpack_reports)?;
+        let reports = read(response?, unpack_reports)?;
         if reports.len() == self.indexes.len() {
             return Ok(reports);
         }

@@ -189,12 +189,12 @@ impl Inner {
 /// Runs `work`. The response to a cancelled request is that the shard is not here: if the sender still wants it,
 /// because only the link was closed, it tries again.
 fn unless_cancelled(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
-    let lost = || Response::<()>::NotHere(None).to_bytes(|(), _| ());
+    let not_here = || Response::<()>::NotHere(None).to_bytes(|(), _| ());
     if cancel.is_set() {
-        return lost();
+        return not_here();
     }
     let answer = work();
-    if cancel.is_set() { lost() } else { answer }
+    if cancel.is_set() { not_here() } else { answer }
 }
 
 /// The response of a request without a result.

@@ -19,7 +19,7 @@ use cluster::{Node, Route, RpcError, ServerId, ShardHandle};
 use parking_lot::Mutex;
 
 use super::peers::{CallError, EncodedRequest, Peers, ResponseSlot, SHORT_CALL_TIMEOUT};
-use crate::thread_pool::ScanPool;
+use crate::thread_pool::ThreadPool;
 
 /// Between two checks of pending calls.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub(crate) type Probe = fn(u64) -> EncodedRequest;
 pub(crate) struct Failover {
     node: Arc<Node>,
     peers: Arc<Peers>,
-    thread: ScanPool,
+    thread: ThreadPool,
     pending: Mutex<WaitList>,
     /// As of the last check.
     hung: Mutex<BTreeSet<ServerId>>,
@@ -83,7 +83,7 @@ impl Failover {
     /// Without pending calls.
     pub fn new(node: Arc<Node>, peers: Arc<Peers>) -> Arc<Failover> {
         let (pending, hung, some_hang) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Failover { node, peers, thread: ScanPool::new("watch", 1), pending, hung, some_hang })
+        Arc::new(Failover { node, peers, thread: ThreadPool::new("failover", 1), pending, hung, some_hang })
     }
 
     /// Whether `server` is connected and not known to hang.

@@ -16,7 +16,7 @@ use storage::TableId;
 
 use super::known_leaderless::KnownLeaderless;
 use super::peers::OneShot;
-use crate::thread_pool::ScanPool;
+use crate::thread_pool::ThreadPool;
 
 /// The first and the longest backoff between two attempts of a query.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
@@ -43,9 +43,9 @@ pub(crate) fn backoff_after(attempts: u32) -> Duration {
 pub(crate) struct LeaderLookup {
     node: Arc<Node>,
     /// One thread, which wakes waiting queries.
-    wake_thread: ScanPool,
+    wake_thread: ThreadPool,
     /// One thread, which asks other servers.
-    query_thread: ScanPool,
+    query_thread: ThreadPool,
     /// Whether `query_thread` is busy.
     is_querying: Arc<AtomicBool>,
     queue: Mutex<WaitQueue<ShardHandle>>,
@@ -70,8 +70,8 @@ impl LeaderLookup {
     pub fn new(node: Arc<Node>) -> Arc<LeaderLookup> {
         Arc::new(LeaderLookup {
             node,
-            wake_thread: ScanPool::new("leaders", 1),
-            query_thread: ScanPool::new("who-leads", 1),
+            wake_thread: ThreadPool::new("leader-wake", 1),
+            query_thread: ThreadPool::new("leader-query", 1),
             is_querying: Arc::default(),
             queue: Mutex::default(),
             tables: Mutex::default(),
@@ -154,9 +154,9 @@ impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
             return;
         }
         self.is_querying.store(true, Ordering::Release);
-        let (leader_lookup, asked) = (self.clone(), QueryEnd(self.is_querying.clone()));
+        let (leader_lookup, end) = (self.clone(), QueryEnd(self.is_querying.clone()));
         self.query_thread.run(move || {
-            let _asked = asked;
+            let _end = end;
             leader_lookup.node.leaders().find_leaders(&shards.iter().collect::<Vec<_>>());
         });
     }
@@ -218,9 +218,9 @@ struct WaitQueue<S> {
 struct ShardWaiters<S> {
     shard: S,
     waiters: Vec<Waiter>,
-    /// When servers are to be asked for the leader next, and how often they were asked.
+    /// When servers are to be asked for the leader next, and the number of the attempt whose backoff follows.
     query_at: Instant,
-    queries: u32,
+    attempt: u32,
 }
 
 struct Waiter {
@@ -268,7 +268,7 @@ impl<S: Clone> WaitQueue<S> {
             shard: shard.clone(),
             waiters: Vec::new(),
             query_at: now,
-            queries: FIRST_QUERY_ATTEMPT,
+            attempt: FIRST_QUERY_ATTEMPT,
         });
         // The last one has the newest catalog: a local replica may have been opened since the first one.
         waiting.shard = shard.clone();
@@ -287,8 +287,8 @@ impl<S: Clone> WaitQueue<S> {
         let due = |waiting: &&mut ShardWaiters<S>| waiting.query_at <= now && !is_known(&waiting.shard);
         let due = self.waiting.values_mut().filter(due);
         due.map(|waiting| {
-            waiting.query_at = now + backoff_after(waiting.queries);
-            waiting.queries += 1;
+            waiting.query_at = now + backoff_after(waiting.attempt);
+            waiting.attempt += 1;
             waiting.shard.clone()
         })
         .collect()
@@ -441,7 +441,7 @@ mod tests {
         queue.lock().add(GroupId(8), &'b', now, other);
         queue.lock().add(GroupId(8), &'b', now, late);
         let seen = Mutex::new(None);
-        let search = || {
+        let lookup = || {
             run_lookups(
                 &queue,
                 &FakeSource(|shards| {
@@ -450,7 +450,7 @@ mod tests {
                 }),
             );
         };
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(search)).unwrap_err();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(lookup)).unwrap_err();
         assert_eq!(seen.into_inner(), Some((vec!['b'], true, false)), "one was told before the search");
         assert!(
             is_complete(&due_for_query) && is_complete(&comes_late),
@@ -464,8 +464,8 @@ mod tests {
 
     #[test]
     fn the_backoff_grows_up_to_a_limit() {
-        let pauses: Vec<u128> = (0..8).map(|attempts| backoff_after(attempts).as_millis()).collect();
-        assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 200]);
+        let backoffs: Vec<u128> = (0..8).map(|attempts| backoff_after(attempts).as_millis()).collect();
+        assert_eq!(backoffs, [0, 5, 10, 20, 40, 80, 160, 200]);
         assert_eq!(backoff_after(u32::MAX), BACKOFF_MAX);
     }
 }

@@ -57,8 +57,8 @@ pub(crate) enum RemoteError {
 }
 
 impl From<CallError> for RemoteError {
-    fn from(unanswered: CallError) -> RemoteError {
-        match unanswered {
+    fn from(error: CallError) -> RemoteError {
+        match error {
             CallError::NotSent(error) => RemoteError::NotSent(error),
             CallError::Rpc(RpcError::NotConnected(_)) => RemoteError::NotConnected,
             CallError::Rpc(RpcError::NoAnswer(_)) => RemoteError::NoResponse,
@@ -76,9 +76,9 @@ impl Peers {
     }
 
     /// Sets the client that calls go through. Only the first call has an effect.
-    pub fn connect(&self, ask: Arc<dyn RpcClient>) {
+    pub fn connect(&self, client: Arc<dyn RpcClient>) {
         // Setting it twice is a mistake of the caller; the first client stays.
-        let _ = self.client.set(ask);
+        let _ = self.client.set(client);
     }
 
     /// Calls another server for every shard for which `target` names one, also for local shards. For tests.
@@ -94,7 +94,7 @@ impl Peers {
 
     /// Whether `server` is connected now.
     pub(crate) fn is_connected(&self, server: ServerId) -> bool {
-        self.client.get().is_some_and(|ask| ask.is_connected(server))
+        self.client.get().is_some_and(|client| client.is_connected(server))
     }
 
     /// A number that no other request of this node has.
@@ -110,8 +110,8 @@ impl Peers {
         request: EncodedRequest,
         timeout: Duration,
     ) -> Arc<ResponseSlot> {
-        self.call_into_slot(server, request, |ask, request, answered| {
-            ask.call(server, request, timeout, answered);
+        self.call_into_slot(server, request, |client, request, on_response| {
+            client.call(server, request, timeout, on_response);
         })
     }
 
@@ -122,8 +122,8 @@ impl Peers {
         request: EncodedRequest,
         timeout: Duration,
     ) -> Arc<ResponseSlot> {
-        self.call_into_slot(server, request, |ask, request, answered| {
-            ask.call_buffered(server, request, timeout, answered);
+        self.call_into_slot(server, request, |client, request, on_response| {
+            client.call_buffered(server, request, timeout, on_response);
         })
     }
 
@@ -131,13 +131,16 @@ impl Peers {
         &self,
         server: ServerId,
         request: EncodedRequest,
-        ask: impl FnOnce(&dyn RpcClient, Bytes, OnResponse),
+        send: impl FnOnce(&dyn RpcClient, Bytes, OnResponse),
     ) -> Arc<ResponseSlot> {
         let slot = Arc::new(ResponseSlot::default());
-        let tell = slot.clone();
+        let completed = slot.clone();
         match (self.client.get(), request) {
-            (Some(peers), Ok(request)) => {
-                ask(&**peers, request, Box::new(move |answer| tell.complete(answer.map_err(CallError::Rpc))));
+            (Some(client), Ok(request)) => {
+                let complete = move |response: Result<Bytes, RpcError>| {
+                    completed.complete(response.map_err(CallError::Rpc));
+                };
+                send(&**client, request, Box::new(complete));
             }
             (None, Ok(_)) => slot.complete(Err(CallError::Rpc(RpcError::NotConnected(server)))),
             (_, Err(error)) => slot.complete(Err(CallError::NotSent(error))),
@@ -151,23 +154,23 @@ impl Peers {
         server: ServerId,
         request: Bytes,
         timeout: Duration,
-        answered: OnResponse,
+        on_response: OnResponse,
     ) {
         match self.client.get() {
-            Some(ask) => ask.call_buffered(server, request, timeout, answered),
-            None => answered(Err(RpcError::NotConnected(server))),
+            Some(client) => client.call_buffered(server, request, timeout, on_response),
+            None => on_response(Err(RpcError::NotConnected(server))),
         }
     }
 
     /// Sends the buffered requests.
     pub(crate) fn flush(&self) {
-        self.client.get().into_iter().for_each(|ask| ask.flush());
+        self.client.get().into_iter().for_each(|client| client.flush());
     }
 
     /// Sends a short request whose response does not matter.
     pub(crate) fn notify(&self, server: ServerId, request: EncodedRequest) {
-        if let (Some(ask), Ok(request)) = (self.client.get(), request) {
-            ask.call(server, request, SHORT_CALL_TIMEOUT, Box::new(|_| ()));
+        if let (Some(client), Ok(request)) = (self.client.get(), request) {
+            client.call(server, request, SHORT_CALL_TIMEOUT, Box::new(|_| ()));
         }
     }
 }

@@ -106,9 +106,9 @@ impl ReadBatch {
         let wanted = keys.len();
         match (rpc.request)(table, mode, keys) {
             Ok(request) => {
-                let respond = move |answer: Result<Bytes, RpcError>| {
-                    let rows = |answer| (rpc.rows)(answer).ok().filter(|rows| rows.len() == wanted);
-                    complete_all(slots, answer.map(rows));
+                let respond = move |response: Result<Bytes, RpcError>| {
+                    let rows = |response| (rpc.rows)(response).ok().filter(|rows| rows.len() == wanted);
+                    complete_all(slots, response.map(rows));
                 };
                 peers.call_buffered_with(server, request, rpc.timeout, Box::new(respond));
             }
@@ -119,9 +119,9 @@ impl ReadBatch {
 }
 
 /// Completes the reads of a batch: with their rows, or with the failure.
-fn complete_all(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, RpcError>) {
+fn complete_all(slots: Vec<(usize, Arc<RowSlot>)>, response: Result<Option<Vec<Datum>>, RpcError>) {
     for (place, slot) in slots {
-        slot.complete(match &answer {
+        slot.complete(match &response {
             Ok(rows) => {
                 rows.as_ref().and_then(|rows| rows.get(place)).cloned().ok_or(RowUnavailable::RetryAlone)
             }

@@ -24,7 +24,7 @@ use self::served_cursors::ServedCursors;
 use crate::http::Web;
 use crate::routing::{Failover, LeaderLookup, Peers, ReadBatches};
 use crate::script::Scripts;
-use crate::thread_pool::ScanPool;
+use crate::thread_pool::ThreadPool;
 
 pub use client::Client;
 pub(crate) use jobs::{Job, JobEntry};
@@ -106,11 +106,11 @@ pub struct Service {
     node: Arc<Node>,
     pub(crate) passwords: PasswordMaker,
     pub(crate) facts: ServerFacts,
-    pub(crate) pool: ScanPool,
+    pub(crate) pool: ThreadPool,
     /// Run requests of other nodes.
-    pub(crate) request_threads: ScanPool,
+    pub(crate) request_threads: ThreadPool,
     /// Evaluate point queries that the fast path could not finish.
-    pub(crate) slow_path: ScanPool,
+    pub(crate) slow_path: ThreadPool,
     /// Point queries that wait for leaders.
     pub(crate) leader_lookup: Arc<LeaderLookup>,
     pub(crate) jobs: Jobs,
@@ -148,15 +148,15 @@ impl Service {
         Arc::new(Service {
             failover: Failover::new(options.node.clone(), peers.clone()),
             node: options.node,
-            request_threads: ScanPool::new("carry", REQUEST_THREADS),
-            slow_path: ScanPool::new("seek", SLOW_PATH_THREADS),
+            request_threads: ThreadPool::new("request", REQUEST_THREADS),
+            slow_path: ThreadPool::new("slow-path", SLOW_PATH_THREADS),
             leader_lookup,
             peers,
             read_batches: ReadBatches::default(),
             cursors: ServedCursors::default(),
             passwords: options.passwords,
             facts: options.facts,
-            pool: ScanPool::new("scan", options.scan_threads),
+            pool: ThreadPool::new("scan", options.scan_threads),
             jobs: Jobs::default(),
             web: options.web,
             scripts: options.scripts,

@@ -192,10 +192,10 @@ fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
 
 fn count_for<P: LocalRows>(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) -> Result<u64, EvalError> {
     let ByServer { local, remote } = ByServer::of(P::find(cx, rows, budget)?);
-    let ask = |(server, ranges)| RemoteTally::request_count(cx, server, rows.table_ranges(ranges));
-    let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
+    let request = |(server, ranges)| RemoteTally::request_count(cx, server, rows.table_ranges(ranges));
+    let requests: Vec<RemoteTally> = remote.into_iter().map(request).collect();
     let mut all = P::count(cx, local)?;
-    for remote in asked {
+    for remote in requests {
         match remote.count(cx) {
             Ok(Some(count)) => all += count,
             Ok(None) => {
@@ -216,16 +216,16 @@ fn count_for<P: LocalRows>(cx: &Cx, rows: &RowSource, budget: &mut RetryBudget) 
 pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalError> {
     let (range, order) = (KeyRange::all(), KeyOrder::Any);
     let whole = RowSource::by_key(table.clone(), range, order);
-    let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
+    let request = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
         Some(Target::Local(local)) => ShardRange::of(local, range).map(|part| Run::Local(vec![part])),
         Some(Target::Remote(server)) => {
             Ok(Run::Requested(RemoteTally::request_count(cx, server, whole.table_ranges(vec![range]))))
         }
         None => Ok(Run::NotFound(range)),
     };
-    let asked: Result<Vec<Run<ShardRange>>, ReadError> =
-        table.handle.covering(&whole.range).map(ask).collect();
-    let each = asked.map_err(|error| read_failed(&error))?.into_iter().map(|shard| {
+    let requests: Result<Vec<Run<ShardRange>>, ReadError> =
+        table.handle.covering(&whole.range).map(request).collect();
+    let each = requests.map_err(|error| read_failed(&error))?.into_iter().map(|shard| {
         let range = match shard {
             Run::Local(parts) => return ShardRange::count(cx, parts),
             Run::Requested(remote) => match remote.count(cx)? {
@@ -312,8 +312,8 @@ fn tally_for<P: LocalRows>(
     budget: &mut RetryBudget,
 ) -> Result<Tally, EvalError> {
     let mut all = work.start();
-    let ask = |server, ranges| RemoteTally::request(cx, server, rows.table_ranges(ranges), work);
-    let mut runs = runs(P::find(cx, rows, budget)?, rows.order, ask).into_iter();
+    let request = |server, ranges| RemoteTally::request(cx, server, rows.table_ranges(ranges), work);
+    let mut runs = runs(P::find(cx, rows, budget)?, rows.order, request).into_iter();
     while let Some(run) = runs.next() {
         if let Err(error) = add_run(cx, rows, work, budget, run, &mut all) {
             runs.for_each(|run| run.cancel(cx));
@@ -372,12 +372,12 @@ impl<P> Run<P> {
 fn runs<P>(
     parts: Vec<FoundRange<P>>,
     order: KeyOrder,
-    ask: impl Fn(ServerId, Vec<KeyRange>) -> RemoteTally,
+    request: impl Fn(ServerId, Vec<KeyRange>) -> RemoteTally,
 ) -> Vec<Run<P>> {
     if order == KeyOrder::Any {
         let ByServer { local, remote } = ByServer::of(parts);
         let remote: Vec<Run<P>> =
-            remote.into_iter().map(|(server, ranges)| Run::Requested(ask(server, ranges))).collect();
+            remote.into_iter().map(|(server, ranges)| Run::Requested(request(server, ranges))).collect();
         return std::iter::once(Run::Local(local)).chain(remote).collect();
     }
     let mut runs: Vec<Run<P>> = Vec::new();
@@ -385,7 +385,9 @@ fn runs<P>(
         match (runs.last_mut(), part) {
             (Some(Run::Local(parts)), FoundRange::Local(part)) => parts.push(part),
             (_, FoundRange::Local(part)) => runs.push(Run::Local(vec![part])),
-            (_, FoundRange::Remote { server, range }) => runs.push(Run::Requested(ask(server, vec![range]))),
+            (_, FoundRange::Remote { server, range }) => {
+                runs.push(Run::Requested(request(server, vec![range])))
+            }
         }
     }
     runs

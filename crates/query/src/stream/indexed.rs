@@ -255,9 +255,9 @@ impl Ties {
         match self.pairs.next(env)? {
             Some(Datum::Array(pair)) => match &*pair {
                 [value, row] => Ok(Some((value.clone(), row.clone()))),
-                _ => Err(EvalError::internal("a pair is not one")),
+                _ => Err(EvalError::internal("expected a pair of index value and row")),
             },
-            Some(_) => Err(EvalError::internal("a pair is not one")),
+            Some(_) => Err(EvalError::internal("expected a pair of index value and row")),
             None => Ok(None),
         }
     }

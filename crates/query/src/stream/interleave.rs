@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn little_is_read_ahead() {
-        let in_turns = (0..1000).map(|id| number((id % i32::from(BUCKETS)) as u8, id));
-        let mut items = interleaved(in_turns);
+        let round_robin = (0..1000).map(|id| number((id % i32::from(BUCKETS)) as u8, id));
+        let mut items = interleaved(round_robin);
         let env = env();
         for id in 0..1000 {
             assert_eq!(items.next(&env).expect("no error"), Some(Datum::Number(f64::from(id))));

@@ -211,9 +211,9 @@ fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
             _ => return false,
         }
     }
-    let ask = |(server, ranges)| RemoteTally::request_few(cx, server, rows.table_ranges(ranges));
-    let asked: Vec<RemoteTally> = remote.into_iter().map(ask).collect();
-    asked.iter().all(|asked| asked.few(cx) == Some(true))
+    let request = |(server, ranges)| RemoteTally::request_few(cx, server, rows.table_ranges(ranges));
+    let requests: Vec<RemoteTally> = remote.into_iter().map(request).collect();
+    requests.iter().all(|requests| requests.few(cx) == Some(true))
 }
 
 /// Whether the index is built in this shard and finds few of its rows.

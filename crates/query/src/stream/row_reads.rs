@@ -65,11 +65,11 @@ fn note_of_keys(cx: &Cx, table: &StoredTable, keys: &[PrimaryKey]) -> ReadNote {
     let mut shards: Vec<_> = keys.iter().map(|key| table.handle.shard(key)).collect();
     shards.sort_by_key(|shard| shard.group());
     shards.dedup_by_key(|shard| shard.group());
-    let is_far =
+    let is_remote =
         |shard: &&&ShardHandle| matches!(cx.service.reader(shard, table.read_mode), Some(Target::Remote(_)));
-    let elsewhere = shards.iter().filter(is_far).count();
+    let remote_shards = shards.iter().filter(is_remote).count();
     let (db, name) = (&table.handle.db.name, &table.handle.config.name);
-    ReadNote::of_keys(format!("{db}.{name}"), keys.len(), (shards.len(), elsewhere))
+    ReadNote::of_keys(format!("{db}.{name}"), keys.len(), (shards.len(), remote_shards))
 }
 
 /// Reads the rows at `waiting`; returns those whose shard was not where it was expected.
@@ -99,11 +99,11 @@ fn try_rows(
         }
     }
     let of = (table.handle.config.id, table.read_mode);
-    let ask = |(server, indexes): (ServerId, Vec<usize>)| {
+    let send = |(server, indexes): (ServerId, Vec<usize>)| {
         RemoteKeys::send(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
     };
-    let asked: Vec<RemoteKeys> = remote.into_iter().map(ask).collect();
-    for remote in asked {
+    let requests: Vec<RemoteKeys> = remote.into_iter().map(send).collect();
+    for remote in requests {
         match remote.wait(cx, table, keys)? {
             Some(found) => remote.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
             None => moved.extend(&remote.indexes),

@@ -100,16 +100,17 @@ impl RowSource {
             None if self.range == KeyRange::all() => "all rows".to_owned(),
             None => "a range of the primary key".to_owned(),
         };
-        let sites = self.table.handle.covering(&self.range);
-        let sites: Vec<_> = sites.map(|(shard, _)| cx.service.reader(shard, self.table.read_mode)).collect();
+        let targets = self.table.handle.covering(&self.range);
+        let targets: Vec<_> =
+            targets.map(|(shard, _)| cx.service.reader(shard, self.table.read_mode)).collect();
         let order = match self.order {
             KeyOrder::Any => "any",
             KeyOrder::Ascending => "ascending",
             KeyOrder::Descending => "descending",
         };
-        let elsewhere = sites.iter().filter(|site| matches!(site, Some(Target::Remote(_)))).count();
-        let (table, shards, scan_ranges) = (format!("{db}.{name}"), sites.len(), Vec::new());
-        ReadNote { table, by, order, shards, elsewhere, on_the_rows, took: None, scan_ranges, times: 1 }
+        let remote_shards = targets.iter().filter(|target| matches!(target, Some(Target::Remote(_)))).count();
+        let (table, shards, scan_ranges) = (format!("{db}.{name}"), targets.len(), Vec::new());
+        ReadNote { table, by, order, shards, remote_shards, on_the_rows, took: None, scan_ranges, times: 1 }
     }
 
     /// Some ranges of it, for a request to another node.

@@ -108,20 +108,20 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let (message, description) = if let Some(stall) = node.health().own_stall() {
         let message = why_stalled(node, stall);
         let remedy = match stall.cause {
-            StallCause::Stopped => "until it is started again",
-            StallCause::Full | StallCause::Slow => "until this is mended",
+            StallCause::Stopped => "until it is restarted",
+            StallCause::Full | StallCause::Slow => "until this is fixed",
         };
         let description = format!(
-            "Server `{name}` cannot write: {message}. Tables that a majority of other servers holds, too, are led by those; of \
-             others nothing can be written {remedy}."
+            "Server `{name}` cannot write: {message}. Tables with a majority of replicas on other servers are led by those; \
+             other tables with a replica on this server cannot be written {remedy}."
         );
         (message, description)
     } else {
         let since = moment(node, node.health().hung_sync()?);
-        let message = format!("the disk has not made durable what it was told to, since {since}");
+        let message = format!("an fsync has not finished since {since}");
         let description = format!(
-            "Server `{name}` makes nothing durable: {message}. Hard writes of tables that no majority of other servers holds \
-             wait until this is mended."
+            "Server `{name}` cannot make writes durable: {message}. Hard writes to tables without a majority of replicas on \
+             other servers wait until this is fixed."
         );
         (message, description)
     };
@@ -133,11 +133,11 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
 fn why_stalled(node: &Node, stall: Stall) -> String {
     let since = moment(node, stall.since);
     match stall.cause {
-        StallCause::Full => format!("the disk is full, since {since}"),
-        StallCause::Slow => format!("the disk, or the storage engine, does not answer, since {since}"),
+        StallCause::Full => format!("the disk has been full since {since}"),
+        StallCause::Slow => format!("the disk or the storage engine has not responded since {since}"),
         StallCause::Stopped => {
             let cause = node.log().stopped().map_or_else(String::new, |cause| format!(": {cause}"));
-            format!("the log has stopped, since {since}{cause}; start the server again")
+            format!("the log stopped at {since}{cause}; restart the server")
         }
     }
 }
@@ -216,7 +216,7 @@ fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> 
             "The servers that vote on the cluster's configuration have not agreed on a leader.".to_owned()
         }
         (false, Some(leader)) => format!(
-            "The server that leads the cluster's configuration, `{}`, is connected to others and not to the one that was asked.",
+            "The leader of the cluster's configuration, `{}`, is connected to other servers, but not to this one.",
             named_server(&catalog, leader, Identifiers::Name)
         ),
     };
@@ -257,18 +257,19 @@ fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> St
         names.join(", ")
     };
     let (removed, away): (Vec<_>, Vec<_>) = gone.iter().partition(|server| catalog.is_removed(**server));
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     if !away.is_empty() {
-        told.push(format!("Not connected: {}.", named(away)));
+        sentences.push(format!("Not connected: {}.", named(away)));
     }
     if !removed.is_empty() {
-        told.push(format!("Removed from the cluster for good: {}.", named(removed)));
+        sentences.push(format!("Removed from the cluster for good: {}.", named(removed)));
         // With a quorum they are removed from the table without a repair.
         if !ready.writes {
-            told.push("`reconfigure` with `emergency_repair` goes on without.".to_owned());
+            sentences
+                .push("`reconfigure` with `emergency_repair` repairs the table without them.".to_owned());
         }
     }
-    told.join(" ")
+    sentences.join(" ")
 }
 
 fn table_issues(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
@@ -312,9 +313,9 @@ fn table_issue(
         }
         false => missing(&catalog, &gone, ready),
         // Removed servers are in no configuration, and may have been the majority.
-        true => "The servers that should hold it are connected, but they have no leader: they elect one, which takes a few \
-                 seconds. Only if this lasts, those that held it with them are gone, and `reconfigure` with \
-                 `emergency_repair` goes on without."
+        true => "Its servers are connected and elect a leader, which takes a few seconds. If that does not succeed, the \
+                 majority of its replicas was on other servers, and `reconfigure` with `emergency_repair` repairs the \
+                 table without them."
             .to_owned(),
     };
     let description = format!("Table `{db}.{name}` {what}. {why}");

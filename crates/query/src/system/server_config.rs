@@ -111,8 +111,9 @@ fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalErr
 
 /// The largest cache size of another server in megabytes, if it responds.
 fn most_of(cx: &Cx, server: ServerId) -> Result<Option<u64>, EvalError> {
-    let told = SystemRowRequests::send(cx, Stats.name(), Identifiers::Name).wait(cx)?;
-    let row = told.into_iter().find(|(told_by, _)| *told_by == server).and_then(|(_, rows)| rows?.pop());
+    let responses = SystemRowRequests::send(cx, Stats.name(), Identifiers::Name).wait(cx)?;
+    let row =
+        responses.into_iter().find(|(responder, _)| *responder == server).and_then(|(_, rows)| rows?.pop());
     Ok(row.and_then(|row| debug::cache_mb_max(&row)))
 }
 

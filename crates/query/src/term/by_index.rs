@@ -86,7 +86,7 @@ pub(crate) fn group(over: SequenceCall<'_>) -> Result<Value, EvalError> {
         return sequence::apply(over);
     };
     let Operation::Group(mut by) = over.operation(IndexOption::Ignore)? else {
-        return Err(EvalError::internal("GROUP is no group"));
+        return Err(EvalError::internal("GROUP is not a group operation"));
     };
     let mut slice = whole_table(over.cx, over.first)?;
     let index = use_index(over.cx, &slice, Some(name))?;

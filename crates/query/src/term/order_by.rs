@@ -69,7 +69,9 @@ pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Opti
 const TOP_ITEMS_MAX: f64 = 100_000.0;
 
 fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    let Some(term) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
+    let Some(term) = ordered.args.first() else {
+        return Err(EvalError::internal("ORDER_BY without arguments"));
+    };
     let first = cx.eval(term, scope).map_err(|error| error.at(0).at(0))?;
     let read_here = match &first {
         Value::Table(_) => true,
@@ -162,5 +164,5 @@ fn check_deterministic(over: &SequenceCall<'_>) -> Result<(), EvalError> {
 }
 
 fn not_an_order() -> EvalError {
-    EvalError::internal("ORDER_BY is no order")
+    EvalError::internal("ORDER_BY is not an order operation")
 }

@@ -140,7 +140,7 @@ fn emergency_repair(
     }
     match &configurable(cx, target, why)?[..] {
         [table] => repair_table(cx, table, mode, dry_run),
-        _ => Err(EvalError::internal("a table is not one")),
+        _ => Err(EvalError::internal("expected one table")),
     }
 }
 

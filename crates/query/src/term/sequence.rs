@@ -29,7 +29,7 @@ impl SequenceCall<'_> {
     /// The operation of the term; evaluates the other arguments.
     pub fn operation(&self, index: IndexOption) -> Result<Operation, EvalError> {
         let built = reql::operation(self.call, self.scope, &self.cx.env(), index)?;
-        built.ok_or_else(|| EvalError::internal(format!("{} is no operation", self.call.op.name())))
+        built.ok_or_else(|| EvalError::internal(format!("{} is not an operation", self.call.op.name())))
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
 pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
     match first.into_seq(cx) {
         Err(error) => error.at(0),
-        Ok(_) => EvalError::internal("a sequence was taken for none"),
+        Ok(_) => EvalError::internal("a sequence was refused as no sequence"),
     }
 }
 
 /// `difference` with its second argument evaluated: it may be any sequence, which is read now. The first argument was
 /// evaluated before.
-pub(crate) fn difference_at_hand(
+pub(crate) fn difference_evaluated(
     cx: &Cx,
     call: &Call,
     scope: &Scope<'_>,
@@ -200,7 +200,7 @@ pub(crate) fn collect(cx: &Cx, pipe: Pipe) -> Result<Array, EvalError> {
     }
     match end(cx, pipe, Vec::new(), Terminal::Collect)? {
         reql::Value::Datum(Datum::Array(items)) => Ok(items),
-        _ => Err(EvalError::internal("items were lost")),
+        _ => Err(EvalError::internal("a collected sequence is not an array")),
     }
 }
 

@@ -62,9 +62,11 @@ fn nearest_of_all(
         found.truncate(max_results);
     };
     while let Some(item) = items.next(&env)? {
-        let Datum::Array(pair) = item else { return Err(EvalError::internal("a pair is not one")) };
+        let Datum::Array(pair) = item else {
+            return Err(EvalError::internal("expected a pair of distance and row"));
+        };
         let [Datum::Number(dist_m), row] = &*pair else {
-            return Err(EvalError::internal("a distance is not one"));
+            return Err(EvalError::internal("expected a distance"));
         };
         found.push(nearest::Found { dist_m: *dist_m, value: row.clone() });
         if found.len() >= max_results.saturating_mul(2) {

@@ -46,20 +46,20 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
             None => moved.push(range),
         }
     }
-    let ask = |(server, ranges): (ServerId, Vec<KeyRange>)| {
+    let send = |(server, ranges): (ServerId, Vec<KeyRange>)| {
         let request = Request::Sync { table: table.handle.config.id, ranges: ranges.clone() };
         (server, cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT), ranges)
     };
-    let asked: Vec<_> = remote.into_iter().map(ask).collect();
+    let requests: Vec<_> = remote.into_iter().map(send).collect();
     for ticket in tickets {
         ticket.wait().map_err(|error| write_failed(&error))?;
     }
-    for (server, slot, ranges) in asked {
+    for (server, slot, ranges) in requests {
         let shards = |catalog: &Catalog| shards_in(catalog, table.handle.config.id, &ranges);
-        let answer = wait(cx, &slot, server, Some(FailoverTo::Leader), shards);
-        let answer = answer.and_then(|bytes| read(bytes, bool::unpack));
+        let response = wait(cx, &slot, server, Some(FailoverTo::Leader), shards);
+        let response = response.and_then(|bytes| read(bytes, bool::unpack));
         // The wait can be repeated.
-        if unless_not_here(answer)?.is_none() {
+        if unless_not_here(response)?.is_none() {
             moved.extend(ranges);
         }
     }

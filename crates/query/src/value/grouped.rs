@@ -62,7 +62,7 @@ impl Grouped {
             Grouped::Ready(ready) => Ok(ready),
             lazy => match lazy.end(cx, Vec::new(), Terminal::Collect)? {
                 reql::Value::Grouped(ready) => Ok(*ready),
-                _ => Err(EvalError::internal("groups were lost")),
+                _ => Err(EvalError::internal("grouped data is not grouped any more")),
             },
         }
     }

@@ -118,9 +118,9 @@ impl<'a> WriteExecutor<'a> {
     /// Counts rows up to the number that is worth writing together.
     pub fn fill(&self) -> EntryFill {
         let service = &self.cx.service;
-        let is_far = |shard: &ShardHandle| matches!(service.leader(shard), Some(Target::Remote(_)));
+        let is_remote = |shard: &ShardHandle| matches!(service.leader(shard), Some(Target::Remote(_)));
         let entries = match &self.table {
-            TableRef::Stored(stored) if stored.handle.shards().iter().any(is_far) => REMOTE_ENTRIES,
+            TableRef::Stored(stored) if stored.handle.shards().iter().any(is_remote) => REMOTE_ENTRIES,
             _ => 1,
         };
         EntryFill { rows: 0, bytes: 0, entries }
@@ -259,7 +259,7 @@ impl<'a> WriteExecutor<'a> {
             }
         }
         let requested: Vec<RemoteWrite> =
-            remote.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
+            remote.into_iter().map(|(server, indexes)| self.send_remote(server, planned, indexes)).collect();
         let mut written = Ok(());
         for (shard, indexes) in local {
             written =
@@ -333,7 +333,7 @@ impl<'a> WriteExecutor<'a> {
         }
     }
 
-    fn ask(&self, server: ServerId, planned: &PlannedWrites<'_>, indexes: Vec<usize>) -> RemoteWrite {
+    fn send_remote(&self, server: ServerId, planned: &PlannedWrites<'_>, indexes: Vec<usize>) -> RemoteWrite {
         let edit = |i: &usize| (planned.edit)(*i);
         let first = indexes.first().map(edit);
         let same = indexes.iter().all(|i| first.is_some_and(|first| std::ptr::eq(first, edit(i))));
