@@ -1,13 +1,12 @@
-# The commands of this project. Each does its own set-up and can be run again at no cost.
-# Build products live outside the checkout, so that a fresh clone does not compile the
-# storage engine again.
+# The commands of this project. Each includes its set-up, which costs nothing when it is complete. Build products are
+# outside of the checkout, so that a new clone does not compile the storage engine again.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rekindle
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export REKINDLE_CACHE := $(CACHE)
-# RocksDB is compiled once per version by tools/setup, whatever cargo is asked to build later.
+# tools/setup compiles RocksDB once per version, for all later builds of cargo.
 ROCKSDB_VERSION := $(shell sed -n '/^name = "librocksdb-sys"/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
 export ROCKSDB_LIB_DIR ?= $(CACHE)/rocksdb-$(ROCKSDB_VERSION)
 export ROCKSDB_STATIC := 1
@@ -18,10 +17,10 @@ PROGRAM := $(CARGO_TARGET_DIR)/dist/rekindle
 
 help:
 	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
-	@echo "make test    every test, ending with what passed and failed"
-	@echo "make report  a node of its own, the published workloads, a sweep of 1, 2 and 4 nodes, and report.html"
-	@echo "make crash   the long crash test: 200 cycles hard, 50 soft"
-	@echo "make tidy    the checks of style alone;  make fmt  lays the code out"
+	@echo "make test    run every test; the last line has the numbers that passed and failed"
+	@echo "make report  run the published workloads on a new node and a sweep of 1, 2 and 4 nodes, and write report.html"
+	@echo "make crash   run the long crash test: 200 cycles with hard durability, 50 with soft"
+	@echo "make tidy    only the style checks;  make fmt  format the code"
 
 setup:
 	@tools/setup build

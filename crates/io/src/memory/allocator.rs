@@ -10,7 +10,7 @@ mod configuration {
     /// `MALLOC_CONF` is read later and takes precedence.
     ///
     /// Freed memory is kept for a minute instead of ten seconds, because writes soon allocate as much again. Free runs
-    /// of 8 MB are returned at once, as by default: `docs/decisions/0043-memory-used-again.md`.
+    /// of 8 MB are returned at once, as by default: `docs/decisions/0043-memory-reuse.md`.
     const SETTINGS: &[u8] = b"dirty_decay_ms:60000\0";
 
     /// A pointer to a string that ends with a zero.
