@@ -7,14 +7,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A bank is one document: a list of balances, opened by the first transfer. A transfer that its account cannot pay
-// changes nothing. What is moved at most is what every account has at first, so that the first can always be paid.
+// A bank is one document: a list of balances, created by the first transfer. A transfer above the balance of its account
+// changes nothing. The largest transfer is the initial balance of an account, so that the first transfer always succeeds.
 const (
 	accounts       = 10
 	balanceAtFirst = 100
 )
 
-// transferred is what a bank holds after a transfer that was asked for, and whether something was moved.
+// transferred is the state of a bank after a requested transfer, and whether it was made.
 func transferred(held string, asked input) (string, bool) {
 	balances := elementsOf(held)
 	if held == noRow {
@@ -30,8 +30,8 @@ func transferred(held string, asked input) (string, bool) {
 	return textOf(balances), true
 }
 
-// unbalanced says what a read saw of a bank that no transfers make of it, in whatever order: money that came or
-// went, or a debt. A document is written as a whole: that must not be seen in any mode.
+// unbalanced describes a state of a bank that no transfers produce in any order: a changed sum, or a debt. A document is
+// written as a whole, so no read in any mode may return that.
 func unbalanced(history []porcupine.Operation) string {
 	for _, one := range history {
 		asked, got := one.Input.(input), one.Output.(output)

@@ -1,9 +1,9 @@
-"""Clients of `cargo xtask histories`: they ask for documents through the official driver and write down
-what they were told, as `main.go` reads it.
+"""Clients of `cargo xtask histories`: they use documents through the official driver and write the history of their
+operations in the format of `main.go`.
 
-Groups of five share a document until it has had its operations, then a new one, for so many seconds, and for more of
-them while too little was answered to be judged. Then "over" is printed; after a line on the standard input every
-server is asked for every document once more, with majority.
+Groups of five clients share a document until it has had its operations, and then a new one. They run for the given
+seconds, and for longer while there are too few responses for a check. Then they print "over"; after a line on standard
+input they read every document from every server once more, with majority.
 """
 
 import argparse
@@ -21,21 +21,21 @@ r.set_loop_type("asyncio")
 
 # Clients that share a document.
 GROUP = 5
-# Groups at work at the same time.
+# Groups that run at the same time.
 GROUPS = 20
-# A client gives up on an answer after so many seconds and goes on elsewhere; the operation stays open for ever.
+# A client without a response for this many seconds continues at another server; the operation stays open.
 PATIENCE = 3
-# The same for a server that does not take a connection.
+# The same for a server that accepts no connection.
 PATIENCE_TO_CONNECT = 1
-# How long the answers of a cluster that is whole again may take.
+# How long the responses of a recovered cluster may take.
 PATIENCE_AT_END = 60
-# So many times their seconds clients go on at most, if little is answered.
+# Clients with few responses run for at most this many times their seconds.
 SECONDS_TIMES_MOST = 10
-# A client begins an operation every so many seconds at most, however long the one before took: the faults are to meet
-# many of them.
+# A client begins at most one operation in this many seconds, however long the previous one took, so that the operations
+# are spread over many faults.
 PACE_MAX = 0.2
-# A document with so many changes of which nobody knows what became of them is only read from then on: for
-# each of them the judge must think of both cases.
+# A document with this many changes with unknown results is only read from then on: the checker has to consider both
+# cases for each of them.
 OPEN_MAX = 12
 # As in `bank.go`.
 ACCOUNTS = 10
@@ -43,7 +43,7 @@ BALANCE_AT_FIRST = 100
 
 
 class Document:
-    """One document: what can be done to it, and what is seen of it."""
+    """One document: its operations and their results."""
 
     def __init__(self, key, field):
         self.key, self.field = key, field
@@ -58,7 +58,7 @@ class Document:
         return table.insert({"id": self.key, self.field: first}, conflict=conflict)
 
     def seen(self, row):
-        """What a row that was read holds; None for no row."""
+        """The value of a row; None without a row."""
         return None if row is None else row[self.field]
 
 
@@ -102,7 +102,7 @@ class List(Document):
 
 
 class Bank(Document):
-    """Holds accounts, between which money moves as far as there is some. All of it stays the same."""
+    """Accounts with transfers between them, as far as the balance allows. The sum is constant."""
 
     def change(self, table, _value, _seen, chance):
         source, target = chance.sample(range(ACCOUNTS), 2)
@@ -123,7 +123,7 @@ KINDS = {"register": Register, "counter": Counter, "set": Set, "list": List, "ba
 
 
 class Work:
-    """What the clients share."""
+    """The state shared by the clients."""
 
     def __init__(self, options):
         self.options = options
@@ -150,7 +150,7 @@ class Work:
         return times >= (1 if self.is_enough() else SECONDS_TIMES_MOST)
 
     def is_enough(self):
-        """Whether something can be concluded from what was answered, as in `history.go`."""
+        """Whether there are enough responses for a check, as in `history.go`."""
         reads, changes = self.answered["reads"], self.answered["changes"]
         return reads > 0 and changes > 0 and reads + changes >= self.options.least
 
@@ -159,14 +159,14 @@ class Work:
         return await asyncio.wait_for(r.connect(host=host, port=int(port), timeout=patience), patience)
 
     async def operate(self, client, document, connection, asked, query, patience=PATIENCE):
-        """Asks and notes; what was seen, and what came of it: "told", "refused", "unclear" or "silent"."""
+        """Runs and records an operation; returns the value read, and the result: "told", "refused", "unclear" or "silent"."""
         called = time.monotonic_ns() - self.began
         line = {"key": document.key, "client": client, "call_ns": called, "return_ns": None, **asked}
         outcome = "told"
         try:
             answer = await asyncio.wait_for(query.run(connection), patience)
         except ReqlOpFailedError:
-            return None, "refused"  # It certainly did not happen.
+            return None, "refused"  # It certainly had no effect.
         except (ReqlDriverError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
             outcome = "silent"
         except ReqlError:
@@ -190,8 +190,7 @@ class Work:
         await asyncio.gather(*(Client(self, number).run() for number in range(GROUPS * GROUP)))
 
     async def read_all(self):
-        """What every server says of every document: what was acknowledged and is gone cannot have happened
-        together with that."""
+        """Reads every document from every server: a lost acknowledged write contradicts the rest of the history then."""
         for server in range(len(self.servers)):
             connection = await self.connect(server, PATIENCE_AT_END)
             for document in self.documents.values():
@@ -204,7 +203,7 @@ class Work:
 
 
 class Client:
-    """One client: which servers it knows, and where it asks next."""
+    """One client: its servers, and the next one that it uses."""
 
     def __init__(self, work, number):
         self.work, self.number = work, number
@@ -214,7 +213,7 @@ class Client:
         self.due = time.monotonic()
 
     async def run(self):
-        """Its part, until the time is over."""
+        """Runs the client until the time is over."""
         number = self.number // GROUP
         while not self.work.is_over():
             await self.take_part(self.work.document(number))
@@ -223,7 +222,7 @@ class Client:
             await close(connection)
 
     async def take_part(self, document):
-        """Does what falls to this client of the operations of a document."""
+        """Runs the share of this client of the operations of a document."""
         seen, left = None, -(-self.work.options.operations // GROUP)
         while left > 0 and not self.work.is_over():
             await self.keep_pace()
@@ -241,12 +240,12 @@ class Client:
                 self.go_on_elsewhere()
 
     async def keep_pace(self):
-        """Waits until the next operation is due. What was missed is not made up for."""
+        """Waits until the next operation is due. Missed operations are not made up for."""
         self.due = max(time.monotonic(), self.due + self.chance.random() * PACE_MAX)
         await asyncio.sleep(self.due - time.monotonic())
 
     async def connection(self):
-        """To the server that is asked now; None if it takes none."""
+        """A connection to the current server; None if it accepts none."""
         if self.server not in self.connections:
             try:
                 self.connections[self.server] = await self.work.connect(self.server, PATIENCE_TO_CONNECT)
@@ -255,13 +254,13 @@ class Client:
         return self.connections[self.server]
 
     def go_on_elsewhere(self):
-        """The next operation is another server's, if this client may ask others."""
+        """Moves to another server for the next operation, if this client may use others."""
         if not self.work.options.pinned:
             self.server = (self.server + self.chance.randrange(1, len(self.work.servers))) % len(self.work.servers)
 
 
 def told(document, kind, answer):
-    """What an answer says; None when that is not clear."""
+    """The meaning of a response; None if that is unclear."""
     if kind == "read":
         return {"seen": document.seen(answer)}
     if answer.get("inserted") == 1 or answer.get("replaced") == 1:
@@ -290,7 +289,7 @@ async def main():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--history", required=True, help="the file to write")
     work = Work(parser.parse_args())
-    # The driver leaves answers behind that nobody waits for any more.
+    # The driver leaves responses behind for which no caller waits any more.
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     await work.clients()
     print("over", flush=True)

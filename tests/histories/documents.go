@@ -8,18 +8,18 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a document holds is kept as JSON without spaces: null for no row, a number for a register or a
-// counter, numbers in a list, ascending for a set.
+// The value of a document is kept as JSON without spaces: null without a row, a number for a register or a counter, a list
+// of numbers for a list, an ascending one for a set.
 const noRow = "null"
 
 type input struct {
 	kind            string
 	expected, value int64
-	// Accounts, of a transfer.
+	// The accounts of a transfer.
 	from, to int
-	// Whether it is a read of a mode that may see an older state.
+	// Whether it is a read in a mode that may return an older state.
 	mayBeOld bool
-	// How many elements a list had before this one came, and one more; 0 where that is not known.
+	// The position of the appended element in the list, from 1; 0 if unknown.
 	place int
 }
 

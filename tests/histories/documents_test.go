@@ -7,7 +7,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// One operation from call to answer; `until` 0 for one without an answer.
+// One operation from call to response; `until` 0 without a response.
 func operation(client int, kind string, value int64, seen string, from, until int64) porcupine.Operation {
 	one := porcupine.Operation{
 		ClientId: client, Input: input{kind: kind, value: value}, Call: from, Return: until,

@@ -26,11 +26,11 @@ type line struct {
 	Return   *int64          `json:"return_ns"`
 }
 
-// answers counts what clients were told. The reads at the end are no answers of theirs: of a run in which everything failed
-// they would make one that looks as if something had been seen.
+// answers counts the responses to clients. The reads at the end do not count: with them, a run in which every operation
+// failed would look like one with results.
 type answers struct{ reads, changes int }
 
-// areEnough says whether something can be concluded from them.
+// areEnough reports whether there are enough responses for a check.
 func (seen answers) areEnough(least int) bool {
 	return seen.reads > 0 && seen.changes > 0 && seen.reads+seen.changes >= least
 }
@@ -45,7 +45,7 @@ func (seen *answers) count(one line) {
 	}
 }
 
-// readHistory reads what was done to each document, and counts the answers.
+// readHistory reads the operations on each document, and counts the responses.
 func readHistory(path string) (map[string][]porcupine.Operation, answers, error) {
 	var seen answers
 	file, err := os.Open(path)
@@ -75,7 +75,7 @@ func readHistory(path string) (map[string][]porcupine.Operation, answers, error)
 		if one.Return != nil {
 			operation.Return = *one.Return
 		} else if one.Kind == "read" {
-			// Whoever did not see an answer saw nothing.
+			// An operation without a response has no result.
 			continue
 		} else {
 			operation.Output = output{unknown: true}

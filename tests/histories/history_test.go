@@ -25,7 +25,7 @@ func TestReadsAtTheEndAreNoAnswersOfClients(t *testing.T) {
 	if answered != (answers{reads: 1, changes: 1}) {
 		t.Errorf("%+v", answered)
 	}
-	// They are judged all the same, and so is what was not answered.
+	// These operations are checked, too, and so are those without a response.
 	if len(histories["k0"]) != 5 {
 		t.Errorf("%d operations", len(histories["k0"]))
 	}

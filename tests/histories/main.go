@@ -1,13 +1,13 @@
-// Reads a history of documents, one operation a line, and says whether every one is linearizable, as far as it must be
-// (-judge), and whether something was seen that must not be in any mode. With -sessions no client may go back, either.
-// Where fewer operations of clients were answered than -least nothing is judged: too little was seen.
+// Reads a history of documents, one operation a line, and checks that each is linearizable as far as it must be (-judge),
+// and that no read returned a value that is wrong in any mode. With -sessions it also checks that no client went backwards.
+// With fewer responses to clients than -least nothing is checked.
 //
 // A line: {"key": text, "client": number, "kind": "read" | "write" | "swap" | "increment" | "add" | "append" |
 // "transfer", "expected": number, "value": number, "from": number, "to": number, "mode": "majority" | "single" |
 // "outdated", "at_end": bool, "seen": null, number or list, "done": bool, "call_ns": number, "return_ns": number or null}.
-// Only a read has a mode and has seen something (null for no row); one at_end was asked when all was over, by no client. A
-// swap writes value if the register holds expected, a transfer moves value if the account has it; done says whether it
-// did. An operation without return_ns was begun and nobody knows what became of it.
+// Only a read has a mode and a result in seen (null without a row); one with at_end was made after the run, by no client. A
+// swap writes value if the register is expected, a transfer moves value if the balance allows it; done reports whether it
+// did. An operation without return_ns has an unknown result.
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What must be linearizable: everything; or writes and reads of mode majority, where other reads may be old; or
-// nothing, where a leader alone acknowledges writes, which may be lost with it.
+// The operations that must be linearizable: all; or writes and majority reads, if other reads may be stale; or none, if a
+// leader alone acknowledges writes, which may be lost with it.
 const (
 	judgeAll  = "all"
 	judgeSure = "sure"
@@ -31,8 +31,8 @@ func judged(history []porcupine.Operation, judge string) []porcupine.Operation {
 	}
 }
 
-// implausible says what a read saw that it must not see in any mode: what nobody had asked for by then, an element
-// twice, more than was counted. What certainly failed is in no history, and so is what nobody asked for.
+// implausible describes a result that is wrong in any mode: a value that was not requested by then, an element twice, more
+// than the sum of the increments. Operations that certainly failed are in no history, so their values count as not requested.
 func implausible(history []porcupine.Operation) string {
 	if kindOf(history) == "transfer" {
 		return unbalanced(history)
@@ -81,7 +81,7 @@ func implausibleRead(history []porcupine.Operation, asked map[int64]int64, read 
 	return ""
 }
 
-// kindOf is how a document is changed.
+// kindOf is the kind of changes of a document.
 func kindOf(history []porcupine.Operation) string {
 	for _, one := range history {
 		switch kind := one.Input.(input).kind; kind {

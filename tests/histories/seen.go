@@ -8,12 +8,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// withBounds says when an operation without an answer happened at the latest, where that can be known.
+// withBounds gives operations without a response the latest time at which they took effect, if that can be known.
 //
-// A judge must think of every moment for each operation that stays open, and of its never having happened: the
-// time that takes doubles with each. But clients write every value once, so who saw a value saw that
-// operation: it happened before the first such answer. (Increments and transfers have no value of their own.) And an element of a set or list that nobody ever saw
-// was added after the last answered read, or not at all: it explains nothing and is left out.
+// The checker has to consider every moment for each open operation, and that it had no effect: the time for that doubles
+// with each. But clients write every value once, so a read of a value proves its operation, which took effect before the
+// first such response. (Increments and transfers have no unique value.) An element of a set or list that no read returned
+// was added after the last read with a response, or not at all: it explains nothing and is left out.
 func withBounds(history []porcupine.Operation) []porcupine.Operation {
 	seen := map[int64]int64{} // By value: when the first answer came that tells of it.
 	for _, one := range history {
@@ -32,7 +32,7 @@ func withBounds(history []porcupine.Operation) []porcupine.Operation {
 		if one.Return == math.MaxInt64 && asked.kind != "increment" && asked.kind != "transfer" {
 			first, has := seen[asked.value]
 			switch {
-			// Nobody sees what is not asked for yet: such a history is left to the judge as it is.
+			// A value before its request is impossible: the checker gets such a history unchanged.
 			case has && first > one.Call:
 				one.Return = first
 			case !has && (asked.kind == "add" || asked.kind == "append"):
@@ -44,7 +44,7 @@ func withBounds(history []porcupine.Operation) []porcupine.Operation {
 	return bounded
 }
 
-// The values that an answer tells of.
+// The values in a result.
 func told(one porcupine.Operation) []int64 {
 	asked, got := one.Input.(input), one.Output.(output)
 	switch asked.kind {
@@ -61,9 +61,9 @@ func told(one porcupine.Operation) []int64 {
 	return nil
 }
 
-// withPlaces says of each append which element of the list it made, as far as the longest list that anybody saw
-// tells: without that the judge tries appends of the same moment in every order. Lists that are not all the
-// beginning of one are left to the judge as they are, and so is one with an element twice.
+// withPlaces gives each append its position in the longest list that a read returned: without that the checker tries
+// concurrent appends in every order. It leaves a history unchanged if its lists are not all prefixes of one list, or if one
+// has an element twice.
 func withPlaces(history []porcupine.Operation) []porcupine.Operation {
 	var longest []int64
 	for _, one := range history {

@@ -71,7 +71,7 @@ func TestAppendsOfOneMomentAreNotTriedInEveryOrder(t *testing.T) {
 	}
 }
 
-// Histories of all that is bounded, right ones and wrong ones, are judged the same with bounds and without.
+// Right and wrong histories of bounded operations have the same verdict with bounds and without.
 func TestBoundsChangeNoJudgement(t *testing.T) {
 	seed := rand.Int63()
 	t.Logf("seed %d", seed)
@@ -94,8 +94,8 @@ func TestBoundsChangeNoJudgement(t *testing.T) {
 	}
 }
 
-// A few operations on one document of a random kind. Each happens at a moment between call and answer or, if it
-// has no answer, at any later one or never; now and then an answer is of a state that was not there then.
+// A few operations on one document of a random kind. Each takes effect between call and response or, without a response,
+// at any later moment or never; some responses are of a state that did not exist then.
 func randomHistory(chance *rand.Rand) []porcupine.Operation {
 	kind := []string{"write", "add", "append"}[chance.Intn(3)]
 	type moment struct {

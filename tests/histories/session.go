@@ -10,9 +10,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// backwards says where a client saw less than it knew already: a state before one that it had read, or without what it
-// had itself written and was told of. Clients ask one thing after the other. Whether a bank went back cannot be told
-// from its balances.
+// backwards describes a read that went backwards for its client: an older state than one that it had read, or a state
+// without its own acknowledged writes. A client sends one operation after another. Balances do not show whether a bank went
+// backwards.
 func backwards(history []porcupine.Operation) string {
 	inOrder := slices.Clone(history)
 	sort.SliceStable(inOrder, func(a, b int) bool { return inOrder[a].Call < inOrder[b].Call })
@@ -40,7 +40,7 @@ func backwards(history []porcupine.Operation) string {
 	return ""
 }
 
-// What one client knows of a document. read says whether what it sees is no less.
+// The state of a document that one client knows. read reports whether a result is at least as new.
 type session interface {
 	wrote(value int64)
 	read(seen string) bool
@@ -53,8 +53,8 @@ var sessions = map[string]func([]porcupine.Operation) session{
 	"append":    func([]porcupine.Operation) session { return &elementsSession{isList: true} },
 }
 
-// Every value is written once: one that was followed by another does not come back, and one whose write had ended
-// when that of another began is not seen after the other.
+// Every value is written once: a replaced value does not return, and a value whose write ended before that of another began
+// is not read after the other.
 type registerSession struct {
 	held   string
 	left   map[string]bool
@@ -99,7 +99,7 @@ func (s *counterSession) read(seen string) bool {
 	return isNoLess
 }
 
-// A list begins with what was read of it; of a set only the elements count.
+// A list begins with every earlier result; of a set only the elements count.
 type elementsSession struct {
 	isList bool
 	begins []int64

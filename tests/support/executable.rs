@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Writes a script for `sh` to `path`, which can be run at once, beside tests that start programs in other threads.
 ///
-/// Another process holds the file open, and it has ended: if this one did, a child that another thread starts at that
-/// moment would hold it too until its own program has begun, and running the script would fail with `ETXTBSY`
-/// (execve(2)).
+/// A separate process writes the file and ends. If this process wrote it, a child that another thread starts at that
+/// moment would inherit the open file until its exec, and running the script would fail with `ETXTBSY` (execve(2)).
 pub fn write_executable(path: &Path, script: &str) {
     let mut writer = Command::new("install")
         .args(["-m", "755", "/dev/stdin"])

@@ -1,4 +1,4 @@
-// A Rekindle node in a folder of its own, for tests.
+// A Rekindle node with its own folder, for tests.
 'use strict';
 
 const { spawn } = require('node:child_process');
@@ -20,7 +20,7 @@ class Node {
     this.driverPort = 0;
   }
 
-  // Resolves when the process says that it is ready.
+  // Resolves when the process reports that it is ready.
   start() {
     const flags = ['--directory', path.join(this.directory, 'data'), '--driver-port', String(this.driverPort),
       '--cluster-port', '0', '--no-http-admin'];

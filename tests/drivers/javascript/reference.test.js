@@ -1,4 +1,4 @@
-// The `js` blocks of docs/reference: `> ` begins an expression, below it stands what it gives.
+// The `js` blocks of docs/reference: `> ` begins an expression; its result is below it.
 'use strict';
 
 const assert = require('node:assert');

@@ -59,7 +59,7 @@ async function answer(query) {
   try {
     const value = await r.expr(new Function('r', `return ${query};`)(r)).run(connection, { groupFormat: 'raw' });
     if (value && value.$reql_type$ === 'GROUPED_DATA') return { groups: plain(value.data) };
-    // Arrays are given a toArray of their own by the driver.
+    // The driver adds a toArray to arrays.
     if (value && !Array.isArray(value) && typeof value.toArray === 'function') {
       return plain(await value.toArray()).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
     }

@@ -1,4 +1,4 @@
-"""A file of tests that never ends, for `test_run`: by itself it is none that is run."""
+"""A test file that never ends, for `test_run`. Its name excludes it from normal runs."""
 
 import subprocess
 import unittest
@@ -7,5 +7,5 @@ import unittest
 class Hangs(unittest.TestCase):
     def test_that_waits_for_what_it_started(self):
         print("begun")
-        # As servers it stays when this process alone is killed, and holds the output open.
+        # Like a server it survives the death of this process and holds the output open.
         subprocess.Popen(["sleep", "1000"]).wait()

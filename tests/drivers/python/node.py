@@ -1,4 +1,4 @@
-"""A Rekindle node in a folder of its own, for tests: started, killed, started again."""
+"""A Rekindle node with its own folder, for tests: started, killed, started again."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ READY_SECONDS_MAX = 60
 
 
 def program():
-    """The program under test: `REKINDLE_PROGRAM`, or where `make build` puts it."""
+    """The program under test: `REKINDLE_PROGRAM`, or the product of `make build`."""
     named = os.environ.get("REKINDLE_PROGRAM")
     if named:
         return named
@@ -41,7 +41,7 @@ class Node:
         self.lines = []
 
     def start(self):
-        """Starts the process and returns when it says that it is ready."""
+        """Starts the process and returns when it reports that it is ready."""
         ports = ["--driver-port", str(self.driver_port), "--http-port", str(self.http_port)]
         ports += ["--cluster-port", str(self.cluster_port)]
         command = [program(), *self.place(), *ports, *self.flags]
@@ -61,7 +61,7 @@ class Node:
         raise RuntimeError("the node did not become ready:\n" + "".join(self.lines))
 
     def place(self):
-        """What the command line says of where the data is."""
+        """The command line options for the data folder."""
         return ["--directory", str(self.directory / "data")]
 
     def _note(self, line):
@@ -77,12 +77,12 @@ class Node:
             self.lines.append(line)
 
     def kill(self):
-        """`kill -9`, and waits until the process is gone."""
+        """`kill -9`; waits until the process has ended."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self):
-        """Asks politely; returns the exit status."""
+        """Sends SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=READY_SECONDS_MAX)
 
@@ -99,7 +99,7 @@ class Node:
         return status, json.loads(body)
 
     def remove(self):
-        """Stops whatever runs and deletes the folder."""
+        """Stops the process and deletes the folder."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
         if self.own_directory:

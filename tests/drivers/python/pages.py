@@ -1,8 +1,8 @@
-"""The pages of `docs/reference`: what stands in them, and the examples that run as tests.
+"""The pages of `docs/reference`: their contents, and the examples that run as tests.
 
-A fenced `python` block is a session: `>>> ` lines and, below each expression, what it gives. A `console` block is one
-of a shell: `$ ` lines and what they print. (`js` blocks are run by `tests/drivers/javascript`.) In a result `...` stands for anything: one value, the rest of a list, the
-other fields of an object (`{'inserted': 1, ...}`), the rest of a line.
+A fenced `python` block is a session: `>>> ` lines, and below each expression its result. A `console` block is a shell
+session: `$ ` lines and their output. (`tests/drivers/javascript` runs the `js` blocks.) In a result `...` stands for any
+one value, the rest of a list, the other fields of an object (`{'inserted': 1, ...}`), or the rest of a line.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Block:
 
 @dataclass
 class Page:
-    """A page, as its Markdown says."""
+    """A page, read from its Markdown."""
 
     path: Path
     text: str
@@ -90,12 +90,12 @@ class Page:
         return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
 
     def terms(self):
-        """Names and numbers of the terms the page is about."""
+        """Names and numbers of the terms that the page describes."""
         found = TERMS.search(self.text)
         return {name: int(number) for name, number in TERM.findall(found[1])} if found else {}
 
     def examples(self):
-        """What is run here: (block, examples) for each block that is."""
+        """The blocks that run here: (block, examples) for each."""
         for block in self.blocks:
             if block.language == "python":
                 yield block, python_examples(block)
@@ -103,7 +103,7 @@ class Page:
                 yield block, prompted(block, "$ ")
 
     def examples_elsewhere(self):
-        """What the official JavaScript driver runs."""
+        """The blocks for the official JavaScript driver."""
         for block in self.blocks:
             if block.language == "js":
                 yield block, prompted(block, "> ")
@@ -113,14 +113,14 @@ class Page:
         return [(path, anchor) for path, anchor in LINK.findall(self.prose) if ":" not in path]
 
     def anchors(self):
-        """What the page's headings are called in links."""
+        """The anchors of the headings of the page."""
         names = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in names}
 
 
 @dataclass
 class Example:
-    """One line (with its continuations) of a session, and what stands below it. `line` is the page's."""
+    """One input of a session, with its continuation lines, and the expected result. `line` is its line in the page."""
 
     source: str
     want: str
@@ -156,7 +156,7 @@ class Session:
         self.environment = environment
 
     def run(self, example):
-        """What the example gave: ("value", v), ("text", printed) or ("nothing", None)."""
+        """The outcome of the example: ("value", v), ("text", printed) or ("nothing", None)."""
         source = with_ports(example.source, self.node)
         if example.shell:
             return "text", self.command(source)
@@ -189,7 +189,7 @@ NOTHING = object()
 
 
 def with_ports(source, node):
-    """The page says the usual ports; the node has others."""
+    """Replaces the default ports of the page by those of the node."""
     source = source.replace("r.connect()", "r.connect(port=28015)")
     return source.replace("28015", str(node.driver_port)).replace("8080", str(node.http_port))
 
@@ -209,7 +209,7 @@ def drained(value):
 
 
 def agrees(outcome, example, names):
-    """Whether an outcome is what the page says."""
+    """Whether an outcome equals the expected one of the page."""
     kind, got = outcome
     if kind == "nothing":
         return not example.want
@@ -223,7 +223,7 @@ def agrees(outcome, example, names):
 
 
 def text_agrees(got, want):
-    """Line by line; an error whose message is followed by a value (`…:`) may stand without it."""
+    """Compares line by line; the value after an error message (`…:`) may be missing in the page."""
     got, want = got.rstrip("\n").expandtabs(), want.rstrip("\n")
     if not want or not got:
         return want == got
@@ -259,7 +259,7 @@ def numbers_agree(got, want):
 
 
 def shown(outcome):
-    """An outcome as a page would say it."""
+    """An outcome in the form of a page."""
     kind, got = outcome
     if kind == "nothing" or got == "":
         return ""
@@ -273,7 +273,7 @@ def shown(outcome):
 
 
 def rewritten(page, outcomes):
-    """The page's text with the results of `outcomes` (example, outcome) in place of what it says."""
+    """The text of the page with the results of `outcomes` (example, outcome) instead of the expected ones."""
     lines = page.text.splitlines(keepends=True)
     for example, outcome in sorted(outcomes, key=lambda pair: -pair[0].line):
         start = example.line - 1 + example.lines_of_source

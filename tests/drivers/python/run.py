@@ -1,6 +1,6 @@
 """Runs every test of this folder, two files at a time, and ends with `N passed, N failed, N skipped`.
 
-Right before that it says once more what failed and why, for those who see only the end."""
+Before that line it repeats which tests failed and why, for readers of the last lines only."""
 
 import contextlib
 import faulthandler
@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Most of the time they wait for clusters.
+# Test files mostly wait for clusters.
 AT_ONCE = 2
 ONE_FAILED = (0, 1, 0)
 # A file that runs for longer has hung: the slowest takes a few minutes.
 SECONDS_MAX = 600
 RUNNING = set()
-# What a line that names a failure begins with.
+# The prefixes of lines that name a failure.
 FAILED = "failed: "
 
 
@@ -29,7 +29,7 @@ def closing(passed, failed, skipped):
 
 
 def run(name, seconds_max):
-    """Runs one file in this process; the exit status. Says what it is at shortly before it has no time left."""
+    """Runs one file in this process; returns the exit status. Prints its stacks shortly before the time limit."""
     faulthandler.dump_traceback_later(0.9 * seconds_max, file=sys.stdout)
     sys.path.insert(0, str(HERE))
     suite = unittest.defaultTestLoader.loadTestsFromName(name)
@@ -43,7 +43,7 @@ def run(name, seconds_max):
 
 
 def in_one_line(test, traceback):
-    """Which test failed, where, and the beginning of why."""
+    """The failed test, its place, and the beginning of the reason."""
     places = re.findall(rf'File "{re.escape(str(HERE))}/([^"]+)", line (\d+)', traceback)
     why = re.findall(r"^\w\S*(?:Error|Exception|Exit|Interrupt)\b.*", traceback, re.MULTILINE)
     at = " < ".join(f"{name}:{line}" for name, line in reversed(places))
@@ -51,10 +51,10 @@ def in_one_line(test, traceback):
 
 
 def run_apart(name, seconds_max=SECONDS_MAX):
-    """Runs one file in a process of its own; what it said, and how many passed, failed and were skipped.
+    """Runs one file in a separate process; returns its output and the numbers that passed, failed and were skipped.
 
-    One that has no time left is killed with the servers that it started, and has failed."""
-    # Whatever it says is there when it is killed.
+    At the time limit it is killed with the servers that it started, and has failed."""
+    # A file keeps the output when the process is killed.
     command = [sys.executable, "-u", str(Path(__file__)), name, str(seconds_max)]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, start_new_session=True, **output) as process:
@@ -69,7 +69,7 @@ def run_apart(name, seconds_max=SECONDS_MAX):
             RUNNING.discard(process)
     before, counts = said.rstrip().rpartition("\n")[::2]
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", counts)
-    # One that ends before it has counted has failed.
+    # A file without a count has failed.
     return (before, tuple(map(int, counts.groups()))) if counts else (said, ONE_FAILED)
 
 
@@ -81,7 +81,7 @@ def kill_group(process):
 def main():
     if len(sys.argv) > 1:
         return run(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS_MAX)
-    # As an interruption does: nobody is left running.
+    # Also kills the servers of the file, as an interruption does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = sorted(path.stem for path in HERE.glob("test_*.py"))
@@ -96,7 +96,7 @@ def main():
                 named = [line for line in said.splitlines() if line.startswith(FAILED)]
                 broken += named if named or not counts[1] else [f"{FAILED}{files[file]}: {said[-300:]!r}"]
         finally:
-            # Whoever interrupts this interrupts none of those.
+            # An interruption of this process does not reach the files.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
                 kill_group(process)

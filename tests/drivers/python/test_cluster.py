@@ -1,5 +1,5 @@
 """Three servers as one cluster, through the official driver: no acknowledged write is lost when a
-leader is killed, a server joins or is removed, or a table is divided while it is written to."""
+leader is killed, a server joins or is removed, or a table is resharded under writes."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def connect(node):
 
 
 def ask(node, query):
-    """What `query` answers on `node`, on a connection of its own."""
+    """The result of `query` on `node`, on a new connection."""
     with connect(node) as connection:
         return query.run(connection)
 
@@ -47,7 +47,7 @@ def states(pid):
 
 
 class Cluster:
-    """Servers that were told to join the first one."""
+    """Servers that join the first one."""
 
     def __init__(self, count):
         self.nodes = []
@@ -59,13 +59,13 @@ class Cluster:
         if self.nodes:
             flags += ["--join", f"127.0.0.1:{self.nodes[0].cluster_port}"]
         if len(self.nodes) % 2:
-            # Drives its links with the thread that serves drivers.
+            # With one core, the thread that serves drivers also drives the links.
             flags += ["--cores", "1"]
         self.nodes.append(Node(*flags).start())
         return self.nodes[-1]
 
     def all_vote(self):
-        """Waits until every server votes on the cluster's configuration, as the first one says that made it."""
+        """Waits until every server has a vote on the catalog, according to the first server."""
         votes = lambda line: "catalog" in line and "votes from now on" in line
         wait_until("every vote", lambda: sum(map(votes, self.nodes[0].lines)) == len(self.nodes) - 1)
 
@@ -81,7 +81,7 @@ class Cluster:
 
 
 class Writers:
-    """Threads that insert rows of their own on any server that is alive, and remember what they were told."""
+    """Threads that insert separate rows on any live server and remember the results."""
 
     def __init__(self, cluster, table):
         self.cluster = cluster
@@ -138,7 +138,7 @@ class ThreeServers(unittest.TestCase):
         return answer
 
     def leader(self, table="t"):
-        """Who leads. While one server hands over to another, nobody does."""
+        """The leader; None during a handover."""
         primaries = []
 
         def is_led():
@@ -189,11 +189,11 @@ class ThreeServers(unittest.TestCase):
     def test_while_a_leader_hangs_everybody_is_answered_by_the_next(self):
         self.replicated()
         ask(self.first, r.table("t").insert({"id": 1, "n": 1}))
-        # It has no replica whose log hears who leads.
+        # It has no replica, whose log would learn of the leader.
         proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}").start()
         self.addCleanup(proxy.remove)
         for node in [*self.cluster.nodes, proxy]:
-            # What it says of itself is known from then on.
+            # From then on the other servers have its reported state.
             self.assertEqual(ask(node, r.db("rethinkdb").table("server_status").count()), 3)
         leader = self.leader()
         asked = [proxy, *(node for node in self.cluster.nodes if node is not leader)]
@@ -219,7 +219,7 @@ class ThreeServers(unittest.TestCase):
             answers.append((name, answer))
             took.append((time.monotonic() - began, name))
 
-        # All ask before anybody else leads: nothing is left to do but to ask.
+        # All requests are sent before there is another leader, so that they have to retry.
         asks = [(name, query, connect(node)) for name, query in queries.items() for node in asked]
         self.hang(leader.process)
         threads = [threading.Thread(target=tell, args=one, daemon=True) for one in asks]
@@ -244,11 +244,11 @@ class ThreeServers(unittest.TestCase):
         """Stops a server, as if it hung, until the test ends."""
         os.kill(process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, process.pid, signal.SIGCONT)
-        # What is running still answers.
+        # Running servers still respond.
         wait_until("it has stopped", lambda: set(states(process.pid)) == {"T"})
 
     def check_that_one_is_silent(self, node, silent):
-        """Tables of all servers have a row of the one that hangs, and do not wait for it for long."""
+        """System tables of all servers have a row of the hanging server, and do not wait long for it."""
         name = f"s{self.cluster.nodes.index(silent)}"
         began = time.monotonic()
         with connect(node) as connection:
@@ -276,12 +276,12 @@ class ThreeServers(unittest.TestCase):
             return rows, time.monotonic() - began
 
         self.hang(self.cluster.nodes[1].process)
-        # One that waits for the rows of other servers once.
+        # A query that waits for the rows of other servers once.
         _, once = timed("server_status")
         issues, took = timed("current_issues")
         told = [issue["info"]["table"] for issue in issues if issue["type"] == "table_availability"]
         self.assertEqual(sorted(told), names)
-        # Whom they see is waited for twice as long, and was before leaders, one table after the other.
+        # Servers that look connected are waited for twice as long; earlier versions waited for one table after another.
         self.assertLess(took, 4 * once, f"once {once}, took {took}")
 
     def test_a_leader_that_is_stopped_hands_over_and_no_write_is_refused(self):
@@ -364,7 +364,7 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(sorted(names), ["s0", "s1", "s2"])
         config = ask(self.first, r.table("t").config())
         self.assertEqual(config["shards"][0]["replicas"], ["s0", "s1"])
-        # It does not come back by being started again.
+        # A restart does not bring it back.
         with self.assertRaisesRegex(RuntimeError, "permanently removed from its cluster"):
             fourth.start()
         self.assertIsNotNone(fourth.process.wait(PATIENCE_SECONDS))
@@ -385,7 +385,7 @@ class ThreeServers(unittest.TestCase):
                 return True
 
         wait_until("a read that is refused", refuses)
-        # Nobody who comes later looks for a leader for as long again (ten seconds).
+        # Later queries do not search for a leader for as long again (ten seconds).
         for query in (r.table("t").get(2), r.table("t").count(), r.table("t").get(1).update({"n": 1})):
             with self.assertRaisesRegex(ReqlOpFailedError, "primary replica for shard"):
                 began = time.monotonic()
@@ -456,7 +456,7 @@ class ThreeServers(unittest.TestCase):
             repair = r.table("t").reconfigure(emergency_repair="unsafe_rollback", dry_run=True)
 
             def planned():
-                # Whoever was killed is missed after a moment.
+                # The other servers notice the death after a moment.
                 try:
                     return repair.run(connection)
                 except ReqlOpFailedError:
@@ -472,7 +472,7 @@ class ThreeServers(unittest.TestCase):
             self.assertEqual(r.table("t").count().run(connection), 101)
 
     def repaired(self, node, table="t"):
-        """Repairs a table as soon as whoever was killed is missed."""
+        """Repairs a table as soon as the death of the server is noticed."""
 
         def is_repaired():
             try:
@@ -497,12 +497,12 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(self.tell(r.db("rethinkdb").table("server_config")["name"]), ["s0"])
         self.assertEqual(ask(proxy, r.table_create("with_proxy"))["tables_created"], 1)
         self.assertEqual(proxy.stop(), 0)
-        # Its row is gone then, which says nothing about its cache.
+        # Its row is removed then, which proves nothing about its cache.
         self.assertNotIn("The cache size", "".join(proxy.lines))
         self.assertEqual(ask(self.first, r.table_create("without"))["tables_created"], 1)
 
     def test_a_server_that_a_table_needs_is_removed_when_the_table_is_repaired(self):
-        # One that was somewhere else before could still have a vote there.
+        # A server from another cluster could still have a vote there.
         shards = [{"primary_replica": "s0", "replicas": ["s0", "s2"]}]
         made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
         self.assertEqual(ask(self.first, made)["inserted"], 1)
@@ -631,7 +631,7 @@ def outdated_count():
 
 
 class TwoServers(unittest.TestCase):
-    """Two who vote on the configuration of the cluster: it is lost with one of them."""
+    """Two voters of the catalog: without one of them there is no majority."""
 
     def setUp(self):
         self.cluster = Cluster(2)
@@ -689,7 +689,7 @@ class TwoServers(unittest.TestCase):
             with contextlib.suppress(ReqlError):
                 ask(self.first, r.table_create(f"t{nth}"))
 
-        # The changes wait for each other, and whoever is to be let in waits for them.
+        # The changes wait for each other, and a joining server waits for them.
         changes = [threading.Thread(target=change_in_vain, args=(nth,)) for nth in range(4)]
         starts = threading.Thread(target=start_in_vain)
         for thread in (*changes, starts):

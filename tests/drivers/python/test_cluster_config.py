@@ -1,5 +1,5 @@
-"""How tables are configured while a server is away: what may not be done with it, what was done before that was found,
-and what a repair removes for good."""
+"""Configuration of tables while a server is down: refused changes, changes from before the failure, and permanent removal
+by a repair."""
 
 import unittest
 
@@ -39,7 +39,7 @@ class ServersAreAway(unittest.TestCase):
         wait_until("the servers are missed", lambda: not there() & set(names))
 
     def refused(self, query):
-        """Why `query` is refused."""
+        """The reason for which `query` is refused."""
         with self.assertRaises(ReqlOpFailedError) as caught:
             ask(self.first, query)
         return caught.exception.message
@@ -60,7 +60,7 @@ class ServersAreAway(unittest.TestCase):
         answer = ask(self.first, TABLE_CONFIG.insert({"name": "new", "db": "test", "shards": on("s2")}))
         self.assertEqual(answer["first_error"], wrong + missing)
         self.assertEqual(ask(self.first, r.table("t").config())["shards"][0]["replicas"], ["s0"])
-        # Where a table is already, it may stay.
+        # A table may keep its existing replicas.
         both = r.table("both").config()
         change = {"shards": [{**on("s0", "s2")[0], "nonvoting_replicas": []}], "durability": "soft"}
         for shards in (change, {"shards": on("s0", "s2"), "durability": "hard"}):
@@ -76,7 +76,7 @@ class ServersAreAway(unittest.TestCase):
                "or if it is gone for good, use `emergency_repair`.")
         unreachable = "The server(s) hosting table `test.zz` are currently unreachable. "
         change = {"shards": 1, "replicas": 2}
-        # Also without doing anything.
+        # Also in a dry run.
         for dry_run in (True, False):
             self.assertEqual(
                 self.refused(r.table("zz").reconfigure(dry_run=dry_run, **change)),
@@ -119,7 +119,7 @@ class ServersAreAway(unittest.TestCase):
         self.assertEqual(ask(self.first, only_servers)["config_changes"], removed)
         done = ask(self.first, repair())
         self.assertEqual((done["repaired"], done["config_changes"]), (1, planned["config_changes"]))
-        # A table that names them still does it by their names.
+        # A table that still has them lists their names.
         self.assertEqual(ask(self.first, r.table("half").config())["shards"][0]["primary_replica"], "s2")
         issues = r.db("rethinkdb").table("current_issues").filter({"type": "table_availability"})["description"]
         (issue,) = ask(self.first, issues.coerce_to("array"))

@@ -1,4 +1,4 @@
-"""What servers keep for queries of one another that read only the beginning of a table: nothing, once they are over."""
+"""Servers keep nothing for ended queries of other servers that read only the beginning of a table."""
 
 import re
 import unittest
@@ -11,7 +11,7 @@ QUERIES = 300
 
 
 def held(node):
-    """The snapshots of the engine that are alive, and the bytes that open cursors hold."""
+    """The live snapshots of the engine, and the bytes of open cursors."""
     _, page = node.http("/metrics")
     snapshots = re.search(r"^rekindle_engine_snapshots (\d+)", page, re.M)
     cursors = re.search(r'^rekindle_memory_bytes\{owner="cursors"\} (\d+)', page, re.M)

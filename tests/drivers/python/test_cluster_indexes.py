@@ -1,5 +1,5 @@
-"""Indexes of a table that several servers hold: one takes the place of another while it is read by its name, and what
-one server was told of indexes holds for the others at once."""
+"""Indexes of a table on several servers: one replaces another while it is read by its name, and a change on one server
+applies to the others at once."""
 
 import threading
 import unittest
@@ -43,7 +43,7 @@ class IndexesOfACluster(unittest.TestCase):
     def swap(self):
         with connect(self.cluster.nodes[0]) as connection:
             for nth in range(SWAPS):
-                # The other way round each time, so that an answer made of two indexes shows.
+                # The reverse order each time, so that a result mixed from two indexes is visible.
                 build(self.cluster.nodes[0], "next", r.row["n"] * (1 if nth % 2 else -1))
                 r.table("t").index_rename("next", "m", overwrite=True).run(connection)
 
@@ -62,7 +62,7 @@ class IndexesOfACluster(unittest.TestCase):
             (table.min(index="m")["n"], [0, ROWS - 1]),
             (table.max(index="m")["n"], [0, ROWS - 1]),
             (table.group(index="m").count().ungroup()["group"].map(abs_of).limit(5), [lowest, highest]),
-            # Each key is looked for by itself.
+            # Each key is read separately.
             (r.expr([{"v": 7}, {"v": -7}]).eq_join("v", table, index="m").count(), [0, 1, 2]),
         ]
         with connect(self.cluster.nodes[nth]) as connection:

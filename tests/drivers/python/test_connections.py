@@ -1,4 +1,4 @@
-"""Connections: reconnecting after a restart, users, asyncio, limits, and who may not come in."""
+"""Connections: reconnecting after a restart, users, asyncio, limits, and refused connections."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from node import Node, node, program
 MAGIC_V1_0 = 0x34C2BDC3
 MAGIC_V0_4 = 0x400C2D20
 WIRE_JSON = 0x7E6970C7
-# Linux acknowledges by itself what has not been answered for so long.
+# After this time without a response, Linux acknowledges by a separate packet.
 ACKNOWLEDGED_SECONDS = 0.04
 
 
@@ -146,12 +146,12 @@ class Doors(unittest.TestCase):
 
 class Packets(unittest.TestCase):
     def test_a_query_after_a_slow_one_is_acknowledged_with_its_answer(self):
-        """Linux would acknowledge it with a packet of its own, since the slow one had no answer for so long."""
+        """Linux would acknowledge it with a separate packet, because the slow query had no response for that time."""
         with node() as server, r.connect(port=server.driver_port) as connection:
             numbers = 50_000
             while self.seconds(connection, numbers) < 0.1:
                 numbers *= 2
-            # An answer that is late because the machine did something else tells nothing.
+            # A response that is late because the machine is busy proves nothing.
             soon = []
             for _ in range(200):
                 if len(soon) == 20:
@@ -172,7 +172,7 @@ class Packets(unittest.TestCase):
 
 
 def acknowledgements(connection):
-    """Packets that have come from the server with nothing in them, by the kernel's struct tcp_info."""
+    """The empty packets received from the server, by the kernel's struct tcp_info."""
     info = connection._instance._socket._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     all_in, with_data = struct.unpack_from("=I", info, 140), struct.unpack_from("=I", info, 152)
     return all_in[0] - with_data[0]

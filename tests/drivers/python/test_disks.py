@@ -1,4 +1,4 @@
-"""Servers whose disk is full, or hangs, while they live."""
+"""Servers whose disk is full or hangs while they run."""
 
 import os
 import subprocess
@@ -17,13 +17,13 @@ TABLES = ("t", "unused")
 
 
 def mounted(kind, folder, *options):
-    """Whether something of a kind could be mounted there."""
+    """Whether a file system of this kind can be mounted there."""
     done = subprocess.run(["mount", "-t", kind, *options, str(folder)], capture_output=True, check=False)
     return done.returncode == 0
 
 
 class Disks(unittest.TestCase):
-    """Three servers, of which the last leads, and has a file system of its own."""
+    """Three servers; the last is the leader, and has a separate file system."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-disk-"))
@@ -55,7 +55,7 @@ class Disks(unittest.TestCase):
         return ask(self.nodes[0], r.db("rethinkdb").table("current_issues")["type"].coerce_to("array"))
 
     def others_go_on(self):
-        """What the third led is led by others, also what nobody writes to, and it finds it there."""
+        """Other servers lead the tables of the third, also those without writes, and the third uses these leaders."""
         first, second, third = self.nodes
 
         def write():
@@ -65,7 +65,7 @@ class Disks(unittest.TestCase):
                 except (ReqlOpFailedError, ReqlOpIndeterminateError):
                     return False
 
-        # Where there is room for some more writes it is not full yet.
+        # Without this, some more writes would still fit.
         led_by_others = lambda name: self.leader(second, name) in (["s0"], ["s1"])
         wait_until("another leader", lambda: write() and led_by_others("t"))
         wait_until("another leader of what nobody writes to", lambda: led_by_others("unused"))
@@ -76,7 +76,7 @@ class Disks(unittest.TestCase):
         told = r.db("rethinkdb").table("current_issues").filter({"type": "disk_error"})["info"]["message"]
         messages = [ask(second, told.coerce_to("array")), time.sleep(1.1), ask(second, told.coerce_to("array"))]
         self.assertEqual(messages[0], messages[2], "nobody who follows the issues is told the same again and again")
-        # The configuration can be changed, also through the third.
+        # Tables can be configured, also through the third server.
         ask(third, r.db_create("through_the_third"))
         ask(second, r.db_create("meanwhile"))
 
@@ -117,7 +117,7 @@ class Disks(unittest.TestCase):
 
 
 def fill(file, block):
-    """Until no such block has room any more."""
+    """Writes until no block of this size fits."""
     try:
         while True:
             file.write(block)

@@ -1,5 +1,5 @@
-"""The tools of the PyPI package `rethinkdb`, unchanged: what they take out of a node and put into
-another is equal, row for row, with indexes of every kind and write hooks."""
+"""The unchanged tools of the PyPI package `rethinkdb`: data dumped from a node and restored into another is equal, row for
+row, with indexes of every kind and write hooks."""
 
 import contextlib
 import json
@@ -63,7 +63,7 @@ def keys():
 
 
 def furnish(run):
-    """Three tables in two databases with everything that can be kept."""
+    """Three tables in two databases with every kind of stored data."""
     run(r.db_create("kept"))
     kept = r.db("kept")
     run(kept.table_create("values"))
@@ -91,8 +91,8 @@ def furnish(run):
     run(kept.table_create("empty"))
     run(r.db_create("other_1"))
     run(r.db("other_1").table_create("hooked"))
-    # The import tool sets a hook while its last rows are still on their way, so that some rows pass it
-    # and some do not: it is one that changes nothing in a row that has passed it.
+    # The import tool sets a hook while its last rows are still being written, so that only some rows pass it.
+    # This hook changes nothing in a row that has passed it.
     hook = lambda context, old, new: r.branch(new.eq(None), None, new.merge({"seen": new["rank"].default(0).add(1)}))
     run(r.db("other_1").table("hooked").set_write_hook(hook))
     run(r.db("other_1").table("hooked").insert([{"id": n, "rank": n % 7} for n in range(100)]))
@@ -100,7 +100,7 @@ def furnish(run):
 
 
 def content(run):
-    """Everything that is known of all databases but what every table has of its own: its id."""
+    """All metadata and rows of all databases, without the ids of tables."""
     known = {}
     for db in run(r.db_list().set_difference(["rethinkdb"])):
         for name in run(r.db(db).table_list()):
@@ -152,7 +152,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(sorted(found), sorted(expected))
         for table, parts in expected.items():
             for part, value in parts.items():
-                # The text tells `1` from `1.0` and `-0.0` from `0`, which values do not.
+                # The texts distinguish `1` from `1.0` and `-0.0` from `0`; the values do not.
                 self.assertEqual(json.dumps(found[table][part]), json.dumps(value), f"{part} of {table}")
 
     def test_a_dump_of_everything_is_restored_on_another_node(self):
@@ -168,7 +168,7 @@ class Tools(unittest.TestCase):
         self.tool(self.other, "restore", archive)
         restored = content(self.run_on(self.other))
         self.equal(restored, before)
-        # Once more, so that what was restored is as good a source as the first was.
+        # Dump the restored data, too: it must be as good a source as the first.
         again = self.folder / "again.tar.gz"
         self.tool(self.other, "dump", "-f", again)
         for db in ("kept", "other_1"):
@@ -190,7 +190,7 @@ class Tools(unittest.TestCase):
         for table, key in (("values", "id"), ("keyed", "the key")):
             folder = self.folder / table
             self.tool(self.server, "export", "-d", folder, "-e", f"kept.{table}", "--format", "ndjson")
-            # The tool that reads goes by the name, and does not know this one.
+            # The import tool chooses the format by the name of the file, and does not know this one.
             file = (folder / "kept" / f"{table}.ndjson").rename(folder / "rows.json")
             self.tool(self.other, "import", "-f", file, "--table", f"kept.{table}", "--pkey", key, "--format", "json")
             rows = r.db("kept").table(table).order_by(index=key)

@@ -21,7 +21,7 @@ BODY_BYTES_MAX = 64 << 20
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """What the server answers, by path."""
+    """The responses of the server, by path."""
 
     protocol_version = "HTTP/1.1"
     flaky_left = 0
@@ -82,7 +82,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
     def page_slow(self):
         type(self).release.wait(60)
-        # Whoever asked has gone by then.
+        # The client has disconnected by then.
         with contextlib.suppress(ConnectionError):
             self.json("late")
 
@@ -115,7 +115,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
         return self.answer(b"", status=401, headers=[("WWW-Authenticate", challenge)])
 
     def page_bite(self):
-        """Sets a cookie, then wants it back."""
+        """Sets a cookie and then expects it."""
         if "crumb=1" in self.headers.get("Cookie", ""):
             return self.json([2])
         return self.json([1], headers=[("Set-Cookie", "crumb=1; Path=/")])
@@ -236,7 +236,7 @@ class Http(unittest.TestCase):
         job = r.db("rethinkdb").table("jobs").filter(lambda job: job["info"]["query"].match("r.http")).count()
         r.http(self.server.base + "/slow", timeout=60).run(connection, noreply=True)
         deadline = time.monotonic() + STOP_SECONDS_MAX
-        # This very question holds the words it looks for.
+        # This query contains the words that it searches for.
         while job.run(self.connection) < 2:
             self.assertLess(time.monotonic(), deadline, "the request was not seen")
         connection.close(noreply_wait=False)
@@ -270,7 +270,7 @@ class Http(unittest.TestCase):
 
 
 class Private(unittest.TestCase):
-    """A server that was not told otherwise reaches public addresses only."""
+    """By default a server connects to public addresses only."""
 
     def test_this_machine_cannot_be_reached(self):
         node = Node().start()

@@ -147,7 +147,7 @@ class Indexes(unittest.TestCase):
             self.assertEqual(nearest, expected, f"index {index}, seed {SEED}")
 
     def shapes(self, first):
-        """What is known of the indexes of shapes, and what they find."""
+        """The status of the indexes of shapes, and the rows that they return."""
         statuses = self.run_query(r.table("t").index_wait())
         self.assertEqual([status["geo"] for status in statuses], [True] * 3)
         circle = r.circle([0, 0], 200, unit="km")

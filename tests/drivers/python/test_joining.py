@@ -1,4 +1,4 @@
-"""How servers become a cluster: all of them new, one that waits for a majority, and what they say meanwhile."""
+"""Bootstrap and joining: clusters of new servers, a server that waits for a majority, and the messages meanwhile."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ def free_port():
 
 
 class Newcomers(unittest.TestCase):
-    """Servers that are all started in the same way."""
+    """Servers that start with the same options."""
 
     def start(self, ports, join):
         """Starts a server on each of the ports, all at once, and returns when all are ready."""
@@ -49,7 +49,7 @@ class Newcomers(unittest.TestCase):
         self.assertEqual(sum("Joined cluster" in text for text in told), 2, told)
         for trouble in ("neither server", "joins only a server"):
             self.assertFalse(any(trouble in text for text in told), told)
-        # It is the same cluster after all have been away.
+        # It is the same cluster after a restart of all servers.
         for node in nodes:
             node.stop()
         threads = [threading.Thread(target=node.start) for node in nodes]
@@ -93,7 +93,7 @@ class Newcomers(unittest.TestCase):
         wait_until("two servers", lambda: ask(first, servers.count()) == 2)
         issues = r.db("rethinkdb").table("current_issues")
         wait_until("the issue", lambda: ask(first, issues["type"].contains("server_name_collision")))
-        # What is not about servers can be written, and a name that a replica has is that replica's.
+        # Writes without regard to servers succeed, and the name of a replica refers to that replica.
         config = tables.filter({"name": "t"})
         self.assertEqual(ask(first, config.update({"durability": "soft"})["replaced"]), 1)
         places = {"shards": [{"primary_replica": "s0", "replicas": ["s0"]}]}
@@ -101,7 +101,7 @@ class Newcomers(unittest.TestCase):
         new = {"name": "u", "db": "test"} | places
         refused = ask(first, tables.insert(new))["first_error"]
         self.assertIn("Server `s0` is ambiguous; there are multiple servers with that name.", refused)
-        # Its other settings can be changed, its name by its id.
+        # Its other settings can be changed; its name only by its id.
         status = r.db("rethinkdb").table("server_status")
         of_twin = status.filter(r.row["process"]["pid"] == twin.process.pid)
         twin_id = ask(twin, of_twin.nth(0)["id"])
@@ -111,7 +111,7 @@ class Newcomers(unittest.TestCase):
         self.assertEqual(ask(first, tables.filter({"name": "u"}).nth(0)["shards"][0]["replicas"]), ["s0"])
 
     def begin(self, name, port, *flags):
-        """Starts a server that may wait for ever."""
+        """Starts a server that may wait without a limit."""
         node = Node("--server-name", name, *flags)
         self.addCleanup(node.remove)
         node.cluster_port = port
@@ -146,7 +146,7 @@ class Newcomers(unittest.TestCase):
 
     def test_an_address_that_a_server_does_not_listen_on_may_be_its_canonical_one(self):
         ports = [free_port() for _ in range(2)]
-        # Debian's address of the machine's own name, which is not the one that is listened on.
+        # Debian's address for the name of the machine, on which the server does not listen.
         join = ["--join", f"127.0.1.1:{ports[0]}", "--join", f"127.0.0.1:{ports[1]}"]
         second = self.begin("s1", ports[1], "--join", f"127.0.0.1:{ports[0]}")
         first = self.begin("s0", ports[0], *join)
@@ -159,7 +159,7 @@ class Newcomers(unittest.TestCase):
 
 
 class Front(threading.Thread):
-    """An address behind which several servers are: each connection goes to the next one that is there."""
+    """An address of several servers: each connection goes to the next server that is up."""
 
     def __init__(self, ports):
         super().__init__(daemon=True)
@@ -202,7 +202,7 @@ class TwoServers(unittest.TestCase):
         third.stop()
         removal = r.db("rethinkdb").table("server_config").filter({"name": "s2"}).delete()["deleted"]
         wait_until("its removal", lambda: ask(first, removal) == 1)
-        # What it keeps from the moment that it asks until it hears that it was let in.
+        # The state that it stores between its request to join and the response.
         identity = third.directory / "data" / "identity.json"
         kept = json.loads(identity.read_text())
         identity.write_text(json.dumps({**kept, "joined": "0"}))
@@ -232,7 +232,7 @@ class TwoServers(unittest.TestCase):
         starts.start()
         wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in third.lines))
         self.assertFalse(any("Joined cluster" in line for line in third.lines), third.lines)
-        # It waits for as long as it takes, unless it is told to stop.
+        # It waits without a limit until it is stopped.
         third.process.send_signal(signal.SIGTERM)
         third.process.wait(5)
         starts.join(PATIENCE_SECONDS)

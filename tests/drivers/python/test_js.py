@@ -1,5 +1,4 @@
-"""`r.js` through the official Python driver: values, functions, limits, and what happens to scripts
-that do not keep to them."""
+"""`r.js` through the official Python driver: values, functions, limits, and scripts that exceed these."""
 
 import datetime
 import os
@@ -91,7 +90,7 @@ class Scripts(unittest.TestCase):
         self.fails(r.expr(1).do(r.js(endless, timeout=0.2)),
                    f"JavaScript query `{endless}` timed out after 0.200 seconds.")
         self.assertEqual(self.run_query(r.js("2")), 2)
-        # One that timed out inside a query does not keep the query from going on.
+        # After a script timed out, its query can continue.
         again = r.js("while(true) {}", timeout=0.1)
         self.fails(r.expr([1, 2]).map(lambda x: again), "JavaScript query `while(true) {}` timed out after 0.100 seconds.")
 
@@ -117,7 +116,7 @@ class Scripts(unittest.TestCase):
         connection = r.connect("127.0.0.1", self.node.driver_port)
         job = r.db("rethinkdb").table("jobs").filter(lambda job: job["info"]["query"].match("while")).count()
         r.js("while (true) {}", timeout=60).run(connection, noreply=True)
-        # This very question holds the word it looks for.
+        # This query contains the word that it searches for.
         self.wait_until(lambda: job.run(self.connection) > 1, "the script was not seen")
         connection.close(noreply_wait=False)
         self.wait_until(lambda: job.run(self.connection) == 1, "the script was not ended")

@@ -1,4 +1,4 @@
-"""`rekindle bench units` keeps what it measured, whatever ends it."""
+"""`rekindle bench units` keeps its results, however it ends."""
 
 import json
 import random
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from node import program
 
-# A machine with other work takes its time to start four nodes.
+# A busy machine needs time to start four nodes.
 SECONDS_MAX = 240
-# Of node after node, before the offset: for drivers, for other nodes, for browsers.
+# The ports of the nodes before the offset: for drivers, for other nodes, for browsers.
 PORTS = [28015, 29015, 8080]
 # Node 2 never starts: tests 1 to 3 have two nodes, test 4 has four.
 NO_THIRD_NODE = """#!/bin/sh
@@ -58,7 +58,7 @@ class Units(unittest.TestCase):
         return process
 
     def results(self):
-        """What was written, by test; and nothing else but the page."""
+        """The written results by test; there is no other file but the page."""
         names = sorted(path.name for path in self.output.iterdir())
         self.assertIn("report.html", names)
         results = [json.loads((self.output / name).read_text()) for name in names if name.endswith(".json")]
@@ -96,7 +96,7 @@ class Units(unittest.TestCase):
         self.check_disks(results)
 
     def check_dealing(self, results):
-        """Nodes have the units that were published, and ratios are those of these units."""
+        """Nodes have the published units, and ratios are those of these units."""
         wanted = {"test 1": ([2, 2], 1.0, 1.0), "test 2": ([2, 3], 1.25, 1.2), "test 3": ([2, 4], 1.5, 1.4)}
         for test, (units_by_node, expected, published) in wanted.items():
             units = results[test]["units"]
@@ -107,7 +107,7 @@ class Units(unittest.TestCase):
         self.assertEqual(results["test 1"]["units"]["by_test_1"], 1.0)
 
     def check_disks(self, results):
-        """Each test begins with folders of its own: what they grew by is this test's."""
+        """Each test begins with new folders, so that their growth belongs to the test."""
         for result in results.values():
             (disk,) = result["units"]["disk"]
             self.assertEqual((disk["role"], disk["nodes"]), ("primaries", ["node0", "node1"]))

@@ -1,5 +1,4 @@
-"""What a node owes its operator: memory that stays inside its limit, queries that can be stopped,
-a log that can be read with queries."""
+"""Operation of a node: memory within its limit, queries that can be stopped, a log that queries can read."""
 
 import contextlib
 import re
@@ -30,7 +29,7 @@ def metric(server, name, label=""):
 
 
 def comes_true(condition, seconds=30):
-    """Whether `condition` holds at some moment of the next seconds."""
+    """Whether `condition` becomes true within the next seconds."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -39,11 +38,11 @@ def comes_true(condition, seconds=30):
 
 
 def is_counted_while_open(connection, server):
-    """Whether `server` counts what a stream over table `t` holds there, until it is closed."""
+    """Whether `server` counts the memory of a stream over table `t` until the stream is closed."""
     cursors = "rekindle_memory_bytes", '{owner="cursors"}'
     stream = r.table("t").run(connection)
     next(stream)
-    # The driver asks for the next batch early: while that is made, the stream does not wait.
+    # The driver requests the next batch early: meanwhile the stream is not idle.
     is_counted = comes_true(lambda: metric(server, *cursors) > 0)
     stream.close()
     return is_counted and comes_true(lambda: metric(server, *cursors) == 0)
@@ -87,7 +86,7 @@ class Memory(unittest.TestCase):
             self.assertLess(metric(server, "rekindle_memory_bytes", '{owner="queries"}'), 8 << 20)
 
     def test_what_many_connections_free_in_large_pieces_does_not_add_up(self):
-        """Some hold too little for their memory to be given back when they end, and none much of what is left."""
+        """Queries too small for their memory to be returned at their end, and none with much of the rest."""
         with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
             first = r.connect("127.0.0.1", server.driver_port)
             r.table_create("t").run(first)
@@ -191,7 +190,7 @@ class CacheSize(unittest.TestCase):
             config.update({"cache_size_mb": 200}).run(connection)
             self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 200))
             self.assertGreaterEqual(fill(), 20_000)
-            # Neither less than works nor more than there is.
+            # Neither less than the minimum nor more than the memory of the machine.
             for wrong in (0, 99, 10**9):
                 error = config.update({"cache_size_mb": wrong}).run(connection)["first_error"]
                 self.assertRegex(error, f"allows 100 to [0-9]+ or 'auto', got {wrong}$")
@@ -215,7 +214,7 @@ class Stats(unittest.TestCase):
             stats = r.db("rethinkdb").table("stats")
             for name in ("busy", "idle"):
                 r.table_create(name).run(connection)
-            # A rate is that since the look before; this one is the first.
+            # A rate covers the time since the previous read; this is the first.
             list(stats.run(connection))
             time.sleep(1.1)
             rows = [{"id": n, "text": str(n) * 100} for n in range(500)]
@@ -239,7 +238,7 @@ class Metrics(unittest.TestCase):
             connection = r.connect("127.0.0.1", server.driver_port)
             r.table_create("t").run(connection)
             r.table("t").insert({"id": 1}).run(connection)
-            # Histograms without a sum, names told twice and the like are refused by the parser.
+            # The parser rejects histograms without a sum, repeated names and similar faults.
             families = {family.name: family for family in text_string_to_metric_families(server.http("/metrics")[1])}
             commits = families["rekindle_log_group_commit_entries"].samples
             values = {sample.name: sample.value for sample in commits if not sample.labels}

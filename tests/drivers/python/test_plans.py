@@ -1,4 +1,4 @@
-"""What a server says of a query: through the driver, and through the program."""
+"""Explained queries, through the driver and through the program."""
 
 import json
 import subprocess

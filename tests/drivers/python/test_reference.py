@@ -1,6 +1,6 @@
 """`docs/reference` and the README's first screen: every example runs against a node, and no page is missing.
 
-`UPDATE=1` writes into the pages what the examples gave where it differs; read that diff before you commit it.
+`UPDATE=1` writes results that differ into the pages; read that diff before you commit it.
 """
 
 import os
@@ -25,7 +25,7 @@ SECTIONS = ["**Returns.**", "**Errors.**", "**Cost.**", "**See.**"]
 # `changes` is not in this version; its page comes with it.
 WITHOUT_PAGE = {"CHANGES"}
 UPDATE = os.environ.get("UPDATE") == "1"
-# Data of examples need not outlive the machine; memory spares the tests some hundred waits for a disk.
+# The data of examples need not survive a crash; a folder in memory saves some hundred disk syncs.
 FAST_FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -38,12 +38,12 @@ def name_of(page):
 
 
 def contents_line(page):
-    """What the table of contents says of a page: its title and its first sentence, as they stand there."""
+    """The entry of a page in the table of contents: its title and its first sentence."""
     return f"- [{page.title}]({name_of(page)}): {page.summary.split('. ')[0].removesuffix('.')}"
 
 
 def faults_of_examples(page):
-    """What is wrong with a page before anything runs."""
+    """The faults of a page before its examples run."""
     faults, count = [], 0
     for block, examples in [*page.examples(), *page.examples_elsewhere()]:
         if not examples:
@@ -57,7 +57,7 @@ def faults_of_examples(page):
 
 
 def is_question(example):
-    """Whether something is to be expected: an expression or a command that is not silent by nature."""
+    """Whether there must be a result: an expression, or a command that is not silent."""
     if example.shell:
         return not example.source.endswith(">/dev/null\n")
     try:
@@ -89,7 +89,7 @@ def faults_of_terms(every_page, table):
 
 
 class Examples(unittest.TestCase):
-    """One test for each page; all share a node, each has its database for itself."""
+    """One test for each page; all share a node, and each has its database."""
 
     @classmethod
     def setUpClass(cls):
@@ -129,7 +129,7 @@ class Examples(unittest.TestCase):
             connection.close(noreply_wait=False)
 
     def samples(self, page):
-        """Makes the tables of `examples.md` that the page mentions and does not make itself."""
+        """Creates the tables of `examples.md` that the page mentions and does not create."""
         for _, examples in Page.read(SAMPLES).examples():
             table = re.search(r"table_create\('(\w+)'\)", examples[0].source if examples else "")
             if table and f"'{table[1]}'" in page.text and table[0] not in page.text:
@@ -176,7 +176,7 @@ for one in all_pages():
 
 
 class Completeness(unittest.TestCase):
-    """Nothing that exists is without a description, and nothing is described that does not exist."""
+    """Everything that exists is described, and everything described exists."""
 
     def test_terms_and_pages_are_one_to_one(self):
         faults = faults_of_terms(all_pages(), pages.signatures())
@@ -200,7 +200,7 @@ class Completeness(unittest.TestCase):
 
 
 class Lists(unittest.TestCase):
-    """Pages that list what a server has are complete, and list nothing else."""
+    """Pages that list features of a server are complete and list nothing else."""
 
     @classmethod
     def setUpClass(cls):

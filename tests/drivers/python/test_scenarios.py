@@ -1,4 +1,4 @@
-"""tests/drivers/scenarios.txt through the official Python driver. `UPDATE=1` writes what it gives."""
+"""tests/drivers/scenarios.txt through the official Python driver. `UPDATE=1` writes the results."""
 
 import base64
 import datetime
@@ -16,7 +16,7 @@ FILE = Path(__file__).resolve().parent.parent / "scenarios.txt"
 
 
 def cases(lines):
-    """Scenario, query and answer of each case, and the place of the answer."""
+    """Scenario, query and result of each case, and the place of the result."""
     scenario, query = None, None
     for place, line in enumerate(lines):
         kind, _, rest = line.partition(" ")
@@ -41,7 +41,7 @@ def plain(value):
 
 
 def answer(text, connection):
-    """What the driver gives."""
+    """The result of the driver."""
     query = r.expr(eval(text, {"r": r}))
     try:
         value = query.run(connection, group_format="raw")

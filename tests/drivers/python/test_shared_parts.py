@@ -1,5 +1,5 @@
-"""Values that share their parts are enormous when they are written out: nothing that writes one out may take the
-memory of the server with it."""
+"""Values with shared parts are enormous in their written form: no operation that writes one may exhaust the memory of the
+server."""
 
 import unittest
 

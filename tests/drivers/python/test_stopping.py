@@ -1,5 +1,5 @@
-"""Queries that would run for minutes end within a second: told by STOP, by a connection that closes, and
-by a deletion from `rethinkdb.jobs`, in the middle of whatever they evaluate."""
+"""Queries that would run for minutes end within a second: by STOP, by a closed connection, and by a deletion from
+`rethinkdb.jobs`, at any point of their evaluation."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ MAGIC_V0_4 = 0x400C2D20
 WIRE_JSON = 0x7E6970C7
 START, STOP = 1, 3
 ROWS = 4_000
-# On a machine that does other things, too.
+# With tolerance for a busy machine.
 STOPPED_SECONDS_MAX = 1.0
 
 
@@ -29,12 +29,12 @@ def enormous(x):
 
 
 def compared(compare):
-    """`compare` of two such values that are equal and share nothing with each other."""
+    """`compare` of two such equal values without shared parts."""
     return r.expr(1).do(lambda x: compare(enormous(x), enormous(x.mul(1))))
 
 
 def long_ones():
-    """Queries that take minutes, by what they do."""
+    """Queries that take minutes, by operation."""
     numbers = r.range(0, 1_000_000_000)
     rows = r.table("t")
     count = numbers.map(lambda n: n.mul(n)).count()
@@ -91,7 +91,7 @@ class Stopping(unittest.TestCase):
         cls.node.remove()
 
     def jobs(self):
-        """The ids of the queries that run, but for the one that asks."""
+        """The ids of the running queries without this one."""
         jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"})
         others = jobs.filter(lambda job: job["info"]["query"].match('table."jobs"').eq(None))
         return list(others["id"].run(self.watcher))
@@ -111,7 +111,7 @@ class Stopping(unittest.TestCase):
         self.assertEqual(raw.recv(64), b"SUCCESS\0")
         self.send(raw, [START, query])
         self.until(self.jobs, 10)
-        # In the middle of it.
+        # While it runs.
         time.sleep(0.2)
         self.assertTrue(self.jobs(), "the query was over before it was stopped")
         return raw
@@ -179,7 +179,7 @@ class StoppingElsewhere(unittest.TestCase):
             jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"})
             mine = jobs.filter(lambda job: job["info"]["query"].match('table."jobs"').eq(None))
             count = r.range(0, 1_000_000_000).map(lambda n: n.mul(n)).count()
-            # More of them than a server has threads for the questions of others.
+            # More than a server has threads for requests of other servers.
             for n in range(12):
                 other = r.connect("127.0.0.1", near.driver_port)
                 r.table("t").get(n % 10).update(lambda row: {"m": count}).run(other, noreply=True)
@@ -201,7 +201,7 @@ def comes_true(test, condition, seconds=10):
 
 
 def busy_share(pid, seconds=0.5):
-    """Which share of a core the process uses."""
+    """The share of a core that the process uses."""
     def ticks():
         with open(f"/proc/{pid}/stat") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()

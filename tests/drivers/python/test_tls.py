@@ -29,7 +29,7 @@ class DriverPort(unittest.TestCase):
         with node(*DRIVER) as server:
             connection = r.connect("127.0.0.1", server.driver_port, ssl={"ca_certs": AUTHORITY})
             r.table_create("t").run(connection)
-            # Several TLS records each way, and many small answers.
+            # Several TLS records in each direction, and many small responses.
             rows = [{"id": n, "text": "x" * 5000} for n in range(2000)]
             self.assertEqual(r.table("t").insert(rows).run(connection)["inserted"], 2000)
             self.assertEqual(len(list(r.table("t").run(connection))), 2000)
@@ -80,7 +80,7 @@ class HttpPort(unittest.TestCase):
 
 
 def certificate(folder, *extensions):
-    """A key and a self-signed certificate as RethinkDB's documentation has one made."""
+    """A key and a self-signed certificate, created as in RethinkDB's documentation."""
     key, certificate = str(folder / "key.pem"), str(folder / "cert.pem")
     made = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
     subprocess.run([*made, "-subj", "/CN=cluster", "-days", "3650", *extensions], check=True, capture_output=True)
