@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::link::{LinkParty, Links};
+use cluster::link::{LinkHandler, Links};
 use cluster::{Node, ServerId};
 use engine::Engine;
 use engine::memory::MemoryEngine;
@@ -34,7 +34,7 @@ pub struct RunningProcess {
     /// The owner of its tasks.
     pub process: Process,
     started: Arc<Mutex<Started>>,
-    links: Option<(Links, LinkParty)>,
+    links: Option<(Links, LinkHandler)>,
     /// The node, once it serves.
     pub node: Option<Arc<Node>>,
     wake_at: Nanos,
@@ -208,11 +208,11 @@ impl RunningProcess {
 
     /// Runs one step of its links.
     pub fn step(&mut self, host: Host, now: Nanos, tasks: &Tasks, net: &mut SimNetwork) {
-        let Some((links, party)) = &mut self.links else { return };
+        let Some((links, handler)) = &mut self.links else { return };
         let mut orders = Vec::new();
         let _ = links.loop_waker().take_wake();
         let events = &mut self.events;
-        self.wake_at = tasks.within(self.process, || party.step(now, events, &mut orders));
+        self.wake_at = tasks.within(self.process, || handler.step(now, events, &mut orders));
         net.execute(host, orders);
     }
 }

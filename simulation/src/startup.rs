@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
+use cluster::link::{AddressBook, LinkHandler, LinkOptions, LinkTimings, Links, LocalServer, QueueLimits};
 use cluster::{
     CopyChunking, Identity, Inbound, JoinOptions, Node, NodeOptions, PeerTransport, ServerId,
     UNASSIGNED_PEER, Wiring,
@@ -63,7 +63,7 @@ pub struct NodePlan {
 #[derive(Default)]
 pub struct Started {
     /// The links, which the event loop drives.
-    pub links: Option<(Links, LinkParty)>,
+    pub links: Option<(Links, LinkHandler)>,
     /// The node, once it serves.
     pub node: Option<Arc<Node>>,
     /// Why the start failed.
@@ -115,8 +115,8 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     }));
     let links = open_links(plan, &system, identity.as_ref().map(|known| known.cluster), server)?;
     wiring.peers.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
-    let party = links.party(inbound.clone()).ok_or("the links are in use")?;
-    slot.lock().links = Some((links, party));
+    let handler = links.handler(inbound.clone()).ok_or("the links are in use")?;
+    slot.lock().links = Some((links, handler));
     let cluster = cluster_to_join(identity.as_ref(), &inbound);
     let name = Text::from(format!("n{}", plan.number));
     let tags = vec![Text::from_static("default")];
@@ -208,7 +208,7 @@ fn open_links(
     cluster: Option<Uuid>,
     server: ServerId,
 ) -> Result<Links, String> {
-    let me = Me {
+    let local = LocalServer {
         cluster,
         server,
         name: format!("n{}", plan.number),
@@ -219,9 +219,9 @@ fn open_links(
         is_proxy: false,
     };
     Ok(Links::new(LinkOptions {
-        me,
+        local,
         join: plan.join.clone(),
-        book: load_book(&*system.files, &system.dir)?,
+        address_book: load_address_book(&*system.files, &system.dir)?,
         timings: plan.timings,
         limits: QueueLimits::default(),
         clock: system.clock.clone(),
@@ -240,10 +240,10 @@ fn watch_log(node: &Weak<Node>) {
     }
 }
 
-fn load_book(files: &dyn Files, dir: &Path) -> Result<Book, String> {
-    match files.read(&dir.join(Book::FILE)) {
-        Ok(bytes) => Book::parse(&bytes).map_err(|cause| format!("{cause:?}")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Book::default()),
+fn load_address_book(files: &dyn Files, dir: &Path) -> Result<AddressBook, String> {
+    match files.read(&dir.join(AddressBook::FILE)) {
+        Ok(bytes) => AddressBook::parse(&bytes).map_err(|cause| format!("{cause:?}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(AddressBook::default()),
         Err(error) => Err(error.to_string()),
     }
 }

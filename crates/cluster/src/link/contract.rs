@@ -1,4 +1,4 @@
-//! What links are given, and what they tell: the words shared by those who use them.
+//! The options of links, and the trait that receives their events and data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,110 +7,110 @@ use std::time::Duration;
 use io::{Clock, Random};
 use uuid::Uuid;
 
-use super::book::Book;
+use super::address_book::AddressBook;
 use super::log_message::Message;
 use super::outbox::QueueLimits;
 use crate::{RpcHandler, ServerId};
 
-/// What a server says of itself when a link opens.
+/// A linked server, as its hello describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// Which server.
+    /// Its id.
     pub server: ServerId,
-    /// This start of its process.
+    /// Identifies this start of its process.
     pub incarnation: u64,
     /// Its name.
     pub name: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// Where others reach it, `host:port`, best first.
+    /// The addresses where others reach it, `host:port`, best first.
     pub addresses: Vec<String>,
-    /// What it runs, for people.
+    /// Name and version of its program, for display.
     pub program: String,
-    /// Where this link leads, as the system or the book knows it.
+    /// The address at the other end of this link, as it was dialed or accepted.
     pub at: String,
 }
 
-/// What links hand over. All calls come from the one thread of the links and must not wait; what
-/// happens to one server comes in the order in which it happened.
+/// Takes the events and data of links. All calls come from the one thread of the links and must not block. The events
+/// of one server come in the order in which they happened.
 pub trait Receiver: RpcHandler {
-    /// LogMessages for replicas of this node.
+    /// Replication messages for replicas of this node.
     fn log_messages(&self, from: ServerId, log_messages: Vec<Message>);
 
-    /// A link has opened: requests and log_messages can be sent. A server that comes back, or was started
-    /// again (another incarnation), is first `silent` and then connected once more.
+    /// A link has opened: requests and replication messages can be sent. A server whose link is replaced, or that was
+    /// restarted (another incarnation), is first reported `silent` and then connected again.
     fn connected(&self, info: &PeerInfo);
 
-    /// The link has ended, or nothing has come from the server for a while, or it says that nothing
-    /// reaches it. Told once, until `back` or `connected`.
+    /// The link has ended, or nothing was received from the server for a while, or the server reports that it
+    /// receives nothing from this node. Called once, until `back` or `connected`.
     fn silent(&self, server: ServerId);
 
-    /// A server that was silent is heard again on the same link.
+    /// A silent server sends and receives again on the same link.
     fn back(&self, server: ServerId);
 
-    /// Asked on a node that belongs to no cluster yet, when it meets a server that does: may this node
-    /// become a part of `cluster`? Yes promises that the node's own directory has never held data and
-    /// that its new cluster is on disk. May write a small file. The text of a no is told to both sides.
+    /// A node without a cluster has dialed a server that belongs to one: may this node become a member of `cluster`?
+    /// `Ok` promises that the node's data directory has never held data and that its new cluster is on disk. May
+    /// write a small file. The text of an error is logged on both sides.
     fn may_adopt(&self, cluster: Uuid, by: &PeerInfo) -> Result<(), String>;
 
-    /// Asked on a node that belongs to no cluster yet: it is to make `cluster`. Yes promises as
-    /// [`Receiver::may_adopt`] does.
-    fn founds(&self, cluster: Uuid) -> Result<(), String> {
-        Err(format!("this server makes no cluster, not {cluster} either"))
+    /// A node without a cluster is to make `cluster`. `Ok` promises the same as for [`Receiver::may_adopt`].
+    fn bootstrap(&self, cluster: Uuid) -> Result<(), String> {
+        Err(format!("this server cannot make cluster {cluster}"))
     }
 
-    /// The other servers say that this one was removed from the cluster for good.
+    /// Other servers report that this one was removed from the cluster permanently.
     fn removed(&self) {}
 
-    /// The address book has changed: keep this text where [`LinkOptions::book`] comes from at the next
-    /// start. May be handed to another thread; only the last one counts.
-    fn keep_book(&self, text: &str);
+    /// The address book has changed: store this text, from which [`LinkOptions::address_book`] is read at the next
+    /// start. May be done on another thread; only the last text counts.
+    fn store_address_book(&self, text: &str);
 }
 
-/// Who a node is, to others.
+/// A node's own server, as it introduces itself to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Me {
-    /// The cluster it belongs to; `None` for one that looks for a cluster to join.
+pub struct LocalServer {
+    /// The cluster it belongs to; `None` while it looks for a cluster to join.
     pub cluster: Option<Uuid>,
-    /// The server.
+    /// Its id.
     pub server: ServerId,
     /// Its name.
     pub name: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// Where others reach it: `--canonical-address`, or what it listens on. May be empty.
+    /// The addresses where others reach it: `--canonical-address`, or the addresses it listens on. May be empty.
     pub addresses: Vec<String>,
-    /// Those of them that it was told with `--canonical-address`.
+    /// The `addresses` that were given with `--canonical-address`.
     pub canonical: Vec<String>,
     /// Its cluster port.
     pub port: u16,
-    /// Whether it is a proxy: nobody dials it, and its place is not remembered.
+    /// Whether it is a proxy: other servers do not dial it, and do not enter it into their address books.
     pub is_proxy: bool,
 }
 
-/// Whether a server that looks for a cluster may make one with others that do.
+/// Whether a server that looks for a cluster may make one with other servers that belong to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MayFound {
-    /// Whether it may. Not if a name that it joins is known to stand for several servers.
+pub struct BootstrapPermission {
+    /// False if a name in `--join` resolves to several servers.
     pub is_allowed: bool,
-    /// The places it joins that are known to be itself, `host:port` as it was told, with the address of each.
-    pub own: BTreeMap<String, String>,
+    /// The addresses of `--join` that are known to be the server itself, `host:port` as given, with the address each
+    /// resolves to.
+    pub own_addresses: BTreeMap<String, String>,
 }
 
-/// How patient links are.
+/// Timeouts and intervals of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTimings {
-    /// A link on which nothing arrives for so long ends (RethinkDB's `heartbeat_timeout_secs`).
+    /// A link that receives nothing for this long ends (RethinkDB's `heartbeat_timeout_secs`).
     pub heartbeat_timeout: Duration,
-    /// How long a connection may take to stand.
+    /// The longest time to open a connection.
     pub dial_timeout: Duration,
-    /// How long both sides may take to agree on a link.
+    /// The longest time for both sides to agree on a link.
     pub handshake_timeout: Duration,
-    /// Pause before a server is dialed again, the first time; it doubles.
-    pub redial_least: Duration,
-    /// The longest such pause.
-    pub redial_most: Duration,
-    /// For how long a server that went away is dialed (`--cluster-reconnect-timeout`).
+    /// The wait before a server is dialed again the first time; it doubles with each failure.
+    pub redial_interval_min: Duration,
+    /// The longest wait before a server is dialed again.
+    pub redial_interval_max: Duration,
+    /// How long a server that was disconnected is dialed (`--cluster-reconnect-timeout`).
     pub reconnect_timeout: Duration,
 }
 
@@ -120,39 +120,40 @@ impl Default for LinkTimings {
             heartbeat_timeout: Duration::from_secs(10),
             dial_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
-            redial_least: Duration::from_millis(100),
-            redial_most: Duration::from_secs(3),
+            redial_interval_min: Duration::from_millis(100),
+            redial_interval_max: Duration::from_secs(3),
             reconnect_timeout: Duration::from_secs(86_400),
         }
     }
 }
 
 impl LinkTimings {
-    /// How often the other side hears from us when there is nothing to say.
+    /// How often a heartbeat is sent when there is nothing else to send.
     pub(super) fn heartbeat_interval(&self) -> Duration {
         self.heartbeat_timeout / 16
     }
 
-    /// After how much quiet a server counts as silent, when it wants to be heard every `interval`.
+    /// How long nothing may be received from a server that sends a heartbeat every `interval`, before it counts as
+    /// silent.
     pub(super) fn silent_after(&self, interval: Duration) -> Duration {
         (self.heartbeat_timeout / 4).max(interval * 3)
     }
 }
 
-/// What links are made with.
+/// The options of [`crate::link::Links::new`].
 pub struct LinkOptions {
-    /// Who this node is.
-    pub me: Me,
+    /// This node's server.
+    pub local: LocalServer,
     /// Servers to reach, `host:port` (`--join`).
     pub join: Vec<String>,
-    /// The servers known from before.
-    pub book: Book,
-    /// How patient to be.
+    /// The servers known from earlier runs.
+    pub address_book: AddressBook,
+    /// Timeouts and intervals.
     pub timings: LinkTimings,
-    /// How much may wait for one server.
+    /// Limits of the queue for each server.
     pub limits: QueueLimits,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Chance: incarnations, and pauses that differ between nodes.
+    /// Random numbers, for incarnations and for intervals that differ between nodes.
     pub random: Arc<dyn Random>,
 }

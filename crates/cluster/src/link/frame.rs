@@ -1,87 +1,87 @@
-//! Bytes of a link, as frames: docs/formats/link.md.
+//! The frames of a link: docs/formats/link.md.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The version of the format this program speaks, lowest and highest.
-pub(super) const VERSIONS: Versions = Versions { least: 2, most: 2 };
-/// Longest payload of a frame that is taken.
+/// The lowest and highest version of the format that this program supports.
+pub(super) const VERSIONS: Versions = Versions { lowest: 2, highest: 2 };
+/// Longest payload of a received frame.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 128 << 10;
-/// Longest part of a message that is sent.
+/// Longest part of a message in a sent frame.
 pub(super) const PART_BYTES: usize = 64 << 10;
 const HELLO_BYTES_MAX: usize = 64 << 10;
 const HEADER_BYTES: usize = 20;
-/// A header and the length of a message before its first part.
+/// A frame header and the length of the message, which precedes its first part.
 pub(super) const HEAD_BYTES_MAX: usize = HEADER_BYTES + 8;
 const PREFACE_BYTES: usize = 24;
 const MAGIC: &[u8; 8] = b"RKNDLINK";
-/// How an alert and a handshake of TLS begin.
+/// The first bytes of a TLS alert and of a TLS handshake.
 const TLS_RECORDS: [[u8; 2]; 2] = [[21, 3], [22, 3]];
 
 /// A range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Versions {
-    pub(super) least: u16,
-    pub(super) most: u16,
+    pub(super) lowest: u16,
+    pub(super) highest: u16,
 }
 
 impl Versions {
-    /// The highest version both speak.
+    /// The highest version that both support.
     pub(super) fn common(self, other: Versions) -> Option<u16> {
-        let most = self.most.min(other.most);
-        (most >= self.least.max(other.least)).then_some(most)
+        let most = self.highest.min(other.highest);
+        (most >= self.lowest.max(other.lowest)).then_some(most)
     }
 }
 
-/// Bytes that are not a link, or no longer.
+/// Why received bytes are not, or no longer, a valid link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Whoever speaks is no server of ours.
+    /// The other side is not a server of ours.
     #[error(
-        "what was received does not begin as a link between servers does: they link cluster ports (--cluster-port, \
-         29015 unless another is given), not those of drivers or of the web interface"
+        "the received bytes are not those of a link between servers: servers link cluster ports (--cluster-port, 29015 \
+         by default), not the ports of drivers or of the web interface"
     )]
     NotALink,
-    /// It speaks TLS.
+    /// The other side uses TLS.
     #[error(
         "the other side uses TLS and this one does not: all servers of a cluster need --cluster-tls-key, \
          --cluster-tls-cert and --cluster-tls-ca, or none"
     )]
     Tls,
-    /// Bytes were changed on their way.
+    /// Bytes were changed in transit.
     #[error("the checksum of the {0} does not match")]
     Checksum(&'static str),
-    /// More bytes announced than are ever sent.
+    /// The announced length is above the limit.
     #[error("a {what} of {bytes} bytes is too long")]
     TooLong {
         /// Hello, frame, message or unfinished messages.
         what: &'static str,
-        /// How many bytes.
+        /// The announced length.
         bytes: u64,
     },
-    /// A kind of frame this version does not have.
+    /// A kind of frame that this version does not have.
     #[error("there is no frame of kind {0}")]
     Kind(u8),
-    /// A frame with flags or reserved bytes it cannot have.
-    #[error("a frame has flags it cannot have")]
+    /// A frame with invalid flags or reserved bytes.
+    #[error("a frame has invalid flags")]
     Flags,
-    /// A hello without a field that it must have.
-    #[error("the hello has no legal {0}")]
+    /// A hello without a required field.
+    #[error("the hello has no valid {0}")]
     Hello(&'static str),
-    /// Parts of a message that do not fit together.
-    #[error("the parts of a message do not fit together")]
+    /// Parts of a message that are inconsistent.
+    #[error("the parts of a message are inconsistent")]
     Parts,
-    /// A log_message that ends before its end.
-    #[error("a log_message is cut off")]
+    /// A replication message that is truncated.
+    #[error("a replication message is truncated")]
     Message,
     /// An address book that cannot be read.
     #[error("an address book cannot be read: {0}")]
     Book(&'static str),
-    /// A frame that has no place at this moment.
-    #[error("a frame came out of turn")]
+    /// A frame that is not allowed in the current state.
+    #[error("a frame is not allowed in this state")]
     OutOfTurn,
 }
 
-/// What a frame is.
+/// The kind of a frame (docs/formats/link.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Consent = 1,
@@ -90,7 +90,7 @@ pub(super) enum Kind {
     Heartbeat = 4,
     LogMessages = 5,
     Request = 6,
-    Answer = 7,
+    Response = 7,
     Refusal = 8,
     Lost = 9,
     Book = 10,
@@ -107,7 +107,7 @@ impl Kind {
             Heartbeat,
             LogMessages,
             Request,
-            Answer,
+            Response,
             Refusal,
             Lost,
             Book,
@@ -116,14 +116,14 @@ impl Kind {
         all.into_iter().find(|kind| *kind as u8 == byte).ok_or(Damage::Kind(byte))
     }
 
-    /// Whether it is for those who use the link, and leaves the link as it is.
-    pub(super) fn is_talk(self) -> bool {
-        matches!(self, Kind::LogMessages | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Lost)
+    /// Whether the frame carries data for the users of the link, and does not change the state of the link.
+    pub(super) fn is_data(self) -> bool {
+        matches!(self, Kind::LogMessages | Kind::Request | Kind::Response | Kind::Refusal | Kind::Lost)
     }
 
-    /// Whether messages of this kind may come in parts.
+    /// Whether a message of this kind may be divided into parts.
     pub(super) fn may_be_long(self) -> bool {
-        matches!(self, Kind::LogMessages | Kind::Request | Kind::Answer | Kind::Refusal | Kind::Book)
+        matches!(self, Kind::LogMessages | Kind::Request | Kind::Response | Kind::Refusal | Kind::Book)
     }
 }
 
@@ -147,31 +147,32 @@ pub(super) struct Frame {
     pub(super) payload: Bytes,
 }
 
-/// The first bytes of a frame whose payload is `before` and then `payload`, which are not copied.
+/// Writes everything of a frame except `payload`: the header, and `before`, which is the beginning of the frame's
+/// payload.
 pub(super) fn head(out: &mut BytesMut, kind: Kind, flags: u8, number: u64, before: &[u8], payload: &[u8]) {
-    let mut rest = [0; HEADER_BYTES - 4];
-    rest[..4].copy_from_slice(&((before.len() + payload.len()) as u32).to_le_bytes());
-    rest[4] = kind as u8;
-    rest[5] = flags;
-    rest[8..].copy_from_slice(&number.to_le_bytes());
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&rest), before);
+    let mut header = [0; HEADER_BYTES - 4];
+    header[..4].copy_from_slice(&((before.len() + payload.len()) as u32).to_le_bytes());
+    header[4] = kind as u8;
+    header[5] = flags;
+    header[8..].copy_from_slice(&number.to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&header), before);
     out.put_u32_le(crc32c::crc32c_append(checksum, payload));
-    out.put_slice(&rest);
+    out.put_slice(&header);
     out.put_slice(before);
 }
 
-/// A frame in one piece.
+/// Writes a whole frame.
 pub(super) fn put(out: &mut BytesMut, kind: Kind, flags: u8, number: u64, payload: &[u8]) {
     head(out, kind, flags, number, &[], payload);
     out.put_slice(payload);
 }
 
-/// The preface and the hello behind it.
+/// The preface, followed by the hello.
 pub(super) fn preface(versions: Versions, hello: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFACE_BYTES + hello.len());
     out.put_slice(MAGIC);
-    out.put_u16_le(versions.least);
-    out.put_u16_le(versions.most);
+    out.put_u16_le(versions.lowest);
+    out.put_u16_le(versions.highest);
     out.put_u32_le(hello.len() as u32);
     out.put_u32_le(crc32c::crc32c(hello));
     out.put_u32_le(crc32c::crc32c(&out));
@@ -179,7 +180,7 @@ pub(super) fn preface(versions: Versions, hello: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What stands next on a link.
+/// One item of a link's byte stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Preface(Versions),
@@ -187,18 +188,18 @@ pub(super) enum Item {
     Frame(Frame),
 }
 
-/// Takes the bytes of one direction of a link apart, however they were cut on their way.
+/// Splits the bytes of one direction of a link into items, however the network divided them.
 #[derive(Default)]
 pub(super) struct StreamReader {
-    stage: Stage,
-    /// What was handed in last, as far as it is not read.
-    rest: Bytes,
-    /// The beginning of an item whose end has not come yet.
-    begun: BytesMut,
+    stage: ReadStage,
+    /// The unread rest of the bytes handed in last.
+    unread: Bytes,
+    /// The beginning of an item that is still incomplete.
+    partial: BytesMut,
 }
 
 #[derive(Clone, Copy, Default)]
-enum Stage {
+enum ReadStage {
     #[default]
     Preface,
     Hello {
@@ -209,68 +210,68 @@ enum Stage {
 }
 
 impl StreamReader {
-    /// Hands in bytes. Everything handed in before must have been read.
+    /// Hands in bytes. All items of earlier bytes must have been read.
     pub(super) fn push(&mut self, bytes: Bytes) {
-        if self.begun.is_empty() {
-            self.rest = bytes;
+        if self.partial.is_empty() {
+            self.unread = bytes;
             return;
         }
-        self.begun.extend_from_slice(&bytes);
-        if self.begun.len() >= self.wanted(&self.begun) {
-            self.rest = self.begun.split().freeze();
+        self.partial.extend_from_slice(&bytes);
+        if self.partial.len() >= self.bytes_needed(&self.partial) {
+            self.unread = self.partial.split().freeze();
         }
     }
 
-    /// The next item, if all of it is here.
+    /// The next item, if it is complete.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Damage> {
-        if matches!(self.stage, Stage::Preface) && is_tls(&self.rest) {
+        if matches!(self.stage, ReadStage::Preface) && is_tls(&self.unread) {
             return Err(Damage::Tls);
         }
-        let wanted = self.wanted(&self.rest);
-        if self.rest.len() < wanted {
-            let rest = std::mem::take(&mut self.rest);
-            self.begun.extend_from_slice(&rest);
+        let bytes_needed = self.bytes_needed(&self.unread);
+        if self.unread.len() < bytes_needed {
+            let unread = std::mem::take(&mut self.unread);
+            self.partial.extend_from_slice(&unread);
             return Ok(None);
         }
         match self.stage {
-            Stage::Preface => self.preface().map(Some),
-            Stage::Hello { bytes, checksum } => {
-                let hello = self.rest.split_to(bytes);
-                self.stage = Stage::Frames;
+            ReadStage::Preface => self.preface().map(Some),
+            ReadStage::Hello { bytes, checksum } => {
+                let hello = self.unread.split_to(bytes);
+                self.stage = ReadStage::Frames;
                 if crc32c::crc32c(&hello) == checksum {
                     Ok(Some(Item::Hello(hello)))
                 } else {
                     Err(Damage::Checksum("hello"))
                 }
             }
-            Stage::Frames => {
-                let bytes = payload_bytes(&self.rest)?;
-                if self.rest.len() < HEADER_BYTES + bytes {
-                    let rest = std::mem::take(&mut self.rest);
-                    self.begun.extend_from_slice(&rest);
+            ReadStage::Frames => {
+                let bytes = payload_bytes(&self.unread)?;
+                if self.unread.len() < HEADER_BYTES + bytes {
+                    let unread = std::mem::take(&mut self.unread);
+                    self.partial.extend_from_slice(&unread);
                     return Ok(None);
                 }
-                let frame = self.rest.split_to(HEADER_BYTES + bytes);
+                let frame = self.unread.split_to(HEADER_BYTES + bytes);
                 read_frame(frame).map(|frame| Some(Item::Frame(frame)))
             }
         }
     }
 
-    /// How many bytes are needed to get on, as far as `seen` tells.
-    fn wanted(&self, seen: &[u8]) -> usize {
+    /// How many bytes from `seen` on are needed to make progress.
+    fn bytes_needed(&self, seen: &[u8]) -> usize {
         match self.stage {
-            // What TLS says first may be all that it says.
-            Stage::Preface if is_tls(seen) => seen.len(),
-            Stage::Preface => PREFACE_BYTES,
-            Stage::Hello { bytes, .. } => bytes,
-            Stage::Frames if seen.len() < HEADER_BYTES => HEADER_BYTES,
-            // One that is too long is found out without waiting for it.
-            Stage::Frames => HEADER_BYTES + payload_bytes(seen).unwrap_or(0),
+            // A TLS alert may be shorter than a preface.
+            ReadStage::Preface if is_tls(seen) => seen.len(),
+            ReadStage::Preface => PREFACE_BYTES,
+            ReadStage::Hello { bytes, .. } => bytes,
+            ReadStage::Frames if seen.len() < HEADER_BYTES => HEADER_BYTES,
+            // A frame that is too long is rejected at once, without waiting for its bytes.
+            ReadStage::Frames => HEADER_BYTES + payload_bytes(seen).unwrap_or(0),
         }
     }
 
     fn preface(&mut self) -> Result<Item, Damage> {
-        let mut preface = self.rest.split_to(PREFACE_BYTES);
+        let mut preface = self.unread.split_to(PREFACE_BYTES);
         if preface[..8] != MAGIC[..] {
             return Err(Damage::NotALink);
         }
@@ -278,12 +279,12 @@ impl StreamReader {
             return Err(Damage::Checksum("preface"));
         }
         preface.advance(8);
-        let versions = Versions { least: preface.get_u16_le(), most: preface.get_u16_le() };
+        let versions = Versions { lowest: preface.get_u16_le(), highest: preface.get_u16_le() };
         let bytes = preface.get_u32_le() as usize;
         if bytes > HELLO_BYTES_MAX {
             return Err(Damage::TooLong { what: "hello", bytes: bytes as u64 });
         }
-        self.stage = Stage::Hello { bytes, checksum: preface.get_u32_le() };
+        self.stage = ReadStage::Hello { bytes, checksum: preface.get_u32_le() };
         Ok(Item::Preface(versions))
     }
 }
@@ -292,7 +293,7 @@ fn is_tls(seen: &[u8]) -> bool {
     TLS_RECORDS.iter().any(|begin| seen.starts_with(begin))
 }
 
-/// The length of the payload of the frame that begins `frame`, which holds a whole header.
+/// The payload length of a frame, from a header that is complete.
 fn payload_bytes(frame: &[u8]) -> Result<usize, Damage> {
     let bytes = u32::from_le_bytes([frame[4], frame[5], frame[6], frame[7]]) as usize;
     if bytes > PAYLOAD_BYTES_MAX {

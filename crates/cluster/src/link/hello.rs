@@ -1,11 +1,11 @@
-//! The hello: what a server says of itself before a link opens.
+//! The hello: how a server introduces itself before a link opens.
 
 use std::collections::BTreeMap;
 
 use datum::{Datum, json};
 use uuid::Uuid;
 
-use super::book::{TEXT_BYTES_MAX, number_of, object, text_of, texts, texts_of, uuid_of};
+use super::address_book::{TEXT_BYTES_MAX, number_of, object, text_of, texts, texts_of, uuid_of};
 use super::contract::PeerInfo;
 use super::frame::Damage;
 use crate::ServerId;
@@ -23,17 +23,17 @@ pub(super) struct Hello {
     pub(super) tags: Vec<String>,
     pub(super) addresses: Vec<String>,
     pub(super) port: u16,
-    /// Whether it is a proxy.
     pub(super) is_proxy: bool,
     pub(super) program: String,
     pub(super) heartbeat_ms: u64,
-    /// At which of its addresses one that was dialed was reached, as it sees it.
+    /// Only of a server that was dialed: its own address at which the connection came in, as it sees it.
     pub(super) reached_at: Option<String>,
-    /// The addresses that it was told with `--canonical-address`.
+    /// The addresses that were given with `--canonical-address`.
     pub(super) canonical: Vec<String>,
-    /// With whom one that belongs to no cluster would make one.
+    /// Only of a server without a cluster: the servers that it would make one with.
     pub(super) expects: Option<Vec<ServerId>>,
-    /// Whom such a one has found at places that are no less to others, `host:port` as it was told.
+    /// Only with `expects`: the servers it has found, by address of `--join`, `host:port` as given; without loopback
+    /// addresses.
     pub(super) found: Option<BTreeMap<String, ServerId>>,
 }
 
@@ -45,7 +45,7 @@ impl Hello {
             ("expects", texts(&servers))
         });
         let found = self.found.as_ref().map(|found| {
-            let pairs = found.iter().map(|(place, server)| [place.clone(), server.to_string()]);
+            let pairs = found.iter().map(|(address, server)| [address.clone(), server.to_string()]);
             ("found", Datum::Array(pairs.map(|pair| texts(&pair)).collect()))
         });
         let proxy = self.is_proxy.then_some(("proxy", Datum::Bool(true)));
@@ -100,7 +100,7 @@ impl Hello {
         })
     }
 
-    /// What users of links are told, of the server reached at `at`.
+    /// The public description of this server, reached at `at`.
     pub(super) fn info(&self, at: &str) -> PeerInfo {
         PeerInfo {
             server: self.server,
@@ -123,9 +123,9 @@ fn found_of(fields: &datum::Object) -> Option<BTreeMap<String, ServerId>> {
     let Datum::Array(list) = fields.get("found")? else { return None };
     let pair = |item: &Datum| match item {
         Datum::Array(pair) => {
-            let [Datum::String(place), Datum::String(server)] = &**pair else { return None };
+            let [Datum::String(address), Datum::String(server)] = &**pair else { return None };
             let server = Uuid::parse_str(server).ok().map(ServerId)?;
-            (place.len() <= TEXT_BYTES_MAX).then(|| (place.to_string(), server))
+            (address.len() <= TEXT_BYTES_MAX).then(|| (address.to_string(), server))
         }
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! LogMessages of the log as a link carries them (docs/formats/link.md, frames).
+//! Replication messages as a link carries them (docs/formats/link.md, "Frames").
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use log::GroupId;
@@ -6,20 +6,20 @@ pub use log::{Message, PeerId};
 
 use super::frame::Damage;
 
-/// Bytes of a log_message beside its body.
+/// Bytes of a replication message in addition to its body.
 pub(super) const ENVELOPE_BYTES: usize = 28;
 
-/// Writes `log_message` behind those already in `out`.
+/// Appends `log_message` to `out`.
 pub(super) fn put(out: &mut BytesMut, log_message: &Message) {
     out.put_u64_le(log_message.group.0);
     out.put_u64_le(log_message.from.0);
     out.put_u64_le(log_message.to.0);
-    // Bodies are far below the limit of a message, which is checked when they are handed in.
+    // Bodies are far below the limit for messages, which is checked when they are queued.
     out.put_u32_le(log_message.body.len() as u32);
     out.put_slice(&log_message.body);
 }
 
-/// The log_messages of one message.
+/// The replication messages of one frame payload.
 pub(super) fn read_all(mut message: Bytes) -> Result<Vec<Message>, Damage> {
     let mut log_messages = Vec::new();
     while !message.is_empty() {

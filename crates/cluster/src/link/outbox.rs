@@ -1,5 +1,4 @@
-//! What waits to leave for one server: bounded in bytes, and in an order in which nothing long
-//! keeps something short waiting.
+//! The queue of data to send to one server. It is bounded in bytes, and long messages do not delay short ones.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,41 +8,41 @@ use super::frame::{self, Kind, PART_BYTES, flag};
 use super::log_message::{self, ENVELOPE_BYTES, Message};
 use super::parts::MESSAGE_BYTES_MAX;
 
-/// Payloads from here on are sent from where they are, without copying.
+/// Longer payloads are sent without copying them.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
-/// How many bytes may wait, by what they are. A message that finds nothing of its sort waiting is
-/// always taken.
+/// How many bytes may be queued for one server, by category. A message whose category has nothing queued is always
+/// accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// LogMessages of the log. What is beyond is dropped; Raft says it again.
-    pub letters_bytes_max: usize,
-    /// Questions. What is beyond is told that the server cannot be reached.
-    pub questions_bytes_max: usize,
-    /// Answers. What is beyond is lost, and the one who asked is told so.
-    pub answers_bytes_max: usize,
+    /// Replication messages. Messages above the limit are dropped; Raft sends them again.
+    pub log_messages_bytes_max: usize,
+    /// Requests. Requests above the limit fail as if the server were not connected.
+    pub requests_bytes_max: usize,
+    /// Responses. Responses above the limit are dropped, and the requester is notified.
+    pub responses_bytes_max: usize,
 }
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
         QueueLimits {
-            letters_bytes_max: 64 << 20,
-            questions_bytes_max: 64 << 20,
-            answers_bytes_max: 256 << 20,
+            log_messages_bytes_max: 64 << 20,
+            requests_bytes_max: 64 << 20,
+            responses_bytes_max: 256 << 20,
         }
     }
 }
 
-/// Everything that waits for one server.
+/// The data that is queued for one server.
 pub(super) struct Outbox {
     limits: QueueLimits,
     control: VecDeque<Control>,
     log_messages: VecDeque<Message>,
-    letters_bytes: usize,
+    log_messages_bytes: usize,
     log_messages_number: u64,
     messages: VecDeque<Outgoing>,
-    questions_bytes: usize,
-    answers_bytes: usize,
+    requests_bytes: usize,
+    responses_bytes: usize,
 }
 
 struct Control {
@@ -59,21 +58,21 @@ struct Outgoing {
     sent_bytes: usize,
 }
 
-/// Bytes that leave together.
+/// Bytes that are sent together.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<Bytes>,
     pub(super) len: usize,
     pub(super) frames: usize,
-    /// Questions all of which is in this batch, or was in earlier ones.
+    /// Requests whose last part is in this batch.
     pub(super) requests: Vec<u64>,
     pub(super) log_messages: usize,
 }
 
-/// What became of something that was put into an outbox.
+/// The outcome of adding to an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    Waits,
+    Queued,
     Full,
     TooLong,
 }
@@ -84,11 +83,11 @@ impl Outbox {
             limits,
             control: VecDeque::new(),
             log_messages: VecDeque::new(),
-            letters_bytes: 0,
+            log_messages_bytes: 0,
             log_messages_number: 0,
             messages: VecDeque::new(),
-            questions_bytes: 0,
-            answers_bytes: 0,
+            requests_bytes: 0,
+            responses_bytes: 0,
         }
     }
 
@@ -96,26 +95,27 @@ impl Outbox {
         self.control.is_empty() && self.log_messages.is_empty() && self.messages.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.letters_bytes + self.questions_bytes + self.answers_bytes
+        self.log_messages_bytes + self.requests_bytes + self.responses_bytes
     }
 
-    /// A frame without payload, before everything else.
+    /// Queues a frame without payload, which is sent before all other frames.
     pub(super) fn control(&mut self, kind: Kind, flags: u8, number: u64) {
         self.control.push_back(Control { kind, flags: flags | flag::WHOLE, number });
     }
 
-    /// A log_message of the log.
+    /// Queues a replication message.
     pub(super) fn log_message(&mut self, log_message: Message) -> Put {
         let bytes = ENVELOPE_BYTES + log_message.body.len();
         if bytes as u64 > MESSAGE_BYTES_MAX {
             return Put::TooLong;
         }
-        if self.letters_bytes > 0 && self.letters_bytes + bytes > self.limits.letters_bytes_max {
+        if self.log_messages_bytes > 0 && self.log_messages_bytes + bytes > self.limits.log_messages_bytes_max
+        {
             return Put::Full;
         }
-        self.letters_bytes += bytes;
+        self.log_messages_bytes += bytes;
         if bytes > PART_BYTES {
             let mut body = BytesMut::with_capacity(bytes);
             log_message::put(&mut body, &log_message);
@@ -124,46 +124,47 @@ impl Outbox {
         } else {
             self.log_messages.push_back(log_message);
         }
-        Put::Waits
+        Put::Queued
     }
 
-    /// A request.
+    /// Queues a request.
     pub(super) fn request(&mut self, number: u64, body: Bytes) -> Put {
         if body.len() as u64 > MESSAGE_BYTES_MAX {
             return Put::TooLong;
         }
-        if self.questions_bytes > 0 && self.questions_bytes + body.len() > self.limits.questions_bytes_max {
+        if self.requests_bytes > 0 && self.requests_bytes + body.len() > self.limits.requests_bytes_max {
             return Put::Full;
         }
-        self.questions_bytes += body.len();
+        self.requests_bytes += body.len();
         self.push(Kind::Request, number, body);
-        Put::Waits
+        Put::Queued
     }
 
-    /// An answer, a refusal or a book. One that cannot be sent is replaced by the word that it is lost.
-    pub(super) fn answer(&mut self, kind: Kind, number: u64, body: Bytes) {
+    /// Queues a response, a refusal or an address book. If the queue is full, a `Lost` frame replaces a response or
+    /// refusal, and an address book is dropped.
+    pub(super) fn respond(&mut self, kind: Kind, number: u64, body: Bytes) {
         let is_full =
-            self.answers_bytes > 0 && self.answers_bytes + body.len() > self.limits.answers_bytes_max;
+            self.responses_bytes > 0 && self.responses_bytes + body.len() > self.limits.responses_bytes_max;
         if is_full || body.len() as u64 > MESSAGE_BYTES_MAX {
             if kind != Kind::Book {
                 self.control(Kind::Lost, 0, number);
             }
             return;
         }
-        self.answers_bytes += body.len();
+        self.responses_bytes += body.len();
         self.push(kind, number, body);
     }
 
-    /// Takes back requests that have not left as a whole; those are the result.
+    /// Removes each of these requests unless it was sent completely. Returns the numbers of the removed ones.
     pub(super) fn withdraw(&mut self, numbers: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut withdrawn = BTreeSet::new();
         let mut begun = Vec::new();
-        let questions_bytes = &mut self.questions_bytes;
+        let requests_bytes = &mut self.requests_bytes;
         self.messages.retain(|message| {
             if message.kind != Kind::Request || !numbers.contains(&message.number) {
                 return true;
             }
-            *questions_bytes -= message.body.len();
+            *requests_bytes -= message.body.len();
             withdrawn.insert(message.number);
             if message.sent_bytes > 0 {
                 begun.push(message.number);
@@ -176,56 +177,56 @@ impl Outbox {
         withdrawn
     }
 
-    /// Forgets everything: the link is over.
+    /// Removes everything: the link has ended.
     pub(super) fn clear(&mut self) {
         *self = Outbox::new(self.limits);
     }
 
-    /// Up to about `budget` bytes: what steers the link first, then log_messages and messages in turn, a part
-    /// of each.
+    /// Removes up to about `budget` bytes for sending: control frames first, then replication messages and parts of
+    /// other messages in alternation.
     pub(super) fn take(&mut self, budget: usize) -> Batch {
         let mut batch = Batch::default();
-        let mut small = BytesMut::with_capacity(self.room(budget));
+        let mut small = BytesMut::with_capacity(self.capacity(budget));
         while let Some(Control { kind, flags, number }) = self.control.pop_front() {
             frame::put(&mut small, kind, flags, number, &[]);
             batch.frames += 1;
         }
         while batch.len + small.len() < budget && !(self.log_messages.is_empty() && self.messages.is_empty())
         {
-            self.take_letters(&mut small, &mut batch);
+            self.take_log_messages(&mut small, &mut batch);
             self.take_part(&mut small, &mut batch);
         }
-        batch.keep(&mut small);
+        batch.finish_small(&mut small);
         batch
     }
 
-    /// About as many bytes as a batch of up to `budget` copies.
-    fn room(&self, budget: usize) -> usize {
+    /// About how many bytes a batch of up to `budget` bytes copies.
+    fn capacity(&self, budget: usize) -> usize {
         let copied = |message: &Outgoing| Some(message.body.len()).filter(|bytes| *bytes <= COPY_BYTES_MAX);
-        let steering = self.control.len() * frame::HEAD_BYTES_MAX;
-        let log_messages = frame::HEAD_BYTES_MAX + self.letters_bytes.min(COPY_BYTES_MAX);
-        let mut room = steering + log_messages;
+        let control = self.control.len() * frame::HEAD_BYTES_MAX;
+        let log_messages = frame::HEAD_BYTES_MAX + self.log_messages_bytes.min(COPY_BYTES_MAX);
+        let mut capacity = control + log_messages;
         for message in &self.messages {
-            if room >= budget {
+            if capacity >= budget {
                 return budget;
             }
-            room += frame::HEAD_BYTES_MAX + copied(message).unwrap_or(0);
+            capacity += frame::HEAD_BYTES_MAX + copied(message).unwrap_or(0);
         }
-        room
+        capacity
     }
 
-    fn take_letters(&mut self, small: &mut BytesMut, batch: &mut Batch) {
+    fn take_log_messages(&mut self, small: &mut BytesMut, batch: &mut Batch) {
         if self.log_messages.is_empty() {
             return;
         }
-        let mut payload = BytesMut::with_capacity(self.letters_bytes.min(PART_BYTES));
+        let mut payload = BytesMut::with_capacity(self.log_messages_bytes.min(PART_BYTES));
         while let Some(log_message) = self.log_messages.front() {
             let bytes = ENVELOPE_BYTES + log_message.body.len();
             if payload.len() + bytes > PART_BYTES {
                 break;
             }
             log_message::put(&mut payload, log_message);
-            self.letters_bytes -= bytes;
+            self.log_messages_bytes -= bytes;
             self.log_messages.pop_front();
             batch.log_messages += 1;
         }
@@ -244,8 +245,8 @@ impl Outbox {
         if end == total {
             flags |= flag::LAST;
         }
-        let announced = (total as u64).to_le_bytes();
-        let before: &[u8] = if flags == flag::FIRST { &announced } else { &[] };
+        let announced_length = (total as u64).to_le_bytes();
+        let before: &[u8] = if flags == flag::FIRST { &announced_length } else { &[] };
         let part = if flags == flag::WHOLE {
             std::mem::take(&mut message.body)
         } else {
@@ -259,14 +260,14 @@ impl Outbox {
         }
         match message.kind {
             Kind::Request => {
-                self.questions_bytes -= total;
+                self.requests_bytes -= total;
                 batch.requests.push(message.number);
             }
             Kind::LogMessages => {
-                self.letters_bytes -= total;
+                self.log_messages_bytes -= total;
                 batch.log_messages += 1;
             }
-            _ => self.answers_bytes -= total,
+            _ => self.responses_bytes -= total,
         }
     }
 
@@ -290,13 +291,13 @@ impl Batch {
         if part.len() <= COPY_BYTES_MAX {
             small.extend_from_slice(&part);
         } else {
-            self.keep(small);
+            self.finish_small(small);
             self.len += part.len();
             self.bytes.push(part);
         }
     }
 
-    fn keep(&mut self, small: &mut BytesMut) {
+    fn finish_small(&mut self, small: &mut BytesMut) {
         if !small.is_empty() {
             self.len += small.len();
             self.bytes.push(small.split().freeze());
@@ -332,62 +333,62 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_overtakes_what_is_long() {
+    fn short_messages_overtake_long_ones() {
         let mut outbox = Outbox::new(QueueLimits::default());
-        outbox.answer(Kind::Answer, 1, Bytes::from(vec![1; 10 << 20]));
+        outbox.respond(Kind::Response, 1, Bytes::from(vec![1; 10 << 20]));
         assert_eq!(frames(&outbox.take(1)).len(), 1);
         outbox.request(2, Bytes::from_static(b"short"));
         outbox.log_message(log_message(100));
         outbox.control(Kind::Heartbeat, 0, 0);
         let kinds: Vec<Kind> = frames(&outbox.take(200_000)).iter().map(|frame| frame.kind).collect();
-        let first = [Kind::Heartbeat, Kind::LogMessages, Kind::Answer, Kind::Request];
-        assert_eq!(kinds[..4], first, "one part of the answer stands before the request");
+        let first = [Kind::Heartbeat, Kind::LogMessages, Kind::Response, Kind::Request];
+        assert_eq!(kinds[..4], first, "one part of the response comes before the request");
     }
 
     #[test]
-    fn a_message_of_any_length_arrives_as_it_was() {
+    fn messages_of_any_length_arrive_unchanged() {
         for len in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES, 1_000_003] {
             let mut outbox = Outbox::new(QueueLimits::default());
             let body: Bytes = (0..len).map(|i| (i % 251) as u8).collect();
             outbox.request(7, body.clone());
             let mut assembly = Assembly::default();
-            let mut whole = Vec::new();
+            let mut received = Vec::new();
             while !outbox.is_empty() {
                 for frame in frames(&outbox.take(100_000)) {
-                    whole.extend(assembly.take(frame).unwrap());
+                    received.extend(assembly.take(frame).unwrap());
                 }
             }
-            assert_eq!(whole.len(), 1, "{len} bytes");
-            assert_eq!((whole[0].number, whole[0].body.clone()), (7, body));
+            assert_eq!(received.len(), 1, "{len} bytes");
+            assert_eq!((received[0].number, received[0].body.clone()), (7, body));
             assert_eq!(outbox.bytes(), 0);
         }
     }
 
     #[test]
-    fn beyond_its_limit_a_queue_takes_nothing_more() {
+    fn a_queue_accepts_nothing_above_its_limit() {
         let limits =
-            QueueLimits { letters_bytes_max: 1000, questions_bytes_max: 1000, answers_bytes_max: 1000 };
+            QueueLimits { log_messages_bytes_max: 1000, requests_bytes_max: 1000, responses_bytes_max: 1000 };
         let mut outbox = Outbox::new(limits);
-        assert_eq!(outbox.log_message(log_message(200_000)), Put::Waits, "one is always taken");
+        assert_eq!(outbox.log_message(log_message(200_000)), Put::Queued, "the first one is always accepted");
         assert_eq!(outbox.log_message(log_message(1)), Put::Full);
-        assert_eq!(outbox.request(1, Bytes::from(vec![0; 600])), Put::Waits);
+        assert_eq!(outbox.request(1, Bytes::from(vec![0; 600])), Put::Queued);
         assert_eq!(outbox.request(2, Bytes::from(vec![0; 600])), Put::Full);
-        outbox.answer(Kind::Answer, 3, Bytes::from(vec![0; 600]));
-        outbox.answer(Kind::Answer, 4, Bytes::from(vec![0; 600]));
+        outbox.respond(Kind::Response, 3, Bytes::from(vec![0; 600]));
+        outbox.respond(Kind::Response, 4, Bytes::from(vec![0; 600]));
         let sent = frames(&outbox.take(1 << 20));
         let lost: Vec<u64> = sent.iter().filter(|one| one.kind == Kind::Lost).map(|one| one.number).collect();
-        assert_eq!(lost, [4], "whoever asked is told that the answer is lost");
+        assert_eq!(lost, [4], "the requester is notified of the lost response");
         assert!(outbox.is_empty() && outbox.bytes() == 0);
-        assert_eq!(outbox.log_message(log_message(1)), Put::Waits);
+        assert_eq!(outbox.log_message(log_message(1)), Put::Queued);
     }
 
     #[test]
-    fn a_question_can_be_taken_back_until_its_last_part_has_left() {
+    fn a_request_can_be_withdrawn_until_its_last_part_was_sent() {
         let mut outbox = Outbox::new(QueueLimits::default());
         outbox.request(1, Bytes::from(vec![0; 200_000]));
         outbox.request(2, Bytes::from_static(b"short"));
         let batch = outbox.take(70_000);
-        assert_eq!(batch.requests, [2], "the short one has left, of the long one a part");
+        assert_eq!(batch.requests, [2], "the short one was sent, and a part of the long one");
         assert_eq!(outbox.withdraw(&BTreeSet::from([1, 2])), BTreeSet::from([1]));
         let sent = frames(&outbox.take(1 << 20));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Messages that came in parts, put together again.
+//! Joins the parts of messages.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::frame::{Damage, Frame, Kind, flag};
 
 /// Longest message.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of unfinished messages of one link.
+/// The most bytes of unfinished messages of one link.
 const UNFINISHED_BYTES_MAX: u64 = 1 << 30;
-/// What is set aside for a message before its bytes are here.
+/// The most memory that is reserved for a message before its bytes arrive.
 const ROOM_BYTES_MAX: u64 = 4 << 20;
 
-/// A whole message.
+/// A complete message of a link: a request, a response, a batch of replication messages, or another frame's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -35,7 +35,7 @@ struct Unfinished {
 }
 
 impl Assembly {
-    /// Takes a frame; a message, if it was the last part of one.
+    /// Takes a frame. Returns the message, if the frame was its last part.
     pub(super) fn take(&mut self, frame: Frame) -> Result<Option<Message>, Damage> {
         let Frame { kind, flags, number, mut payload } = frame;
         if flags & flag::WHOLE == flag::WHOLE {
@@ -58,7 +58,7 @@ impl Assembly {
         unfinished.body.extend_from_slice(&payload);
         self.bytes += payload.len() as u64;
         if self.bytes > UNFINISHED_BYTES_MAX {
-            return Err(Damage::TooLong { what: "number of unfinished messages", bytes: self.bytes });
+            return Err(Damage::TooLong { what: "total of unfinished messages", bytes: self.bytes });
         }
         let (here, total) = (unfinished.body.len() as u64, unfinished.total);
         let is_last = flags & flag::LAST != 0;
@@ -71,7 +71,7 @@ impl Assembly {
         Ok(self.remove(kind, number).map(|body| Message { kind, flags, number, body: Bytes::from(body) }))
     }
 
-    /// The rest of this request will not come.
+    /// The sender has withdrawn this request: its remaining parts will not arrive.
     pub(super) fn withdraw(&mut self, number: u64) {
         self.remove(Kind::Request, number);
     }

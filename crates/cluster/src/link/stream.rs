@@ -1,38 +1,38 @@
-//! Everything a link reads from the wire, without a link: for the fuzz target.
+//! Reads the byte stream of a link without a link: for the fuzz target.
 
 use bytes::{Bytes, BytesMut};
 
-use super::book::Book;
+use super::address_book::AddressBook;
 use super::frame::{self, Damage, Item, Kind, StreamReader, VERSIONS, flag};
 use super::hello::Hello;
 use super::log_message;
 use super::parts::Assembly;
 
-/// What was found in the bytes of one direction of a link.
+/// The content of one direction of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReading {
     /// Prefaces, hellos and frames.
     pub items: usize,
-    /// Whole messages.
+    /// Complete messages.
     pub messages: usize,
-    /// Bytes of their bodies.
+    /// Bytes in the bodies of these messages.
     pub body_bytes: usize,
-    /// LogMessages in them.
+    /// Replication messages in them.
     pub log_messages: usize,
     /// Servers in address books.
     pub servers: usize,
-    /// Where it ended, if it did.
+    /// The error at which reading ended, if there was one.
     pub damage: Option<Damage>,
 }
 
-/// Reads `bytes` as the other side of a link would that gets them in pieces of `piece_bytes`.
+/// Reads `bytes` like the receiving side of a link that gets them in chunks of `chunk_bytes`.
 #[must_use]
-pub fn read_stream(bytes: &[u8], piece_bytes: usize) -> StreamReading {
+pub fn read_stream(bytes: &[u8], chunk_bytes: usize) -> StreamReading {
     let mut reading = StreamReading::default();
     let mut reader = StreamReader::default();
     let mut assembly = Assembly::default();
-    for piece in bytes.chunks(piece_bytes.max(1)) {
-        reader.push(Bytes::copy_from_slice(piece));
+    for chunk in bytes.chunks(chunk_bytes.max(1)) {
+        reader.push(Bytes::copy_from_slice(chunk));
         loop {
             match reader
                 .next()
@@ -63,7 +63,7 @@ impl StreamReading {
                 self.body_bytes += message.body.len();
                 match message.kind {
                     Kind::LogMessages => self.log_messages += log_message::read_all(message.body)?.len(),
-                    Kind::Book => self.servers += Book::parse(&message.body)?.entries().count(),
+                    Kind::Book => self.servers += AddressBook::parse(&message.body)?.entries().count(),
                     _ => {}
                 }
             }
@@ -72,7 +72,7 @@ impl StreamReading {
     }
 }
 
-/// The beginning of a link: preface and hello, as a server sends them that is called `name`.
+/// The first bytes of a link, as a server with this name sends them: preface and hello.
 #[must_use]
 pub fn sample_hello(name: &str) -> Vec<u8> {
     let hello = Hello {
@@ -95,8 +95,8 @@ pub fn sample_hello(name: &str) -> Vec<u8> {
     frame::preface(VERSIONS, hello.to_text().as_bytes()).to_vec()
 }
 
-/// One frame, its checksum right: kind, flags, number and payload as docs/formats/link.md has them.
-/// `None` for a kind there is none of.
+/// One frame with a valid checksum: kind, flags, number and payload as in docs/formats/link.md. `None` if there is no
+/// such kind.
 #[must_use]
 pub fn sample_frame(kind: u8, flags: u8, number: u64, payload: &[u8]) -> Option<Vec<u8>> {
     let mut out = BytesMut::new();
@@ -109,12 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tls_is_known_by_its_first_bytes_in_whatever_pieces_they_come() {
+    fn tls_is_detected_by_its_first_bytes_in_chunks_of_any_size() {
         for record in [[21, 3, 3, 0, 2, 2, 40].as_slice(), &[22, 3, 1]] {
-            for piece_bytes in 1..=record.len() {
-                assert_eq!(read_stream(record, piece_bytes).damage, Some(Damage::Tls), "{piece_bytes}");
+            for chunk_bytes in 1..=record.len() {
+                assert_eq!(read_stream(record, chunk_bytes).damage, Some(Damage::Tls), "{chunk_bytes}");
             }
         }
-        assert_eq!(read_stream(&[22, 4, 1], 1).damage, None, "it may become anything yet");
+        assert_eq!(read_stream(&[22, 4, 1], 1).damage, None, "not enough bytes to tell");
     }
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::wiring::Wiring;
 use crate::catalog::Identity;
 use crate::config::{PeerId, ServerId};
-use crate::link::{Book, Links, PeerInfo, Receiver};
+use crate::link::{AddressBook, Links, PeerInfo, Receiver};
 use crate::rpc::{PeerTransport, Responder, RpcHandler, RpcServer};
 
 impl PeerTransport for Links {
@@ -190,7 +190,7 @@ impl Receiver for Inbound {
         Ok(())
     }
 
-    fn founds(&self, cluster: Uuid) -> Result<(), String> {
+    fn bootstrap(&self, cluster: Uuid) -> Result<(), String> {
         let server = self.joining.ok_or("this server belongs to a cluster")?;
         let mut met = self.met.lock();
         if let Some(known) = met.cluster {
@@ -209,7 +209,7 @@ impl Receiver for Inbound {
         self.removal.get().iter().for_each(|told| told());
     }
 
-    fn keep_book(&self, text: &str) {
+    fn store_address_book(&self, text: &str) {
         // The thread ends with this sender, so it is there.
         drop(self.books.send(text.to_owned()));
     }
@@ -227,7 +227,7 @@ fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<Str
             while let Some(later) = inbox.try_recv() {
                 text = later;
             }
-            if let Err(error) = Book::store(&*files, &dir, &text) {
+            if let Err(error) = AddressBook::store(&*files, &dir, &text) {
                 tracing::warn!("the address book cannot be kept in {}: {error}", dir.display());
             }
         }

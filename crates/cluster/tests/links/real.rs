@@ -10,51 +10,53 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::real::{NetworkThread, RealClock, RealRandom, Tls};
 use rekindle_cluster::link::{
-    Book, LinkOptions, LinkTimings, Links, Me, Message, PeerId, PeerInfo, QueueLimits, Receiver,
+    AddressBook, LinkOptions, LinkTimings, Links, LocalServer, Message, PeerId, PeerInfo, QueueLimits,
+    Receiver,
 };
 use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
 
-/// Longer than anything here takes; a test that waits so long has failed.
-const LONG: Duration = Duration::from_secs(60);
+/// Longer than anything here takes: a test that waits this long has failed.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-struct Hall {
-    state: Mutex<HallState>,
+struct TestReceiver {
+    state: Mutex<ReceiverState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct HallState {
+struct ReceiverState {
     connected: BTreeSet<ServerId>,
     silences: usize,
     log_messages: Vec<Message>,
-    book: String,
+    address_book: String,
 }
 
-impl Hall {
+impl TestReceiver {
     #[track_caller]
-    fn wait_for(&self, what: &str, is_so: impl Fn(&HallState) -> bool) {
+    fn wait_for(&self, what: &str, condition: impl Fn(&ReceiverState) -> bool) {
         let state = self.state.lock().unwrap();
-        let (_state, waited) = self.changed.wait_timeout_while(state, LONG, |state| !is_so(state)).unwrap();
-        assert!(!waited.timed_out(), "waited in vain for {what}");
+        let (_state, waited) =
+            self.changed.wait_timeout_while(state, TIMEOUT, |state| !condition(state)).unwrap();
+        assert!(!waited.timed_out(), "timed out while waiting for {what}");
     }
 
-    fn change(&self, change: impl FnOnce(&mut HallState)) {
+    fn change(&self, change: impl FnOnce(&mut ReceiverState)) {
         change(&mut self.state.lock().unwrap());
         self.changed.notify_all();
     }
 }
 
-impl RpcHandler for Hall {
-    /// The question is how long an answer is wanted.
-    fn handle(&self, _from: ServerId, question: Bytes, reply: Responder) {
-        let wanted = std::str::from_utf8(&question).ok().and_then(|text| text.parse().ok());
-        reply(wanted.map(|len: usize| Bytes::from(vec![7; len])).ok_or("not a number".to_owned()));
+impl RpcHandler for TestReceiver {
+    /// The request is the wanted length of the response.
+    fn handle(&self, _from: ServerId, request: Bytes, respond: Responder) {
+        let wanted = std::str::from_utf8(&request).ok().and_then(|text| text.parse().ok());
+        respond(wanted.map(|len: usize| Bytes::from(vec![7; len])).ok_or("not a number".to_owned()));
     }
 }
 
-impl Receiver for Hall {
+impl Receiver for TestReceiver {
     fn log_messages(&self, _from: ServerId, log_messages: Vec<Message>) {
         self.change(|state| state.log_messages.extend(log_messages));
     }
@@ -82,8 +84,8 @@ impl Receiver for Hall {
         Err("this directory has held data".to_owned())
     }
 
-    fn keep_book(&self, text: &str) {
-        self.change(|state| text.clone_into(&mut state.book));
+    fn store_address_book(&self, text: &str) {
+        self.change(|state| text.clone_into(&mut state.address_book));
     }
 }
 
@@ -91,11 +93,11 @@ struct Node {
     server: ServerId,
     address: String,
     links: Links,
-    hall: Arc<Hall>,
+    receiver: Arc<TestReceiver>,
     _thread: NetworkThread,
 }
 
-struct Wish<'a> {
+struct NodeOptions<'a> {
     number: u128,
     cluster: Option<u128>,
     join: &'a [&'a str],
@@ -104,58 +106,58 @@ struct Wish<'a> {
     thread: &'a str,
 }
 
-fn wish(number: u128) -> Wish<'static> {
+fn options(number: u128) -> NodeOptions<'static> {
     let timings = LinkTimings { heartbeat_timeout: Duration::from_secs(30), ..LinkTimings::default() };
-    Wish { number, cluster: Some(1), join: &[], tls: None, timings, thread: "links" }
+    NodeOptions { number, cluster: Some(1), join: &[], tls: None, timings, thread: "links" }
 }
 
-fn links(wish: &Wish<'_>, port: u16) -> Links {
+fn links(options: &NodeOptions<'_>, port: u16) -> Links {
     Links::new(LinkOptions {
-        me: Me {
-            cluster: wish.cluster.map(Uuid::from_u128),
-            server: ServerId(Uuid::from_u128(wish.number)),
-            name: format!("n{}", wish.number),
+        local: LocalServer {
+            cluster: options.cluster.map(Uuid::from_u128),
+            server: ServerId(Uuid::from_u128(options.number)),
+            name: format!("n{}", options.number),
             tags: Vec::new(),
             addresses: Vec::new(),
             canonical: Vec::new(),
             port,
             is_proxy: false,
         },
-        join: wish.join.iter().map(|address| (*address).to_owned()).collect(),
-        book: Book::default(),
-        timings: wish.timings,
+        join: options.join.iter().map(|address| (*address).to_owned()).collect(),
+        address_book: AddressBook::default(),
+        timings: options.timings,
         limits: QueueLimits::default(),
         clock: Arc::new(RealClock::new()),
         random: Arc::new(RealRandom),
     })
 }
 
-fn node(wish: Wish<'_>) -> Node {
+fn node(options: NodeOptions<'_>) -> Node {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
-    let server = ServerId(Uuid::from_u128(wish.number));
-    let links = links(&wish, place.port());
+    let address = listener.local_addr().unwrap();
+    let server = ServerId(Uuid::from_u128(options.number));
+    let links = links(&options, address.port());
     let clock = Arc::new(RealClock::new());
-    let hall = Arc::new(Hall::default());
-    let party = links.party(hall.clone()).unwrap();
+    let receiver = Arc::new(TestReceiver::default());
+    let handler = links.handler(receiver.clone()).unwrap();
     let thread =
-        NetworkThread::start(wish.thread, party, links.loop_waker(), vec![listener], wish.tls, clock)
+        NetworkThread::start(options.thread, handler, links.loop_waker(), vec![listener], options.tls, clock)
             .unwrap();
-    Node { server, address: place.to_string(), links, hall, _thread: thread }
+    Node { server, address: address.to_string(), links, receiver, _thread: thread }
 }
 
 impl Node {
-    fn ask(&self, whom: &Node, question: &str) -> Result<Bytes, RpcError> {
+    fn call(&self, to: &Node, request: &str) -> Result<Bytes, RpcError> {
         let (sender, receiver) = channel();
         let on_response = Box::new(move |result| drop(sender.send(result)));
-        self.links.call(whom.server, Bytes::from(question.to_owned()), LONG, on_response);
-        receiver.recv_timeout(LONG * 2).expect("every question is answered")
+        self.links.call(to.server, Bytes::from(request.to_owned()), TIMEOUT, on_response);
+        receiver.recv_timeout(TIMEOUT * 2).expect("every request has an outcome")
     }
 
     #[track_caller]
-    fn meets(&self, other: &Node) {
-        self.hall.wait_for("a link", |state| state.connected.contains(&other.server));
-        other.hall.wait_for("a link", |state| state.connected.contains(&self.server));
+    fn await_link(&self, other: &Node) {
+        self.receiver.wait_for("a link", |state| state.connected.contains(&other.server));
+        other.receiver.wait_for("a link", |state| state.connected.contains(&self.server));
     }
 }
 
@@ -164,52 +166,57 @@ fn tls(key: &str, chain: &str, authority: &str) -> Tls {
     Tls::mutual(&folder.join(key), &folder.join(chain), &folder.join(authority)).unwrap()
 }
 
-fn talk(one: &Node, other: &Node) {
-    one.meets(other);
-    assert_eq!(one.ask(other, "5").unwrap(), vec![7; 5]);
-    assert_eq!(other.ask(one, "300000").unwrap().len(), 300_000);
-    assert!(matches!(one.ask(other, "x"), Err(RpcError::Refused { why, .. }) if why == "not a number"));
+fn exchange_data(one: &Node, other: &Node) {
+    one.await_link(other);
+    assert_eq!(one.call(other, "5").unwrap(), vec![7; 5]);
+    assert_eq!(other.call(one, "300000").unwrap().len(), 300_000);
+    assert!(matches!(one.call(other, "x"), Err(RpcError::Refused { why, .. }) if why == "not a number"));
     let body = Bytes::from(vec![9; 200_000]);
     let log_message = Message { group: GroupId(1), from: PeerId(2), to: PeerId(3), body };
     one.links.send(other.server, vec![log_message.clone()]);
-    other.hall.wait_for("a log_message", |state| state.log_messages == [log_message.clone()]);
+    other.receiver.wait_for("a replication message", |state| state.log_messages == [log_message.clone()]);
 }
 
 #[test]
-fn two_servers_talk() {
-    let first = node(wish(1));
-    let second = node(Wish { join: &[&first.address], ..wish(2) });
-    talk(&first, &second);
+fn two_servers_exchange_data() {
+    let first = node(options(1));
+    let second = node(NodeOptions { join: &[&first.address], ..options(2) });
+    exchange_data(&first, &second);
     let stats = &first.links.stats()[0].2;
     assert!(stats.bytes_out.load(std::sync::atomic::Ordering::Relaxed) > 300_000);
 }
 
 #[test]
-fn what_is_asked_aside_leaves_with_the_turn() {
-    // So long that nobody has anything to do before the test is over.
-    let timings = LinkTimings { heartbeat_timeout: LONG * 1000, ..LinkTimings::default() };
-    let first = node(Wish { timings, ..wish(1) });
-    let second = node(Wish { join: &[&first.address], timings, ..wish(2) });
-    first.meets(&second);
+fn buffered_requests_are_sent_by_a_flush() {
+    // No timer expires during the test.
+    let timings = LinkTimings { heartbeat_timeout: TIMEOUT * 1000, ..LinkTimings::default() };
+    let first = node(NodeOptions { timings, ..options(1) });
+    let second = node(NodeOptions { join: &[&first.address], timings, ..options(2) });
+    first.await_link(&second);
     let (sender, receiver) = channel();
     for _ in 0..3 {
         let sender = sender.clone();
         let on_response = Box::new(move |result| drop(sender.send(result)));
-        first.links.call_buffered(second.server, Bytes::from("7"), LONG, on_response);
+        first.links.call_buffered(second.server, Bytes::from("7"), TIMEOUT, on_response);
     }
     first.links.flush();
     for _ in 0..3 {
-        assert_eq!(receiver.recv_timeout(LONG * 2).unwrap().unwrap(), vec![7; 7]);
+        assert_eq!(receiver.recv_timeout(TIMEOUT * 2).unwrap().unwrap(), vec![7; 7]);
     }
 }
 
 #[test]
-fn the_bell_is_rung_once_for_what_was_asked_aside() {
-    let (links, nobody) = (links(&wish(1), 1), ServerId(Uuid::from_u128(2)));
+fn a_flush_wakes_the_loop_once_for_all_buffered_requests() {
+    let (links, unknown) = (links(&options(1), 1), ServerId(Uuid::from_u128(2)));
     let (sender, receiver) = channel();
     let call_buffered = || {
         let sender = sender.clone();
-        links.call_buffered(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
+        links.call_buffered(
+            unknown,
+            Bytes::new(),
+            TIMEOUT,
+            Box::new(move |result| drop(sender.send(result))),
+        );
     };
     let loop_waker = links.loop_waker();
     links.flush();
@@ -219,92 +226,92 @@ fn the_bell_is_rung_once_for_what_was_asked_aside() {
     links.flush();
     assert!(loop_waker.take_wake());
     links.flush();
-    assert!(!loop_waker.take_wake(), "nothing lies aside any more");
-    drop(links.party(Arc::new(Hall::default())));
+    assert!(!loop_waker.take_wake(), "nothing is buffered any more");
+    drop(links.handler(Arc::new(TestReceiver::default())));
     call_buffered();
     for _ in 0..3 {
         assert!(matches!(receiver.try_recv().unwrap(), Err(RpcError::NotConnected(_))));
     }
     links.flush();
-    assert!(!loop_waker.take_wake(), "there is no party any more");
+    assert!(!loop_waker.take_wake(), "there is no handler any more");
 }
 
 #[test]
-fn two_servers_talk_inside_tls() {
+fn two_servers_exchange_data_inside_tls() {
     let mutual = || Some(tls("node.key", "node.pem", "authority.pem"));
-    let first = node(Wish { tls: mutual(), ..wish(1) });
-    let second = node(Wish { tls: mutual(), join: &[&first.address], ..wish(2) });
-    talk(&first, &second);
-    assert_eq!(first.ask(&second, "5000000").unwrap().len(), 5_000_000);
+    let first = node(NodeOptions { tls: mutual(), ..options(1) });
+    let second = node(NodeOptions { tls: mutual(), join: &[&first.address], ..options(2) });
+    exchange_data(&first, &second);
+    assert_eq!(first.call(&second, "5000000").unwrap().len(), 5_000_000);
 }
 
 #[test]
-fn whom_the_authority_has_not_signed_stays_outside() {
-    let first = node(Wish { tls: Some(tls("node.key", "node.pem", "authority.pem")), ..wish(1) });
+fn a_server_without_a_trusted_certificate_is_not_linked() {
+    let first = node(NodeOptions { tls: Some(tls("node.key", "node.pem", "authority.pem")), ..options(1) });
     let foreign = Some(tls("foreign.key", "foreign.pem", "authority.pem"));
-    let unsigned = node(Wish { tls: foreign, join: &[&first.address], ..wish(2) });
+    let unsigned = node(NodeOptions { tls: foreign, join: &[&first.address], ..options(2) });
     let distrusting = Some(tls("node.key", "node.pem", "other-authority.pem"));
-    let distrusting = node(Wish { tls: distrusting, join: &[&first.address], ..wish(3) });
-    let plain = node(Wish { join: &[&first.address], ..wish(4) });
-    let friend = Some(tls("node.key", "node.pem", "authority.pem"));
-    let friend = node(Wish { tls: friend, join: &[&first.address], ..wish(5) });
-    friend.meets(&first);
+    let distrusting = node(NodeOptions { tls: distrusting, join: &[&first.address], ..options(3) });
+    let plain = node(NodeOptions { join: &[&first.address], ..options(4) });
+    let trusted = Some(tls("node.key", "node.pem", "authority.pem"));
+    let trusted = node(NodeOptions { tls: trusted, join: &[&first.address], ..options(5) });
+    trusted.await_link(&first);
     for stranger in [&unsigned, &distrusting, &plain] {
-        assert!(matches!(first.ask(stranger, "1"), Err(RpcError::NotConnected(_))));
-        assert!(matches!(stranger.ask(&first, "1"), Err(RpcError::NotConnected(_))));
+        assert!(matches!(first.call(stranger, "1"), Err(RpcError::NotConnected(_))));
+        assert!(matches!(stranger.call(&first, "1"), Err(RpcError::NotConnected(_))));
     }
 }
 
 #[test]
-fn a_server_of_another_cluster_or_with_data_of_its_own_is_no_peer() {
-    let first = node(wish(1));
-    let stranger = node(Wish { cluster: Some(2), join: &[&first.address], ..wish(2) });
-    let unwilling = node(Wish { cluster: None, join: &[&first.address], ..wish(3) });
-    let friend = node(Wish { join: &[&first.address], ..wish(4) });
-    friend.meets(&first);
+fn a_server_of_another_cluster_or_with_data_is_not_linked() {
+    let first = node(options(1));
+    let stranger = node(NodeOptions { cluster: Some(2), join: &[&first.address], ..options(2) });
+    let unwilling = node(NodeOptions { cluster: None, join: &[&first.address], ..options(3) });
+    let trusted = node(NodeOptions { join: &[&first.address], ..options(4) });
+    trusted.await_link(&first);
     assert!(!first.links.is_connected(stranger.server) && !first.links.is_connected(unwilling.server));
     assert!(stranger.links.peers().is_empty() && unwilling.links.peers().is_empty());
 }
 
 #[test]
-fn a_long_answer_keeps_nobody_waiting() {
-    // A heartbeat each 375 ms, silence after 1.5 s: what must get through beside 64 MB.
+fn a_long_response_does_not_delay_short_ones() {
+    // A heartbeat every 375 ms and silence after 1.5 s: heartbeats must be sent between the parts of 64 MB.
     let timings = LinkTimings { heartbeat_timeout: Duration::from_secs(6), ..LinkTimings::default() };
-    let first = node(Wish { timings, ..wish(1) });
-    let second = node(Wish { timings, join: &[&first.address], ..wish(2) });
-    first.meets(&second);
+    let first = node(NodeOptions { timings, ..options(1) });
+    let second = node(NodeOptions { timings, join: &[&first.address], ..options(2) });
+    first.await_link(&second);
     let (sender, receiver) = channel();
-    let ask = |question: &'static str| {
+    let call = |request: &'static str| {
         let sender = sender.clone();
         let on_response = Box::new(move |result: Result<Bytes, RpcError>| {
-            drop(sender.send((question, result.map(|answer| answer.len()))));
+            drop(sender.send((request, result.map(|response| response.len()))));
         });
-        first.links.call(second.server, Bytes::from_static(question.as_bytes()), LONG, on_response);
+        first.links.call(second.server, Bytes::from_static(request.as_bytes()), TIMEOUT, on_response);
     };
-    ask("67108864");
-    ask("10");
-    let (early, result) = receiver.recv_timeout(LONG).unwrap();
-    assert_eq!((early, result.unwrap()), ("10", 10), "the short answer waits for the long one");
-    assert_eq!(receiver.recv_timeout(LONG).unwrap().1.unwrap(), 64 << 20);
-    let silences = |node: &Node| node.hall.state.lock().unwrap().silences;
+    call("67108864");
+    call("10");
+    let (first_request, result) = receiver.recv_timeout(TIMEOUT).unwrap();
+    assert_eq!((first_request, result.unwrap()), ("10", 10), "the short response waits for the long one");
+    assert_eq!(receiver.recv_timeout(TIMEOUT).unwrap().1.unwrap(), 64 << 20);
+    let silences = |node: &Node| node.receiver.state.lock().unwrap().silences;
     assert_eq!((silences(&first), silences(&second)), (0, 0), "a heartbeat came late");
 }
 
 #[test]
-fn a_server_that_stops_is_missed_at_once() {
-    let first = node(wish(1));
-    let second = node(Wish { join: &[&first.address], ..wish(2) });
-    first.meets(&second);
-    let gone = second.server;
+fn a_server_that_stops_is_reported_silent_at_once() {
+    let first = node(options(1));
+    let second = node(NodeOptions { join: &[&first.address], ..options(2) });
+    first.await_link(&second);
+    let stopped = second.server;
     drop(second);
-    first.hall.wait_for("silence", |state| !state.connected.contains(&gone));
+    first.receiver.wait_for("silence", |state| !state.connected.contains(&stopped));
     let (sender, receiver) = channel();
     let on_response = Box::new(move |result: Result<Bytes, RpcError>| drop(sender.send(result)));
-    first.links.call(gone, Bytes::from_static(b"1"), LONG, on_response);
-    assert!(matches!(receiver.recv_timeout(LONG).unwrap(), Err(RpcError::NotConnected(_))));
+    first.links.call(stopped, Bytes::from_static(b"1"), TIMEOUT, on_response);
+    assert!(matches!(receiver.recv_timeout(TIMEOUT).unwrap(), Err(RpcError::NotConnected(_))));
 }
 
-/// Processor time, in hundredths of a second, of the threads of this process called `name`.
+/// The processor time of the threads called `name` in this process, in hundredths of a second.
 fn thread_ticks(name: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let stat =
@@ -319,19 +326,19 @@ fn thread_ticks(name: &str) -> u64 {
 }
 
 #[test]
-fn sixteen_servers_in_one_process_are_meshed_and_idle() {
+fn sixteen_servers_in_one_process_are_all_linked_and_idle() {
     let timings = LinkTimings { heartbeat_timeout: Duration::from_secs(10), ..LinkTimings::default() };
-    let first = node(Wish { timings, thread: "idle-links", ..wish(100) });
+    let first = node(NodeOptions { timings, thread: "idle-links", ..options(100) });
     let join = first.address.clone();
     let mut nodes = vec![first];
     for number in 101..116 {
-        nodes.push(node(Wish { timings, thread: "idle-links", join: &[&join], ..wish(number) }));
+        nodes.push(node(NodeOptions { timings, thread: "idle-links", join: &[&join], ..options(number) }));
     }
     for node in &nodes {
-        node.hall.wait_for("fifteen links", |state| state.connected.len() == 15);
+        node.receiver.wait_for("fifteen links", |state| state.connected.len() == 15);
     }
     let before = thread_ticks("idle-links");
-    // The passing of time is what is measured here.
+    // The test measures processor time over real time.
     std::thread::sleep(Duration::from_secs(4));
     let ticks = thread_ticks("idle-links") - before;
     eprintln!("sixteen idle nodes: {:.2} % of a core", ticks as f64 / 4.0);

@@ -1,4 +1,4 @@
-//! A cluster of links in one thread: nodes, a simulated network, and a ledger of what was promised.
+//! A cluster of links in one thread: nodes, a simulated network, and a ledger of the outcomes of requests and messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -8,39 +8,40 @@ use bytes::Bytes;
 use io::sim::{Host, SimClock, SimNetwork, SimRandom};
 use io::{Clock, Nanos, NetworkEvent, NetworkHandler, Random};
 use rekindle_cluster::link::{
-    Book, LinkOptions, LinkParty, LinkTimings, Links, Me, Message, PeerId, PeerInfo, QueueLimits, Receiver,
+    AddressBook, LinkHandler, LinkOptions, LinkTimings, Links, LocalServer, Message, PeerId, PeerInfo,
+    QueueLimits, Receiver,
 };
 use rekindle_cluster::{GroupId, Responder, RpcClient, RpcError, RpcHandler, ServerId};
 use uuid::Uuid;
 
 pub const CLUSTER: Uuid = Uuid::from_u128(0xc1u128);
 
-/// What became of everything, by the number in its first eight bytes.
+/// The outcomes of all requests and messages, by the number in their first eight bytes.
 #[derive(Default)]
 pub struct Ledger {
-    pub asked: u64,
+    pub requests_sent: u64,
     pub open: BTreeSet<u64>,
-    pub on_response: u64,
+    pub answered: u64,
     pub not_connected: BTreeSet<u64>,
     pub no_answer: u64,
     pub refused: BTreeSet<u64>,
     pub carried_out: BTreeSet<u64>,
-    pub letters_sent: BTreeMap<u64, usize>,
-    pub letters_seen: BTreeSet<u64>,
-    /// A digest of everything that was told, in order.
+    pub log_messages_sent: BTreeMap<u64, usize>,
+    pub log_messages_received: BTreeSet<u64>,
+    /// A digest of all events, in order.
     pub trace: u64,
 }
 
 impl Ledger {
-    pub fn note(&mut self, words: &[u64]) {
-        for word in words {
+    pub fn note(&mut self, event: &[u64]) {
+        for word in event {
             self.trace = (self.trace ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
     }
 }
 
-/// What a question or log_message of this number holds after the number.
-pub fn filling(number: u64, len: usize) -> Vec<u8> {
+/// The content of the request or message with this number: the number, then pseudorandom bytes.
+pub fn content(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     let mut state = number ^ 0x9e37_79b9_7f4a_7c15;
     while bytes.len() < len.max(8) {
@@ -54,97 +55,101 @@ pub fn number_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// What the answer to a question is.
-pub fn answer_to(question: &[u8], len: usize) -> Vec<u8> {
-    filling(!number_of(question), len)
+/// The response to a request.
+pub fn response_to(request: &[u8], len: usize) -> Vec<u8> {
+    content(!number_of(request), len)
 }
 
-/// Receives for one node.
-pub struct RpcServer {
+/// Receives the events, requests and messages of one node.
+pub struct TestReceiver {
     pub server: ServerId,
     random: SimRandom,
     ledger: Arc<Mutex<Ledger>>,
-    pub state: Mutex<DeskState>,
+    pub state: Mutex<ReceiverState>,
 }
 
 #[derive(Default)]
-pub struct DeskState {
+pub struct ReceiverState {
     pub cluster: Option<Uuid>,
-    pub heard: BTreeMap<ServerId, bool>,
+    pub is_connected: BTreeMap<ServerId, bool>,
     pub incarnations: BTreeMap<ServerId, u64>,
-    pub later: Vec<(Bytes, Responder)>,
-    pub book: String,
+    pub deferred: Vec<(Bytes, Responder)>,
+    pub address_book: String,
     pub was_removed: bool,
 }
 
-impl RpcHandler for RpcServer {
-    fn handle(&self, from: ServerId, question: Bytes, reply: Responder) {
-        let number = number_of(&question);
-        assert_eq!(question, filling(number, question.len()), "question {number} was changed");
+impl RpcHandler for TestReceiver {
+    fn handle(&self, from: ServerId, request: Bytes, respond: Responder) {
+        let number = number_of(&request);
+        assert_eq!(request, content(number, request.len()), "request {number} was changed");
         {
             let mut ledger = self.ledger.lock().unwrap();
             ledger.note(&[1, from.0.as_u128() as u64, number]);
         }
         match self.random.below(20) {
-            0 => drop(reply),
-            1 => reply(Err("no".to_owned())),
-            2..6 => self.state.lock().unwrap().later.push((question, reply)),
-            _ => self.answer(&question, reply),
+            0 => drop(respond),
+            1 => respond(Err("no".to_owned())),
+            2..6 => self.state.lock().unwrap().deferred.push((request, respond)),
+            _ => self.answer(&request, respond),
         }
     }
 }
 
-impl RpcServer {
-    pub fn answer(&self, question: &[u8], reply: Responder) {
-        let number = number_of(question);
+impl TestReceiver {
+    pub fn answer(&self, request: &[u8], respond: Responder) {
+        let number = number_of(request);
         let is_new = self.ledger.lock().unwrap().carried_out.insert(number);
-        assert!(is_new, "question {number} was carried out twice");
+        assert!(is_new, "request {number} was carried out twice");
         let len = if self.random.one_in(40) { self.random.below(700_000) } else { self.random.below(300) };
-        reply(Ok(Bytes::from(answer_to(question, len as usize))));
+        respond(Ok(Bytes::from(response_to(request, len as usize))));
     }
 }
 
-impl Receiver for RpcServer {
+impl Receiver for TestReceiver {
     fn log_messages(&self, from: ServerId, log_messages: Vec<Message>) {
         let mut ledger = self.ledger.lock().unwrap();
         for log_message in log_messages {
             let number = number_of(&log_message.body);
             assert_eq!(
                 log_message.body,
-                filling(number, log_message.body.len()),
+                content(number, log_message.body.len()),
                 "log_message {number} was changed"
             );
             assert_eq!(
                 Some(&log_message.body.len()),
-                ledger.letters_sent.get(&number),
-                "log_message {number} was cut"
+                ledger.log_messages_sent.get(&number),
+                "log_message {number} was truncated"
             );
             assert_eq!((log_message.group, log_message.from), (GroupId(number % 7), PeerId(number)));
             assert_eq!(
                 log_message.to,
                 PeerId(self.server.0.as_u128() as u64),
-                "log_message {number} went astray"
+                "log_message {number} was delivered to another server"
             );
-            assert!(ledger.letters_seen.insert(number), "log_message {number} came twice");
+            assert!(ledger.log_messages_received.insert(number), "log_message {number} came twice");
             ledger.note(&[2, from.0.as_u128() as u64, number]);
         }
     }
 
     fn connected(&self, info: &PeerInfo) {
         let mut state = self.state.lock().unwrap();
-        assert_ne!(state.heard.insert(info.server, true), Some(true), "connected twice without silence");
+        assert_ne!(
+            state.is_connected.insert(info.server, true),
+            Some(true),
+            "connected twice without silence"
+        );
         state.incarnations.insert(info.server, info.incarnation);
         self.ledger.lock().unwrap().note(&[3, info.server.0.as_u128() as u64]);
     }
 
     fn silent(&self, server: ServerId) {
-        let was = self.state.lock().unwrap().heard.insert(server, false);
-        assert_eq!(was, Some(true), "silent without having been heard");
+        let was = self.state.lock().unwrap().is_connected.insert(server, false);
+        assert_eq!(was, Some(true), "silent without having been connected");
         self.ledger.lock().unwrap().note(&[4, server.0.as_u128() as u64]);
     }
 
     fn back(&self, server: ServerId) {
-        let was = self.state.lock().unwrap().heard.insert(server, true);
+        let was = self.state.lock().unwrap().is_connected.insert(server, true);
         assert_eq!(was, Some(false), "back without having been silent");
         self.ledger.lock().unwrap().note(&[5, server.0.as_u128() as u64]);
     }
@@ -158,18 +163,18 @@ impl Receiver for RpcServer {
         self.state.lock().unwrap().was_removed = true;
     }
 
-    fn keep_book(&self, text: &str) {
-        self.state.lock().unwrap().book = text.to_owned();
+    fn store_address_book(&self, text: &str) {
+        self.state.lock().unwrap().address_book = text.to_owned();
     }
 }
 
 pub struct Node {
     pub host: Host,
     pub links: Links,
-    pub desk: Arc<RpcServer>,
-    party: Option<LinkParty>,
+    pub receiver: Arc<TestReceiver>,
+    handler: Option<LinkHandler>,
     wake_at: Nanos,
-    happened: Vec<NetworkEvent>,
+    events: Vec<NetworkEvent>,
 }
 
 pub struct World {
@@ -181,7 +186,7 @@ pub struct World {
 }
 
 pub fn server(number: usize) -> ServerId {
-    // Not in the order of the nodes, so that choosers and others mix.
+    // Not in the order of the nodes, so that each node is the chooser of some links.
     ServerId(Uuid::from_u128((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)))
 }
 
@@ -190,7 +195,7 @@ pub fn address(number: usize) -> String {
 }
 
 impl World {
-    /// `count` nodes; the first has a cluster, the others join it through any of the earlier ones.
+    /// `count` nodes. The first belongs to a cluster; each other one joins it through an earlier one.
     pub fn new(seed: u64, count: usize) -> World {
         let (clock, random) = (SimClock::new(), SimRandom::new(seed));
         let mut net = SimNetwork::new(clock.clone(), random.clone());
@@ -199,15 +204,16 @@ impl World {
         for (number, host) in hosts.into_iter().enumerate() {
             let join =
                 if number == 0 { vec![] } else { vec![address(world.random.below(number as u64) as usize)] };
-            let state = DeskState { cluster: (number == 0).then_some(CLUSTER), ..DeskState::default() };
+            let state =
+                ReceiverState { cluster: (number == 0).then_some(CLUSTER), ..ReceiverState::default() };
             let node = world.start(number, host, join, state);
             world.nodes.push(node);
         }
         world
     }
 
-    fn start(&self, number: usize, host: Host, join: Vec<String>, state: DeskState) -> Node {
-        let me = Me {
+    fn start(&self, number: usize, host: Host, join: Vec<String>, state: ReceiverState) -> Node {
+        let local = LocalServer {
             cluster: state.cluster,
             server: server(number),
             name: format!("n{number}"),
@@ -217,54 +223,61 @@ impl World {
             port: 29015,
             is_proxy: false,
         };
-        let book =
-            if state.book.is_empty() { Book::default() } else { Book::parse(state.book.as_bytes()).unwrap() };
-        let desk = Arc::new(RpcServer {
-            server: me.server,
+        let address_book = if state.address_book.is_empty() {
+            AddressBook::default()
+        } else {
+            AddressBook::parse(state.address_book.as_bytes()).unwrap()
+        };
+        let receiver = Arc::new(TestReceiver {
+            server: local.server,
             random: self.random.clone(),
             ledger: self.ledger.clone(),
             state: Mutex::new(state),
         });
         let links = Links::new(LinkOptions {
-            me,
+            local,
             join,
-            book,
+            address_book,
             timings: LinkTimings::default(),
             limits: QueueLimits {
-                questions_bytes_max: 1 << 20,
-                letters_bytes_max: 1 << 20,
-                answers_bytes_max: 2 << 20,
+                requests_bytes_max: 1 << 20,
+                log_messages_bytes_max: 1 << 20,
+                responses_bytes_max: 2 << 20,
             },
             clock: Arc::new(self.clock.clone()),
             random: Arc::new(self.random.clone()),
         });
-        let party = links.party(desk.clone());
-        Node { host, links, desk, party, wake_at: self.clock.now(), happened: Vec::new() }
+        let handler = links.handler(receiver.clone());
+        Node { host, links, receiver, handler, wake_at: self.clock.now(), events: Vec::new() }
     }
 
-    /// Ends the process of a node, and starts it anew with what it had on disk.
+    /// Restarts the process of a node with the data that it had on disk.
     pub fn restart(&mut self, number: usize) {
         let host = self.nodes[number].host;
         let old = {
-            let desk = self.nodes[number].desk.clone();
-            // What it owed is lost with it.
-            self.nodes[number].party = None;
-            desk.state.lock().unwrap().later.clear();
-            let state = desk.state.lock().unwrap();
-            DeskState { cluster: state.cluster, book: state.book.clone(), ..DeskState::default() }
+            let receiver = self.nodes[number].receiver.clone();
+            // Responses that it has not sent are lost.
+            self.nodes[number].handler = None;
+            receiver.state.lock().unwrap().deferred.clear();
+            let state = receiver.state.lock().unwrap();
+            ReceiverState {
+                cluster: state.cluster,
+                address_book: state.address_book.clone(),
+                ..ReceiverState::default()
+            }
         };
         self.net.crash(host);
         self.net.start(host);
-        let join = if old.book.is_empty() && number > 0 { vec![address(0)] } else { vec![] };
+        let join = if old.address_book.is_empty() && number > 0 { vec![address(0)] } else { vec![] };
         self.nodes[number] = self.start(number, host, join, old);
     }
 
-    /// Asks a question of `len` bytes and enters into the ledger what comes of it.
-    pub fn ask(&self, from: usize, to: usize, len: usize, timeout: Duration) -> u64 {
+    /// Sends a request of `len` bytes and enters its outcome into the ledger.
+    pub fn call(&self, from: usize, to: usize, len: usize, timeout: Duration) -> u64 {
         let number = {
             let mut ledger = self.ledger.lock().unwrap();
-            ledger.asked += 1;
-            let number = ledger.asked;
+            ledger.requests_sent += 1;
+            let number = ledger.requests_sent;
             ledger.open.insert(number);
             number
         };
@@ -272,16 +285,23 @@ impl World {
         let to = server(to);
         let on_response = move |result: Result<Bytes, RpcError>| {
             let mut ledger = ledger.lock().unwrap();
-            assert!(ledger.open.remove(&number), "question {number} was on_response twice");
+            assert!(ledger.open.remove(&number), "request {number} has two outcomes");
             let kind = match result {
-                Ok(answer) => {
-                    assert_eq!(answer, filling(!number, answer.len()), "the answer to {number} was changed");
-                    assert!(ledger.carried_out.contains(&number), "{number} was on_response by nobody");
-                    ledger.on_response += 1;
+                Ok(response) => {
+                    assert_eq!(
+                        response,
+                        content(!number, response.len()),
+                        "the response to {number} was changed"
+                    );
+                    assert!(
+                        ledger.carried_out.contains(&number),
+                        "{number} has a response but was not carried out"
+                    );
+                    ledger.answered += 1;
                     6
                 }
-                Err(RpcError::NotConnected(who)) => {
-                    assert_eq!(who, to);
+                Err(RpcError::NotConnected(server)) => {
+                    assert_eq!(server, to);
                     ledger.not_connected.insert(number);
                     7
                 }
@@ -296,21 +316,21 @@ impl World {
             };
             ledger.note(&[kind, number]);
         };
-        let question = Bytes::from(filling(number, len));
+        let request = Bytes::from(content(number, len));
         let links = &self.nodes[from].links;
         if self.random.one_in(3) {
-            links.call_buffered(to, question, timeout, Box::new(on_response));
+            links.call_buffered(to, request, timeout, Box::new(on_response));
             links.flush();
         } else {
-            links.call(to, question, timeout, Box::new(on_response));
+            links.call(to, request, timeout, Box::new(on_response));
         }
         number
     }
 
     pub fn send(&self, from: usize, to: usize, len: usize) {
         let number = self.random.next_u64();
-        let body = Bytes::from(filling(number, len));
-        self.ledger.lock().unwrap().letters_sent.insert(number, body.len());
+        let body = Bytes::from(content(number, len));
+        self.ledger.lock().unwrap().log_messages_sent.insert(number, body.len());
         let to = server(to);
         let log_message = Message {
             group: GroupId(number % 7),
@@ -321,27 +341,27 @@ impl World {
         self.nodes[from].links.send(to, vec![log_message]);
     }
 
-    /// Answers questions that were put aside, some of them.
-    pub fn answer_later(&self, node: usize) {
-        let desk = &self.nodes[node].desk;
-        let later = std::mem::take(&mut desk.state.lock().unwrap().later);
-        for (question, reply) in later {
-            desk.answer(&question, reply);
+    /// Answers the deferred requests of a node.
+    pub fn answer_deferred(&self, node: usize) {
+        let receiver = &self.nodes[node].receiver;
+        let deferred = std::mem::take(&mut receiver.state.lock().unwrap().deferred);
+        for (request, respond) in deferred {
+            receiver.answer(&request, respond);
         }
     }
 
-    /// Lets time pass until `until`.
+    /// Runs the simulation until `until`.
     pub fn run_until(&mut self, until: Nanos) {
         loop {
             self.step_all();
             let net = self.net.next_at();
-            let wakes =
+            let wake_times =
                 self.nodes.iter().filter(|node| !self.net.is_stalled(node.host)).map(|node| node.wake_at);
-            let Some(next) = wakes.chain(net).min().filter(|next| *next <= until) else { break };
+            let Some(next) = wake_times.chain(net).min().filter(|next| *next <= until) else { break };
             let now = self.clock.now();
             self.clock.advance(next.since(now));
-            for (host, happening) in self.net.deliver() {
-                self.nodes[host.0].happened.push(happening);
+            for (host, event) in self.net.deliver() {
+                self.nodes[host.0].events.push(event);
             }
         }
         let now = self.clock.now();
@@ -359,22 +379,23 @@ impl World {
             if self.net.is_stalled(node.host) {
                 continue;
             }
-            let Some(party) = &mut node.party else { continue };
+            let Some(handler) = &mut node.handler else { continue };
             let mut steps = 0;
-            while node.links.loop_waker().take_wake() || !node.happened.is_empty() || node.wake_at <= now {
-                let mut orders = Vec::new();
-                node.wake_at = party.step(now, &mut node.happened, &mut orders);
+            while node.links.loop_waker().take_wake() || !node.events.is_empty() || node.wake_at <= now {
+                let mut network_commands = Vec::new();
+                node.wake_at = handler.step(now, &mut node.events, &mut network_commands);
                 steps += 1;
-                assert!(steps < 100, "a party that always wants to be called at once");
-                self.net.execute(node.host, orders);
+                assert!(steps < 100, "the handler always asks for another step at once");
+                self.net.execute(node.host, network_commands);
             }
         }
     }
 
-    /// Whether every node has a link with every other, heard on both ends.
+    /// Whether every node has a link with every other node, and none is silent.
     pub fn is_meshed(&self) -> bool {
         (0..self.nodes.len()).all(|one| {
-            (0..self.nodes.len()).all(|other| one == other || self.nodes[one].links.is_heard(server(other)))
+            (0..self.nodes.len())
+                .all(|other| one == other || self.nodes[one].links.is_responding(server(other)))
         })
     }
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use ::io::real::{BorrowedLoop, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
-use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
+use cluster::link::{
+    AddressBook, BootstrapPermission, LinkOptions, LinkTimings, Links, LocalServer, QueueLimits,
+};
 use cluster::{Identity, Inbound, JoinOptions, OpenError, PeerTransport, ServerId, UNASSIGNED_PEER, Wiring};
 use datum::Text;
 use log::Log;
@@ -58,7 +60,7 @@ pub struct Peers {
 
 impl Peers {
     /// Starts the links, and makes sure that the data directory has the identity of a server and its cluster: a server
-    /// without `--join` founds a new cluster.
+    /// without `--join` bootstraps a new cluster.
     pub fn start(
         context: &LinkContext<'_>,
         listeners: Vec<std::net::TcpListener>,
@@ -88,13 +90,19 @@ impl Peers {
         context.wiring.peers.connect(Arc::new(links.clone()) as Arc<dyn PeerTransport>);
         let tls = context.config.peers.tls.as_ref().map(load_tls).transpose()?;
         if joining.is_some() {
-            links.set_may_found(context.may_found());
+            links.set_bootstrap_permission(context.bootstrap_permission());
         }
-        let Some(party) = links.party(reception.clone()) else {
+        let Some(handler) = links.handler(reception.clone()) else {
             return Err(OpenError::Join("the links are in use".to_owned()).into());
         };
-        let thread =
-            NetworkThread::start("links", party, links.loop_waker(), listeners, tls, context.clock.clone())?;
+        let thread = NetworkThread::start(
+            "links",
+            handler,
+            links.loop_waker(),
+            listeners,
+            tls,
+            context.clock.clone(),
+        )?;
         let links = Peers { reception, links, thread };
         let cluster = match &identity {
             Some(identity) if identity.joined == Some(UNASSIGNED_PEER) => Some(identity.cluster),
@@ -139,7 +147,7 @@ impl Peers {
             if let Some(cluster) = self.reception.await_cluster(JOIN_LOOKUP_INTERVAL) {
                 return (!self.reception.has_founded()).then_some(cluster);
             }
-            self.links.set_may_found(context.may_found());
+            self.links.set_bootstrap_permission(context.bootstrap_permission());
             if logged_at.elapsed() >= log_interval {
                 (logged_at, log_interval) = (Instant::now(), SEARCH_LOG_INTERVAL_MAX.min(log_interval * 2));
                 tracing::info!("Looking for a cluster at {}...", context.config.peers.join.join(", "));
@@ -174,9 +182,9 @@ impl LinkContext<'_> {
 
     /// Whether a new server may found a cluster with others that have none. A proxy holds no data. A host name of
     /// several machines does not identify the one that was reached: two servers could both reach themselves.
-    fn may_found(&self) -> MayFound {
+    fn bootstrap_permission(&self) -> BootstrapPermission {
         let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
-        MayFound { is_allowed, own: self.own_join_addresses() }
+        BootstrapPermission { is_allowed, own_addresses: self.own_join_addresses() }
     }
 
     /// The entries of `--join` that are configured addresses of this server, with the address of each. A server that
@@ -198,7 +206,7 @@ impl LinkContext<'_> {
     fn options(&self, server: ServerId, cluster: Option<Uuid>) -> Result<LinkOptions, StartError> {
         let reconnect_timeout = self.config.peers.reconnect_timeout;
         Ok(LinkOptions {
-            me: Me {
+            local: LocalServer {
                 cluster,
                 server,
                 name: self.name.to_owned(),
@@ -209,7 +217,7 @@ impl LinkContext<'_> {
                 is_proxy: self.config.is_proxy,
             },
             join: self.config.peers.join.clone(),
-            book: load_book(&**self.files, self.dir)?,
+            address_book: load_address_book(&**self.files, self.dir)?,
             timings: LinkTimings { reconnect_timeout, ..LinkTimings::default() },
             limits: QueueLimits::default(),
             clock: self.clock.clone(),
@@ -244,12 +252,12 @@ fn load_tls(files: &TlsFiles) -> Result<Tls, StartError> {
     Ok(Tls::mutual(&files.key, &files.certificate, &files.authorities)?)
 }
 
-fn load_book(files: &dyn Files, directory: &Path) -> Result<Book, StartError> {
-    let path = directory.join(Book::FILE);
+fn load_address_book(files: &dyn Files, directory: &Path) -> Result<AddressBook, StartError> {
+    let path = directory.join(AddressBook::FILE);
     match files.read(&path) {
-        Ok(text) => Book::parse(&text)
+        Ok(text) => AddressBook::parse(&text)
             .map_err(|cause| StartError::AddressBook { path: path.display().to_string(), cause }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AddressBook::default()),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,13 +1,13 @@
-//! Why two servers have no link, as one tells the other (docs/formats/link.md, "farewell").
+//! Why two servers have no link, as one reports it to the other (docs/formats/link.md, "farewell").
 
-/// Why there is no link.
+/// The reason and its text, which is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) reason: Reason,
     pub(super) text: String,
 }
 
-/// The number of a farewell.
+/// The reason of a farewell, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Stranger = 1,
@@ -59,7 +59,7 @@ impl Reason {
         all.into_iter().find(|reason| *reason as u64 == number)
     }
 
-    /// Whether nobody needs to hear of it.
+    /// Whether the reason is not logged.
     pub(super) fn is_quiet(self) -> bool {
         matches!(self, Reason::Duplicate | Reason::Itself | Reason::ShuttingDown)
     }

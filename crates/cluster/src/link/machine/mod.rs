@@ -1,15 +1,15 @@
-//! The links of one node as a pure machine: what happened and what is wanted in, what is to be done
-//! and told out. Knows no threads, sockets or clocks.
+//! The links of one node as a deterministic state machine: it takes events and commands, and returns network commands
+//! and effects. It uses no threads, sockets or clocks.
 
-mod arrivals;
+mod bootstrap;
 mod fault;
-mod founding;
 mod handshake;
+mod inbound;
+mod outbound;
 mod peer;
 mod refusals;
 mod requests;
 mod session;
-mod talk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use bytes::Bytes;
 use io::{ConnectionId, Nanos, NetworkCommand, NetworkEvent, Random};
 use uuid::Uuid;
 
-use super::book::Book;
-use super::contract::{LinkTimings, MayFound, Me, PeerInfo};
+use super::address_book::AddressBook;
+use super::contract::{BootstrapPermission, LinkTimings, LocalServer, PeerInfo};
 use super::dialer::Dialer;
 use super::log_message::Message;
+use super::log_once::LogOnce;
 use super::outbox::QueueLimits;
-use super::said::Said;
 use super::stats::PeerStats;
 use crate::{OnResponse, RpcError, ServerId};
+use bootstrap::Bootstrap;
 use fault::Fault;
-use founding::Founding;
 use peer::Peer;
-use session::{Origin, Session, Stage};
+use session::{Origin, Session, SessionStage};
 
-/// More connections than this are no cluster; who comes then is turned away.
+/// The most connections. Further ones are closed: a cluster does not have this many servers.
 const SESSIONS_MAX: usize = 4096;
 
-/// What users of links want.
+/// A command of the users of links.
 pub(super) enum Command {
     Call {
         to: ServerId,
@@ -56,15 +56,15 @@ pub(super) enum Command {
     },
     Join(String),
     Forget(ServerId),
-    /// What a server is called, this one perhaps.
+    /// Sets the name of a server, which may be this one.
     Name(ServerId, String),
     Timings(LinkTimings),
-    MayFound(MayFound),
-    Founded(Result<Uuid, String>),
+    AllowBootstrap(BootstrapPermission),
+    Bootstrapped(Result<Uuid, String>),
     Close,
 }
 
-/// What the machine tells.
+/// An effect of a step, for the users of links.
 pub(super) enum Effect {
     LogMessages(ServerId, Vec<Message>),
     Request {
@@ -73,31 +73,31 @@ pub(super) enum Effect {
         number: u64,
         request: Bytes,
     },
-    Answer(OnResponse, Result<Bytes, RpcError>),
+    Response(OnResponse, Result<Bytes, RpcError>),
     Connected(Arc<PeerInfo>, Arc<PeerStats>),
     Silent(ServerId),
     Back(ServerId),
-    /// The link is over: nothing can be asked of the server.
+    /// The link has ended: no requests can be sent to the server.
     Unlinked(ServerId),
     Removed,
-    /// This node is to make a cluster, and to say with [`Command::Founded`] what came of it.
-    Found(Uuid),
-    KeepBook(String),
-    Note(Note, String),
+    /// This node is to make a cluster. [`Command::Bootstrapped`] brings the result.
+    Bootstrap(Uuid),
+    StoreAddressBook(String),
+    Log(LogLevel, String),
 }
 
-/// How loudly something is said in the node's log.
+/// The level of a line in the node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Note {
+pub(super) enum LogLevel {
     Info,
     Warning,
 }
 
-/// Whether this node may become part of a cluster.
+/// Asks whether this node may become a member of a cluster.
 pub(super) type MayAdopt<'a> = &'a dyn Fn(Uuid, &PeerInfo) -> Result<(), String>;
 
 pub(super) struct Machine {
-    me: Me,
+    local: LocalServer,
     incarnation: u64,
     started_ms: u64,
     timings: LinkTimings,
@@ -107,29 +107,29 @@ pub(super) struct Machine {
     sessions: BTreeMap<ConnectionId, Session>,
     peers: BTreeMap<ServerId, Peer>,
     dialer: Dialer,
-    founding: Founding,
-    /// Since when this node belongs to a cluster, or runs.
+    bootstrap: Bootstrap,
+    /// When this node became a member of a cluster, or was started.
     member_since: Nanos,
-    book: Book,
-    /// What the cluster calls its servers; a server may know an older name of itself.
+    address_book: AddressBook,
+    /// The current names of servers. They take precedence over the names in hellos, which may be older.
     names: BTreeMap<ServerId, String>,
-    /// What was said of whom this node refused, so that it is said once.
-    refused: BTreeMap<String, Said>,
+    /// The refusals that were logged, by server or host.
+    refused: BTreeMap<String, LogOnce>,
     welcome_next: u64,
     tick_at: Nanos,
     beat_at: Nanos,
     is_closed: bool,
-    /// Servers to which something is to be sent, each once.
+    /// Servers with queued data to send, each once.
     unsent: Vec<ServerId>,
-    orders: Vec<NetworkCommand>,
+    network_commands: Vec<NetworkCommand>,
     effects: Vec<Effect>,
 }
 
-/// What a machine starts from.
-pub(super) struct Beginning {
-    pub(super) me: Me,
+/// The initial state of a machine.
+pub(super) struct MachineOptions {
+    pub(super) local: LocalServer,
     pub(super) join: Vec<String>,
-    pub(super) book: Book,
+    pub(super) address_book: AddressBook,
     pub(super) timings: LinkTimings,
     pub(super) limits: QueueLimits,
     pub(super) random: Arc<dyn Random>,
@@ -138,21 +138,22 @@ pub(super) struct Beginning {
 }
 
 impl Machine {
-    pub(super) fn new(beginning: Beginning) -> Machine {
-        let Beginning { me, join, book, timings, limits, random, now, started_ms } = beginning;
+    pub(super) fn new(options: MachineOptions) -> Machine {
+        let MachineOptions { local, join, address_book, timings, limits, random, now, started_ms } = options;
         let mut dialer = Dialer::default();
-        let founding = Founding::new(&join);
+        let bootstrap = Bootstrap::new(&join);
         for address in &join {
             dialer.join(address, now);
         }
-        for (server, entry) in book.entries().filter(|(server, entry)| *server != me.server && !entry.removed)
+        for (server, entry) in
+            address_book.entries().filter(|(server, entry)| *server != local.server && !entry.removed)
         {
             for address in &entry.addresses {
                 dialer.server_at(address, server, now);
             }
         }
         Machine {
-            me,
+            local,
             incarnation: random.next_u64(),
             started_ms,
             timings,
@@ -162,9 +163,9 @@ impl Machine {
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             dialer,
-            founding,
+            bootstrap,
             member_since: now,
-            book,
+            address_book,
             names: BTreeMap::new(),
             refused: BTreeMap::new(),
             welcome_next: 1,
@@ -172,27 +173,26 @@ impl Machine {
             beat_at: now,
             is_closed: false,
             unsent: Vec::new(),
-            orders: Vec::new(),
+            network_commands: Vec::new(),
             effects: Vec::new(),
         }
     }
 
-    /// Takes note of what has happened and of what is wanted at `now`, emptying both, and puts what is to be told
-    /// into `effects`, which is empty.
+    /// Handles the events and commands at `now`, emptying both, and puts the effects into `effects`, which is empty.
     pub(super) fn step(
         &mut self,
         now: Nanos,
-        happened: &mut Vec<NetworkEvent>,
-        wanted: &mut Vec<Command>,
+        network_events: &mut Vec<NetworkEvent>,
+        commands: &mut Vec<Command>,
         may_adopt: MayAdopt<'_>,
         effects: &mut Vec<Effect>,
     ) {
         self.now = now;
-        for happening in happened.drain(..) {
-            self.happened(happening, may_adopt);
+        for event in network_events.drain(..) {
+            self.handle_event(event, may_adopt);
         }
-        for command in wanted.drain(..) {
-            self.wanted(command);
+        for command in commands.drain(..) {
+            self.handle_command(command);
         }
         if now >= self.tick_at {
             self.tick();
@@ -200,9 +200,9 @@ impl Machine {
         std::mem::swap(&mut self.effects, effects);
     }
 
-    /// What is to be done on the network after the steps since this was last asked: what waits for a server leaves
+    /// The network commands of the steps since the last call. All data queued for a server in these steps is sent
     /// together.
-    pub(super) fn orders(&mut self, orders: &mut Vec<NetworkCommand>) {
+    pub(super) fn network_commands(&mut self, network_commands: &mut Vec<NetworkCommand>) {
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.sort_unstable();
         for server in unsent.drain(..) {
@@ -211,72 +211,73 @@ impl Machine {
             }
             self.send(server);
         }
-        // Sending puts nobody on the list; the memory is kept.
+        // Sending does not queue data for another server. The vector is reused.
         debug_assert!(self.unsent.is_empty(), "sending has something sent");
         self.unsent = unsent;
-        orders.append(&mut self.orders);
+        network_commands.append(&mut self.network_commands);
     }
 
-    /// When the machine wants to be stepped if nothing happens.
+    /// When the machine is to be stepped if there is no event before.
     pub(super) fn wake_at(&self) -> Nanos {
         self.tick_at
     }
 
-    fn happened(&mut self, happening: NetworkEvent, may_adopt: MayAdopt<'_>) {
-        match happening {
+    fn handle_event(&mut self, event: NetworkEvent, may_adopt: MayAdopt<'_>) {
+        match event {
             NetworkEvent::Connected(id, ends) => self.connected(id, ends),
             NetworkEvent::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
-                self.orders.push(NetworkCommand::Close(id));
+                self.network_commands.push(NetworkCommand::Close(id));
             }
             NetworkEvent::Accepted(id, ends) => {
-                let mut session = Session::new(Origin::Accepted(ends.remote), Stage::Greeting, self.now);
-                session.reached = ends.local;
+                let mut session =
+                    Session::new(Origin::Accepted(ends.remote), SessionStage::AwaitingHello, self.now);
+                session.reached_address = ends.local;
                 self.sessions.insert(id, session);
                 self.tick_by(self.now.after(self.timings.handshake_timeout));
             }
-            NetworkEvent::Arrived(id, bytes) => self.arrived(id, bytes, may_adopt),
+            NetworkEvent::Arrived(id, bytes) => self.received(id, bytes, may_adopt),
             NetworkEvent::Drained(id) => self.drained(id),
-            NetworkEvent::Closed(id, why) => self.ended(id, &why),
+            NetworkEvent::Closed(id, why) => self.connection_closed(id, &why),
         }
     }
 
-    fn wanted(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             Command::Call { to, request, timeout, on_response } => {
-                self.ask(to, request, timeout, on_response)
+                self.call(to, request, timeout, on_response)
             }
-            Command::Send { to, log_messages } => self.mail(to, log_messages),
-            Command::Respond { to, link, number, result } => self.reply(to, link, number, result),
+            Command::Send { to, log_messages } => self.send_log_messages(to, log_messages),
+            Command::Respond { to, link, number, result } => self.respond(to, link, number, result),
             Command::Join(address) => {
                 self.dialer.join(&address, self.now);
                 self.tick_by(self.now);
             }
-            Command::Forget(server) => self.forget(server),
-            Command::Name(server, name) => self.named(server, name),
+            Command::Forget(server) => self.remove_server(server),
+            Command::Name(server, name) => self.set_name(server, name),
             Command::Timings(timings) => {
                 self.timings = timings;
                 self.beat_at = self.now;
                 self.tick_by(self.now);
             }
-            Command::MayFound(may_found) => self.set_may_found(may_found),
-            Command::Founded(result) => self.founded(result),
+            Command::AllowBootstrap(permission) => self.set_bootstrap_permission(permission),
+            Command::Bootstrapped(result) => self.bootstrapped(result),
             Command::Close => self.close(),
         }
     }
 
-    /// Everything that depends on time.
+    /// Runs all work that depends on time.
     fn tick(&mut self) {
         let now = self.now;
         self.tick_at = Nanos(u64::MAX);
-        self.expire_questions();
+        self.expire_requests();
         self.expire_sessions();
         let is_beat = now >= self.beat_at;
         if is_beat {
-            // The same moment for all servers: one wake-up serves them all.
+            // All servers have the same time of the next heartbeat, so that one wake-up serves them all.
             self.beat_at = now.after(self.timings.heartbeat_interval());
         }
-        self.listen_for_silence(is_beat);
-        self.look_for_founders();
+        self.check_silence(is_beat);
+        self.try_bootstrap();
         self.dial();
         self.tick_by(self.beat_at);
     }
@@ -290,9 +291,9 @@ impl Machine {
         let due = self.dialer.due(now, &self.timings, is_linked);
         let next_at = self.dialer.next_at(now, &self.timings, is_linked);
         for (id, address) in due {
-            let session = Session::new(Origin::Dialed(address.clone()), Stage::Dialing, now);
+            let session = Session::new(Origin::Dialed(address.clone()), SessionStage::Dialing, now);
             self.sessions.insert(id, session);
-            self.orders.push(NetworkCommand::Connect(id, address));
+            self.network_commands.push(NetworkCommand::Connect(id, address));
             self.tick_by(now.after(self.timings.dial_timeout));
         }
         if let Some(at) = next_at {
@@ -300,13 +301,13 @@ impl Machine {
         }
     }
 
-    /// Makes sure that there is a tick at `at` or before.
+    /// Makes sure that there is a tick at `at` or earlier.
     fn tick_by(&mut self, at: Nanos) {
         self.tick_at = self.tick_at.min(at);
     }
 
-    fn note(&mut self, note: Note, text: String) {
-        self.effects.push(Effect::Note(note, text));
+    fn log(&mut self, level: LogLevel, text: String) {
+        self.effects.push(Effect::Log(level, text));
     }
 
     fn peer(&mut self, server: ServerId) -> &mut Peer {
@@ -320,62 +321,66 @@ impl Machine {
         }
     }
 
-    /// The servers known have changed: keep them, and tell the others.
-    fn book_changed(&mut self) {
-        let text = self.book.to_text();
+    /// The address book has changed: stores it and sends it to the linked servers.
+    fn address_book_changed(&mut self) {
+        let text = self.address_book.to_text();
         for (server, peer) in &mut self.peers {
             if peer.link.is_some() {
-                peer.outbox.answer(super::frame::Kind::Book, 0, Bytes::from(text.clone()));
+                peer.outbox.respond(super::frame::Kind::Book, 0, Bytes::from(text.clone()));
                 peer.will_send(*server, &mut self.unsent);
             }
         }
-        self.effects.push(Effect::KeepBook(text));
+        self.effects.push(Effect::StoreAddressBook(text));
     }
 
-    /// A server is gone for good: no link with it, now or ever.
-    fn forget(&mut self, server: ServerId) {
-        if server == self.me.server || !self.book.remove(server) {
+    /// Removes a server permanently: its connections are closed, and new ones are refused.
+    fn remove_server(&mut self, server: ServerId) {
+        if server == self.local.server || !self.address_book.remove(server) {
             return;
         }
-        self.book_changed();
-        self.part_with_removed();
+        self.address_book_changed();
+        self.close_removed();
     }
 
-    /// Ends the connections to servers that the book says are gone.
-    fn part_with_removed(&mut self) {
-        let of_gone = |(id, session): (&ConnectionId, &Session)| {
-            let server = session.server().filter(|server| self.book.is_removed(*server))?;
+    /// Closes the connections to servers that the address book lists as removed.
+    fn close_removed(&mut self) {
+        let of_removed = |(id, session): (&ConnectionId, &Session)| {
+            let server = session.server().filter(|server| self.address_book.is_removed(*server))?;
             Some((session.linked().is_some(), *id, server))
         };
-        let mut gone: Vec<_> = self.sessions.iter().filter_map(of_gone).collect();
-        // Links come last: whoever waits for the place of one gets it when it ends.
-        gone.sort_unstable();
-        for (is_link, id, server) in gone {
+        let mut to_close: Vec<_> = self.sessions.iter().filter_map(of_removed).collect();
+        // Close links last: a connection that waits to replace a link would become the link.
+        to_close.sort_unstable();
+        for (is_link, id, server) in to_close {
             if is_link {
-                // The book that says so goes first.
+                // Send the address book with the removal before the farewell.
                 self.send(server);
             }
-            self.dismiss(id, &Fault::removed(self.name_of(server)));
+            self.close_session(id, &Fault::removed(self.name_of(server)));
         }
-        let removed: Vec<ServerId> =
-            self.book.entries().filter(|(_, entry)| entry.removed).map(|(server, _)| server).collect();
+        let removed: Vec<ServerId> = self
+            .address_book
+            .entries()
+            .filter(|(_, entry)| entry.removed)
+            .map(|(server, _)| server)
+            .collect();
         for server in removed {
             self.dialer.forget(server);
         }
     }
 
     fn name_of(&self, server: ServerId) -> String {
-        let in_book = || self.book.entry(server).map(|entry| &entry.name);
-        let known = self.names.get(&server).or_else(in_book).map(String::as_str).unwrap_or_default();
+        let in_address_book = || self.address_book.entry(server).map(|entry| &entry.name);
+        let known = self.names.get(&server).or_else(in_address_book).map(String::as_str).unwrap_or_default();
         format!("\"{known}\" {server}")
     }
 
-    /// Ends every link and answers every request.
+    /// Ends every link and fails every request.
     fn close(&mut self) {
         self.is_closed = true;
         let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
         for id in ids {
-            self.dismiss(id, &Fault::shutting_down(&self.me.name));
+            self.close_session(id, &Fault::shutting_down(&self.local.name));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is said in the log of connections that come to nothing, and what is not.
+//! Which refused and failed connections are logged.
 
 use std::time::Duration;
 
@@ -6,47 +6,48 @@ use io::ConnectionId;
 
 use super::fault::Reason;
 use super::session::Origin;
-use super::{Machine, Note};
+use super::{LogLevel, Machine};
 
-/// Of so many servers and hosts it is remembered what was said.
+/// For how many servers and hosts the logged texts are remembered.
 const REFUSED_MAX: usize = 256;
-/// Within this time newcomers find a cluster that they look for where its servers are.
-const NEWCOMERS_TAKE: Duration = Duration::from_secs(60);
+/// How long after this node became a member, or was started, it expects connections of servers without a cluster:
+/// within this time they find the cluster at the addresses that they dial.
+const JOIN_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// Says that somebody who dialed was refused, unless that was said.
-    pub(super) fn say_refused(&mut self, id: ConnectionId, text: &str) {
+    /// Logs that a server that dialed was refused, unless that text was logged.
+    pub(super) fn log_refused(&mut self, id: ConnectionId, text: &str) {
         let Some(session) = self.sessions.get(&id) else { return };
         let Origin::Accepted(from) = &session.origin else { return };
         let host = from.rsplit_once(':').map_or(from.as_str(), |(host, _)| host);
-        let who = session.server().map_or_else(|| host.to_owned(), |server| server.to_string());
+        let peer = session.server().map_or_else(|| host.to_owned(), |server| server.to_string());
         let line = format!("Refused a server at {from}: {text}");
-        if self.refused.len() >= REFUSED_MAX && !self.refused.contains_key(&who) {
+        if self.refused.len() >= REFUSED_MAX && !self.refused.contains_key(&peer) {
             self.refused.clear();
         }
-        if self.refused.entry(who).or_default().is_news(text) {
-            self.note(Note::Warning, line);
+        if self.refused.entry(peer).or_default().should_log(text) {
+            self.log(LogLevel::Warning, line);
         }
     }
 
-    /// Whether dialing again soon would be in vain.
-    pub(super) fn is_for_long(&self, reason: Reason) -> bool {
+    /// Whether dialing again soon would fail for the same reason.
+    pub(super) fn is_lasting(&self, reason: Reason) -> bool {
         match reason {
             Reason::Stranger | Reason::Version | Reason::Removed | Reason::Replaced | Reason::NotAdopted => {
                 true
             }
-            // Whoever looks for others looks again.
-            Reason::Itself => self.me.cluster.is_some(),
+            // While this server looks for a cluster, the address may lead to another server the next time.
+            Reason::Itself => self.local.cluster.is_some(),
             _ => false,
         }
     }
 
-    /// Whether it is no news that there is no link: a server without a cluster looks for others like it, and for a while
-    /// after it has found a cluster, or was started, others have not.
+    /// Whether `reason` is not worth logging. A server without a cluster looks for others like it, and for a while
+    /// after it has found a cluster, or was started, others are still looking.
     pub(super) fn is_expected(&self, reason: Reason) -> bool {
-        let is_looking = match self.me.cluster {
-            Some(_) => self.now.since(self.member_since) < NEWCOMERS_TAKE,
-            None => self.founding.is_wanted(),
+        let is_looking = match self.local.cluster {
+            Some(_) => self.now.since(self.member_since) < JOIN_GRACE_PERIOD,
+            None => self.bootstrap.is_allowed(),
         };
         reason == Reason::NoCluster && is_looking
     }

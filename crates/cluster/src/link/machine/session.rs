@@ -1,4 +1,4 @@
-//! One connection, from the first byte to the last.
+//! One connection, from its first byte to its last.
 
 use io::Nanos;
 
@@ -7,7 +7,7 @@ use crate::link::frame::StreamReader;
 use crate::link::hello::Hello;
 use crate::link::parts::Assembly;
 
-/// Who dialed whom.
+/// Which side has dialed.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     Dialed(String),
@@ -15,41 +15,41 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Where the other end is, for messages.
-    pub(super) fn place(&self) -> &str {
+    /// The address of the other side, for messages.
+    pub(super) fn address(&self) -> &str {
         match self {
             Origin::Dialed(address) | Origin::Accepted(address) => address,
         }
     }
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Not standing yet.
+pub(super) enum SessionStage {
+    /// The connection is not established yet.
     Dialing,
-    /// The other's hello has not come.
-    Greeting,
-    /// Both know each other; consent or welcome is awaited.
-    Deciding,
-    /// It is the link to this server.
+    /// The other side's hello was not received yet.
+    AwaitingHello,
+    /// Both hellos were received; consent or welcome is awaited.
+    Agreeing,
+    /// The connection is the link to this server.
     Open(ServerId),
 }
 
 pub(super) struct Session {
     pub(super) origin: Origin,
-    pub(super) stage: Stage,
+    pub(super) stage: SessionStage,
     pub(super) reader: StreamReader,
     pub(super) assembly: Assembly,
     pub(super) since: Nanos,
-    // Boxed: it is long, and not looked at while messages come.
+    // Boxed because it is large, and not used while messages are received.
     pub(super) hello: Option<Box<Hello>>,
-    /// The address at which who was dialed was reached, as the system here sees it.
-    pub(super) reached: String,
+    /// The address at which the server that was dialed was reached, as the operating system reports it.
+    pub(super) reached_address: String,
 }
 
 impl Session {
-    pub(super) fn new(origin: Origin, stage: Stage, now: Nanos) -> Session {
+    pub(super) fn new(origin: Origin, stage: SessionStage, now: Nanos) -> Session {
         Session {
             origin,
             stage,
@@ -57,19 +57,19 @@ impl Session {
             assembly: Assembly::default(),
             since: now,
             hello: None,
-            reached: String::new(),
+            reached_address: String::new(),
         }
     }
 
-    /// The server whose link it is, if it is one.
+    /// The server, if this connection is its link.
     pub(super) fn linked(&self) -> Option<ServerId> {
         match self.stage {
-            Stage::Open(server) => Some(server),
-            Stage::Dialing | Stage::Greeting | Stage::Deciding => None,
+            SessionStage::Open(server) => Some(server),
+            SessionStage::Dialing | SessionStage::AwaitingHello | SessionStage::Agreeing => None,
         }
     }
 
-    /// Whose connection it is, once that is known.
+    /// The server at the other end, once its hello was received.
     pub(super) fn server(&self) -> Option<ServerId> {
         self.hello.as_ref().map(|hello| hello.server)
     }

@@ -1,4 +1,4 @@
-//! The address book: which servers there are and where they may be reached.
+//! The address book: the servers of the cluster and the addresses where they may be reached.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -12,61 +12,63 @@ use super::frame::Damage;
 use crate::ServerId;
 
 const VERSION: f64 = 1.0;
-/// More places than this are not tried for one server.
+/// The most addresses that are kept for one server.
 const ADDRESSES_MAX: usize = 16;
-/// Longest address or name that is believed.
+/// Longest address or name that is accepted.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
-/// More servers than this are no cluster of ours.
+/// The most servers in an address book.
 const SERVERS_MAX: usize = 4096;
 
-/// What is known of one server.
+/// The entry of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BookEntry {
-    /// Its name, for messages.
+pub struct AddressBookEntry {
+    /// The server's name, for messages.
     pub name: String,
-    /// Where it was reached, `host:port`, best first.
+    /// The addresses where it was reached, `host:port`, best first.
     pub addresses: Vec<String>,
-    /// When the process began that these addresses are from, in milliseconds since 1970.
+    /// When the process began that had these addresses, in milliseconds since 1970.
     pub started_ms: u64,
-    /// Whether it was removed from the cluster for good.
+    /// Whether it was removed from the cluster permanently.
     pub removed: bool,
 }
 
-/// All servers known. Its text (docs/formats/link.md) is kept in the data directory.
+/// All known servers. The text form (docs/formats/link.md) is stored in the data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Book {
-    entries: BTreeMap<ServerId, BookEntry>,
+pub struct AddressBook {
+    entries: BTreeMap<ServerId, AddressBookEntry>,
 }
 
-impl Book {
-    /// The file in the data directory.
+impl AddressBook {
+    /// The name of the file in the data directory.
     pub const FILE: &str = "servers.json";
 
-    /// The servers, in the order of their ids.
-    pub fn entries(&self) -> impl Iterator<Item = (ServerId, &BookEntry)> {
+    /// All entries, in the order of server ids.
+    pub fn entries(&self) -> impl Iterator<Item = (ServerId, &AddressBookEntry)> {
         self.entries.iter().map(|(server, entry)| (*server, entry))
     }
 
-    /// What is known of `server`.
+    /// The entry of `server`.
     #[must_use]
-    pub fn entry(&self, server: ServerId) -> Option<&BookEntry> {
+    pub fn entry(&self, server: ServerId) -> Option<&AddressBookEntry> {
         self.entries.get(&server)
     }
 
-    /// Whether `server` was removed for good.
+    /// Whether `server` was removed permanently.
     #[must_use]
     pub fn is_removed(&self, server: ServerId) -> bool {
         self.entry(server).is_some_and(|entry| entry.removed)
     }
 
-    /// Reads a book. Fails with what is wrong with it.
-    pub fn parse(text: &[u8]) -> Result<Book, Damage> {
+    /// Parses an address book. Fails with the first error found.
+    pub fn parse(text: &[u8]) -> Result<AddressBook, Damage> {
         let wrong = Damage::Book;
-        let Ok(Datum::Object(book)) = json::parse(text) else { return Err(wrong("it is no JSON object")) };
-        if book.get("version") != Some(Datum::Number(VERSION)) {
+        let Ok(Datum::Object(address_book)) = json::parse(text) else {
+            return Err(wrong("it is no JSON object"));
+        };
+        if address_book.get("version") != Some(Datum::Number(VERSION)) {
             return Err(wrong("its version is not 1"));
         }
-        let Some(Datum::Array(servers)) = book.get("servers") else {
+        let Some(Datum::Array(servers)) = address_book.get("servers") else {
             return Err(wrong("it has no list of servers"));
         };
         if servers.len() > SERVERS_MAX {
@@ -76,7 +78,7 @@ impl Book {
         for server in servers.iter() {
             let Datum::Object(fields) = server else { return Err(wrong("a server is no object")) };
             let id = uuid_of(fields, "server").ok_or(wrong("a server has no id"))?;
-            let entry = BookEntry {
+            let entry = AddressBookEntry {
                 name: text_of(fields, "name").ok_or(wrong("a server has no name"))?,
                 addresses: texts_of(fields, "addresses", ADDRESSES_MAX)
                     .ok_or(wrong("a server has no addresses"))?,
@@ -85,10 +87,10 @@ impl Book {
             };
             entries.insert(ServerId(id), entry);
         }
-        Ok(Book { entries })
+        Ok(AddressBook { entries })
     }
 
-    /// The book as text.
+    /// The text form of the address book.
     #[must_use]
     pub fn to_text(&self) -> String {
         let servers = self.entries.iter().map(|(server, entry)| {
@@ -104,7 +106,7 @@ impl Book {
         object([("version", Datum::Number(VERSION)), ("servers", servers)]).to_json_string()
     }
 
-    /// Writes `text`, which is a book, into `directory`, whole or not at all, and waits until it is on disk.
+    /// Writes `text`, the text form of an address book, into `directory` atomically, and waits until it is on disk.
     pub fn store(files: &dyn Files, directory: &Path, text: &str) -> io::Result<()> {
         let new = directory.join("servers.json.new");
         match files.remove(&new) {
@@ -114,12 +116,12 @@ impl Book {
         let file = files.create(&new)?;
         file.append(text.as_bytes())?;
         file.sync_data()?;
-        files.rename(&new, &directory.join(Book::FILE))?;
+        files.rename(&new, &directory.join(AddressBook::FILE))?;
         files.sync_dir(directory)
     }
 
-    /// Takes over what `other` knows better. True if that was anything.
-    pub(super) fn merge(&mut self, other: Book) -> bool {
+    /// Takes over all newer entries of `other`. True if any entry changed.
+    pub(super) fn merge(&mut self, other: AddressBook) -> bool {
         let mut has_changed = false;
         for (server, entry) in other.entries {
             has_changed |= self.learn(server, entry);
@@ -127,14 +129,14 @@ impl Book {
         has_changed
     }
 
-    /// The book without the entry of `server`.
-    pub(super) fn without(mut self, server: ServerId) -> Book {
+    /// The address book without the entry of `server`.
+    pub(super) fn without(mut self, server: ServerId) -> AddressBook {
         self.entries.remove(&server);
         self
     }
 
-    /// Takes over hearsay of one server.
-    fn learn(&mut self, server: ServerId, entry: BookEntry) -> bool {
+    /// Takes over an entry that another server has sent, if it is newer. True if that changed anything.
+    fn learn(&mut self, server: ServerId, entry: AddressBookEntry) -> bool {
         let has_room = self.entries.len() < SERVERS_MAX;
         match self.entries.get_mut(&server) {
             Some(known) if known.removed => false,
@@ -146,7 +148,7 @@ impl Book {
                 *known = entry;
                 true
             }
-            // Of one start of a process every place that was seen is worth a try.
+            // Both entries are of the same start of the process: keep the addresses of both.
             Some(known) if entry.started_ms == known.started_ms => {
                 let more: Vec<String> =
                     entry.addresses.into_iter().filter(|new| !known.addresses.contains(new)).collect();
@@ -165,8 +167,8 @@ impl Book {
         }
     }
 
-    /// What a server says of itself replaces what is known. True if that is new.
-    pub(super) fn hear(&mut self, server: ServerId, mut entry: BookEntry) -> bool {
+    /// Takes over the entry that a server has sent about itself. True if that changed anything.
+    pub(super) fn update_own_entry(&mut self, server: ServerId, mut entry: AddressBookEntry) -> bool {
         entry.addresses.truncate(ADDRESSES_MAX);
         match self.entries.get_mut(&server) {
             Some(known) if known.removed || *known == entry => false,
@@ -178,10 +180,11 @@ impl Book {
         }
     }
 
-    /// Removes `server` for good. True if it was not before.
+    /// Marks `server` as permanently removed. True if it was not before.
     pub(super) fn remove(&mut self, server: ServerId) -> bool {
-        let nobody = BookEntry { name: String::new(), addresses: Vec::new(), started_ms: 0, removed: false };
-        let entry = self.entries.entry(server).or_insert(nobody);
+        let unknown =
+            AddressBookEntry { name: String::new(), addresses: Vec::new(), started_ms: 0, removed: false };
+        let entry = self.entries.entry(server).or_insert(unknown);
         !std::mem::replace(&mut entry.removed, true)
     }
 }
