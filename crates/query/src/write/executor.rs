@@ -169,7 +169,8 @@ impl<'a> WriteExecutor<'a> {
     }
 
     /// Waits for an entry. If it was refused because this node does not lead any more, its rows are written again
-    /// wherever they belong now, with the same reports as before.
+    /// wherever they belong now. If their reports differ from the first ones, which may have been used already, the
+    /// outcome is unknown.
     fn settle(&mut self, entry: InFlight) -> Result<(), EvalError> {
         let error = match entry.ticket.wait() {
             Ok(_) => {
