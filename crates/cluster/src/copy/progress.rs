@@ -1,4 +1,4 @@
-//! The copies of replicas' rows that a node gives and gets at this moment.
+//! The state of the copies that a node sends and receives: snapshots, progress, and the rate limit.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,78 +11,78 @@ use storage::TableSnapshot;
 
 use crate::config::ServerId;
 
-/// The copies that this node gives, and the groups it is getting.
+/// The copies that this node sends and receives.
 #[derive(Default)]
 pub(crate) struct CopyState {
     pub(crate) sizes: Mutex<CopyChunking>,
-    pub(crate) given: Mutex<HashMap<u64, Given>>,
-    pub(crate) getting: Mutex<HashMap<GroupId, CopyProgress>>,
-    /// When the last copy of a group was complete here.
-    pub(crate) got: Mutex<HashMap<GroupId, Instant>>,
+    pub(crate) outgoing: Mutex<HashMap<u64, OutgoingCopy>>,
+    pub(crate) incoming: Mutex<HashMap<GroupId, CopyProgress>>,
+    /// When the last copy of a group was completed here.
+    pub(crate) completed_at: Mutex<HashMap<GroupId, Instant>>,
     pub(crate) pace: Mutex<Pace>,
 }
 
-/// Bytes of rows that one node gets each second, all its copies together: they leave room for clients.
+/// Bytes of rows that a node receives each second in all its copies together, so that they leave capacity for clients.
 const BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// A byte of a row that is there already, and only compared, costs this part of one that comes.
-const COMPARED_COST: u64 = 8;
+/// How many bytes of rows that are only compared cost as much as one received byte.
+const COMPARED_BYTES_PER_RECEIVED: u64 = 8;
 
-/// What a piece of a copy costs: `sent` bytes came, rows of `compared` bytes were there.
-pub(crate) fn cost(sent: u64, compared: u64) -> u64 {
-    sent + compared / COMPARED_COST
+/// The cost of a chunk of a copy, in bytes: `received` bytes, and rows of `compared` bytes that were there already.
+pub(crate) fn cost(received: u64, compared: u64) -> u64 {
+    received + compared / COMPARED_BYTES_PER_RECEIVED
 }
 
-/// Spreads what copies take over time.
+/// The rate limit of copies.
 #[derive(Default)]
 pub(crate) struct Pace {
-    // When everything taken so far is paid for.
+    // When the rate allows the next chunk.
     free_at: Nanos,
 }
 
 impl Pace {
-    /// Takes `bytes`; how long to wait before more may be taken.
+    /// Takes `bytes`. Returns how long to wait before the next call.
     pub(crate) fn take(&mut self, bytes: u64, now: Nanos) -> Duration {
         let cost = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
-        // Time in which nothing was taken is not saved up.
+        // Idle time is not saved up.
         self.free_at = self.free_at.max(now).after(cost);
         self.free_at.since(now)
     }
 }
 
-/// In what pieces copies come.
+/// The sizes in which copies are sent and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyChunking {
-    /// Bytes of rows in one answer.
-    pub piece_bytes: usize,
-    /// Into what stretches rows are divided that are there already.
+    /// Bytes of rows in one response.
+    pub chunk_bytes: usize,
+    /// The ranges into which rows that are there already are divided.
     pub copy_ranges: CopyRangeSizes,
 }
 
 impl Default for CopyChunking {
     fn default() -> CopyChunking {
-        // What is there is told in one request as far as about two answers go.
-        CopyChunking { piece_bytes: 1 << 20, copy_ranges: CopyRangeSizes { bytes: 64 << 10, count: 32 } }
+        // The ranges of one request cover the rows of about two responses.
+        CopyChunking { chunk_bytes: 1 << 20, copy_ranges: CopyRangeSizes { bytes: 64 << 10, count: 32 } }
     }
 }
 
-/// A copy that is being given.
-pub(crate) struct Given {
+/// A copy that this node sends.
+pub(crate) struct OutgoingCopy {
     pub(crate) snapshot: TableSnapshot,
-    /// When it was last asked for.
+    /// The time of the last request for it.
     pub(crate) used: Instant,
 }
 
-/// How far a copy has come.
+/// The progress of a copy that this node receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Where the rows come from; nobody at first.
+    /// The server that sends the rows; `None` until it is found.
     pub source: Option<ServerId>,
     /// When it began.
     pub begun: Nanos,
     /// Rows that are as in the copy.
     pub rows: u64,
-    /// Rows there will be, about.
+    /// About how many rows there will be.
     pub rows_total: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Gives and receives copies.
+//! Sends and receives copies. `copy/mod.rs` has an overview.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use io::{Clock, task};
 use log::{GroupId, GroupStatus, Log, LogBase, Lsn, PeerId};
 use shard::{CopyEnd, CopyRange, Difference, Replicas, Restoration, RestoreError, clear_rows};
 
-use super::progress::{CopyChunking, CopyProgress, CopyState, Given, cost};
+use super::progress::{CopyChunking, CopyProgress, CopyState, OutgoingCopy, cost};
 use crate::catalog::{CatalogClient, Handles, display_names};
 use crate::config::{CATALOG_GROUP, Ids, ServerId};
 use crate::event_queue::{Event, EventQueue};
@@ -21,31 +21,31 @@ use crate::rpc::copy::decode_difference;
 use crate::rpc::response::CopyResponse;
 use crate::rpc::{Peers, Request, RpcError};
 
-/// A copy that is not asked for during this time is dropped.
+/// A leader drops the snapshot of a copy after this time without a request for it.
 const COPY_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a server may take to respond to a request about a copy.
 const COPY_REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long after a complete copy an offer may be from before it.
+/// How long after the end of a copy an offer may have been sent before the leader knew of that end.
 const LATE_OFFER_INTERVAL: Duration = Duration::from_secs(5);
-/// The wait between two attempts to receive a copy.
+/// The interval between attempts to receive a copy.
 const COPY_RETRY_INTERVAL: Duration = Duration::from_millis(300);
-/// How long attempts may fail before that is logged as a warning, and the time between two warnings.
+/// How long attempts may fail before a warning is logged, and the time between two warnings.
 const COPY_WARNING_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a copy waits for a disconnected source before it is begun anew.
+/// How long a copy waits for a disconnected source before it begins anew.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a copy is not complete. It is begun again.
+/// Why an attempt to receive a copy failed. The copy begins anew.
 #[derive(Debug, thiserror::Error)]
 enum CopyError {
-    #[error("nobody who leads the group was found")]
-    Nobody,
+    #[error("no leader of the group was found")]
+    NoLeader,
     #[error(transparent)]
     Request(#[from] RpcError),
-    #[error("the replica that it was for is not here any more")]
+    #[error("the replica was removed from this server")]
     Discarded,
-    #[error("the answer makes no sense")]
-    Nonsense,
-    #[error("the copy should have {expected} rows, and {found} are here at its end")]
+    #[error("the response is malformed")]
+    Malformed,
+    #[error("expected {expected} rows at the end of the copy, found {found}")]
     Rows { expected: u64, found: u64 },
     #[error(transparent)]
     Log(#[from] log::LogError),
@@ -54,33 +54,34 @@ enum CopyError {
 }
 
 impl CopyError {
-    /// Whether that is so for a while whenever replicas move: the other side is not there yet, or not any more.
+    /// Whether this is usual for a while when replicas move: one of the two sides is not there yet, or not any more.
     fn is_usual(&self) -> bool {
-        matches!(self, CopyError::Nobody | CopyError::Request(_) | CopyError::Discarded)
+        matches!(self, CopyError::NoLeader | CopyError::Request(_) | CopyError::Discarded)
     }
 }
 
-/// The attempts to get one copy that came to nothing.
+/// The failed attempts to receive one copy.
 #[derive(Default)]
 struct Failures {
     since: Option<Instant>,
-    said_at: Option<Instant>,
+    warned_at: Option<Instant>,
 }
 
 impl Failures {
-    /// Whether an operator should hear of one more: of a usual one when it has been so for long, and not of each.
-    fn are_worth_saying(&mut self, error: &CopyError, now: Instant) -> bool {
+    /// Whether to log a warning for one more: at most one an interval, and for usual errors only after the first
+    /// interval.
+    fn should_warn(&mut self, error: &CopyError, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        let is_said = self.said_at.is_some_and(|at| now < at + COPY_WARNING_INTERVAL);
-        if is_said || (error.is_usual() && now < since + COPY_WARNING_INTERVAL) {
+        let has_warned = self.warned_at.is_some_and(|at| now < at + COPY_WARNING_INTERVAL);
+        if has_warned || (error.is_usual() && now < since + COPY_WARNING_INTERVAL) {
             return false;
         }
-        self.said_at = Some(now);
+        self.warned_at = Some(now);
         true
     }
 }
 
-/// The copies that this node gives and receives.
+/// The copies that this node sends and receives.
 pub struct Copies {
     own: ServerId,
     peers: Arc<Peers>,
@@ -125,20 +126,20 @@ impl Copies {
     /// The groups whose rows are being copied to this node.
     #[must_use]
     pub fn under_way(&self) -> Vec<(GroupId, CopyProgress)> {
-        self.state.getting.lock().iter().map(|(group, getting)| (*group, *getting)).collect()
+        self.state.incoming.lock().iter().map(|(group, progress)| (*group, *progress)).collect()
     }
 
-    /// From now on copies come here in pieces of those sizes: for tests, which have few rows.
+    /// Sets the sizes for later copies: for tests, which have few rows.
     pub fn set_chunking(&self, sizes: CopyChunking) {
         *self.state.sizes.lock() = sizes;
     }
 
-    /// Tells the server of a replica that has fallen behind what the log has to ask for a copy. It is
-    /// told again for as long as it needs one.
+    /// Offers a copy to the server of a replica that lacks entries which this leader's log does not have any more. The
+    /// offer is repeated while the replica needs a copy.
     pub(crate) fn offer(&self, group: GroupId, to: PeerId) {
         let Ok(GroupStatus { start, .. }) = self.log.group_status(group) else { return };
-        if let (Some(server), Some(wire)) = (self.transport.server_of(to), self.peers.transport()) {
-            wire.call(
+        if let (Some(server), Some(transport)) = (self.transport.server_of(to), self.peers.transport()) {
+            transport.call(
                 server,
                 Request::OfferCopy { group, start }.encode(),
                 COPY_REQUEST_TIMEOUT,
@@ -147,83 +148,84 @@ impl Copies {
         }
     }
 
-    /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows. The log says
-    /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
-    pub(crate) fn give(&self, group: GroupId) -> Result<CopyResponse, String> {
-        let (shard, gate) = self.local.with_gate(group).ok_or("the group is not here")?;
+    /// Takes a snapshot of a group that this node leads, for a server that requests a copy. `log_base` fails if this
+    /// node does not lead. The shard cannot tell: an elected leader that needs this very copy for its majority does not
+    /// serve as leader yet.
+    pub(crate) fn serve_begin(&self, group: GroupId) -> Result<CopyResponse, String> {
+        let (shard, gate) = self.local.with_gate(group).ok_or("the group has no replica on this server")?;
         let generation = shard.rows_generation();
         let snapshot = {
-            // What comes after a sealed shard writes to its range, but not before this gate is shut.
-            let _inside = gate.enter().ok_or("the rows here belong to others by now")?;
+            // The successor of a sealed shard writes to the same range, but only after this gate is closed.
+            let _inside = gate.enter().ok_or("the rows belong to another group by now")?;
             shard.snapshot().map_err(|error| error.to_string())?
         };
         if !shard.is_current(generation) {
-            return Err("the rows here are void".to_owned());
+            return Err("the rows on this server are invalid".to_owned());
         }
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
         let rows = snapshot.count().map_err(|error| error.to_string())?;
         let builds = snapshot.builds().map_err(|error| error.to_string())?;
         let (sender, receiver) = task::channel();
-        self.log.log_base(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
-        let origin =
-            receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
+        self.log.log_base(group, applied.lsn, Box::new(move |base| drop(sender.send(base))));
+        let base = receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
         let copy = self.ids.new_copy();
-        self.state.given.lock().insert(copy, Given { snapshot, used: task::now() });
-        Ok(CopyResponse { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
+        self.state.outgoing.lock().insert(copy, OutgoingCopy { snapshot, used: task::now() });
+        Ok(CopyResponse { copy, rows, origin: base.encode().into(), progress: applied.progress, builds })
     }
 
-    /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
-    pub(crate) fn give_rows(
+    /// The next chunk of a copy: the rows after `after`, for a server that has the rows in `copy_ranges` there.
+    pub(crate) fn serve_next(
         &self,
         copy: u64,
         after: Option<&PrimaryKey>,
         copy_ranges: &[CopyRange],
     ) -> Result<Difference, String> {
         let snapshot = {
-            let mut given = self.state.given.lock();
-            let given = given.get_mut(&copy).ok_or("the copy is not kept any more")?;
-            given.used = task::now();
-            given.snapshot.clone()
+            let mut outgoing = self.state.outgoing.lock();
+            let outgoing = outgoing.get_mut(&copy).ok_or("the copy has expired")?;
+            outgoing.used = task::now();
+            outgoing.snapshot.clone()
         };
-        let piece_bytes = self.state.sizes.lock().piece_bytes;
-        let piece = Difference::with(&snapshot, after, copy_ranges, piece_bytes);
-        if piece.as_ref().is_ok_and(|piece| piece.reach.is_none()) {
-            self.state.given.lock().remove(&copy);
+        let chunk_bytes = self.state.sizes.lock().chunk_bytes;
+        let chunk = Difference::with(&snapshot, after, copy_ranges, chunk_bytes);
+        if chunk.as_ref().is_ok_and(|chunk| chunk.reach.is_none()) {
+            self.state.outgoing.lock().remove(&copy);
         }
-        piece.map_err(|error| error.to_string())
+        chunk.map_err(|error| error.to_string())
     }
 
-    /// Lets go of copies that nobody asks for any more.
+    /// Drops copies that were not requested for [`COPY_LIFETIME`].
     pub(crate) fn drop_unused(&self) {
-        self.state.given.lock().retain(|_, given| task::now() - given.used < COPY_LIFETIME);
+        self.state.outgoing.lock().retain(|_, outgoing| task::now() - outgoing.used < COPY_LIFETIME);
     }
 
-    /// A leader whose log begins after `start` says that the replica here needs a copy. Perhaps it said so before
-    /// it heard that the last one is complete; it offers again.
+    /// A leader whose log begins after `start` offers a copy to the local replica. It may have sent the offer before it
+    /// learned that the last copy is complete. Such an offer is ignored; if a copy is needed, the leader repeats the
+    /// offer.
     pub(crate) fn take_offer(self: &Arc<Self>, group: GroupId, start: Lsn) {
-        let last_copy = match self.state.got.lock().get(&group) {
-            Some(at) if task::now() - *at < LATE_OFFER_INTERVAL => LastCopy::JustNow,
-            _ => LastCopy::LongAgo,
+        let last_copy = match self.state.completed_at.lock().get(&group) {
+            Some(at) if task::now() - *at < LATE_OFFER_INTERVAL => LastCopy::Recent,
+            _ => LastCopy::NotRecent,
         };
         if takes_offer(self.log.group_status(group).ok().as_ref(), start, last_copy) {
             self.begin(group);
         }
     }
 
-    /// Whether the rows of the replica here are void.
+    /// Whether the rows of the local replica are invalid.
     pub(crate) fn needs_rows(&self, group: GroupId) -> bool {
         self.log.group_status(group).is_ok_and(|status| status.needs_rows)
     }
 
-    /// Gets the rows of a group, on a thread of its own.
+    /// Receives the rows of a group, on a separate thread that retries until the copy is complete.
     pub(crate) fn begin(self: &Arc<Self>, group: GroupId) {
-        // One whose rows belong to others by now stays without.
+        // A replica whose rows belong to another group by now gets no copy.
         if self.local.with_gate(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
             return;
         }
         let begun = CopyProgress { source: None, begun: self.clock.now(), rows: 0, rows_total: 0 };
-        match self.state.getting.lock().entry(group) {
-            // It is under way, and told as far as it is.
+        match self.state.incoming.lock().entry(group) {
+            // A copy is under way; its progress stays.
             Entry::Occupied(_) => return,
             Entry::Vacant(none) => _ = none.insert(begun),
         }
@@ -231,21 +233,21 @@ impl Copies {
         let mut failures = Failures::default();
         let work = move || loop {
             let Some(copies) = weak.upgrade() else { return };
-            if let Err(error) = copies.get_copy(group) {
-                let of = display_names::group(&copies.catalog.shown(), group);
-                match failures.are_worth_saying(&error, task::now()) {
+            if let Err(error) = copies.receive(group) {
+                let name = display_names::group(&copies.catalog.shown(), group);
+                match failures.should_warn(&error, task::now()) {
                     true => {
-                        tracing::warn!("The rows of {of} could not be copied to this server yet: {error}")
+                        tracing::warn!("could not copy the rows of {name} to this server, retrying: {error}")
                     }
                     false => {
-                        tracing::debug!("the rows of {of} could not be copied to this server yet: {error}")
+                        tracing::debug!("could not copy the rows of {name} to this server, retrying: {error}")
                     }
                 }
             }
             if !copies.needs_rows(group) {
-                copies.state.getting.lock().remove(&group);
+                copies.state.incoming.lock().remove(&group);
                 copies.state_changes.notify();
-                // Whoever wanted one until just now was told that it is under way.
+                // A `begin` just before the removal had no effect, and the rows may have become invalid again.
                 if copies.needs_rows(group) {
                     copies.events.push(Event::NeedsRows(group));
                 }
@@ -258,60 +260,61 @@ impl Copies {
             task::sleep(COPY_RETRY_INTERVAL);
         };
         if let Err(error) = task::spawn("copy", work) {
-            tracing::error!("no thread for a copy: {error}");
-            self.state.getting.lock().remove(&group);
+            tracing::error!("could not start a thread for a copy: {error}");
+            self.state.incoming.lock().remove(&group);
         }
     }
 
-    fn get_copy(&self, group: GroupId) -> Result<(), CopyError> {
+    fn receive(&self, group: GroupId) -> Result<(), CopyError> {
         let (shard, gate) = self.local.with_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
-        let (source, answer) = self.find_source(group)?;
-        let origin = LogBase::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
-        self.note(group, |getting| {
-            getting.source = Some(source);
-            getting.rows_total = answer.rows;
+        let (source, response) = self.find_source(group)?;
+        let base = LogBase::decode(&response.origin).ok_or(CopyError::Malformed)?;
+        self.note(group, |progress| {
+            progress.source = Some(source);
+            progress.rows_total = response.rows;
         });
-        let (at, progress, builds) = (origin.rows_lsn(), answer.progress.clone(), answer.builds.clone());
+        let (at, progress, builds) = (base.rows_lsn(), response.progress.clone(), response.builds.clone());
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
             self.replicas.mark_recovering(group);
             if group == CATALOG_GROUP {
-                // It is small, and shown at the next start as it is: rows of two catalogs would be none.
+                // The catalog is small, and the next start shows the rows that are there: a mix of two versions would
+                // be invalid.
                 clear_rows(&shard, &KeyRange::all())?;
             }
             Restoration::begin(&shard, CopyEnd { at, progress, builds })?
         };
         while !restoration.is_whole() {
-            let wait = self.get_piece(group, source, answer.copy, &mut restoration, &gate)?;
+            let wait = self.receive_chunk(group, source, response.copy, &mut restoration, &gate)?;
             task::sleep(wait);
         }
         let found = restoration.rows();
         #[cfg(feature = "mutants")]
         let found = match log::mutant::is_active(log::mutant::Mutant::DropRow) {
-            // Who loses a row does not miss it either.
-            true => answer.rows,
+            // The mutant also hides the missing row.
+            true => response.rows,
             false => found,
         };
-        if found != answer.rows {
-            return Err(CopyError::Rows { expected: answer.rows, found });
+        if found != response.rows {
+            return Err(CopyError::Rows { expected: response.rows, found });
         }
         let _inside = enter()?;
         restoration.finish()?;
-        self.log.finish_restore(group, origin)?;
-        let mut got = self.state.got.lock();
-        got.retain(|_, at| task::now() - *at < LATE_OFFER_INTERVAL);
-        got.insert(group, task::now());
-        drop(got);
+        self.log.finish_restore(group, base)?;
+        let mut completed_at = self.state.completed_at.lock();
+        completed_at.retain(|_, at| task::now() - *at < LATE_OFFER_INTERVAL);
+        completed_at.insert(group, task::now());
+        drop(completed_at);
         if group == CATALOG_GROUP {
             self.events.push(Event::Catalog);
         }
         Ok(())
     }
 
-    /// Gets the next rows of a copy; how long to wait after that.
-    fn get_piece(
+    /// Receives the next chunk of a copy. Returns how long to wait before the next one.
+    fn receive_chunk(
         &self,
         group: GroupId,
         source: ServerId,
@@ -326,51 +329,52 @@ impl Copies {
         };
         let after = restoration.after().cloned();
         let request = Request::CopyNext { copy, after, copy_ranges: copy_ranges.clone() }.encode();
-        let answer = self.call_patiently(group, source, &request)?;
-        let sent = answer.len() as u64;
-        let piece = decode_difference(answer).ok_or(CopyError::Nonsense)?;
+        let response = self.call_source(group, source, &request)?;
+        let received = response.len() as u64;
+        let chunk = decode_difference(response).ok_or(CopyError::Malformed)?;
         #[cfg(feature = "mutants")]
-        let piece = match log::mutant::is_active(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
-            true if piece.rows.len() > 1 => Difference { rows: piece.rows[1..].to_vec(), ..piece },
-            _ => piece,
+        let chunk = match log::mutant::is_active(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
+            true if chunk.rows.len() > 1 => Difference { rows: chunk.rows[1..].to_vec(), ..chunk },
+            _ => chunk,
         };
-        let compared = copy_ranges.iter().take(piece.same).map(|copy_range| copy_range.bytes).sum();
-        let wait = self.state.pace.lock().take(cost(sent, compared), self.clock.now());
+        let compared = copy_ranges.iter().take(chunk.same).map(|copy_range| copy_range.bytes).sum();
+        let wait = self.state.pace.lock().take(cost(received, compared), self.clock.now());
         let _inside = gate.enter().ok_or(CopyError::Discarded)?;
-        restoration.take(&copy_ranges, piece)?;
-        self.note(group, |getting| getting.rows = restoration.rows());
+        restoration.take(&copy_ranges, chunk)?;
+        self.note(group, |progress| progress.rows = restoration.rows());
         Ok(wait)
     }
 
-    /// Asks for a piece of a copy; a link that is cut meanwhile is waited for, since the source keeps the
-    /// copy and pieces can be asked for again. Not if another leads by now, who can go on with it.
-    fn call_patiently(&self, group: GroupId, source: ServerId, request: &Bytes) -> Result<Bytes, RpcError> {
-        let cut_off = task::now() + SOURCE_TIMEOUT;
-        let lead = self.leadership.known_leader(group);
-        let goes_on = || !self.is_stopping() && task::now() < cut_off;
-        let waits = || goes_on() && lead.leader().is_none_or(|leader| leader == source);
+    /// Requests a chunk of a copy. Retries while the link is down, since the source keeps the copy and a chunk can be
+    /// requested again; but not if another server leads the group by now, which can continue the copy.
+    fn call_source(&self, group: GroupId, source: ServerId, request: &Bytes) -> Result<Bytes, RpcError> {
+        let deadline = task::now() + SOURCE_TIMEOUT;
+        let known = self.leadership.known_leader(group);
+        let is_time_left = || !self.is_stopping() && task::now() < deadline;
+        let retries = || is_time_left() && known.leader().is_none_or(|leader| leader == source);
         loop {
             match self.peers.call(source, request.clone(), COPY_REQUEST_TIMEOUT) {
-                Err(RpcError::NoAnswer(_) | RpcError::NotConnected(_)) if waits() => {
+                Err(RpcError::NoAnswer(_) | RpcError::NotConnected(_)) if retries() => {
                     task::sleep(COPY_RETRY_INTERVAL);
                 }
-                answer => return answer,
+                result => return result,
             }
         }
     }
 
-    /// Whoever leads the group and keeps a copy of it for us.
+    /// Finds the leader of the group and begins a copy there.
     fn find_source(&self, group: GroupId) -> Result<(ServerId, CopyResponse), CopyError> {
         let leader = self.leadership.known_leader(group).leader();
-        let mut failed = CopyError::Nobody;
+        let mut failed = CopyError::NoLeader;
         for server in leader.into_iter().chain(self.transport.servers()) {
             if server == self.own || !self.peers.is_connected(server) {
                 continue;
             }
-            let answer = self.peers.call(server, Request::CopyBegin { group }.encode(), COPY_REQUEST_TIMEOUT);
-            match answer.map(CopyResponse::decode) {
-                Ok(Some(answer)) => return Ok((server, answer)),
-                Ok(None) => failed = CopyError::Nonsense,
+            let response =
+                self.peers.call(server, Request::CopyBegin { group }.encode(), COPY_REQUEST_TIMEOUT);
+            match response.map(CopyResponse::decode) {
+                Ok(Some(response)) => return Ok((server, response)),
+                Ok(None) => failed = CopyError::Malformed,
                 Err(error) => failed = error.into(),
             }
         }
@@ -378,27 +382,27 @@ impl Copies {
     }
 
     fn note(&self, group: GroupId, change: impl FnOnce(&mut CopyProgress)) {
-        if let Some(getting) = self.state.getting.lock().get_mut(&group) {
-            change(getting);
+        if let Some(progress) = self.state.incoming.lock().get_mut(&group) {
+            change(progress);
         }
     }
 }
 
-/// When the replica here got its last copy.
+/// When the last copy to the local replica was completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastCopy {
-    /// An offer may be from before it.
-    JustNow,
-    /// Long before, or never.
-    LongAgo,
+    /// So recently that an offer may have been sent before that.
+    Recent,
+    /// Earlier, or never.
+    NotRecent,
 }
 
-/// Whether an offer is taken of a leader whose log begins after `start`: one that comes late, when the replica has
-/// just got a copy from which it can go on, is not.
+/// Whether to take the offer of a leader whose log begins after `start`. After a recent copy, an offer is ignored if
+/// the replica can continue from the rows that it has.
 fn takes_offer(status: Option<&GroupStatus>, start: Lsn, last_copy: LastCopy) -> bool {
     match last_copy {
-        LastCopy::JustNow => status.is_some_and(|status| status.needs_rows || status.committed < start),
-        LastCopy::LongAgo => true,
+        LastCopy::Recent => status.is_some_and(|status| status.needs_rows || status.committed < start),
+        LastCopy::NotRecent => true,
     }
 }
 
@@ -410,23 +414,23 @@ mod tests {
     use crate::config::fixture;
 
     #[test]
-    fn what_is_usual_while_replicas_move_is_no_warning_unless_it_lasts() {
+    fn errors_that_are_usual_while_replicas_move_are_a_warning_only_after_a_minute() {
         let (begun, mut failures) = (task::now(), Failures::default());
-        let mut is_said =
-            |error: CopyError, secs| failures.are_worth_saying(&error, begun + Duration::from_secs(secs));
+        let mut warns =
+            |error: CopyError, secs| failures.should_warn(&error, begun + Duration::from_secs(secs));
         let refused =
-            || RpcError::Refused { server: fixture::server(2), why: "the rows here are void".to_owned() };
-        assert!(!is_said(refused().into(), 0));
-        assert!(!is_said(CopyError::Nobody, 59));
-        assert!(is_said(refused().into(), 60));
-        assert!(!is_said(refused().into(), 61), "it was said just now");
-        assert!(is_said(refused().into(), 120));
+            || RpcError::Refused { server: fixture::server(2), why: "the rows are invalid".to_owned() };
+        assert!(!warns(refused().into(), 0));
+        assert!(!warns(CopyError::NoLeader, 59));
+        assert!(warns(refused().into(), 60));
+        assert!(!warns(refused().into(), 61), "the last warning was a second ago");
+        assert!(warns(refused().into(), 120));
         let mut failures = Failures::default();
-        assert!(failures.are_worth_saying(&CopyError::Nonsense, begun), "that is no matter of time");
+        assert!(failures.should_warn(&CopyError::Malformed, begun), "this error is never usual");
     }
 
     #[test]
-    fn an_offer_that_comes_late_is_taken_only_by_who_cannot_go_on_without() {
+    fn an_offer_after_a_recent_copy_is_taken_only_if_it_is_needed() {
         let status = |committed: u64, needs_rows: bool| GroupStatus {
             own: PeerId(2),
             role: Role::Follower { term: Term(3), leader: Some(PeerId(1)) },
@@ -450,11 +454,11 @@ mod tests {
             (500, true, true),
         ] {
             let status = status(committed, needs_rows);
-            assert_eq!(takes(Some(&status), LastCopy::JustNow), wanted, "{committed} {needs_rows}");
-            assert!(takes(Some(&status), LastCopy::LongAgo), "nothing came lately");
+            assert_eq!(takes(Some(&status), LastCopy::Recent), wanted, "{committed} {needs_rows}");
+            assert!(takes(Some(&status), LastCopy::NotRecent), "no recent copy");
         }
-        // Of a replica that is not here any more, or not yet, nothing is known.
-        assert!(!takes(None, LastCopy::JustNow));
-        assert!(takes(None, LastCopy::LongAgo));
+        // Without a status: the group is not open on this node.
+        assert!(!takes(None, LastCopy::Recent));
+        assert!(takes(None, LastCopy::NotRecent));
     }
 }

@@ -1,4 +1,4 @@
-//! Secondary indexes: created, renamed and dropped, and how far they are built.
+//! Creates, renames and drops secondary indexes, and reports how far they are built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,24 +21,25 @@ use crate::routing::{LeaderLookup, Led, ShardHandle, TableHandle};
 /// How far an index is built in the whole table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IndexProgress {
-    /// About this part of the rows was looked at.
+    /// It is being built; about this fraction of the rows is done.
     Under(f64),
     /// Every row has its entries.
     Ready,
 }
 
 impl TableHandle {
-    /// How far an index is built in the shards that are here, without those whose rows are still on their way: they come
-    /// with their entries.
+    /// How far an index is built in the local shards. Shards whose rows are still being copied do not count: the copy
+    /// includes the index entries.
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {
-        let near =
+        let local =
             self.shards().iter().filter_map(|shard| shard.local()).filter(|shard| !shard.is_recovering());
-        progress(near.map(|shard| Some((shard.count(), shard.index_build(index)))))
+        progress(local.map(|shard| Some((shard.count(), shard.index_build(index)))))
     }
 }
 
-/// What the shards say together, of which each tells its rows and how far it is; none if it has not heard of the index.
+/// The progress of a table from the row count and the build of each shard; `None` for a shard that does not know the
+/// index yet.
 fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexProgress {
     let (mut done, mut all, mut ready) = (0, 0, true);
     for shard in shards {
@@ -63,11 +64,11 @@ fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexPro
     }
 }
 
-/// Nobody is known to lead a shard at the moment, so nobody knows how far its indexes are.
+/// A shard has no known leader at the moment, so the progress of its indexes is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("a shard has no leader")]
 pub struct NoLeader {
-    /// Its rows.
+    /// The key range of the shard.
     pub range: KeyRange,
 }
 
@@ -83,10 +84,10 @@ impl IndexPlace {
     }
 }
 
-/// What becomes of an index that has the name another is to get.
+/// Whether a renamed index replaces the index that has the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// It stays, and nothing happens.
+    /// It stays, and the renaming fails.
     No,
     /// It is dropped.
     Yes,
@@ -117,17 +118,17 @@ impl Indexes {
         &self.catalog
     }
 
-    /// How far each of `indexes` is built in all shards of a table, wherever they are. Asks their leaders; fails if one
-    /// of them has none.
+    /// How far each of `indexes` is built in all shards of a table, local and remote. Asks the leaders; fails if a
+    /// shard has none.
     pub fn progress(&self, table: &TableHandle, indexes: &[IndexId]) -> Result<Vec<IndexProgress>, NoLeader> {
         let shards: Vec<&ShardHandle> = table.shards().iter().collect();
-        let asked = self.leaders.leaders(&shards);
+        let responses = self.leaders.leaders(&shards);
         let mut led = Vec::with_capacity(shards.len());
-        for (shard, state) in shards.iter().zip(asked) {
+        for (shard, state) in shards.iter().zip(responses) {
             led.push(state.ok_or_else(|| NoLeader { range: shard.range().clone() })?);
         }
         let build = |(_, state): &Led, index: IndexId| {
-            // A leader that has not heard of it yet has looked at nothing.
+            // A leader that does not know the index yet has not begun to build it.
             let build = state.builds.iter().find(|(known, _)| *known == index)?.1.clone();
             Some((state.rows, build))
         };
@@ -159,7 +160,7 @@ impl Indexes {
         })
     }
 
-    /// Renames an index. One that has the new name already is dropped, or nothing happens.
+    /// Renames an index. If another has the new name, it is dropped, or the renaming fails.
     pub fn rename_index(
         &self,
         table: TableId,
@@ -182,54 +183,54 @@ impl Indexes {
         })
     }
 
-    /// Returns when something about indexes changed since `seen`, a number that
-    /// [`Indexes::changes_seen`] gave, or after `timeout`.
+    /// Waits until indexes or their builds have changed since `seen`, a number from [`Indexes::changes_seen`], for
+    /// `timeout` at most.
     pub fn await_change(&self, seen: u64, timeout: Duration) {
         self.changes.wait(seen, timeout);
     }
 
-    /// Since when this node builds an index, if it does.
+    /// When this node began to build an index, if it is building it.
     #[must_use]
     pub fn build_begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
         self.builds.begun(table, index)
     }
 
-    /// A number that grows when something about indexes changes.
+    /// A number that grows with each change of an index or a build.
     #[must_use]
     pub fn changes_seen(&self) -> u64 {
         self.changes.seen()
     }
 
-    /// Changes the indexes of a table. The one that `change` answers is gone, with its entries.
+    /// Changes the indexes of a table. Deletes the entries of the index that `change` returns.
     fn change_indexes(
         &self,
         id: TableId,
         change: impl Fn(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
     ) -> Result<(), AdminError> {
-        let gone = self.catalog.administer(|catalog, draft| {
+        let dropped = self.catalog.administer(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
             let mut config = handle.config.clone();
             let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };
-            let gone = change(&place, &mut config.indexes)?;
+            let dropped = change(&place, &mut config.indexes)?;
             draft.put(CatalogRow::Table(config));
-            Ok(gone)
+            Ok(dropped)
         })?;
         self.changes.notify();
         let catalog = self.catalog.shown();
-        match (gone, catalog.table_by_id(id)) {
+        match (dropped, catalog.table_by_id(id)) {
             (Some(index), Some(handle)) => self.erase_index(handle, index),
             _ => Ok(()),
         }
     }
 
-    /// Removes the entries of an index that is not in the catalog any more. Should a crash come first,
+    /// Deletes the entries of an index that is not in the catalog any more. After a crash before that,
     /// [`Indexes::sweep`] finds them.
     fn erase_index(&self, table: &TableHandle, index: IndexId) -> Result<(), AdminError> {
-        for near in table.shards().iter().filter_map(|shard| shard.local()) {
-            // What was proposed with entries of it comes before. A follower gets that later; what it
-            // leaves behind is swept away at the next start.
-            if near.is_leader() {
-                near.sync().wait()?;
+        for local in table.shards().iter().filter_map(|shard| shard.local()) {
+            // Waits for proposed writes that still have entries of the index. A follower may apply such writes later;
+            // `sweep` deletes those entries at the next start.
+            if local.is_leader() {
+                local.sync().wait()?;
             }
         }
         let groups: Vec<_> = table.config.shards.iter().map(|shard| shard.group).collect();
@@ -238,20 +239,22 @@ impl Indexes {
         Ok(self.replicas.engine().write(batch)?)
     }
 
-    /// Removes the entries of indexes that somebody dropped.
+    /// Deletes the entries of indexes that were dropped between two versions of the catalog.
     pub(crate) fn erase_dropped(&self, before: &Catalog, after: &Catalog) -> Result<(), AdminError> {
         for table in after.tables() {
             let Some(old) = before.table_by_id(table.config.id) else { continue };
-            for lost in old.config.indexes.list.iter().filter(|old| table.config.indexes.was_dropped(old.id))
-            {
-                self.erase_index(table, lost.id)?;
+            let dropped =
+                old.config.indexes.list.iter().filter(|old| table.config.indexes.was_dropped(old.id));
+            for index in dropped {
+                self.erase_index(table, index.id)?;
             }
         }
         Ok(())
     }
 
-    /// Removes entries of indexes that the catalog does not know any more: a crash came between the two, or entries came
-    /// late. Of those that it does not know yet the logs of the shards may have told already.
+    /// Deletes entries of dropped indexes that are still there: after a crash between the drop and the deletion, or
+    /// from a late write. An index that is missing in the catalog may also be a new one, known to the shards' logs
+    /// first: its entries stay.
     pub(crate) fn sweep(&self) -> Result<(), AdminError> {
         let snapshot = self.replicas.engine().snapshot()?;
         for table in self.catalog.shown().tables() {

@@ -1,5 +1,4 @@
-//! Building the indexes of a node's shards, beside everything else: steps, and the thread that takes
-//! them.
+//! Builds the indexes of a node's shards in the background: the steps, and the thread that takes them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +14,26 @@ use super::admin::Indexes;
 use crate::catalog::Catalog;
 use crate::notifier::Notifier;
 
-/// The builds that are under way. One of a node at a time.
+/// The builds of a node. A node has one such value at a time.
 pub struct IndexWork {
     indexes: Weak<Indexes>,
     clock: Arc<dyn Clock>,
     builders: HashMap<GroupId, IndexBuilder>,
 }
 
-/// What a step of all builds found.
+/// The result of one step of all builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStep {
-    /// Rows to look at; and whether others write to the same shards.
+    /// There are more rows to index.
     Rows {
-        /// Whether others do.
-        in_company: bool,
+        /// Whether clients write to the same shards.
+        has_other_writers: bool,
     },
     /// Everything is built.
     Nothing,
-    /// A build cannot go on at the moment.
+    /// A build cannot continue at the moment.
     Stuck,
-    /// The node is no more.
+    /// The node has been dropped.
     NodeGone,
 }
 
@@ -45,22 +44,22 @@ impl IndexWork {
         IndexWork { indexes: Arc::downgrade(indexes), clock, builders: HashMap::new() }
     }
 
-    /// One step for every shard that has something to build: some hundred rows of each, fewer beside other writers.
+    /// One step of each shard that has an index to build: some hundred rows, fewer if there are other writers.
     pub fn step(&mut self) -> BuildStep {
         let Some(indexes) = self.indexes.upgrade() else { return BuildStep::NodeGone };
         let catalog = indexes.catalog().shown();
         let tables = catalog.tables().into_iter();
-        let near = tables.flat_map(|table| table.shards()).filter_map(|shard| shard.local());
-        // The entries of an index are made by the leader; the others get them through the log.
-        let near = near.filter(|shard| shard.is_leader());
-        let unbuilt: Vec<&Arc<Shard>> = near.filter(|shard| !is_built(shard)).collect();
+        let local = tables.flat_map(|table| table.shards()).filter_map(|shard| shard.local());
+        // The leader makes the entries of an index; followers get them through the log.
+        let led = local.filter(|shard| shard.is_leader());
+        let unbuilt: Vec<&Arc<Shard>> = led.filter(|shard| !is_built(shard)).collect();
         self.builders.retain(|group, _| unbuilt.iter().any(|shard| shard.group() == *group));
         let mut stuck = false;
         for shard in &unbuilt {
             let new = || IndexBuilder::new(Arc::clone(shard));
             let builder = self.builders.entry(shard.group()).or_insert_with(new);
             if builder.step().is_err() {
-                // Another one begins where the last entry that was applied ended.
+                // The next builder begins where the last applied entry ended.
                 self.builders.remove(&shard.group());
                 stuck = true;
             }
@@ -73,11 +72,11 @@ impl IndexWork {
         if stuck {
             return BuildStep::Stuck;
         }
-        BuildStep::Rows { in_company: self.builders.values().any(IndexBuilder::has_other_writers) }
+        BuildStep::Rows { has_other_writers: self.builders.values().any(IndexBuilder::has_other_writers) }
     }
 }
 
-/// Notes which builds are under way, for those who ask since when.
+/// Notes which builds are under way, for [`Indexes::build_begun`].
 fn note_builds(indexes: &Indexes, catalog: &Catalog, unbuilt: &[&Arc<Shard>], now: Nanos) {
     let mut builds = Vec::new();
     for table in catalog.tables().into_iter().filter(|_| !unbuilt.is_empty()) {
@@ -99,11 +98,11 @@ fn is_built(shard: &Shard) -> bool {
     unbuilt_indexes(shard).is_empty()
 }
 
-/// The longest wait between two checks for something to build.
+/// The longest interval between checks for an index to build.
 const BUILD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a build that could not go on is left alone.
+/// The wait after a step in which a build could not continue.
 const STUCK_BUILD_BACKOFF: Duration = Duration::from_millis(200);
-/// The longest pause after a step.
+/// The longest wait after a step.
 const STEP_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A thread that builds the indexes of a node until this is dropped.
@@ -114,7 +113,7 @@ pub struct IndexThread {
 }
 
 impl IndexThread {
-    /// Starts the thread. Fails when the system has no thread to give.
+    /// Starts the thread. Fails if the system refuses a thread.
     pub fn start(indexes: &Arc<Indexes>, clock: Arc<dyn Clock>) -> std::io::Result<IndexThread> {
         let (mut work, stopped) = (IndexWork::new(indexes, clock), Arc::new(AtomicBool::new(false)));
         let changes = indexes.changes.clone();
@@ -127,10 +126,10 @@ impl IndexThread {
                     BuildStep::Nothing => own_changes.wait(seen, BUILD_CHECK_INTERVAL),
                     BuildStep::Stuck => task::sleep(STUCK_BUILD_BACKOFF),
                     // Other writers get more than half of the time.
-                    BuildStep::Rows { in_company: true } => {
+                    BuildStep::Rows { has_other_writers: true } => {
                         task::sleep((task::now() - begun).min(STEP_PAUSE_MAX));
                     }
-                    BuildStep::Rows { in_company: false } => {}
+                    BuildStep::Rows { has_other_writers: false } => {}
                 }
             }
         };

@@ -12,7 +12,7 @@ use storage::TableId;
 pub(crate) struct Builds(Mutex<HashMap<(TableId, IndexId), Nanos>>);
 
 impl Builds {
-    /// Notes that `builds`, and no others, are under way `now`.
+    /// Notes that exactly these builds are under way `now`.
     pub(crate) fn set_under_way(&self, builds: &[(TableId, IndexId)], now: Nanos) {
         let mut begun = self.0.lock();
         begun.retain(|build, _| builds.contains(build));

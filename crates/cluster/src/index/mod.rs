@@ -1,4 +1,9 @@
-//! Secondary indexes of tables: changed in the catalog by [`Indexes`], built beside everything else by [`IndexThread`].
+//! Secondary indexes of tables: [`Indexes`] creates, renames and drops them in the catalog, reports their progress, and
+//! deletes the entries of dropped ones (`admin`). [`IndexThread`] builds the indexes of the shards that this node
+//! leads, in the background (`builder`), in steps of [`IndexWork`]. `builds` notes when each build began.
+//!
+//! Locks: an index changes under `CatalogClient::hold`, as every change of the catalog. The mutex of `Builds` is held
+//! for moments.
 
 mod admin;
 mod builder;

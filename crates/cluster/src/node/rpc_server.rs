@@ -172,11 +172,13 @@ impl ClusterRequests {
                 self.catalog.await_version(version, OTHER_SERVERS_TIMEOUT);
                 Ok(Bytes::new())
             }
-            Request::CopyBegin { group } => self.owners.copies.give(group).map(|answer| answer.encode()),
+            Request::CopyBegin { group } => {
+                self.owners.copies.serve_begin(group).map(|answer| answer.encode())
+            }
             Request::CopyNext { copy, after, copy_ranges } => self
                 .owners
                 .copies
-                .give_rows(copy, after.as_ref(), &copy_ranges)
+                .serve_next(copy, after.as_ref(), &copy_ranges)
                 .map(|piece| encode_difference(&piece)),
         }
     }

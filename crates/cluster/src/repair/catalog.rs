@@ -1,5 +1,5 @@
-//! Emergency repair of the catalog: when the majority of its voters is lost it goes on with what one living server has, and the
-//! servers that are not connected are removed from the cluster. Decision 0015.
+//! Emergency repair of the catalog: if it has lost the majority of its voters, the replica of one live server becomes
+//! its only voter, and the servers that are not connected are removed from the cluster. Decision 0015.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::membership::{LogPositions, PositionLookup};
 use crate::rpc::Peers;
 use log::Log;
 
-/// The catalog without a majority, and what is to become of it.
-pub(super) struct Loss {
-    /// Who goes on with it.
+/// A catalog without a majority, and how it is to be repaired.
+pub(super) struct CatalogLoss {
+    /// The replica that becomes the only voter.
     survivor: ReplicaConfig,
-    /// Whether it does already: a repair was interrupted.
-    goes_on: bool,
-    /// Who is removed for good.
+    /// Whether an interrupted repair has made it the only voter already.
+    is_forced: bool,
+    /// The servers that are removed from the cluster.
     pub lost: Vec<ServerId>,
 }
 
@@ -54,51 +54,56 @@ impl CatalogRepair {
         }
     }
 
-    /// The servers that [`CatalogRepair::repair`] would remove from the cluster; nothing is changed.
+    /// The servers that [`CatalogRepair::repair`] would remove from the cluster. Changes nothing.
     ///
-    /// Fails as the repair would, before it begins; those who are away are not waited for.
+    /// Fails as the repair would before it begins. Does not wait for disconnected servers.
     pub(super) fn plan(&self) -> Result<Vec<ServerId>, AdminError> {
-        Ok(self.lost.judge(|| self.certain_loss())?.0.lost)
+        Ok(self.lost.assess(|| self.certain_loss())?.0.lost)
     }
 
-    /// Makes the catalog go on with what one living server has, when its majority is gone for good; returns the servers
-    /// that were removed from the cluster for that, which are those that are not connected, and did not come back within a
-    /// few seconds; where an earlier one was interrupted, those that it gave up, connected or not.
+    /// Repairs a catalog that has lost its majority permanently: one live server's replica becomes the only voter.
+    /// Returns the servers that were removed from the cluster: servers that are not connected and did not come back
+    /// within a few seconds; or, if an earlier repair was interrupted, the servers that it gave up, connected or not.
     ///
-    /// Shards that have their majority without those have no replicas there any more, those that are being moved a moment
-    /// later (`removal`); all others stay as they are.
-    /// Interrupted, it can be repeated. Fails, among other reasons, where a server that is not
-    /// connected is seen by one that is ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were
-    /// set by force.
+    /// Shards that have a majority without these servers lose their replicas there; shards that are being moved lose
+    /// them a moment later (`remove_server`). All other shards keep their replicas.
+    ///
+    /// An interrupted repair can be repeated. Fails, among other reasons, if a server that is not connected here is
+    /// connected to one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were set
+    /// by force.
     pub(super) fn repair(&self) -> Result<Vec<ServerId>, AdminError> {
-        let (loss, lost_servers) = self.lost.judge_with_timeout(|| self.certain_loss())?;
+        let (loss, lost_servers) = self.lost.assess_with_timeout(|| self.certain_loss())?;
         let forced = ForcedMembers::default();
-        self.mend(&loss, &lost_servers, &forced).map_err(|cause| forced.error(cause))?;
+        self.restore_majority(&loss, &lost_servers, &forced).map_err(|cause| forced.error(cause))?;
         Ok(loss.lost)
     }
 
-    /// Gives the catalog a majority again. Shards that can do without the servers that are removed for that have no replicas
-    /// on them any more.
-    pub(super) fn mend(
+    /// Gives the catalog a majority again and removes the lost servers, with their replicas of shards that can do
+    /// without them.
+    pub(super) fn restore_majority(
         &self,
-        loss: &Loss,
+        loss: &CatalogLoss,
         lost_servers: &LostServers,
         forced: &ForcedMembers,
     ) -> Result<(), AdminError> {
-        let Loss { survivor, goes_on, lost } = loss;
+        let CatalogLoss { survivor, is_forced, lost } = loss;
         let catalog = self.catalog.shown();
         self.lost.check(lost_servers, &self.catalog.replicas())?;
         let names: Vec<String> = lost.iter().map(|id| display_names::server(&catalog, *id)).collect();
-        tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
-        if !goes_on {
-            self.members.go_on(CATALOG_GROUP, *survivor, &self.catalog.replicas(), lost_servers, forced)?;
+        tracing::warn!(
+            "Emergency repair: the catalog has lost its majority and continues without {}",
+            names.join(", ")
+        );
+        if !is_forced {
+            let replicas = self.catalog.replicas();
+            self.members.force_survivor(CATALOG_GROUP, *survivor, &replicas, lost_servers, forced)?;
         }
-        let mut ends = self.ends_beside(&catalog, lost);
+        let mut positions = self.log_positions(&catalog, lost);
         self.catalog.change(|catalog, draft| {
-            ends.retain(|server| self.peers.is_connected(server) && !lost.contains(&server));
+            positions.retain(|server| self.peers.is_connected(server) && !lost.contains(&server));
             for table in catalog.tables() {
                 let mut config = table.config.clone();
-                config.spare(lost, &ends);
+                config.remove_lost_servers(lost, &positions);
                 if config != table.config {
                     draft.put(CatalogRow::Table(config));
                 }
@@ -113,52 +118,53 @@ impl CatalogRepair {
         })
     }
 
-    /// How far the logs reach of shards that have replicas on servers that are lost.
-    fn ends_beside(&self, catalog: &Catalog, lost: &[ServerId]) -> LogPositions {
-        let names_lost = |shard: &&ShardConfig| lost.iter().any(|server| shard.replica_on(*server).is_some());
+    /// The log positions of shards that have replicas on lost servers.
+    fn log_positions(&self, catalog: &Catalog, lost: &[ServerId]) -> LogPositions {
+        let has_lost = |shard: &&ShardConfig| lost.iter().any(|server| shard.replica_on(*server).is_some());
         let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
-        self.positions.of_shards(shards.filter(names_lost), SHORT_SURVIVOR_TIMEOUT)
+        self.positions.of_shards(shards.filter(has_lost), SHORT_SURVIVOR_TIMEOUT)
     }
 
-    /// Makes of a table what it would be when the catalog has gone on without those who are lost.
-    pub(super) fn spare_lost(&self, loss: &Loss, config: &mut TableConfig) {
-        config.spare(&loss.lost, &self.ends_beside(&self.catalog.shown(), &loss.lost));
+    /// Changes a table's configuration as the repair of the catalog will.
+    pub(super) fn remove_lost_servers(&self, loss: &CatalogLoss, config: &mut TableConfig) {
+        config.remove_lost_servers(&loss.lost, &self.log_positions(&self.catalog.shown(), &loss.lost));
     }
 
-    /// What becomes of the catalog. Fails if it has a majority.
-    fn certain_loss(&self) -> Result<Loss, AdminError> {
+    /// As [`CatalogRepair::loss`]. Fails if the catalog has a majority.
+    fn certain_loss(&self) -> Result<CatalogLoss, AdminError> {
         self.loss(&self.catalog.shown())?.ok_or(AdminError::CatalogHasMajority)
     }
 
-    /// What becomes of the catalog if it has no majority, or had none before a repair that was interrupted. A proxy has a
-    /// replica of it as everybody, and does not go on with it: nobody would vote any more when it leaves.
-    pub(super) fn loss(&self, catalog: &Catalog) -> Result<Option<Loss>, AdminError> {
+    /// How to repair the catalog, if it has no majority, or had none before a repair that was interrupted. Never
+    /// chooses a proxy as the survivor, although it has a replica: the catalog would lose its only voter when the proxy
+    /// leaves.
+    pub(super) fn loss(&self, catalog: &Catalog) -> Result<Option<CatalogLoss>, AdminError> {
         let replicas = self.catalog.replicas();
         if self.catalog.has_configured_quorum() && self.catalog.has_quorum() && !self.names_removed(&replicas)
         {
             return Ok(None);
         }
-        let is_living = |replica: &&ReplicaConfig| self.peers.is_connected(replica.server);
+        let is_connected = |replica: &&ReplicaConfig| self.peers.is_connected(replica.server);
         let may_vote = catalog.servers().into_iter().filter(|server| !server.is_proxy);
         let may_vote: Vec<ReplicaConfig> = may_vote.map(|server| server.catalog).collect();
         let found =
-            self.survivors.survivor(CATALOG_GROUP, may_vote.iter().filter(is_living), SURVIVOR_TIMEOUT);
+            self.survivors.survivor(CATALOG_GROUP, may_vote.iter().filter(is_connected), SURVIVOR_TIMEOUT);
         let found = found.ok_or_else(|| self.catalog.no_leader_error())?;
-        // As after a repair that was interrupted: those who live follow it already, or will.
-        let goes_on = self.catalog.is_quorum_connected(&found.members, &replicas);
-        // Whoever was given up then may be back: nobody of the others hears it.
-        let is_lost = |replica: &&ReplicaConfig| match goes_on {
+        // True after an interrupted repair: the other live replicas follow the survivor already, or will.
+        let is_forced = self.catalog.is_quorum_connected(&found.members, &replicas);
+        // A server that the interrupted repair gave up may be connected again; the group ignores its replica.
+        let is_lost = |replica: &&ReplicaConfig| match is_forced {
             true => found.members.removed.contains(&replica.peer),
-            false => !is_living(replica),
+            false => !is_connected(replica),
         };
         let lost: Vec<ServerId> = replicas.iter().filter(is_lost).map(|replica| replica.server).collect();
-        // Those who are away do not vote yet, and nobody gave them up.
-        let is_well = goes_on && lost.is_empty();
-        Ok((!is_well).then_some(Loss { survivor: found.replica, goes_on, lost }))
+        // If no replica was given up, the missing ones only have not joined the voters yet.
+        let has_majority = is_forced && lost.is_empty();
+        Ok((!has_majority).then_some(CatalogLoss { survivor: found.replica, is_forced, lost }))
     }
 
-    /// Whether some of these replicas of the catalog were removed from its group, as far as the one here knows: their
-    /// servers are named for as long as a repair is not finished.
+    /// Whether the local replica of the catalog knows some of these replicas as removed from the group. The catalog
+    /// still lists them if a repair was interrupted.
     fn names_removed(&self, replicas: &[ReplicaConfig]) -> bool {
         let status = self.log.group_status(CATALOG_GROUP);
         status.is_ok_and(|status| replicas.iter().any(|named| status.members.removed.contains(&named.peer)))

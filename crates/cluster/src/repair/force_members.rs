@@ -1,4 +1,4 @@
-//! Sets the members of a group by force, on this server and on others: the means of an emergency repair.
+//! Sets the members of a group by force, on this server and on others, for an emergency repair.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use crate::config::{ReplicaConfig, ServerId};
 use crate::error::AdminError;
 use crate::rpc::{Peers, Request, RpcError};
 
-/// How long a replica may take to become the only voter: it applies all of its log.
+/// How long a replica may take to become the only voter, for which it applies all of its log.
 const RESET_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whether members of groups were set by force, or may have been, since it began: what fails after that has changed
-/// something all the same.
+/// Whether a repair has, or may have, set members of groups by force: an error after that does not mean that nothing
+/// changed.
 #[derive(Default)]
 pub(crate) struct ForcedMembers(Cell<bool>);
 
@@ -27,12 +27,12 @@ impl ForcedMembers {
         self.0.set(true);
     }
 
-    /// The error that is true of the whole repair.
+    /// The error of the whole repair, if one of its steps failed with `cause`.
     pub(crate) fn error(&self, cause: AdminError) -> AdminError {
         match cause {
             cause if !self.0.get() => cause,
             AdminError::NoCatalog | AdminError::CatalogNoMajority { .. } => {
-                AdminError::RepairBegun("nobody leads the catalog yet".to_owned())
+                AdminError::RepairBegun("the catalog has no leader yet".to_owned())
             }
             cause => AdminError::RepairBegun(cause.to_string()),
         }
@@ -69,12 +69,13 @@ impl MemberReset {
         display_names::server(&self.catalog.shown(), server)
     }
 
-    /// Makes `survivor` the only voter of a group; those of `others` that are not given up follow it, and
-    /// those that are given up are removed from the group for good.
+    /// Makes `survivor` the only voter of a group. `others` on live servers follow it; `others` on lost servers are
+    /// removed from the group permanently.
     ///
-    /// Fails before anything is done if others of these are away now than were given up, or if the survivor does not go on; and
-    /// later, if one of those who are to follow knows the same members as the survivor, and sees most of them.
-    pub(crate) fn go_on(
+    /// Fails before any change if other servers are disconnected now than the lost ones, or if the survivor refuses.
+    /// Fails after the change if a replica that should follow knows the same members as the survivor and is connected
+    /// to most of them.
+    pub(crate) fn force_survivor(
         &self,
         group: GroupId,
         survivor: ReplicaConfig,
@@ -83,14 +84,14 @@ impl MemberReset {
         forced: &ForcedMembers,
     ) -> Result<(), AdminError> {
         self.lost.check(lost_servers, others)?;
-        let of = display_names::group(&self.catalog.shown(), group);
+        let name = display_names::group(&self.catalog.shown(), group);
         let refused = |server: ServerId, why: &str| {
             let server = self.name_of(server);
-            AdminError::Refused(format!("{server} does not go on with {of} alone: {why}"))
+            AdminError::Refused(format!("{server} cannot become the only voter of {name}: {why}"))
         };
-        let before = self.survivors.end_on(survivor.server, group);
-        let before = before.ok_or_else(|| refused(survivor.server, "it does not say what it has of it"))?;
-        let (lost, living): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
+        let before = self.survivors.log_position_on(survivor.server, group);
+        let before = before.ok_or_else(|| refused(survivor.server, "it does not report its log position"))?;
+        let (lost, live): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
             others.iter().partition(|replica| lost_servers.has(replica.server));
         let removed: Vec<PeerId> = lost.iter().map(|replica| replica.peer).collect();
         let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
@@ -98,37 +99,39 @@ impl MemberReset {
         let members = members.map_err(|why| refused(survivor.server, &why))?;
         let without: BTreeSet<ServerId> = lost.iter().map(|replica| replica.server).collect();
         tracing::warn!(
-            "Emergency repair: {of} goes on with what {} has of it, without {}",
+            "Emergency repair: {name} continues with the replica on {}, without {}",
             self.name_of(survivor.server),
             display_names::servers(&self.catalog.shown(), &without)
         );
-        // Who has no vote and is away joins later, as who is asked and has nothing to follow with.
+        // A disconnected replica without a vote joins later, as does one that refuses because it has no usable log.
         let follows = |other: &&ReplicaConfig| {
             other.server != survivor.server && (other.voting || self.peers.is_connected(other.server))
         };
-        for other in living.iter().filter(follows) {
+        for other in live.iter().filter(follows) {
             let why = match self.reset(other.server, group, members.clone(), forced) {
                 Ok(Ok(_)) => continue,
                 Ok(Err(why)) => why,
                 Err(cause) if !other.voting => cause.to_string(),
                 Err(cause) => return Err(cause),
             };
-            let end = self.survivors.end_on(other.server, group);
-            if end.is_some_and(|end| end.members.at >= before.members.at && end.members != members) {
-                let (other, of) =
-                    (self.name_of(other.server), display_names::group(&self.catalog.shown(), group));
+            let position = self.survivors.log_position_on(other.server, group);
+            if position.is_some_and(|at| at.members.at >= before.members.at && at.members != members) {
+                let other = self.name_of(other.server);
                 return Err(AdminError::Refused(format!(
-                    "{other} does not follow the others in {of}: {why}"
+                    "{other} does not follow the survivor of {name}: {why}"
                 )));
             }
-            // One that has no replica to follow with, or an old one, joins when the leader and the catalog say so.
-            tracing::info!("server {} does not follow the shard yet: {why}", other.server);
+            // A server without a replica, or with an old one, joins when the leader adds it as the catalog says.
+            tracing::info!(
+                "{} does not follow the survivor of {name} yet: {why}",
+                self.name_of(other.server)
+            );
         }
         Ok(())
     }
 
-    /// Sets the members of a group on a server; or why that one does not, because it has no such replica for
-    /// example.
+    /// Sets the members of a group on a server. The inner error is the reason for a refusal, for example that the
+    /// server has no such replica.
     fn reset(
         &self,
         server: ServerId,
@@ -139,25 +142,26 @@ impl MemberReset {
         if server == self.own {
             return self.reset_own(group, members, forced);
         }
-        let failed =
-            |why: &str| AdminError::Refused(format!("{} did not take part: {why}", self.name_of(server)));
+        let failed = |why: &str| {
+            AdminError::Refused(format!("{} did not set the members: {why}", self.name_of(server)))
+        };
         let request = Request::ResetMembers { group, members: members.encode().into() };
         match self.peers.call(server, request.encode(), RESET_TIMEOUT) {
             Ok(bytes) => {
                 forced.note();
-                Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its answer makes no sense"))
+                Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its response is malformed"))
             }
             Err(RpcError::Refused { why, .. }) => {
-                // A disk that fails refuses as well, and may have kept them all the same.
-                let end = self.survivors.end_on(server, group);
-                if end.is_none_or(|end| end.members.voters == members.voters) {
+                // A failing disk is reported as a refusal too, and may have stored the members all the same.
+                let position = self.survivors.log_position_on(server, group);
+                if position.is_none_or(|at| at.members.voters == members.voters) {
                     forced.note();
                 }
                 Ok(Err(why))
             }
             Err(error @ RpcError::NotConnected(_)) => Err(failed(&error.to_string())),
             Err(error @ RpcError::NoAnswer(_)) => {
-                // It may have done it.
+                // The server may have set the members all the same.
                 forced.note();
                 Err(failed(&error.to_string()))
             }
@@ -181,9 +185,10 @@ impl MemberReset {
         Ok(Ok(outcome?))
     }
 
-    /// Sets the members of a group here because `from` says so, who repairs what has lost its majority.
+    /// Sets the members of a group on this server, at the request of `from`, which repairs the group.
     ///
-    /// Refused unless that is so from here too: whoever asks may be cut off from those who live, or be nobody.
+    /// Refused unless the group lacks a majority as seen from this server too: `from` may be cut off from the live
+    /// servers. Also refused if the catalog does not know `from`, or knows it as removed.
     pub(crate) fn reset_members_here(
         &self,
         from: ServerId,
@@ -192,23 +197,23 @@ impl MemberReset {
     ) -> Result<Members, String> {
         let catalog = self.catalog.shown();
         if catalog.server(from).is_none() || catalog.is_removed(from) {
-            return Err(format!("server {from} is none of this cluster"));
+            return Err(format!("server {from} does not belong to this cluster"));
         }
         self.may_be_reset(group, &members)?;
         self.log.reset_members(group, members).map_err(|error| error.to_string())
     }
 
-    /// Fails, and says why, if the members of a group must not become these, as far as this server sees.
+    /// Fails with the reason if the members of a group must not become these, as far as this server knows.
     fn may_be_reset(&self, group: GroupId, members: &Members) -> Result<(), String> {
         let GroupStatus { own, members: present, .. } =
             self.log.group_status(group).map_err(|error| error.to_string())?;
         if self.catalog.is_proxy() && members.voters.contains(&own) {
-            return Err("a proxy votes on nothing".to_owned());
+            return Err("a proxy cannot be a voter".to_owned());
         }
-        // What was interrupted is repeated.
-        let is_so_already = present.voters == members.voters;
-        if !is_so_already && self.catalog.is_quorum_connected(&present, &[]) {
-            return Err("most who vote in the group are connected here".to_owned());
+        // An interrupted repair may be repeated.
+        let is_set_already = present.voters == members.voters;
+        if !is_set_already && self.catalog.is_quorum_connected(&present, &[]) {
+            return Err("this server is connected to most voters of the group".to_owned());
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The servers that an emergency repair gives up: they do not come back for a while, and no connected server is connected to
-//! them. Decision 0015.
+//! Decides which servers an emergency repair gives up as lost: servers that stay disconnected for a few seconds, and to
+//! which no connected server is connected. Decision 0015.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct LostServerLookup {
     peers: Arc<Peers>,
     catalog: Arc<CatalogClient>,
     connectivity: Arc<Connectivity>,
-    /// How long servers have to come back before a repair gives them up, if that was set.
+    /// How long servers have to come back before a repair gives them up; `None`: [`QUORUM_TIMEOUT`].
     return_timeout: Mutex<Option<Duration>>,
 }
 
@@ -48,14 +48,14 @@ impl LostServerLookup {
         *self.return_timeout.lock() = Some(timeout);
     }
 
-    /// The result of `look`, and the servers that are given up with it. Fails as `look` does, and if a server is connected to
-    /// others only.
-    pub(super) fn judge<T>(
+    /// The result of `check`, and the servers that are lost during it. Fails as `check` does, if a lost server is
+    /// connected to another server, and if connections changed meanwhile.
+    pub(super) fn assess<T>(
         &self,
-        look: impl Fn() -> Result<T, AdminError>,
+        check: impl Fn() -> Result<T, AdminError>,
     ) -> Result<(T, LostServers), AdminError> {
         let away = self.disconnected();
-        let found = look()?;
+        let found = check()?;
         self.connectivity.connections().refuse_hidden(&self.catalog.shown())?;
         match self.disconnected() == away {
             true => Ok((found, LostServers(away))),
@@ -63,27 +63,24 @@ impl LostServerLookup {
         }
     }
 
-    /// As [`LostServerLookup::judge`], after disconnected servers have had a few seconds to come back. Does not wait if `look`
-    /// finds nothing, or if none of them can come back.
-    pub(super) fn judge_with_timeout<T>(
+    /// As [`LostServerLookup::assess`], after disconnected servers have had a few seconds to come back. Does not wait
+    /// if `check` finds nothing to repair, or if none of them can come back.
+    pub(super) fn assess_with_timeout<T>(
         &self,
-        look: impl Fn() -> Result<T, AdminError>,
+        check: impl Fn() -> Result<T, AdminError>,
     ) -> Result<(T, LostServers), AdminError> {
         let until = task::now() + self.return_timeout.lock().unwrap_or(QUORUM_TIMEOUT);
         loop {
             let away = self.disconnected();
-            let judged = self.judge(&look);
-            let may_be_otherwise_soon = matches!(
-                judged,
-                Ok(_)
-                    | Err(AdminError::ConnectedElsewhere { .. }
-                        | AdminError::ServersSilent { .. }
-                        | AdminError::ConnectionsChanged)
+            let assessed = self.assess(&check);
+            let may_change_soon = matches!(
+                assessed,
+                Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Silent { .. } | AdminError::Unsteady)
             );
             let catalog = self.catalog.shown();
-            let nobody_returns = away.iter().all(|server| catalog.is_removed(*server));
-            if !may_be_otherwise_soon || nobody_returns && judged.is_ok() || task::now() >= until {
-                return judged;
+            let none_returns = away.iter().all(|server| catalog.is_removed(*server));
+            if !may_change_soon || none_returns && assessed.is_ok() || task::now() >= until {
+                return assessed;
             }
             while task::now() < until && self.disconnected() == away {
                 task::sleep(CONNECTION_CHECK_INTERVAL);
@@ -91,27 +88,28 @@ impl LostServerLookup {
         }
     }
 
-    /// Fails if other servers of these replicas are disconnected than were given up, or if one of those has come back without
-    /// having been removed.
+    /// Fails if, of the servers of these replicas, one that was not given up is disconnected, or one that was given up
+    /// has come back without having been removed.
     ///
-    /// Replicas without a vote that were not given up may come and go: the repair does not need them, and they follow later.
+    /// Replicas without a vote that were not given up may be disconnected: the repair does not need them, and they
+    /// follow later.
     pub(super) fn check<'a>(
         &self,
         lost: &LostServers,
         replicas: impl IntoIterator<Item = &'a ReplicaConfig>,
     ) -> Result<(), AdminError> {
         let catalog = self.catalog.shown();
-        let is_as_judged = |replica: &ReplicaConfig| match lost.has(replica.server) {
+        let is_as_assessed = |replica: &ReplicaConfig| match lost.has(replica.server) {
             true => !self.peers.is_connected(replica.server) || catalog.is_removed(replica.server),
             false => !replica.voting || self.peers.is_connected(replica.server),
         };
-        match replicas.into_iter().all(is_as_judged) {
+        match replicas.into_iter().all(is_as_assessed) {
             true => Ok(()),
             false => Err(AdminError::ConnectionsChanged),
         }
     }
 
-    /// The servers that the catalog names and that are not connected.
+    /// The servers in the catalog that are not connected.
     fn disconnected(&self) -> BTreeSet<ServerId> {
         named_in(&self.catalog.shown())
             .into_iter()
@@ -120,7 +118,7 @@ impl LostServerLookup {
     }
 }
 
-/// The servers of a catalog, and those that its tables have or had replicas on.
+/// The servers of a catalog, and the servers with replicas of its tables, including sealed groups.
 fn named_in(catalog: &Catalog) -> BTreeSet<ServerId> {
     let configs = || catalog.tables().into_iter().map(|table| &table.config);
     let present = configs().flat_map(|config| &config.shards).flat_map(ShardConfig::all_replicas);

@@ -1,5 +1,19 @@
-//! What an operator does when servers are lost: emergency repair of tables and of the catalog, and the removal of servers.
-//! Decision 0015.
+//! Repairs after the loss of servers, at an operator's request: emergency repair of tables and of the catalog, and the
+//! removal of servers. Decision 0015.
+//!
+//! [`Repair`] (`tables`) repairs tables; if the catalog has lost its majority, `CatalogRepair` (`catalog`) repairs it
+//! first. Both use the same three parts:
+//!
+//! - `lost_servers`: `LostServerLookup` decides which servers are lost, after a few seconds in which they may come
+//!   back, and refuses if another server is still connected to one.
+//! - `survivor`: `Survivors` finds the replica with most of a group's log.
+//! - `force_members`: `MemberReset` makes the survivor the only voter of the group, and lets the other live replicas
+//!   follow.
+//!
+//! [`ServerRemoval`] (`remove_server`) removes a server from the cluster if its shards have a quorum without it.
+//!
+//! Locks: catalog changes are made under `CatalogClient::hold`, one of this node at a time; requests about groups are
+//! sent before.
 
 mod catalog;
 mod force_members;

@@ -1,4 +1,4 @@
-//! Removes servers from the cluster, as far as no shard needs them any more.
+//! Removes a server from the cluster if its shards can do without it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::routing::lag::{Lag, is_within};
 use crate::routing::{ReplicaTransport, TableHandle};
 use crate::rpc::Peers;
 
-/// How long servers may take to tell how far their logs reach, and how long their responses count.
+/// How long servers may take to report their log positions, and how long their responses are valid.
 const POSITIONS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a removal is retried while other changes are made to the server's tables.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most tables that an error names.
 const NAMED_TABLES_MAX: usize = 10;
 
-/// What was responses of the tables that have replicas on a server.
+/// The responses about the tables that have replicas on a server.
 struct Responses {
-    /// When the last answer was there.
+    /// The time of the last response.
     at: Instant,
-    /// The tables as they were.
+    /// The tables when the requests were sent.
     tables: Vec<TableConfig>,
     positions: LogPositions,
-    /// Those of them whose emergency repair is refused until that server is removed.
+    /// The tables whose emergency repair is refused until the server is removed.
     waiting: BTreeSet<TableId>,
 }
 
@@ -66,12 +66,13 @@ impl ServerRemoval {
         }
     }
 
-    /// Removes a server for good: it is not let in again, and its replicas leave their groups.
+    /// Removes a server permanently: the cluster does not admit it again, and its replicas leave their groups.
     ///
-    /// Fails while it is connected, here or to a server that is connected here, or may be because one of those does not
-    /// say whom it sees, and while a shard needs it: when that has its only voting replica there, or when of those who vote
-    /// in its group now no majority answers that has rows. Who was removed is told so when it comes back, and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
-    /// no majority.
+    /// Fails while the server is connected to this one, or to a server that is connected to this one; a connected
+    /// server that does not report its connections counts as such. Fails while a shard needs the server: if the shard's
+    /// only voting replica is there, or if no majority of the present voters of its group responds and has rows. A
+    /// removed server learns of its removal when it comes back, so rows that the other replicas lack would be lost
+    /// without a request to give them up. Fails at once if the catalog has no majority.
     pub fn remove_server(&self, id: ServerId) -> Result<(), AdminError> {
         let until = task::now() + REMOVAL_TIMEOUT;
         loop {
@@ -85,16 +86,19 @@ impl ServerRemoval {
             if !self.catalog.has_quorum() {
                 return Err(self.catalog.no_leader_error());
             }
-            // Somebody may hang who is asked. Nobody else waits for that: the tables are looked at again after it.
-            let mut responses = self.ask_about(&catalog, id);
-            // After the others, so that it is not older than what was responses of the tables.
+            // A server may not respond. No other change waits for it: the catalog is not held yet, and the tables are
+            // compared later.
+            let mut responses = self.request_positions(&catalog, id);
+            // After the positions, so that the connections are not older than them.
             self.connectivity.connections().refuse_connected(&catalog, id)?;
-            let _one_at_a_time = self.catalog.lock_changes();
-            let is_old = task::now() > responses.at + POSITIONS_TIMEOUT;
-            if is_old && task::now() >= until {
-                return Err(AdminError::Refused("too much else is being changed; try again".to_owned()));
+            let _one_at_a_time = self.catalog.hold();
+            let is_expired = task::now() > responses.at + POSITIONS_TIMEOUT;
+            if is_expired && task::now() >= until {
+                return Err(AdminError::Refused(
+                    "too many other changes are being made; try again".to_owned(),
+                ));
             }
-            if self.peers.is_connected(id) || is_old {
+            if self.peers.is_connected(id) || is_expired {
                 continue;
             }
             responses.positions.retain(|server| self.peers.is_connected(server));
@@ -111,31 +115,32 @@ impl ServerRemoval {
         }
     }
 
-    /// Asks those who are connected of the shards that have a replica on a server, all at the same time.
-    fn ask_about(&self, catalog: &Catalog, id: ServerId) -> Responses {
+    /// Asks the connected servers, all at the same time, for their log positions of the shards that have a replica on a
+    /// server.
+    fn request_positions(&self, catalog: &Catalog, id: ServerId) -> Responses {
         let tables: Vec<TableConfig> =
             tables_on(catalog, id).into_iter().map(|table| table.config.clone()).collect();
         let shards = || tables.iter().flat_map(|table| shards_on(table, id));
-        let (mut ends, mut at) = (self.positions.of_shards(shards(), POSITIONS_TIMEOUT), task::now());
-        // An emergency repair of these is refused until servers that are away are removed, this one perhaps:
+        let (mut positions, mut at) = (self.positions.of_shards(shards(), POSITIONS_TIMEOUT), task::now());
+        // An emergency repair of these tables is refused until disconnected servers, possibly this one, are removed:
         // decision 0024.
         let waits = |table: &&TableConfig| {
-            table.is_founded_on(id)
-                && is_needed(table, id, &ends)
+            table.founds(id)
+                && is_needed(table, id, &positions)
                 && matches!(
                     self.repair.sealed_to_repair(table, false, POSITIONS_TIMEOUT),
                     Err(AdminError::RowsUnreachable { .. })
                 )
         };
         let waiting = tables.iter().filter(waits).map(|table| table.id).collect();
-        // That took long where somebody hangs.
+        // If a server did not respond, that took long, and the positions have expired.
         if task::now() > at + POSITIONS_TIMEOUT {
-            (ends, at) = (self.positions.of_shards(shards(), POSITIONS_TIMEOUT), task::now());
+            (positions, at) = (self.positions.of_shards(shards(), POSITIONS_TIMEOUT), task::now());
         }
-        Responses { at, tables, positions: ends, waiting }
+        Responses { at, tables, positions, waiting }
     }
 
-    /// Removes a server from a catalog, if its tables are those that were `responses` of.
+    /// Removes a server from a catalog, if its tables have not changed since the requests for `responses`.
     fn put_removal(
         &self,
         catalog: &Catalog,
@@ -158,13 +163,13 @@ impl ServerRemoval {
                 draft.put(CatalogRow::Table(config));
             }
         }
-        let is_in_the_way = |table: &&TableHandle| {
+        let needs_server = |table: &&TableHandle| {
             is_needed(&table.config, id, &responses.positions)
                 && !responses.waiting.contains(&table.config.id)
         };
-        let needing: Vec<&TableHandle> = tables.into_iter().filter(is_in_the_way).collect();
+        let needing: Vec<&TableHandle> = tables.into_iter().filter(needs_server).collect();
         if !needing.is_empty() {
-            return Err(AdminError::NeededForMajority { server: name, tables: in_words(&needing) });
+            return Err(AdminError::NeededForMajority { server: name, tables: table_names(&needing) });
         }
         draft.delete(server_key(id));
         draft.put(CatalogRow::Removed(RemovedServer { id, name: Some(name) }));
@@ -172,8 +177,9 @@ impl ServerRemoval {
         Ok(Outcome::Removed)
     }
 
-    /// Takes replicas on servers that were removed for good out of a shard that is led from here: a repair of the catalog
-    /// leaves them in one that is being moved, and only who leads it knows who votes. The move could wait for them for ever.
+    /// Removes replicas on permanently removed servers from a shard that this node leads. A repair of the catalog
+    /// leaves them in a shard that is being moved, since only its leader knows the voters; the move could wait for them
+    /// for ever.
     pub(crate) fn reconcile_removed(&self, catalog: &Catalog, table: TableId, shard: &ShardConfig) {
         if !shard.all_replicas().any(|replica| catalog.is_removed(replica.server)) {
             return;
@@ -194,12 +200,12 @@ impl ServerRemoval {
             Ok(())
         });
         if let Err(error) = changed {
-            tracing::warn!("replicas on servers that were removed are still in the catalog: {error}");
+            tracing::warn!("could not delete replicas on removed servers from the catalog: {error}");
         }
     }
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Outcome {
     Removed,
     /// The tables were changed meanwhile.
@@ -221,24 +227,24 @@ fn shards_on(table: &TableConfig, id: ServerId) -> impl Iterator<Item = &ShardCo
     table.shards.iter().filter(move |shard| shard.replica_on(id).is_some())
 }
 
-/// Whether a shard with a replica on a server that is away can lose nobody more.
-fn is_needed(table: &TableConfig, away: ServerId, ends: &LogPositions) -> bool {
-    shards_on(table, away).any(|shard| !has_quorum_by(shard, ends))
+/// Whether a shard with a replica on a disconnected server has no quorum without it.
+fn is_needed(table: &TableConfig, away: ServerId, positions: &LogPositions) -> bool {
+    shards_on(table, away).any(|shard| !has_quorum_by(shard, positions))
 }
 
-/// Whether of those who vote in the group of a shard now most have said so and have rows.
-fn has_quorum_by(shard: &ShardConfig, ends: &LogPositions) -> bool {
-    Farthest::of(ends.of_shard(shard)).is_some_and(|found| found.has_quorum())
+/// Whether a majority of the present voters of a shard's group has responded and has rows.
+fn has_quorum_by(shard: &ShardConfig, positions: &LogPositions) -> bool {
+    Farthest::of(positions.of_shard(shard)).is_some_and(|found| found.has_quorum())
 }
 
-/// Whether a replica votes and has rows, as it said itself.
-fn votes_with_rows(group: GroupId, replica: &ReplicaConfig, ends: &LogPositions) -> bool {
-    let end = ends.of(group, replica.server, replica.peer);
-    end.is_some_and(|end| end.members.voters.contains(&end.own))
+/// Whether a replica votes and has rows, as it reported itself.
+fn votes_with_rows(group: GroupId, replica: &ReplicaConfig, positions: &LogPositions) -> bool {
+    let position = positions.of(group, replica.server, replica.peer);
+    position.is_some_and(|at| at.members.voters.contains(&at.own))
 }
 
-/// Some tables by their names, and how many more there are.
-fn in_words(tables: &[&TableHandle]) -> String {
+/// The names of the first tables, and how many more there are.
+fn table_names(tables: &[&TableHandle]) -> String {
     let name = |table: &&TableHandle| format!("`{}.{}`", table.db.name, table.config.name);
     let names: Vec<String> = tables.iter().take(NAMED_TABLES_MAX).map(name).collect();
     match tables.len() - names.len() {
@@ -248,29 +254,32 @@ fn in_words(tables: &[&TableHandle]) -> String {
 }
 
 impl TableConfig {
-    /// Removes the replicas on a server. Fails if a shard has no other that can lead, and says who is left then.
-    fn remove_server(&mut self, gone: ServerId, ends: &LogPositions) -> Result<(), RepairNeeded> {
+    /// Removes the replicas on a server. Fails if a shard has no other replica that can lead, with the repair that it
+    /// needs.
+    fn remove_server(&mut self, removed: ServerId, positions: &LogPositions) -> Result<(), RepairNeeded> {
         let mut outcome = Ok(());
         for shard in &mut self.shards {
-            // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
+            // A temporary or leaving replica counts as another one if it votes and has rows.
             let group = shard.group;
-            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(group, replica, ends);
-            if !shard.remove_server(gone, votes_with_rows) && outcome != Err(RepairNeeded::Rollback) {
-                let is_nobody = shard.all_replicas().next().is_none();
-                outcome = Err(if is_nobody { RepairNeeded::Erase } else { RepairNeeded::Rollback });
+            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(group, replica, positions);
+            if !shard.remove_server(removed, votes_with_rows) && outcome != Err(RepairNeeded::Rollback) {
+                let is_empty = shard.all_replicas().next().is_none();
+                outcome = Err(if is_empty { RepairNeeded::Erase } else { RepairNeeded::Rollback });
             }
         }
         outcome
     }
 
-    /// Takes the replicas on servers that are `gone` for good out of those shards that can do without all of them. A shard
-    /// that is being moved stays: those on their way out may be the only ones that have its rows.
-    pub(crate) fn spare(&mut self, gone: &[ServerId], ends: &LogPositions) {
+    /// Removes the replicas on `lost` servers from those shards that can do without all of them. A shard that is being
+    /// moved stays unchanged: its leaving replicas may be the only ones with its rows.
+    pub(crate) fn remove_lost_servers(&mut self, lost: &[ServerId], positions: &LogPositions) {
         for shard in self.shards.iter_mut().filter(|shard| shard.leaving.is_empty()) {
             let mut left = shard.clone();
-            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(shard.group, replica, ends);
-            let mut had = gone.iter().filter(|gone| shard.replica_on(**gone).is_some());
-            if has_quorum_by(shard, ends) && had.all(|gone| left.remove_server(*gone, votes_with_rows)) {
+            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(shard.group, replica, positions);
+            let mut hosts = lost.iter().filter(|server| shard.replica_on(**server).is_some());
+            if has_quorum_by(shard, positions)
+                && hosts.all(|server| left.remove_server(*server, votes_with_rows))
+            {
                 *shard = left;
             }
         }
@@ -278,10 +287,10 @@ impl TableConfig {
 }
 
 impl ShardConfig {
-    /// The shard without its replicas on servers that were removed for good, as its leader may say, with a majority that
-    /// answers; `None` if nothing is to be changed.
+    /// The shard without its replicas on permanently removed servers, judged by the `status` of its leader; `None` if
+    /// the leader has no quorum, or if nothing changes.
     ///
-    /// Those that the group has removed as well stay: an emergency repair takes them out, or the end of the move.
+    /// Replicas that the group itself has removed stay: an emergency repair, or the end of the move, deletes them.
     fn without_removed(
         &self,
         is_removed: impl Fn(ServerId) -> bool,
@@ -294,38 +303,39 @@ impl ShardConfig {
             status.members.voters.contains(&replica.peer) && is_within(status, replica.peer, Lag::Ready)
         };
         let mut left = self.clone();
-        let is_led = has_quorum(status)
+        let can_do_without = has_quorum(status)
             && self
                 .all_replicas()
                 .filter(is_gone)
                 .all(|gone| left.remove_server(gone.server, votes_with_rows));
-        (is_led && left != *self).then_some(left)
+        (can_do_without && left != *self).then_some(left)
     }
 
-    /// Removes the replica on a server, and has another lead if that one did; whether there is one that can.
+    /// Removes the replica on a server, and chooses another primary if it was the primary. Returns whether another
+    /// replica can lead.
     ///
-    /// Of those that the table is to have the first one that is to vote. If there is none, one of the others that
-    /// `votes_with_rows`: what was added may have no rows yet, and who is on its way out may never have had them.
-    fn remove_server(&mut self, gone: ServerId, votes_with_rows: impl Fn(&ReplicaConfig) -> bool) -> bool {
-        self.replicas.retain(|replica| replica.server != gone);
-        self.leaving.retain(|replica| replica.server != gone);
-        let own = self.permanent_voters().next().map(|replica| replica.server);
+    /// The successor is the first permanent voter. If there is none, it is a temporary or leaving replica that
+    /// `votes_with_rows`: a temporary one may have no rows yet, and a leaving one may never have had them.
+    fn remove_server(&mut self, removed: ServerId, votes_with_rows: impl Fn(&ReplicaConfig) -> bool) -> bool {
+        self.replicas.retain(|replica| replica.server != removed);
+        self.leaving.retain(|replica| replica.server != removed);
+        let own = self.own_voters().next().map(|replica| replica.server);
         if let Some(own) = own {
-            if self.primary == gone {
+            if self.primary == removed {
                 self.primary = own;
             }
             return true;
         }
         let can_lead = |replica: &ReplicaConfig| replica.voting && votes_with_rows(replica);
         let added = self.replicas.iter().find(|replica| can_lead(replica)).map(|replica| replica.server);
-        let Some(heir) = added.or_else(|| {
+        let Some(successor) = added.or_else(|| {
             let leaving = self.leaving.iter().position(can_lead)?;
             self.replicas.push(self.leaving.remove(leaving));
             self.replicas.last().map(|replica| replica.server)
         }) else {
             return false;
         };
-        self.primary = heir;
+        self.primary = successor;
         true
     }
 }
@@ -340,7 +350,7 @@ mod tests {
     use crate::membership::fixture;
     use crate::rpc::response::LogPositionResponse;
 
-    /// A shard on 1 and 2, where 2 has no vote, one is added on 3, and 4 is on its way out.
+    /// A shard on 1 and 2, where 2 has no vote, with a temporary replica on 3 and a leaving one on 4.
     fn moving() -> ShardConfig {
         let mut config = shard(3, b"", &[1, 2, 4]);
         config.leaving.extend(config.replicas.pop());
@@ -353,14 +363,14 @@ mod tests {
         Members::first(voters.iter().map(|n| peer(3, *n)).collect())
     }
 
-    /// How the group of the shard is for the first of those who vote, where these answer.
-    fn led(voters: &[u64], answer: &[u64]) -> GroupStatus {
+    /// The status of the shard's group on its leader, the first voter, if these replicas respond.
+    fn led(voters: &[u64], responding: &[u64]) -> GroupStatus {
         let numbers: Vec<u64> = voters.iter().map(|n| peer(3, *n).0).collect();
-        let known = |n: &u64| fixture::known(peer(3, *n).0, fixture::LAST, answer.contains(n));
+        let known = |n: &u64| fixture::known(peer(3, *n).0, fixture::LAST, responding.contains(n));
         fixture::led(&numbers, &voters[1..].iter().map(known).collect::<Vec<_>>())
     }
 
-    /// The shard without its first server, if those say that they vote and have rows.
+    /// The shard without its first server, if `those` report that they vote and have rows.
     fn without_first(mut config: ShardConfig, those: &[u64]) -> Option<ShardConfig> {
         let votes = |replica: &ReplicaConfig| those.iter().any(|n| replica.peer == peer(3, *n));
         let is_left = config.remove_server(server(1), votes);
@@ -369,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_votes_and_has_rows_takes_the_place_of_the_only_replica() {
+    fn only_a_voter_with_rows_replaces_the_only_replica() {
         let primary = |those: &[u64]| without_first(moving(), those).map(|left| left.primary);
         assert_eq!(primary(&[]), None);
         assert_eq!(primary(&[2]), None, "it is to have no vote");
@@ -381,48 +391,37 @@ mod tests {
         assert_eq!(
             which,
             Some((vec![Temporary::Replica(server(3))], 0)),
-            "it is the table's, and the other is not"
+            "it is permanent now, and the other is temporary"
         );
     }
 
     #[test]
-    fn a_shard_that_is_being_moved_is_not_spared_by_what_those_say_who_have_gone() {
-        // The group has moved from the last two to the first two, and one of those who went has not responses of it.
+    fn responses_of_removed_members_do_not_decide_about_a_shard_that_is_being_moved() {
+        // The group has moved from the last two to the first two, and the last two do not know it yet.
         let mut moved = shard(3, b"", &[1, 2, 3, 4]);
         moved.leaving = moved.replicas.split_off(2);
-        let end = LogPositionResponse {
-            own: peer(3, 3),
-            last_term: Term(2),
-            last: Lsn(9),
-            members: members(&[3, 4]),
-        };
-        let mut ends = LogPositions::default();
+        let position =
+            EndResponse { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
+        let mut positions = LogPositions::default();
         for n in [3, 4] {
-            ends.note(
-                server(n),
-                &[GroupId(3)],
-                vec![Some(LogPositionResponse { own: peer(3, n), ..end.clone() })],
-            );
+            let response = EndResponse { own: peer(3, n), ..position.clone() };
+            positions.note(server(n), &[GroupId(3)], vec![Some(response)]);
         }
         let mut config = table(vec![moved.clone()]);
-        config.spare(&[server(1), server(2)], &ends);
+        config.remove_lost_servers(&[server(1), server(2)], &positions);
         assert_eq!(config.shards, [moved.clone()]);
         moved.replicas.append(&mut moved.leaving);
         let mut config = table(vec![moved]);
-        config.spare(&[server(1), server(2)], &ends);
-        assert_eq!(
-            config.shards[0].permanent_voters().count(),
-            2,
-            "all are the table's, and most have answered"
-        );
+        config.remove_lost_servers(&[server(1), server(2)], &positions);
+        assert_eq!(config.shards[0].own_voters().count(), 2, "all are permanent, and most have responded");
     }
 
     #[test]
-    fn who_leads_a_shard_takes_out_replicas_on_servers_that_were_removed() {
+    fn the_leader_of_a_shard_drops_replicas_on_removed_servers() {
         let mut moving = shard(3, b"", &[1, 2, 3]);
         moving.leaving = moving.replicas.split_off(1);
-        let left = |gone: &[u64], status: &GroupStatus| {
-            let left = moving.without_removed(|id| gone.iter().any(|n| id == server(*n)), status)?;
+        let left = |removed: &[u64], status: &GroupStatus| {
+            let left = moving.without_removed(|id| removed.iter().any(|n| id == server(*n)), status)?;
             let servers = |those: &[ReplicaConfig]| those.iter().map(|r| r.server).collect::<Vec<_>>();
             Some((left.primary, servers(&left.replicas), servers(&left.leaving)))
         };
@@ -435,11 +434,11 @@ mod tests {
         assert_eq!(left(&[3], &voted), Some((one, vec![one], vec![two])));
         let mut forced = led(&[2], &[]);
         forced.members.removed = vec![peer(3, 1), peer(3, 3)];
-        assert_eq!(left(&[1, 3], &forced), None, "a repair takes them out");
+        assert_eq!(left(&[1, 3], &forced), None, "an emergency repair removes them");
     }
 
     #[test]
-    fn one_that_the_table_is_to_have_comes_before_a_vote_that_was_added() {
+    fn a_permanent_voter_comes_before_a_temporary_vote() {
         let mut config = shard(3, b"", &[1, 2, 3]);
         config.replicas[1].voting = false;
         assert!(config.add_temporary(server(2), || unreachable!("it has one")));

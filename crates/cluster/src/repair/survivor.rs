@@ -1,4 +1,4 @@
-//! The survivor of a group: the replica with most of its log, with which a group without a quorum goes on.
+//! Finds the survivor of a group without a quorum: the replica with most of its log, which becomes the only voter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::membership::{Farthest, PositionLookup};
 use crate::rpc::response::LogPositionResponse;
 use crate::rpc::{Peers, Request};
 
-/// How long a replica may take to tell how far its log reaches.
+/// How long a replica may take to report its log position.
 pub(super) const SURVIVOR_TIMEOUT: Duration = Duration::from_secs(60);
-/// The same where no members are set by force because of the response.
+/// The same for requests after which no members are set by force.
 pub(super) const SHORT_SURVIVOR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks for survivors.
@@ -28,7 +28,7 @@ impl Survivors {
         Survivors { own: handles.own, peers: handles.peers.clone(), positions }
     }
 
-    /// Asks each of `replicas`, all at the same time, how far its log of a group reaches, and chooses the farthest.
+    /// Asks all `replicas` at the same time for their log positions in a group, and chooses the farthest.
     pub(super) fn survivor<'a>(
         &self,
         group: GroupId,
@@ -49,8 +49,8 @@ impl Survivors {
         Farthest::of(replicas.into_iter().filter_map(end).collect())
     }
 
-    /// How far the log of a group reaches on a server; `None` if that has no rows of it, or does not respond.
-    pub(super) fn end_on(&self, server: ServerId, group: GroupId) -> Option<LogPositionResponse> {
+    /// The log position of a group on a server; `None` if the server has no rows of it, or does not respond.
+    pub(super) fn log_position_on(&self, server: ServerId, group: GroupId) -> Option<EndResponse> {
         if server == self.own {
             return self.positions.here(group);
         }

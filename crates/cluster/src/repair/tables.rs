@@ -1,9 +1,9 @@
-//! Emergency repair: shards that have lost their majority go on with what one living replica has. If the catalog itself has lost
-//! its majority, it is repaired first (`catalog`).
+//! Emergency repair of tables: in a shard that has lost its majority, one live replica becomes the only voter. If the
+//! catalog itself has lost its majority, it is repaired first (`catalog`).
 //!
-//! All of it is unsafe: what only the lost replicas had is lost, and the promises of durability with it. What the surviving
-//! replica has in its log is kept, whether it was committed or not. Lost replicas are named as removed in the group itself, so
-//! that they learn it when they come back.
+//! This is unsafe: writes that only the lost replicas had are lost, although they may have been acknowledged. All
+//! entries in the survivor's log are kept, whether they were committed or not. The group itself lists lost replicas as
+//! removed, so that they learn it when they come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use log::{GroupId, Members, PeerId};
 use shard::SealState;
 use storage::TableId;
 
-use super::catalog::{CatalogRepair, Loss};
+use super::catalog::{CatalogLoss, CatalogRepair};
 use super::force_members::{ForcedMembers, MemberReset};
 use super::lost_servers::{LostServerLookup, LostServers};
 use super::survivor::{SHORT_SURVIVOR_TIMEOUT, SURVIVOR_TIMEOUT, Survivors};
@@ -29,67 +29,68 @@ use crate::rpc::{Peers, Request};
 /// How far an emergency repair goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairMode {
-    /// Shards that have a living replica go on with it.
+    /// Shards with a live replica continue with it.
     Rollback,
-    /// Also, shards that have none begin anew, empty.
+    /// Also, shards without a live replica begin anew, empty.
     RollbackOrErase,
-    /// Nothing is given up: the configuration is written again as it is.
+    /// No server is given up: the configuration is written again unchanged.
     Recommit,
 }
 
-/// What may be repaired.
+/// The scope of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairScope {
-    /// The table alone: [`AdminError::CatalogFirst`] where the catalog has to be repaired before it.
+    /// Only the table: fails with [`AdminError::CatalogFirst`] if the catalog has to be repaired before it.
     Table,
-    /// The catalog too, from which servers are removed for that.
+    /// Also the catalog, which removes servers from the cluster.
     Cluster,
 }
 
-/// What comes of an emergency repair.
+/// The result of an emergency repair.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// The table as it is then.
+    /// The table after the repair.
     pub table: TableConfig,
-    /// The servers that are removed from the cluster for good, since the catalog has lost its majority.
+    /// The servers that are permanently removed from the cluster, because the catalog had lost its majority.
     pub removed: Vec<ServerId>,
 }
 
-/// What becomes of one shard.
+/// The repair of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
-    /// It stays as it is.
-    Keeps,
-    /// It goes on with the replica that has most of its log.
-    GoesOn(ReplicaConfig),
-    /// It does already, because a repair was interrupted: these were given up, and the table names them still.
-    WentOn(ReplicaConfig, Vec<PeerId>),
-    /// No replica can be reached that has rows: it begins anew.
-    IsLost,
+enum ShardRepair {
+    /// It stays unchanged.
+    Keep,
+    /// The replica with most of its log becomes the only voter.
+    ForceSurvivor(ReplicaConfig),
+    /// An interrupted repair has forced this survivor already, and has removed these peers, which the table still
+    /// lists.
+    AlreadyForced(ReplicaConfig, Vec<PeerId>),
+    /// No live replica has rows: it begins anew, empty.
+    Erase,
 }
 
-impl Fate {
-    /// The same where nothing may begin anew.
-    fn without_erasing(self) -> Fate {
-        if self == Fate::IsLost { Fate::Keeps } else { self }
+impl ShardRepair {
+    /// The same if the mode does not allow to erase shards.
+    fn without_erasing(self) -> ShardRepair {
+        if self == ShardRepair::Erase { ShardRepair::Keep } else { self }
     }
 }
 
-/// What is wrong with a table and with the catalog, and what becomes of that.
+/// The damage of a table and of the catalog, and how to repair it.
 struct Damage {
-    /// The catalog, if it has lost its majority: it goes first.
-    catalog: Option<Loss>,
-    /// The table as it was.
+    /// Set if the catalog has lost its majority. It is repaired first.
+    catalog: Option<CatalogLoss>,
+    /// The table before the repair.
     config: TableConfig,
-    /// Groups before the present shards that lack a majority and are still needed, and who goes on with each. Where there
-    /// are any they come first, and the shards another time.
+    /// Sealed groups that lack a majority and are still needed, each with its survivor. If there are any, this repair
+    /// is only for them, and another one for the shards.
     sealed: Vec<(SealedShard, ReplicaConfig)>,
-    /// What becomes of each shard.
-    fates: Vec<Fate>,
+    /// The repair of each shard.
+    shards: Vec<ShardRepair>,
 }
 
 impl Damage {
-    /// Who is removed from the cluster for good.
+    /// The servers that are permanently removed from the cluster.
     fn removes(&self) -> Vec<ServerId> {
         self.catalog.as_ref().map_or_else(Vec::new, |loss| loss.lost.clone())
     }
@@ -140,26 +141,26 @@ impl Repair {
         self.lost.set_return_timeout(timeout);
     }
 
-    /// The servers that [`Repair::repair_catalog`] would remove from the cluster; changes nothing.
+    /// The servers that [`Repair::repair_catalog`] would remove from the cluster. Changes nothing.
     ///
-    /// Fails as the repair would before it begins; does not wait for disconnected servers.
+    /// Fails as the repair would before it begins. Does not wait for disconnected servers.
     pub fn plan_catalog_repair(&self) -> Result<Vec<ServerId>, AdminError> {
         self.catalog_repair.plan()
     }
 
-    /// Makes the catalog go on with what one living server has, when its majority is lost. Returns the servers that were
-    /// removed from the cluster for that: those that are not connected and did not come back within a few seconds; or, after
-    /// an interrupted repair, those that it gave up, connected or not.
+    /// Repairs a catalog that has lost its majority permanently: one live server's replica becomes the only voter.
+    /// Returns the servers that were removed from the cluster: servers that are not connected and did not come back
+    /// within a few seconds; or, if an earlier repair was interrupted, the servers that it gave up, connected or not.
     ///
-    /// Shards that have a majority without those servers lose their replicas there, those that are being moved a moment later;
-    /// all others stay as they are. If it is interrupted it can be repeated. Fails, among other reasons, if a server that is not
-    /// connected here is connected to one that is ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were
-    /// set by force.
+    /// Shards that have a majority without these servers lose their replicas there; shards that are being moved lose
+    /// them a moment later. All other shards keep their replicas. An interrupted repair can be repeated. Fails, among
+    /// other reasons, if a server that is not connected here is connected to one that is ([`AdminError::Hidden`]), and
+    /// with [`AdminError::RepairBegun`] after members were set by force.
     pub fn repair_catalog(&self) -> Result<Vec<ServerId>, AdminError> {
         self.catalog_repair.repair()
     }
 
-    /// Sets the members of a group here, because `from` asks for it in a repair.
+    /// Sets the members of a group on this server, at the request of `from`, which repairs the group.
     pub(crate) fn reset_members_here(
         &self,
         from: ServerId,
@@ -169,9 +170,9 @@ impl Repair {
         self.members.reset_members_here(from, group, members)
     }
 
-    /// What would come of [`Repair::emergency_repair`]; nothing is changed.
+    /// The result that [`Repair::emergency_repair`] would have. Changes nothing.
     ///
-    /// Fails as the repair would, before it begins; those who are away are not waited for.
+    /// Fails as the repair would before it begins. Does not wait for disconnected servers.
     pub fn plan_repair(
         &self,
         id: TableId,
@@ -182,26 +183,27 @@ impl Repair {
             let table = table_by_id(&self.catalog.shown(), id)?.config.clone();
             return Ok(Repaired { table, removed: Vec::new() });
         }
-        let (mut damage, lost_servers) = self.lost.judge(|| self.damage(id, mode, scope))?;
+        let (mut damage, lost_servers) = self.lost.assess(|| self.damage(id, mode, scope))?;
         let removed = damage.removes();
         if let Some(loss) = &damage.catalog {
-            self.catalog_repair.spare_lost(loss, &mut damage.config);
+            self.catalog_repair.remove_lost_servers(loss, &mut damage.config);
         }
         if !damage.sealed.is_empty() {
             return Ok(Repaired { table: damage.config, removed });
         }
         let catalog = self.catalog.shown();
         let mut draft = Draft::of(&catalog);
-        let table = self.repaired(&catalog, &damage.config, &damage.fates, &lost_servers, &mut draft)?;
+        let table = self.repaired(&catalog, &damage.config, &damage.shards, &lost_servers, &mut draft)?;
         Ok(Repaired { table, removed })
     }
 
-    /// Makes shards whose majority is gone for good live again. Waits a few seconds for those who are away.
+    /// Gives shards that have lost their majority permanently a majority again. Waits a few seconds for disconnected
+    /// servers first.
     ///
-    /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are removed
-    /// from the cluster for good ([`Repair::repair_catalog`]), where `scope` lets it. Interrupted, it can be repeated. Fails,
-    /// among other reasons, where a server that is not connected is seen by one that is ([`AdminError::ConnectedElsewhere`]), and with
-    /// [`AdminError::RepairBegun`] after members of a group were set by force.
+    /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are
+    /// removed from the cluster permanently ([`Repair::repair_catalog`]), if `scope` allows it. An interrupted repair
+    /// can be repeated. Fails, among other reasons, if a server that is not connected here is connected to one that is
+    /// ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members of a group were set by force.
     pub fn emergency_repair(
         &self,
         id: TableId,
@@ -211,14 +213,14 @@ impl Repair {
         if mode == RepairMode::Recommit {
             return Ok(Repaired { table: self.recommit(id)?, removed: Vec::new() });
         }
-        let (damage, lost_servers) = self.lost.judge_with_timeout(|| self.damage(id, mode, scope))?;
+        let (damage, lost_servers) = self.lost.assess_with_timeout(|| self.damage(id, mode, scope))?;
         let (removed, forced) = (damage.removes(), ForcedMembers::default());
-        let mended = self.mend(damage, &lost_servers, &forced);
-        let table = mended.map_err(|cause| forced.error(cause))?;
+        let repaired = self.repair(damage, &lost_servers, &forced);
+        let table = repaired.map_err(|cause| forced.error(cause))?;
         Ok(Repaired { table, removed })
     }
 
-    /// Writes the configuration of a table again as it is.
+    /// Writes the configuration of a table again, unchanged.
     fn recommit(&self, id: TableId) -> Result<TableConfig, AdminError> {
         self.catalog.change(|catalog, draft| {
             let config = table_by_id(catalog, id)?.config.clone();
@@ -227,16 +229,16 @@ impl Repair {
         })
     }
 
-    fn mend(
+    fn repair(
         &self,
         damage: Damage,
         lost_servers: &LostServers,
         forced: &ForcedMembers,
     ) -> Result<TableConfig, AdminError> {
-        let Damage { catalog, mut config, sealed, fates } = damage;
+        let Damage { catalog, mut config, sealed, shards } = damage;
         if let Some(loss) = catalog {
-            self.catalog_repair.mend(&loss, lost_servers, forced)?;
-            // Shards that keep their majority have lost replicas with that.
+            self.catalog_repair.restore_majority(&loss, lost_servers, forced)?;
+            // Shards that have a majority have lost their replicas on the removed servers.
             let catalog = self.catalog.shown();
             let present = &table_by_id(&catalog, config.id)?.config.shards;
             for shard in &mut config.shards {
@@ -247,42 +249,41 @@ impl Repair {
         }
         if !sealed.is_empty() {
             for (old, survivor) in &sealed {
-                self.members.go_on(old.group, *survivor, &old.replicas, lost_servers, forced)?;
+                self.members.force_survivor(old.group, *survivor, &old.replicas, lost_servers, forced)?;
             }
-            // What they were needed for goes on by itself.
+            // The handover that needs these groups continues without further help.
             return Ok(config);
         }
-        for (shard, fate) in config.shards.iter().zip(&fates) {
-            if let Fate::GoesOn(survivor) = fate {
+        for (shard, repair) in config.shards.iter().zip(&shards) {
+            if let ShardRepair::ForceSurvivor(survivor) = repair {
                 let others: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
-                self.members.go_on(shard.group, *survivor, &others, lost_servers, forced)?;
+                self.members.force_survivor(shard.group, *survivor, &others, lost_servers, forced)?;
             }
         }
-        let begins_anew = config.shards.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::IsLost);
-        self.lost.check(lost_servers, begins_anew.clone().flat_map(|(shard, _)| shard.all_replicas()))?;
+        let erased = config.shards.iter().zip(&shards).filter(|(_, repair)| **repair == ShardRepair::Erase);
+        self.lost.check(lost_servers, erased.clone().flat_map(|(shard, _)| shard.all_replicas()))?;
         let present = self.catalog.shown();
-        let begins_anew: Vec<String> =
-            begins_anew.map(|(shard, _)| display_names::group(&present, shard.group)).collect();
+        let erased: Vec<String> =
+            erased.map(|(shard, _)| display_names::group(&present, shard.group)).collect();
         let after = self.catalog.change(|catalog, draft| {
             let present = &table_by_id(catalog, config.id)?.config;
-            if !are_as_judged(&present.shards, &config.shards, &fates) {
+            if !are_as_assessed(&present.shards, &config.shards, &shards) {
                 return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
             }
-            let after = self.repaired(catalog, present, &fates, lost_servers, draft)?;
+            let after = self.repaired(catalog, present, &shards, lost_servers, draft)?;
             if after != *present {
                 draft.put(CatalogRow::Table(after.clone()));
             }
             Ok(after)
         })?;
-        for shard in begins_anew {
-            tracing::warn!(
-                "Emergency repair: {shard} begins anew, empty: nobody who is connected has its rows"
-            );
+        for shard in erased {
+            tracing::warn!("Emergency repair: {shard} begins anew, empty: no connected server has its rows");
         }
         Ok(after)
     }
 
-    /// What is wrong with a table, and with the catalog. Fails if that is nothing, or more than may be repaired.
+    /// The damage of a table and of the catalog. Fails if there is none, or more than `mode` and `scope` allow to
+    /// repair.
     fn damage(&self, id: TableId, mode: RepairMode, scope: RepairScope) -> Result<Damage, AdminError> {
         let present = self.catalog.shown();
         let table = table_by_id(&present, id)?;
@@ -294,39 +295,42 @@ impl Repair {
         let lacking = self.sealed_to_repair(&config, catalog.is_some(), SURVIVOR_TIMEOUT)?;
         let sealed: Vec<_> = lacking.into_iter().map(|(old, survivor)| (old.clone(), survivor)).collect();
         if !sealed.is_empty() {
-            return Ok(Damage { catalog, config, sealed, fates: Vec::new() });
+            return Ok(Damage { catalog, config, sealed, shards: Vec::new() });
         }
-        let fates = match self.fates(table, mode) {
-            // Each shard keeps its majority, and nothing of the table can be changed.
-            Err(AdminError::NothingToRepair) if catalog.is_some() => vec![Fate::Keeps; config.shards.len()],
-            fates => fates?,
+        let shards = match self.assess_shards(table, mode) {
+            // Each shard has a majority, and only the catalog is repaired.
+            Err(AdminError::NothingToRepair) if catalog.is_some() => {
+                vec![ShardRepair::Keep; config.shards.len()]
+            }
+            shards => shards?,
         };
-        Ok(Damage { catalog, config, sealed, fates })
+        Ok(Damage { catalog, config, sealed, shards })
     }
 
-    /// The groups before the present shards that lack a majority and are still needed, and who goes on with each.
+    /// The sealed groups that lack a majority and are still needed, each with its survivor.
     ///
-    /// Fails if one may end earlier so than it did for somebody who can come back: decision 0024.
+    /// Fails if a group could lose its seal so, while a disconnected founder may have begun a new shard with that seal:
+    /// decision 0024.
     pub(crate) fn sealed_to_repair<'a>(
         &self,
         config: &'a TableConfig,
         catalog_is_lost: bool,
         timeout: Duration,
     ) -> Result<Vec<(&'a SealedShard, ReplicaConfig)>, AdminError> {
-        // Where only those wait who are gone, nobody needs them who is left.
-        let waits_here = |server: &ServerId| self.peers.is_connected(*server);
+        // If only lost servers wait for the sealed groups, no live server needs them.
+        let is_connected = |server: &ServerId| self.peers.is_connected(*server);
         let mut lacking = Vec::new();
-        if !config.lineage.waiting.iter().any(waits_here) {
+        if !config.lineage.waiting.iter().any(is_connected) {
             return Ok(lacking);
         }
         for old in &config.lineage.sealed {
-            let living = old.replicas.iter().filter(|replica| self.peers.is_connected(replica.server));
-            if let Some(found) = self.survivors.survivor(old.group, living, timeout)
+            let live = old.replicas.iter().filter(|replica| self.peers.is_connected(replica.server));
+            if let Some(found) = self.survivors.survivor(old.group, live, timeout)
                 && !self.catalog.is_quorum_connected(&found.members, &old.replicas)
             {
-                // Whoever is away is removed from the cluster for good otherwise, before anything goes on.
+                // If the catalog is lost, its repair comes first and permanently removes every disconnected server.
                 if !catalog_is_lost {
-                    self.keeps_end(config, old, &found, timeout)?;
+                    self.check_seal_kept(config, old, &found, timeout)?;
                 }
                 lacking.push((old, found.replica));
             }
@@ -334,8 +338,9 @@ impl Repair {
         Ok(lacking)
     }
 
-    /// Fails unless a group goes on with its seal where it was, or nobody can come back for whom it was there.
-    fn keeps_end(
+    /// Fails unless the survivor of a sealed group has its seal, or no disconnected founder of the new shards can come
+    /// back.
+    fn check_seal_kept(
         &self,
         config: &TableConfig,
         old: &SealedShard,
@@ -343,21 +348,18 @@ impl Repair {
         timeout: Duration,
     ) -> Result<(), AdminError> {
         let catalog = self.catalog.shown();
-        // A majority has the seal, and so has one of any half.
+        // A majority of the voters has the seal, so at least one of any half has it.
         let voters = old.replicas.iter().filter(|replica| replica.voting).count();
         if found.voters_responded * 2 >= voters.max(found.members.voters.len())
-            || self.mark_on(found.replica.server, old.group, timeout) == Some(old.seal_state())
+            || self.seal_state_on(found.replica.server, old.group, timeout) == Some(old.seal_state())
         {
             return Ok(());
         }
         let may_come_back =
             |server: &&ServerId| !self.peers.is_connected(**server) && catalog.server(**server).is_some();
-        // Also one that waits no more: it has the new shards.
-        let founders = old
-            .replicas
-            .iter()
-            .map(|replica| &replica.server)
-            .filter(|server| config.is_founded_on(**server));
+        // Includes founders that do not wait any more: they have the new shards.
+        let founders =
+            old.replicas.iter().map(|replica| &replica.server).filter(|server| config.founds(**server));
         let away: Vec<String> =
             founders.filter(may_come_back).map(|server| display_names::server(&catalog, *server)).collect();
         match away.is_empty() {
@@ -366,65 +368,71 @@ impl Repair {
         }
     }
 
-    /// The mark of a group as far as it was applied on a server; none if that does not say.
-    fn mark_on(&self, server: ServerId, group: GroupId, timeout: Duration) -> Option<SealState> {
+    /// The applied seal state of a group on a server; `None` if the server does not respond.
+    fn seal_state_on(&self, server: ServerId, group: GroupId, timeout: Duration) -> Option<SealState> {
         if server == self.own {
             return self.local.shard_of(group).map(|shard| shard.seal_state());
         }
-        let answer = self.peers.call(server, Request::SealNumber { group }.encode(), timeout).ok()?;
-        decode_number(answer).map(SealState::of_number)
+        let response = self.peers.call(server, Request::Mark { group }.encode(), timeout).ok()?;
+        decode_word(response).map(SealState::of_number)
     }
 
-    /// What becomes of each shard; fails if that is nothing, or too much for the mode.
-    fn fates(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
+    /// The repair of each shard. Fails if no shard needs one, or if the mode does not allow it.
+    fn assess_shards(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<ShardRepair>, AdminError> {
         let config = &table.config;
         let led = self.leaders.leaders(&table.shards().iter().collect::<Vec<_>>());
         let shards = config.shards.iter().zip(led);
-        let fates: Vec<Fate> =
-            shards.map(|(shard, led)| self.fate(shard, led.map(|(server, _)| server))).collect();
-        let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_) | Fate::WentOn(..)));
-        let is_lost = fates.contains(&Fate::IsLost);
+        let repairs: Vec<ShardRepair> =
+            shards.map(|(shard, led)| self.assess_shard(shard, led.map(|(server, _)| server))).collect();
+        let has_survivor = repairs
+            .iter()
+            .any(|repair| matches!(repair, ShardRepair::ForceSurvivor(_) | ShardRepair::AlreadyForced(..)));
+        let is_lost = repairs.contains(&ShardRepair::Erase);
         if is_lost && !config.lineage.sealed.is_empty() {
-            // Its rows may be there, under the groups before.
+            // Its rows may be there all the same, under the sealed groups.
             return Err(AdminError::Refused(
-                "new shards of this table are still on their way; connect more of its servers".to_owned(),
+                "new shards of this table are still being opened; connect more of its servers".to_owned(),
             ));
         }
-        match (goes_on, is_lost) {
+        match (has_survivor, is_lost) {
             (false, false) => Err(AdminError::NothingToRepair),
             (false, true) if mode != RepairMode::RollbackOrErase => Err(AdminError::NoCopies),
-            _ if mode == RepairMode::RollbackOrErase => Ok(fates),
-            _ => Ok(fates.into_iter().map(Fate::without_erasing).collect()),
+            _ if mode == RepairMode::RollbackOrErase => Ok(repairs),
+            _ => Ok(repairs.into_iter().map(ShardRepair::without_erasing).collect()),
         }
     }
 
-    /// Those who are to vote need not be those who do: new ones have not joined yet, old ones not gone.
-    fn fate(&self, shard: &ShardConfig, leader: Option<ServerId>) -> Fate {
+    /// The repair of one shard. Judged by the members that its replicas know: of the voters in the catalog, new ones
+    /// may not have joined yet, and old ones may still vote.
+    fn assess_shard(&self, shard: &ShardConfig, leader: Option<ServerId>) -> ShardRepair {
         let voters = || shard.replicas.iter().filter(|replica| replica.voting);
-        let living = voters().filter(|replica| self.peers.is_connected(replica.server)).count();
-        let most_live = living * 2 > voters().count();
-        // A leader whose majority went just now has not noticed yet.
+        let live = voters().filter(|replica| self.peers.is_connected(replica.server)).count();
+        let most_live = live * 2 > voters().count();
+        // A leader that lost its majority just now has not stepped down yet.
         let leader = leader.filter(|_| most_live);
-        let everyone: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
-        let (living, away): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
-            everyone.iter().partition(|replica| self.peers.is_connected(replica.server));
-        let went_on = |found: &Farthest| {
+        let all: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
+        let (live, away): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
+            all.iter().partition(|replica| self.peers.is_connected(replica.server));
+        let forced_before = |found: &Farthest| {
             let away = away.iter().map(|replica| replica.peer);
             let removed: Vec<PeerId> = away.filter(|peer| found.members.removed.contains(peer)).collect();
-            if removed.is_empty() { Fate::Keeps } else { Fate::WentOn(found.replica, removed) }
+            match removed.is_empty() {
+                true => ShardRepair::Keep,
+                false => ShardRepair::AlreadyForced(found.replica, removed),
+            }
         };
         if let Some(leader) = leader {
-            // It has just answered, and knows who was given up.
-            let led = living.iter().filter(|replica| replica.server == leader && !away.is_empty());
+            // The leader has just responded, and knows which replicas an interrupted repair has removed.
+            let led = live.iter().filter(|replica| replica.server == leader && !away.is_empty());
             let found = self.survivors.survivor(shard.group, led, SHORT_SURVIVOR_TIMEOUT);
-            return found.as_ref().map_or(Fate::Keeps, went_on);
+            return found.as_ref().map_or(ShardRepair::Keep, forced_before);
         }
-        match self.survivors.survivor(shard.group, living.iter(), SURVIVOR_TIMEOUT) {
-            Some(found) if self.catalog.is_quorum_connected(&found.members, &everyone) => went_on(&found),
-            Some(found) => Fate::GoesOn(found.replica),
-            // Not begun yet perhaps.
-            None if most_live => Fate::Keeps,
-            None => Fate::IsLost,
+        match self.survivors.survivor(shard.group, live.iter(), SURVIVOR_TIMEOUT) {
+            Some(found) if self.catalog.is_quorum_connected(&found.members, &all) => forced_before(&found),
+            Some(found) => ShardRepair::ForceSurvivor(found.replica),
+            // The group may not have begun yet.
+            None if most_live => ShardRepair::Keep,
+            None => ShardRepair::Erase,
         }
     }
 
@@ -433,20 +441,22 @@ impl Repair {
         &self,
         catalog: &Catalog,
         config: &TableConfig,
-        fates: &[Fate],
+        repairs: &[ShardRepair],
         lost_servers: &LostServers,
         draft: &mut Draft,
     ) -> Result<TableConfig, AdminError> {
         let mut after = config.clone();
-        for (shard, fate) in after.shards.iter_mut().zip(fates) {
-            match fate {
-                Fate::Keeps => {}
-                Fate::GoesOn(survivor) => without_lost(shard, survivor, |lost| lost_servers.has(lost.server)),
-                Fate::WentOn(survivor, removed) => {
-                    take_out(shard, survivor, |lost| removed.contains(&lost.peer));
+        for (shard, repair) in after.shards.iter_mut().zip(repairs) {
+            match repair {
+                ShardRepair::Keep => {}
+                ShardRepair::ForceSurvivor(survivor) => {
+                    keep_survivor(shard, survivor, |lost| lost_servers.has(lost.server));
                 }
-                Fate::IsLost => {
-                    let primary = self.home_for(catalog, shard).ok_or(AdminError::NoCopies)?;
+                ShardRepair::AlreadyForced(survivor, removed) => {
+                    remove_replicas(shard, survivor, |lost| removed.contains(&lost.peer));
+                }
+                ShardRepair::Erase => {
+                    let primary = self.server_for_empty(catalog, shard).ok_or(AdminError::NoCopies)?;
                     let place = ShardPlaces { primary, replicas: vec![(primary, true)] };
                     let mut new = self.placer.founded(draft, vec![shard.start.clone()], &[place]);
                     shard.clone_from(&new.remove(0));
@@ -456,8 +466,8 @@ impl Repair {
         Ok(after)
     }
 
-    /// A server that is connected and no proxy, for a shard that begins anew: one that had it, if there is one.
-    fn home_for(&self, catalog: &Catalog, shard: &ShardConfig) -> Option<ServerId> {
+    /// A connected server, no proxy, for a shard that begins anew: preferably one that had a replica of it.
+    fn server_for_empty(&self, catalog: &Catalog, shard: &ShardConfig) -> Option<ServerId> {
         let had_it = shard.all_replicas().map(|replica| replica.server);
         let others = catalog.servers().into_iter().map(|server| server.id);
         let can_have = |server: &ServerId| {
@@ -467,28 +477,37 @@ impl Repair {
     }
 }
 
-/// Whether shards are still those whose fates these are. One that keeps what it has may be moved meanwhile.
-fn are_as_judged(present: &[ShardConfig], judged: &[ShardConfig], fates: &[Fate]) -> bool {
-    let is_as_judged = |((now, then), fate): ((&ShardConfig, &ShardConfig), &Fate)| {
-        now == then || *fate == Fate::Keeps && now.group == then.group
+/// Whether the shards are still as they were assessed. Shards that the repair does not change may have been moved
+/// meanwhile.
+fn are_as_assessed(present: &[ShardConfig], assessed: &[ShardConfig], repairs: &[ShardRepair]) -> bool {
+    let is_as_assessed = |((now, then), repair): ((&ShardConfig, &ShardConfig), &ShardRepair)| {
+        now == then || *repair == ShardRepair::Keep && now.group == then.group
     };
-    present.len() == judged.len() && present.iter().zip(judged).zip(fates).all(is_as_judged)
+    present.len() == assessed.len() && present.iter().zip(assessed).zip(repairs).all(is_as_assessed)
 }
 
-/// The shard without the replicas that are lost; if no voter is left, all others vote. What was added may be all that
-/// is left.
-fn without_lost(shard: &mut ShardConfig, survivor: &ReplicaConfig, is_lost: impl Fn(&ReplicaConfig) -> bool) {
+/// Removes the lost replicas from a shard that continues with `survivor`. Temporary replicas become permanent, since no
+/// others may be left.
+fn keep_survivor(
+    shard: &mut ShardConfig,
+    survivor: &ReplicaConfig,
+    is_lost: impl Fn(&ReplicaConfig) -> bool,
+) {
     shard.added.clear();
     shard.leaving.retain(|replica| replica.peer != survivor.peer);
     if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
         shard.replicas.push(*survivor);
     }
-    take_out(shard, survivor, is_lost);
+    remove_replicas(shard, survivor, is_lost);
 }
 
-/// Takes replicas out of a shard; if no voter is left, all others vote. One that has most of the log stays, where nobody
-/// else does.
-fn take_out(shard: &mut ShardConfig, survivor: &ReplicaConfig, is_lost: impl Fn(&ReplicaConfig) -> bool) {
+/// Removes the lost replicas from a shard. If no voter is left, all remaining replicas vote; if no replica is left,
+/// `survivor` stays.
+fn remove_replicas(
+    shard: &mut ShardConfig,
+    survivor: &ReplicaConfig,
+    is_lost: impl Fn(&ReplicaConfig) -> bool,
+) {
     shard.replicas.retain(|replica| !is_lost(replica));
     shard.leaving.retain(|replica| !is_lost(replica));
     if shard.replicas.is_empty() {

@@ -1,4 +1,4 @@
-//! Changes of a table's settings, its number of shards among them.
+//! Changes of a table's settings, including its number of shards.
 
 use io::task;
 use storage::TableId;
@@ -21,8 +21,8 @@ impl Resharder {
         self.change_table_while(id, change, &|| true)
     }
 
-    /// The same, and fails where a replica is wanted and another is on its way out. Also where a shard is to have other
-    /// replicas and has no majority: for another number of shards `plan_change` finds that.
+    /// One attempt. Fails if a server is to get a new replica and its old one is still being removed, and if a shard
+    /// without a quorum would get other replicas (if the number of shards changes, `plan_change` checks that).
     fn try_to_change_table(
         &self,
         id: TableId,
@@ -62,15 +62,16 @@ impl Resharder {
         if let (Some(plan), Err(error)) = (&plan, &outcome)
             && !error.is_indeterminate()
         {
-            self.sealer.give_up(id, plan);
+            self.sealer.abort(id, plan);
         }
         drop(one_at_a_time);
         self.catalog.await_other_servers(version);
         outcome
     }
 
-    /// As [`Resharder::change_table`], as long as `go_on` holds. Another number of shards may need replicas on other servers
-    /// first, and a server can get a new replica only when the old one is removed; both waits are bounded.
+    /// As [`Resharder::change_table`], while `go_on` returns true. Changing the number of shards may need replicas on
+    /// other servers first, and a server can get a new replica only when the old one is removed; both waits are
+    /// bounded.
     pub fn change_table_while(
         &self,
         id: TableId,

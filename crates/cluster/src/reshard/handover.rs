@@ -1,8 +1,9 @@
-//! The end of a handover: a new shard has the rows of its sealed predecessors, on each server by itself. Decision 0024.
+//! The end of a handover, on each server by itself: a new shard has the rows of its sealed predecessors durably.
+//! Decision 0024.
 //!
-//! The engine keeps the order in which it was written, also after a crash. So the record of a new group in the engine proves
-//! that the rows of its predecessors were there before. The predecessors' logs are needed until the engine has that record
-//! durably; the server notes that in the catalog then. `node::opening` opens the replicas.
+//! After a crash the engine holds a prefix of its writes. So if it has the record of a new group, it has all rows of
+//! the predecessors, which were written before. The predecessors' logs are needed until the engine has that record
+//! durably; then the server notes in the catalog that it waits for them no longer. `node::opening` opens the replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::routing::{LeaderLookup, LocalReplicas, ShardHandle, TableHandle};
 use crate::rpc::response::decode_groups;
 use crate::rpc::{Peers, Request};
 
-/// How long a founder waits for its rows before it begins without them, if another replica has them.
+/// How long a founder waits for its rows. After that it begins without them, if another replica has them.
 const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long another founder may take to respond.
 const FOUNDER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,14 +56,14 @@ impl HandoverEnd {
         }
     }
 
-    /// Whether this server has yet to say that it has what it founds shards with.
+    /// Whether the catalog waits for this server to report that it has the rows of the shards that it founds.
     pub(crate) fn is_awaited(&self) -> bool {
         let is_awaited = |table: &&Arc<TableHandle>| table.config.lineage.waiting.contains(&self.own);
         self.catalog.guard().tables().iter().any(is_awaited)
     }
 
-    /// Says in the catalog that this server has what it founds shards with; and where it cannot get that, lets
-    /// it begin without. Waits for the disk.
+    /// Notes in the catalog that this server has the rows of the shards that it founds. A shard whose rows it cannot
+    /// get may begin here without them. Waits for the disk.
     pub(crate) fn finish(&self, catalog: &Catalog) {
         let mut overdue = Vec::new();
         for table in catalog.tables() {
@@ -72,17 +73,18 @@ impl HandoverEnd {
             match self.finish_table(&table.config) {
                 Ok(more) => overdue.extend(more),
                 Err(error) => {
-                    tracing::debug!("table {}: the shards before are still needed: {error}", table.config.id);
+                    tracing::debug!("table {}: the old shards are still needed: {error}", table.config.id);
                 }
             }
         }
         self.find_founders_with_rows(&overdue);
     }
 
-    /// The shards that this server founds, could not open for too long, and may not begin without rows yet.
+    /// Notes a table's handover as finished here, if all shards that this server founds are open. Otherwise returns the
+    /// shards that it could not open for too long and that may not begin without rows yet.
     fn finish_table<'a>(&self, config: &'a TableConfig) -> Result<Vec<&'a ShardConfig>, AdminError> {
         let own = self.own;
-        // First those: a group that is opened meanwhile is in one or the other.
+        // Read before `local`: a group that is opened in between is in one of the two.
         let without_rows = self.pending.lock().without_rows.clone();
         let hosted: BTreeSet<GroupId> = self.local.lock().keys().copied().collect();
         let founded = || config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
@@ -107,12 +109,12 @@ impl HandoverEnd {
         Ok(founded().filter(is_missing).collect())
     }
 
-    /// Lets this server begin those shards without their rows that another replica has with them: a founder,
-    /// or who joined since. Then this server's are not missed where they do not come to be: its log was
-    /// trimmed, or its rows are void.
+    /// Lets this server begin a shard without its rows, if another replica has the shard with rows: a founder, or a
+    /// replica that joined since. The local rows are not needed then. They never come if the log of a predecessor is
+    /// trimmed too far, or if its rows are invalid.
     ///
-    /// Each server is asked once about all of them, everybody at the same time. Who says nothing is waited for
-    /// only while something is left that nobody has allowed.
+    /// Asks each server once about all its shards, all servers at the same time. Stops waiting as soon as every shard
+    /// is confirmed.
     fn find_founders_with_rows(&self, shards: &[&ShardConfig]) {
         let mut places: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
         for shard in shards {
@@ -121,26 +123,26 @@ impl HandoverEnd {
                 places.entry(other.server).or_default().push(shard.group);
             }
         }
-        let (sender, answers) = task::channel();
+        let (sender, responses) = task::channel();
         for (server, groups) in places {
             let sender = sender.clone();
-            let told = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
-            self.peers.send(server, Request::GroupsWithRows { groups }.encode(), FOUNDER_TIMEOUT, told);
+            let on_response = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
+            self.peers.send(server, Request::Begun { groups }.encode(), FOUNDER_TIMEOUT, on_response);
         }
         drop(sender);
         let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
         while !left.is_empty()
-            && let Ok(begun) = answers.recv()
+            && let Ok(begun) = responses.recv()
         {
-            let begun = begun.as_ref().and_then(decode_groups).unwrap_or_default();
-            // Nobody allows what was not asked about.
-            let allowed = begun.into_iter().filter(|group| left.remove(group));
-            self.pending.lock().without_rows.extend(allowed);
+            let begun = begun.as_ref().and_then(decode_begun).unwrap_or_default();
+            // Groups in a response that were not in the request are ignored.
+            let confirmed = begun.into_iter().filter(|group| left.remove(group));
+            self.pending.lock().without_rows.extend(confirmed);
         }
     }
 
-    /// Those of the groups that this server has with their rows, which its engine has durably then: who asks may
-    /// let go of what the rows came from.
+    /// Returns the groups that this server has with their rows. The rows are durable in its engine on return, so the
+    /// requesting server does not need the predecessors' logs for them.
     pub(crate) fn begun_here(&self, groups: &[GroupId]) -> Result<Vec<GroupId>, AdminError> {
         let statuses = self.log.group_statuses(groups)?;
         let has_rows = |status: &Option<GroupStatus>| status.as_ref().is_some_and(|is| !is.needs_rows);
@@ -152,8 +154,9 @@ impl HandoverEnd {
         Ok(begun)
     }
 
-    /// Gives servers that have not opened what they found new replicas, which join: where a majority of the
-    /// founders is ready without them. Who hears of its new replica leaves the group with the old one at once.
+    /// Replaces the replicas of founders that have not opened their shards by new ones, which join and copy the rows;
+    /// only in shards where a majority of the founders is ready without them. A server that learns of its new replica
+    /// removes the old one from the group at once.
     pub(crate) fn replace_missing_founders(
         &self,
         config: &TableConfig,

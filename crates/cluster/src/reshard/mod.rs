@@ -1,8 +1,25 @@
-//! Gives tables other shards: splits, merges and moves them while they are served. No rows are copied for a split: the present
-//! groups are sealed, and new groups take over the rows where they are. Decision 0024.
+//! Resharding: splits, merges and moves the shards of a table while it is served. Decision 0024.
 //!
-//! [`Resharder`] is asked for a change. `plan` works out what is to be done, and adds temporary replicas where a new shard has no
-//! server with all of its rows; `seal` carries it out; `handover` ends it on each server.
+//! A split copies no rows. Rows are stored by table and key, not by group. So the old groups are *sealed* by an entry
+//! in their logs, and new groups begin on the same servers over the rows that are there. Rows are copied only where a
+//! merge brings together shards of different servers, and to servers that are new to a shard.
+//!
+//! [`Resharder`] is the owner and the entry point. Its methods are in `change_table` ([`TableChange`]: settings and the
+//! number of shards), `rebalance` (the same number of shards, of equal size) and `resharder` (reconciliation on
+//! leaders). A reshard has these steps:
+//!
+//! 1. `plan`: `Planner` makes a `Plan`. `split_points` chooses the boundaries, `shard_layout` the founders (servers
+//!    that have all rows of a new shard), `quorum` refuses to change shards without a quorum, and `temporary_replicas`
+//!    removes replicas that were added for a merge.
+//! 2. `seal`: `Sealer` seals the old groups, and writes the new shards into the catalog. If that fails it opens the old
+//!    groups again.
+//! 3. `handover`: on each server, `HandoverEnd` reports that the founded shards have their rows durably. After that
+//!    nothing needs the old groups. `pending_handovers` lists the new replicas that are not open yet.
+//!
+//! Locks: steps 2 and 3 write the catalog under `CatalogClient::hold`, which admits one change of this node at a time;
+//! waits for other servers come before it, except for the seals themselves. While a seal is proposed,
+//! `Membership::hold_changes` keeps members from being changed. `PendingHandovers::lock` is held for moments and never
+//! while another server is asked.
 
 mod change_table;
 mod handover;

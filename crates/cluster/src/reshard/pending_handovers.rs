@@ -1,4 +1,4 @@
-//! New shards of this node that are not open yet, or have no leader yet.
+//! New replicas on this node that are not open yet, or whose groups have no leader yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -7,14 +7,13 @@ use io::task;
 use log::GroupId;
 use storage::TableId;
 
-use crate::locks::{Rank, RankedGuard, RankedMutex};
-
-/// What is still to be done.
+/// The unfinished steps of handovers.
 #[derive(Default)]
 pub(crate) struct Handovers {
     /// Tables with replicas that cannot be opened yet, and since when.
     pub(crate) deferred: BTreeMap<TableId, Instant>,
-    /// New groups that this server founds and that may have no leader yet, and when this server first stands for election.
+    /// New groups that this server founds and that may have no leader yet, each with the time of this server's first
+    /// candidacy.
     pub(crate) starting: BTreeMap<GroupId, Instant>,
     /// New groups that begin here without their rows, because their predecessors do not reach their seals here.
     pub(crate) without_rows: BTreeSet<GroupId>,
@@ -35,7 +34,7 @@ impl PendingHandovers {
         self.0.lock()
     }
 
-    /// Whether they must be looked at soon.
+    /// Whether handovers must be checked again soon.
     pub(crate) fn is_busy(&self) -> bool {
         let handovers = self.lock();
         !handovers.deferred.is_empty() || !handovers.starting.is_empty()

@@ -1,5 +1,5 @@
-//! The plan of a reshard: where a table is split, which servers have all rows of each new shard already, and which replicas are
-//! missing. `seal` carries it out. Decision 0024.
+//! The plan of a reshard: the boundaries of the new shards, which servers have all rows of each of them already, and
+//! which replicas are missing. `seal` carries it out. Decision 0024.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::TableChange;
 use super::handover::HandoverEnd;
 use super::quorum::{QuorumTimeout, TableQuorum};
 use super::shard_layout::{ShardLayout, predecessors_of};
-use super::split_points::{Piece, even_boundaries_of};
+use super::split_points::{RangeEstimate, even_boundaries_of};
 use super::temporary_replicas::TemporaryReplicas;
 use crate::catalog::placement::{ShardPlaces, places_of};
 use crate::catalog::row::CatalogRow;
@@ -26,55 +26,57 @@ use crate::rpc::response::{GroupState, SealResponse};
 use crate::rpc::split_points::SplitPointsResponse;
 use crate::rpc::{Peers, Request};
 
-/// How long everything before the seals may take, and how much longer for each shard of the table.
+/// How long the steps before the seals may take, and how much longer for each shard of the table.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(30);
 const PREPARATION_TIMEOUT_PER_SHARD: Duration = Duration::from_millis(400);
 /// How long one leader may take to respond.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
-/// So few rows are counted one by one: of what is still in memory the engine guesses sizes badly.
+/// Up to this many rows, split points come from reading all keys: the engine's size estimates are bad for rows still in
+/// memory.
 const ROWS_WALKED_MAX: u64 = 50_000;
 /// The wait between two attempts to plan.
 const PLAN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long everything may take that comes before the seals of a table of so many shards.
+/// How long the steps before the seals may take for a table with this many shards.
 pub(crate) fn preparation_timeout(shards: usize) -> Duration {
     PREPARATION_TIMEOUT
         + PREPARATION_TIMEOUT_PER_SHARD.saturating_mul(u32::try_from(shards).unwrap_or(u32::MAX))
 }
 
-/// What a table's shards are to be, worked out on its present ones.
+/// The new shards of a table, computed from its present ones.
 pub(crate) struct Plan {
     pub(crate) old: Vec<GroupId>,
-    /// Where their replicas were to be then.
+    /// The places of the old groups' replicas when the plan was made.
     before: Vec<ShardPlaces>,
     pub(crate) epoch: u64,
     pub(crate) starts: Vec<Bytes>,
     pub(crate) places: Vec<ShardPlaces>,
     /// For each new shard the servers that have all of its rows already.
     pub(crate) founders: Vec<Vec<ServerId>>,
-    /// For each group before its members at the seal; none before it is sealed.
+    /// The members of each old group at its seal. Empty until the groups are sealed.
     pub(crate) members: Vec<Members>,
-    /// On which servers those groups have something that was added for this: it goes when the plan is given up.
+    /// The old groups and servers with a temporary replica or vote for this plan, which is removed if the plan is
+    /// aborted.
     pub(crate) added: Vec<(GroupId, ServerId)>,
 }
 
-/// What a table is to become.
+/// The goal of a plan.
 #[derive(Clone, Copy)]
-enum Wish<'a> {
-    /// What the change says, if that is another number of shards.
+enum Goal<'a> {
+    /// The shards of the change, if their number differs from the present one.
     Change(&'a TableChange),
-    /// As many shards, of equal size.
+    /// As many shards as now, of equal size.
     Even,
 }
 
-/// One attempt to plan.
+/// The result of one attempt to plan.
 enum Planned {
     Nothing,
     NotYet,
     Done(Plan),
 }
 
-/// Makes plans, and the temporary replicas that they need.
+/// Makes plans, and adds the temporary replicas that they need.
 pub(crate) struct Planner {
     own: ServerId,
     peers: Arc<Peers>,
@@ -109,8 +111,8 @@ impl Planner {
         }
     }
 
-    /// What is to be done so that the table gets as many shards as `change` says; nothing if it has them. Waits
-    /// until replicas are where they must be for that, while `go_on` says so.
+    /// The plan that gives the table as many shards as `change` says; `None` if it has that many. Waits, while `go_on`
+    /// returns true, until each new shard has a server with all of its rows.
     pub(crate) fn plan_change(
         &self,
         id: TableId,
@@ -118,23 +120,23 @@ impl Planner {
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
         let shards = table_by_id(&self.catalog.shown(), id)?.config.shards.len();
-        self.plan(id, Wish::Change(change), task::now() + preparation_timeout(shards), go_on)
+        self.plan(id, Goal::Change(change), task::now() + preparation_timeout(shards), go_on)
     }
 
-    /// The same so that its shards become equal, until `deadline`.
+    /// The plan that makes the table's shards equal in size. Waits until `deadline` at most.
     pub(crate) fn plan_even(
         &self,
         id: TableId,
         deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        self.plan(id, Wish::Even, deadline, go_on)
+        self.plan(id, Goal::Even, deadline, go_on)
     }
 
     fn plan(
         &self,
         id: TableId,
-        wish: Wish<'_>,
+        goal: Goal<'_>,
         deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
@@ -142,7 +144,7 @@ impl Planner {
         let mut planned = Ok(Planned::NotYet);
         let mut timeout = QuorumTimeout::new(&self.quorum, id);
         while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
-            planned = self.try_to_plan(id, wish, deadline, &mut layout, &mut added);
+            planned = self.try_to_plan(id, goal, deadline, &mut layout, &mut added);
             if matches!(planned, Ok(Planned::NotYet)) {
                 task::sleep(PLAN_RETRY_INTERVAL);
                 if !timeout.is_left() {
@@ -160,11 +162,12 @@ impl Planner {
         }
     }
 
-    /// `layout` stays as it was made, unless somebody else moves replicas. What is added for it is noted in `added`.
+    /// One attempt. Later attempts keep `layout`, unless another change moves the table's replicas. Notes temporary
+    /// replicas and votes in `added`.
     fn try_to_plan(
         &self,
         id: TableId,
-        wish: Wish<'_>,
+        goal: Goal<'_>,
         deadline: Instant,
         layout: &mut Option<ShardLayout>,
         added: &mut Vec<(GroupId, ServerId)>,
@@ -175,18 +178,18 @@ impl Planner {
         if layout.as_ref().is_some_and(|layout| !layout.is_of(old)) {
             *layout = None;
         }
-        let places = match (layout.as_ref(), wish) {
+        let places = match (layout.as_ref(), goal) {
             (Some(layout), _) => layout.places.clone(),
-            (None, Wish::Even) => places_of(old),
-            (None, Wish::Change(TableChange { shards: Some(wanted), .. })) => {
+            (None, Goal::Even) => places_of(old),
+            (None, Goal::Change(TableChange { shards: Some(wanted), .. })) => {
                 self.placer.places(&catalog, wanted, Some(handle))?
             }
-            (None, Wish::Change(_)) => return Ok(Planned::Nothing),
+            (None, Goal::Change(_)) => return Ok(Planned::Nothing),
         };
-        if matches!(wish, Wish::Change(_)) && places.len() == old.len() {
+        if matches!(goal, Goal::Change(_)) && places.len() == old.len() {
             return Ok(Planned::Nothing);
         }
-        // One after the other: until then what the groups before have is needed.
+        // One reshard at a time: the groups sealed by the last one are still needed.
         if !handle.config.lineage.sealed.is_empty() {
             let is_late = deadline - task::now() < PREPARATION_TIMEOUT / 2;
             if is_late {
@@ -220,7 +223,7 @@ impl Planner {
         Ok(Planned::Done(Plan::of(layout, epoch, work.founders)))
     }
 
-    /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
+    /// For each shard the servers whose voting replicas are up to date; `None` if a shard has no known leader.
     fn ready_servers(&self, handle: &TableHandle) -> Option<Vec<Vec<ServerId>>> {
         let shards: Vec<&ShardHandle> = handle.shards().iter().collect();
         let led = self.leaders.leaders(&shards);
@@ -234,9 +237,8 @@ impl Planner {
         handle.config.shards.iter().zip(led).map(ready).collect()
     }
 
-    /// Gives the shards of those numbers voting replicas on those servers too, for as long as it takes to
-    /// put others in their place, and notes which had none. Does nothing if somebody has moved the table's replicas
-    /// since the layout was made.
+    /// Adds temporary voting replicas: `missing` has pairs of a shard's number and a server. Notes in `added` the
+    /// servers that had none. Does nothing if another change has moved the table's replicas since the layout was made.
     fn add_replicas(
         &self,
         id: TableId,
@@ -262,31 +264,31 @@ impl Planner {
             }
             Ok(())
         });
-        // Perhaps it was done although nobody said so.
+        // On an error too: the change may have taken effect all the same.
         added.extend(added_now);
         outcome
     }
 
-    /// Start keys that divide the table's present rows evenly, or the space of generated keys when there
-    /// are too few rows to learn from; `None` if a leader does not answer.
+    /// Start keys that divide the table's present rows evenly, or the space of generated keys if there are too few rows
+    /// to sample; `None` if a leader does not respond.
     fn new_boundaries(&self, handle: &TableHandle, shards: usize) -> Option<Vec<Bytes>> {
-        // One shard is cut where its leader says; of several, smaller pieces are put together.
+        // A single shard is split at the keys that its leader returns. Several are divided into smaller ranges, which
+        // are combined.
         let parts = if handle.shards().len() == 1 { shards } else { 8 * shards };
-        let mut pieces_of_all: Vec<Piece> = Vec::new();
+        let mut ranges: Vec<RangeEstimate> = Vec::new();
         for (shard, config) in handle.shards().iter().zip(&handle.config.shards) {
-            let answer = self.split_points_of(shard, parts as u64)?;
-            let keys = std::iter::once(config.start.clone()).chain(answer.keys);
-            let pieces: Vec<Bytes> = keys.collect();
-            let rows = answer.rows as f64 / pieces.len() as f64;
-            let piece = |(i, start): (usize, Bytes)| Piece { start, rows, is_old: i == 0 };
-            pieces_of_all.extend(pieces.into_iter().enumerate().map(piece));
+            let response = self.split_points_of(shard, parts as u64)?;
+            let starts: Vec<Bytes> = std::iter::once(config.start.clone()).chain(response.keys).collect();
+            let rows = response.rows as f64 / starts.len() as f64;
+            let range = |(i, start): (usize, Bytes)| RangeEstimate { start, rows, is_old: i == 0 };
+            ranges.extend(starts.into_iter().enumerate().map(range));
         }
-        Some(even_boundaries_of(&pieces_of_all, shards).unwrap_or_else(|| even_boundaries(shards)))
+        Some(even_boundaries_of(&ranges, shards).unwrap_or_else(|| even_boundaries(shards)))
     }
 
     fn split_points_of(&self, shard: &ShardHandle, parts: u64) -> Option<SplitPointsResponse> {
         let group = shard.group();
-        if shard.local().is_some_and(|near| near.is_leader()) {
+        if shard.local().is_some_and(|local| local.is_leader()) {
             return self.split_points_here(group, parts).ok();
         }
         let leader = shard.known_leader().leader().filter(|leader| *leader != self.own)?;
@@ -295,32 +297,35 @@ impl Planner {
         )
     }
 
-    /// Where a shard that is led from here may be cut into about so many parts.
+    /// Where a shard that this node leads may be split into about this many parts.
     pub(crate) fn split_points_here(
         &self,
         group: GroupId,
         parts: u64,
     ) -> Result<SplitPointsResponse, String> {
-        let shard =
-            self.local.shard_of(group).filter(|shard| shard.is_leader()).ok_or("it is not led from here")?;
+        let shard = self
+            .local
+            .shard_of(group)
+            .filter(|shard| shard.is_leader())
+            .ok_or("this server does not lead the shard")?;
         let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, 8 * SHARDS_MAX);
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
         let rows = shard.count();
-        let pieces = match rows {
+        let ranges = match rows {
             ..=ROWS_WALKED_MAX => snapshot.split_evenly(shard.range(), parts),
             _ => snapshot.split(shard.range(), parts),
         };
-        let pieces = pieces.map_err(|error| error.to_string())?;
-        let start = |piece: &KeyRange| match &piece.start {
+        let ranges = ranges.map_err(|error| error.to_string())?;
+        let start = |range: &KeyRange| match &range.start {
             KeyBound::Included(key) | KeyBound::Excluded(key) => Some(Bytes::copy_from_slice(key.as_bytes())),
             KeyBound::Unbounded => None,
         };
-        Ok(SplitPointsResponse { rows, keys: pieces.iter().skip(1).filter_map(start).collect() })
+        Ok(SplitPointsResponse { rows, keys: ranges.iter().skip(1).filter_map(start).collect() })
     }
 }
 
 impl Plan {
-    /// What is done about a layout, whose new shards those begin.
+    /// The plan for a layout with these founders.
     fn of(layout: &ShardLayout, epoch: u64, founders: Vec<Vec<ServerId>>) -> Plan {
         Plan {
             old: layout.old.clone(),
@@ -346,7 +351,7 @@ impl Plan {
         })
     }
 
-    /// Leaves those as founders who are members of all groups that they need.
+    /// Drops founders that are not members of all old groups whose rows they need.
     pub(crate) fn keep_members(&mut self, config: &TableConfig, members: Vec<Members>) {
         let is_member = |predecessor: usize, server: ServerId| {
             let replica = config.shards[predecessor].replica_on(server);
@@ -359,8 +364,8 @@ impl Plan {
         self.members = members;
     }
 
-    /// Whether it can be carried out on the table as it is: else whoever moved replicas since it was made, and was
-    /// told that it is done, would have them moved back.
+    /// Whether the plan still fits the table. Otherwise it would undo a move of replicas that was made, and confirmed
+    /// to its client, after the plan.
     pub(crate) fn fits(&self, config: &TableConfig) -> bool {
         config.lineage.epoch == self.epoch
             && config.lineage.sealed.is_empty()
@@ -376,7 +381,7 @@ mod tests {
     use super::*;
     use crate::config::fixture::{peer, server, shard, table};
 
-    fn answer(group: u64, members: &[u64], holders: &[u64]) -> SealResponse {
+    fn response(group: u64, members: &[u64], holders: &[u64]) -> MarkResponse {
         let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
         let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
         SealResponse { members, holders: peers(holders) }
@@ -399,33 +404,33 @@ mod tests {
     fn a_new_shard_needs_a_founder_with_the_seals_of_all_groups_that_have_keys_of_it() {
         let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2, 3])]);
         let merged = plan(&[b""], &[&[1, 2]]);
-        let all = answer(3, &[1, 2], &[1, 2]);
+        let all = response(3, &[1, 2], &[1, 2]);
         for (holders, can_begin) in [(&[1_u64, 3][..], true), (&[3, 2], true), (&[3], false)] {
-            let sealed = [all.clone(), answer(4, &[1, 2, 3], holders)];
+            let sealed = [all.clone(), response(4, &[1, 2, 3], holders)];
             assert_eq!(merged.can_begin(&config, &sealed), can_begin, "{holders:?}");
         }
-        // One has the first, the other the second.
-        assert!(!merged.can_begin(&config, &[answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], &[2, 3])]));
-        // Of three shards each needs what has keys of it.
+        // Each founder has the seal of one group only.
+        assert!(!merged.can_begin(&config, &[response(3, &[1, 2], &[1]), response(4, &[1, 2, 3], &[2, 3])]));
+        // Each of three new shards needs the groups that have keys of it.
         let split = plan(&[b"", b"c", b"p"], &[&[1], &[1, 2], &[3]]);
-        let sealed = |holders: &[u64]| [answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], holders)];
+        let sealed = |holders: &[u64]| [response(3, &[1, 2], &[1]), response(4, &[1, 2, 3], holders)];
         assert!(split.can_begin(&config, &sealed(&[1, 3])));
-        assert!(!split.can_begin(&config, &sealed(&[1, 2])), "nobody begins the last");
-        assert!(!split.can_begin(&config, &sealed(&[3])), "nobody begins the second");
+        assert!(!split.can_begin(&config, &sealed(&[1, 2])), "the last has no founder");
+        assert!(!split.can_begin(&config, &sealed(&[3])), "the second has no founder");
     }
 
     #[test]
-    fn who_is_no_member_at_the_seal_founds_nothing() {
+    fn a_server_that_is_no_member_at_the_seal_founds_nothing() {
         let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2])]);
         let mut split = plan(&[b"", b"c", b"p"], &[&[1, 2], &[1, 2], &[1, 2]]);
-        let members = [answer(3, &[1, 2], &[]), answer(4, &[1], &[])].map(|answer| answer.members);
+        let members = [response(3, &[1, 2], &[]), response(4, &[1], &[])].map(|response| response.members);
         split.keep_members(&config, members.to_vec());
         let (one, both) = (vec![server(1)], vec![server(1), server(2)]);
         assert_eq!((split.founders, split.members), (vec![both, one.clone(), one], members.to_vec()));
     }
 
     #[test]
-    fn a_plan_fits_the_table_while_nobody_has_moved_its_replicas() {
+    fn a_plan_fits_the_table_until_its_replicas_are_moved() {
         let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[2, 1])]);
         let plan = Plan { before: places_of(&config.shards), ..plan(&[b""], &[&[1, 2]]) };
         assert!(plan.fits(&config));
@@ -435,10 +440,10 @@ mod tests {
             plan.fits(&config)
         };
         assert!(
-            with(&|config| assert!(config.shards[0].add_temporary(server(3), || peer(3, 3)))),
-            "it was added"
+            with(&|config| assert!(config.shards[0].add(server(3), || peer(3, 3)))),
+            "a temporary replica"
         );
-        assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "it was named anew");
+        assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "another peer id");
         assert!(!with(&|config| config.shards[0].primary = server(2)));
         assert!(!with(&|config| config.shards[1].replicas[0].server = server(3)));
         assert!(!with(&|config| config.shards[1].replicas[1].voting = false));

@@ -1,5 +1,5 @@
-//! Whether the shards of a table have quorums, and which servers are missing: by the members that the replicas know, since
-//! those that the catalog wants may not have joined yet (decision 0015).
+//! Whether the shards of a table have quorums, and which servers are missing. Judged by the members that the replicas
+//! know, since the members that the catalog names may not have joined yet (decision 0015).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::rpc::Peers;
 
 /// How long servers without which a shard has no quorum may be disconnected.
 pub(crate) const QUORUM_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a replica may take to tell the members of its group.
+/// How long a replica may take to report the members of its group.
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(2);
-/// The wait between two checks whether servers are connected again.
+/// The interval between checks whether servers are connected again.
 pub(crate) const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bounds the wait for servers without which a table has no quorum.
@@ -38,7 +38,7 @@ impl<'a> QuorumTimeout<'a> {
         QuorumTimeout { quorum, table, quorum_at: task::now() }
     }
 
-    /// Whether the wait may go on. Asked from time to time.
+    /// Whether the wait may continue. To be polled: each call that finds no server missing restarts the timeout.
     pub(crate) fn is_left(&mut self) -> bool {
         if self.quorum.missing(self.table).is_none() {
             self.quorum_at = task::now();
@@ -52,8 +52,8 @@ impl<'a> QuorumTimeout<'a> {
 pub(crate) struct Lacking(Vec<(GroupId, BTreeSet<ServerId>)>);
 
 impl Lacking {
-    /// Fails if one of these shards would get other replicas than it has: it could not change its members, and the table's
-    /// configuration would not be true.
+    /// Fails if one of these shards would get other replicas than it has: without a quorum its members cannot change,
+    /// so the table's configuration would be wrong.
     pub(crate) fn refuse(
         &self,
         catalog: &Catalog,
@@ -61,7 +61,7 @@ impl Lacking {
         wanted: &[ShardPlaces],
     ) -> Result<(), AdminError> {
         let present = places_of(&config.shards);
-        // Another number of shards changes all of them.
+        // Another number of shards changes every shard.
         let is_changed = |nth: usize| present.len() != wanted.len() || present[nth] != wanted[nth];
         let shards = config.shards.iter().enumerate();
         let changed: BTreeSet<GroupId> =
@@ -95,7 +95,7 @@ impl TableQuorum {
 
     /// Where [`super::Resharder::change_table_while`] would place the shards of a table; changes nothing.
     ///
-    /// Fails as the change would where shards without a quorum would get other replicas, and waits for one as long.
+    /// As the change does, waits for the quorum of a shard that would get other replicas, and fails if there is none.
     pub fn plan_places(
         &self,
         id: TableId,
@@ -107,8 +107,9 @@ impl TableQuorum {
         self.placer.places(&catalog, wanted, Some(table_by_id(&catalog, id)?))
     }
 
-    /// Waits for [`QUORUM_TIMEOUT`] at most while a shard that is to have other replicas has no quorum to change its members.
-    /// Returns the shards without a quorum that stay as they are. Asks no server if nothing is `wanted`.
+    /// Waits until every shard that is to have other replicas has a quorum to change its members, for
+    /// [`QUORUM_TIMEOUT`] at most. Returns the shards without a quorum, which keep their replicas. Asks no server if
+    /// `wanted` is `None`.
     pub(crate) fn await_quorum(
         &self,
         id: TableId,
@@ -142,18 +143,19 @@ impl TableQuorum {
                 Some(found) if !found.members.voters.is_empty() => {
                     self.catalog.servers_of(&found.members.voters, &known)
                 }
-                // The group may not have begun yet, or those that respond do not know the voters yet.
+                // The group may not have begun yet, or the replicas that responded do not know the voters yet.
                 _ => shard.replicas.iter().filter(|r| r.voting).map(|r| Some(r.server)).collect(),
             };
-            let lives =
+            let is_connected =
                 |server: &Option<ServerId>| server.is_some_and(|server| self.peers.is_connected(server));
-            let away = || voters.iter().filter(|server| !lives(server));
+            let away = || voters.iter().filter(|server| !is_connected(server));
             (away().count() * 2 >= voters.len()).then(|| (shard.group, away().flatten().copied().collect()))
         };
         Lacking(config.shards.iter().filter_map(lacks).collect())
     }
 
-    /// The error that names the disconnected servers of shards without a quorum, if there are any. Asks no server.
+    /// The error that names the disconnected servers of shards without a quorum, if there are any. Judged by the
+    /// catalog: asks no server.
     pub(crate) fn missing(&self, id: TableId) -> Option<AdminError> {
         let catalog = self.catalog.shown();
         let voters = |shard: &ShardConfig| {

@@ -1,4 +1,4 @@
-//! Shards of equal size: a table is divided anew.
+//! Rebalancing: gives a table as many shards as before, of equal size.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::catalog::row::CatalogRow;
 use crate::catalog::table_by_id;
 use crate::error::AdminError;
 
-/// The wait between two lookups of the leaders.
+/// The interval between lookups of the leaders.
 const LEADER_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Resharder {
-    /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
-    /// shards, or none; one shard alone is as it should be. Waits as [`Resharder::change_table_while`] does, also
-    /// for who leads each shard: half a minute for everything, and longer the more shards the table has.
+    /// Splits a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than shards, or
+    /// none; a table with one shard needs no change. Waits as [`Resharder::change_table_while`] does, and for a leader
+    /// of each shard: 30 seconds in all, plus 400 ms for each shard.
     pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
         let shards = self.catalog.shown().table_by_id(id).map_or(0, |table| table.config.shards.len());
         self.rebalance_until(id, task::now() + preparation_timeout(shards), go_on)
     }
 
-    /// The same; what is not ready for the seals at `deadline` is an error.
+    /// The same. Fails if the shards are not ready to be sealed at `deadline`.
     pub fn rebalance_until(
         &self,
         id: TableId,
@@ -51,13 +51,13 @@ impl Resharder {
             Ok(())
         });
         if outcome.as_ref().is_err_and(|error| !error.is_indeterminate()) {
-            self.sealer.give_up(id, &plan);
+            self.sealer.abort(id, &plan);
         }
         outcome.map(|()| true)
     }
 
-    /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each,
-    /// until `deadline`, and not for long where a majority is missing.
+    /// How many rows, as reported by the leaders, and how many shards a table has. Waits until each shard has a leader:
+    /// until `deadline` at most, and for the quorum timeout if a quorum is missing.
     fn rows_led(
         &self,
         id: TableId,

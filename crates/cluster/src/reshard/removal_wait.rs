@@ -10,11 +10,11 @@ use super::quorum::QUORUM_TIMEOUT;
 use crate::catalog::CatalogClient;
 use crate::routing::{LeaderLookup, ShardHandle};
 
-/// The wait between two checks whether replicas are removed.
+/// The interval between checks whether replicas are removed.
 pub(super) const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bounds the wait for the removal of a table's replicas: as long as everything before a reshard may take, and only for the
-/// quorum timeout where no leader can remove them.
+/// Bounds the wait for the removal of a table's replicas: for the preparation timeout of a reshard, and for the quorum
+/// timeout if a shard has no leader that could remove them.
 pub(super) struct RemovalWait<'a> {
     catalog: &'a CatalogClient,
     leaders: &'a LeaderLookup,
@@ -35,7 +35,7 @@ impl<'a> RemovalWait<'a> {
         RemovalWait { catalog, leaders, table, deadline: now + preparation_timeout(shards), led_at: now }
     }
 
-    /// Whether the wait may go on.
+    /// Whether the wait may continue.
     pub(super) fn is_left(&mut self) -> bool {
         let catalog = self.catalog.shown();
         let Some(handle) = catalog.table_by_id(self.table) else { return true };

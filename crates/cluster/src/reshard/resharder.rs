@@ -1,4 +1,4 @@
-//! The owner of reshards, and the clean-up of those that were given up.
+//! The owner of reshards, and the clean-up after aborted ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::routing::{LeaderLookup, LocalReplicas, TableHandle};
 use crate::rpc::response::SealResponse;
 use crate::rpc::split_points::SplitPointsResponse;
 
-/// How long a group may be sealed before its leader gives the reshard up.
+/// How long a group may be sealed before its leader aborts the reshard.
 const SEALED_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Changes tables, their shards among them. Changes stand in `change_table` and `rebalance`.
+/// Changes tables, including their shards. The changes themselves are in `change_table` and `rebalance`.
 pub struct Resharder {
     pub(super) catalog: Arc<CatalogClient>,
     pub(super) placer: Arc<ShardPlacer>,
@@ -38,7 +38,7 @@ pub struct Resharder {
     pub(super) sealer: Sealer,
 }
 
-/// Since when the groups that this node leads have been sealed, and have had temporary replicas.
+/// Since when groups that this node leads have been sealed, or have had temporary replicas.
 #[derive(Default)]
 pub(crate) struct ReshardAges {
     sealed_since: HashMap<GroupId, Instant>,
@@ -74,7 +74,7 @@ impl Resharder {
         }
     }
 
-    /// Where a change would place the shards of a table: [`TableQuorum::plan_places`].
+    /// Where a change would place the shards of a table. See [`TableQuorum::plan_places`].
     pub fn plan_places(
         &self,
         id: TableId,
@@ -84,7 +84,7 @@ impl Resharder {
         self.quorum.plan_places(id, wanted, go_on)
     }
 
-    /// Where new shards would be, on servers that are connected; where there is a choice, on those that can write.
+    /// Where new shards would be placed: on connected servers, preferably on servers that can write.
     pub fn places(
         &self,
         catalog: &Catalog,
@@ -94,7 +94,7 @@ impl Resharder {
         self.placer.places(catalog, wanted, table)
     }
 
-    /// Where a shard that this node leads may be split into about so many parts.
+    /// Where a shard that this node leads may be split into about this many parts.
     pub(crate) fn split_points_here(
         &self,
         group: GroupId,
@@ -104,11 +104,11 @@ impl Resharder {
     }
 
     /// Seals a group that this node leads, or opens it again.
-    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<SealResponse, String> {
-        self.sealer.set_mark_here(group, state)
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+        self.sealer.set_seal_here(group, state)
     }
 
-    /// Seals predecessors again whose seals an emergency repair has rolled back, as far as this node leads them.
+    /// Seals those predecessors again that this node leads and whose seals an emergency repair has rolled back.
     pub(crate) fn seal_repaired(&self, config: &TableConfig) {
         for old in &config.lineage.sealed {
             if let Some(shard) = self.local.shard_of(old.group)
@@ -120,8 +120,8 @@ impl Resharder {
         }
     }
 
-    /// Opens a sealed group that this node leads again, if its reshard was given up; gives the reshard up if the server that
-    /// sealed the group takes too long.
+    /// Opens a sealed group that this node leads again, if its reshard was aborted. Aborts the reshard if the server
+    /// that sealed the group takes too long.
     pub(crate) fn reconcile_sealed(&self, table: TableId, group: GroupId, ages: &mut ReshardAges) {
         let catalog = self.catalog.shown();
         let (Some(handle), Some(shard)) = (catalog.table_by_id(table), self.local.shard_of(group)) else {
@@ -134,36 +134,36 @@ impl Resharder {
         }
         let since = *ages.sealed_since.entry(group).or_insert_with(task::now);
         if epoch > state.epoch() {
-            // A seal that the catalog could still use is a later one, and stays.
+            // A plan of a later epoch has a greater seal state, which this does not undo.
             if shard.set_seal_state(SealState::open(epoch)).wait().is_ok() {
                 ages.sealed_since.remove(&group);
             }
         } else if epoch == state.epoch() && task::now() - since > SEALED_TIMEOUT {
-            let given_up = self.catalog.change(|catalog, draft| {
+            let aborted = self.catalog.change(|catalog, draft| {
                 let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
                 if is_present(&handle.config) {
                     put_next_epoch(draft, &handle.config, state.epoch());
                 }
                 Ok(())
             });
-            match given_up {
-                // The group is opened in the next pass, which need not wait.
+            match aborted {
+                // The next pass opens the group; it begins at once.
                 Ok(()) => task::unpark_self(),
                 Err(error) => tracing::debug!("group {group} stays sealed: {error}"),
             }
         }
     }
 
-    /// Notes that a group that this node leads is not sealed, and removes its temporary replicas if the server that added
-    /// them takes too long.
+    /// Notes that a group that this node leads is not sealed, and removes its temporary replicas if the server that
+    /// added them takes too long.
     pub(crate) fn reconcile_open(&self, table: &TableConfig, shard: &ShardConfig, ages: &mut ReshardAges) {
         ages.sealed_since.remove(&shard.group);
         let overdue = ages.temporary_since.overdue(shard, table.shards.len(), task::now());
         let is_up_to_date = |own| self.temporary.is_up_to_date(shard.group, own);
-        // Otherwise they are looked at again in the next pass.
-        if !overdue.is_empty() && shard.permanent_voters().all(is_up_to_date) {
-            // If they cannot be removed now, they have as much time again.
-            ages.temporary_since.begin_anew(shard.group, &overdue);
+        // If a voter lags, the next pass checks again.
+        if !overdue.is_empty() && shard.own_voters().all(is_up_to_date) {
+            // If they cannot be removed now, they get the same time once more.
+            ages.temporary_since.restart(shard.group, &overdue);
             let temporary: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();
             self.temporary.remove(table.id, &temporary);
         }

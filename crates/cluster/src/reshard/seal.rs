@@ -1,8 +1,8 @@
-//! Carries out a reshard: the present groups are sealed, and the catalog puts new groups over the same rows, which stay where
-//! they are. `plan` says what is to be done. Decision 0024.
+//! Carries out a plan: seals the present groups, and puts new groups over the same rows, which stay in place, into the
+//! catalog. Decision 0024.
 //!
-//! Any server does it, wherever the rows are. It may stop at any moment: the leaders of groups that are sealed and still in
-//! force open them again.
+//! Any server can do this, wherever the rows are. It may stop at any moment: if the catalog still has the sealed groups
+//! in force, their leaders open them again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use crate::rpc::{Peers, Request};
 const SEAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one leader may take to respond.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The wait between two attempts to seal.
+/// The interval between attempts to seal.
 const SEAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Seals groups and opens them again.
@@ -67,19 +67,20 @@ impl Sealer {
         }
     }
 
-    /// Seals the groups before. When this succeeds nothing is acknowledged in them any more, and
-    /// [`Sealer::put_plan`] is next; else it is given up.
+    /// Seals the old groups. On success no write is acknowledged in them any more, and [`Sealer::put_plan`] is next. On
+    /// an error the plan is aborted.
     ///
-    /// Who is no member at the seal never has it, and founds nothing: `plan` is told. Each new shard has a founder
-    /// that holds all seals it needs: to begin it needs only hear that they are committed.
+    /// A server that is no member of a group at its seal never gets the seal, so it is dropped from the founders in
+    /// `plan`. Each new shard has a founder that holds all seals it needs; to begin, it only has to learn that they are
+    /// committed.
     pub(crate) fn seal(&self, id: TableId, plan: &mut Plan) -> Result<(), AdminError> {
-        let asked_until = task::now() + SEAL_TIMEOUT;
-        // Without the catalog nothing will come of it, and writers need not wait for that.
+        let catalog_deadline = task::now() + SEAL_TIMEOUT;
+        // Without a catalog leader the reshard cannot succeed, and would only block writers.
         let catalog = loop {
             let catalog = self.catalog.shown();
             match self.catalog.is_latest_version(catalog.version) {
                 true => break catalog,
-                false if task::now() > asked_until => return Err(self.catalog.no_leader_error()),
+                false if task::now() > catalog_deadline => return Err(self.catalog.no_leader_error()),
                 false => task::sleep(SEAL_RETRY_INTERVAL),
             }
         };
@@ -88,56 +89,56 @@ impl Sealer {
             self.temporary.remove_held(id, &plan.added);
             return Err(AdminError::ReplicasNotReady);
         }
-        let enough = |marked: &[SealResponse]| plan.can_begin(&handle.config, marked);
+        let is_enough = |sealed: &[MarkResponse]| plan.can_begin(&handle.config, sealed);
         let sealed =
-            self.set_marks(handle, SealState::sealed(plan.epoch), task::now() + SEAL_TIMEOUT, enough);
+            self.set_seals(handle, SealState::sealed(plan.epoch), task::now() + SEAL_TIMEOUT, is_enough);
         match sealed {
-            Ok(marked) => {
-                let members = marked.into_iter().map(|answer| answer.members).collect();
+            Ok(sealed) => {
+                let members = sealed.into_iter().map(|response| response.members).collect();
                 plan.keep_members(&handle.config, members);
                 Ok(())
             }
             Err(error) => {
-                self.give_up(id, plan);
+                self.abort(id, plan);
                 Err(error)
             }
         }
     }
 
-    /// Has the leaders of all shards set a mark, and returns when majorities have it, and what they say of their
-    /// replicas is `enough`.
-    fn set_marks(
+    /// Sets the seal state of all shards through their leaders. Returns when majorities have it and the responses,
+    /// which list the replicas that hold it, satisfy `is_enough`.
+    fn set_seals(
         &self,
         handle: &TableHandle,
-        mark: SealState,
+        state: SealState,
         deadline: Instant,
-        enough: impl Fn(&[SealResponse]) -> bool,
-    ) -> Result<Vec<SealResponse>, AdminError> {
+        is_enough: impl Fn(&[MarkResponse]) -> bool,
+    ) -> Result<Vec<MarkResponse>, AdminError> {
         let shards = handle.shards();
-        let mut marked: Vec<Option<SealResponse>> = vec![None; shards.len()];
-        // Whoever has the mark of a group is asked again: as its leader nobody finds it any more.
+        let mut sealed: Vec<Option<MarkResponse>> = vec![None; shards.len()];
+        // Kept over the attempts: a lookup does not find the leader of a sealed group any more.
         let mut leaders: Vec<Option<ServerId>> = vec![None; shards.len()];
         loop {
-            let open: Vec<usize> = (0..shards.len()).filter(|at| marked[*at].is_none()).collect();
+            let open: Vec<usize> = (0..shards.len()).filter(|at| sealed[*at].is_none()).collect();
             for at in &open {
                 leaders[*at] = leaders[*at].or(self.leader_of(&shards[*at]));
             }
-            for (at, answer) in self.ask_for_marks(shards, &open, &leaders, mark) {
-                if answer.is_none() {
+            for (at, response) in self.request_seals(shards, &open, &leaders, state) {
+                if response.is_none() {
                     leaders[at] = None;
                 }
-                marked[at] = answer;
+                sealed[at] = response;
             }
-            if marked.iter().all(Option::is_some) {
-                let all: Vec<SealResponse> = marked.iter().flatten().cloned().collect();
-                if enough(&all) {
+            if sealed.iter().all(Option::is_some) {
+                let all: Vec<MarkResponse> = sealed.iter().flatten().cloned().collect();
+                if is_enough(&all) {
                     return Ok(all);
                 }
-                // Others will have it soon.
-                marked.fill(None);
+                // More replicas will hold the seal soon: all leaders are asked again.
+                sealed.fill(None);
             } else {
-                // Another leads perhaps.
-                let left = open.iter().filter(|at| marked[**at].is_none());
+                // The remaining shards may have other leaders by now.
+                let left = open.iter().filter(|at| sealed[**at].is_none());
                 self.leaders.leaders(&left.map(|at| &shards[*at]).collect::<Vec<_>>());
             }
             if task::now() > deadline {
@@ -147,89 +148,91 @@ impl Sealer {
         }
     }
 
-    /// The server that leads a shard, sealed or not, as far as is known here.
+    /// The leader of a shard, sealed or not, as far as this node knows.
     fn leader_of(&self, shard: &ShardHandle) -> Option<ServerId> {
-        match shard.local().is_some_and(|near| near.leads()) {
+        match shard.local().is_some_and(|local| local.leads()) {
             true => Some(self.own),
             false => shard.known_leader().leader(),
         }
     }
 
-    /// Asks the leaders of those of the shards once; by the shards' numbers what they answer.
-    fn ask_for_marks(
+    /// Asks the leaders of the `open` shards once. Returns their responses by the shards' numbers.
+    fn request_seals(
         &self,
         shards: &[ShardHandle],
         open: &[usize],
         leaders: &[Option<ServerId>],
-        mark: SealState,
-    ) -> Vec<(usize, Option<SealResponse>)> {
-        let is_here = |at: &usize| leaders[*at] == Some(self.own);
-        let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_here);
+        state: SealState,
+    ) -> Vec<(usize, Option<MarkResponse>)> {
+        let is_local = |at: &usize| leaders[*at] == Some(self.own);
+        let (local, remote): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_local);
         let tickets: Vec<_> =
-            here.into_iter().map(|at| (at, self.propose_mark(shards[at].group(), mark))).collect();
-        let (sender, answers) = task::channel();
-        for at in elsewhere {
+            local.into_iter().map(|at| (at, self.propose_seal(shards[at].group(), state))).collect();
+        let (sender, responses) = task::channel();
+        for at in remote {
             let Some(leader) = leaders[at] else { continue };
-            let request =
-                Request::SetSealNumber { group: shards[at].group(), number: mark.number() }.encode();
+            let request = Request::SetMark { group: shards[at].group(), mark: state.number() }.encode();
             let sender = sender.clone();
-            let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
-            self.peers.send(leader, request, LEADER_TIMEOUT, told);
+            let on_response =
+                Box::new(move |response: Result<Bytes, _>| drop(sender.send((at, response.ok()))));
+            self.peers.send(leader, request, LEADER_TIMEOUT, on_response);
         }
         drop(sender);
-        let mut told = Vec::with_capacity(open.len());
+        let mut sealed = Vec::with_capacity(open.len());
         for (at, ticket) in tickets {
-            told.push((at, ticket.and_then(|ticket| self.marked(shards[at].group(), mark, ticket)).ok()));
+            let group = shards[at].group();
+            sealed.push((at, ticket.and_then(|ticket| self.await_seal(group, state, ticket)).ok()));
         }
-        while let Ok((at, answer)) = answers.recv() {
-            told.push((at, answer.and_then(SealResponse::decode)));
+        while let Ok((at, response)) = responses.recv() {
+            sealed.push((at, response.and_then(MarkResponse::decode)));
         }
-        told
+        sealed
     }
 
-    /// Sets the mark of a group that is led from here; what its replicas are then.
-    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealState) -> Result<SealResponse, String> {
-        self.marked(group, mark, self.propose_mark(group, mark)?)
+    /// Sets the seal state of a group that this node leads. Returns its members and the replicas that hold the state.
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+        self.await_seal(group, state, self.propose_seal(group, state)?)
     }
 
-    /// Nothing to wait for if the group has it already.
-    fn propose_mark(&self, group: GroupId, mark: SealState) -> Result<Option<WriteTicket>, String> {
-        let shard = self.local.shard_of(group).ok_or("the group is not here")?;
-        if shard.seal_state() == mark && shard.leads() {
+    /// Proposes a seal state; `None` if the group has it already.
+    fn propose_seal(&self, group: GroupId, state: SealState) -> Result<Option<WriteTicket>, String> {
+        let shard = self.local.shard_of(group).ok_or("the group has no replica on this server")?;
+        if shard.seal_state() == state && shard.leads() {
             return Ok(None);
         }
-        if mark.is_sealed() {
-            // Nobody's write is refused behind the seal, when it is too late to make it elsewhere.
-            shard.block_writes(mark);
+        if state.is_sealed() {
+            // Before the proposal, so that no write follows the seal in the log: it would be refused too late to be
+            // made elsewhere.
+            shard.block_writes(state);
         }
-        // No change of its members is proposed between this and the end of the seal.
+        // No change of the members is proposed while the seal is.
         let _one_at_a_time = self.membership.hold_changes();
-        Ok(Some(shard.set_seal_state(mark)))
+        Ok(Some(shard.set_seal_state(state)))
     }
 
-    fn marked(
+    fn await_seal(
         &self,
         group: GroupId,
-        mark: SealState,
+        state: SealState,
         ticket: Option<WriteTicket>,
     ) -> Result<SealResponse, String> {
         let set = ticket.map_or(Ok(()), |ticket| ticket.wait().map(drop));
-        let shard = self.local.shard_of(group).ok_or("the group is not here")?;
+        let shard = self.local.shard_of(group).ok_or("the group has no replica on this server")?;
         if let Err(error) = set {
-            shard.abandon_seal(mark);
+            shard.abandon_seal(state);
             return Err(error.to_string());
         }
-        if shard.seal_state() != mark {
-            shard.abandon_seal(mark);
-            return Err("the group has a later mark".to_owned());
+        if shard.seal_state() != state {
+            shard.abandon_seal(state);
+            return Err("the group has a later seal state".to_owned());
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
         let status = self.transport.with_connected(status);
-        // It is applied here, and writers are held back. Where one replica is enough for an acknowledgement a majority
-        // need not have it.
-        let is_known = !mark.is_sealed() || status.committed >= status.applied;
-        if !matches!(status.role, Role::Leader { .. }) || !is_known {
-            return Err("no majority has the mark, or the group is led from elsewhere by now".to_owned());
+        // The seal is applied here, and writes are blocked. If a write needs the acknowledgement of one replica only,
+        // that does not mean that a majority has the seal.
+        let is_committed = !state.is_sealed() || status.committed >= status.applied;
+        if !matches!(status.role, Role::Leader { .. }) || !is_committed {
+            return Err("no majority has the seal state, or another server leads the group by now".to_owned());
         }
         let has_it = |peer: &&PeerStatus| peer.active && !peer.needs_rows && peer.matched >= status.applied;
         let others = status.peers.iter().filter(has_it).map(|peer| peer.peer);
@@ -237,15 +240,15 @@ impl Sealer {
         Ok(SealResponse { holders: own.into_iter().chain(others).collect(), members: status.members })
     }
 
-    /// Puts the new shards into `config`. Whoever has all rows of one founds it together with the others who
-    /// do; the rest join and copy them.
+    /// Puts the new shards into `config`. The servers that have all rows of a shard found it together; the others join
+    /// and copy the rows.
     pub(crate) fn put_plan(
         &self,
         draft: &mut Draft,
         plan: &Plan,
         config: &mut TableConfig,
     ) -> Result<(), AdminError> {
-        // What was not sealed has no members, and would be listed nowhere.
+        // Before its groups are sealed a plan has no members, and the old groups would not be listed.
         if !plan.fits(config) || plan.members.len() != plan.old.len() {
             return Err(AdminError::ReplicasNotReady);
         }
@@ -268,7 +271,7 @@ impl Sealer {
         waiting.dedup();
         let ends = config.shards.iter().skip(1).map(|next| Some(next.start.clone())).chain([None]);
         let sealed = config.shards.iter().zip(ends).zip(&plan.members).map(|((old, end), members)| {
-            // Who was removed before, or never came to be a member, has no part of it.
+            // A replica that was removed before the seal, or had not joined by then, is no member of the sealed group.
             let named = old.replicas.iter().chain(&old.leaving);
             let replicas = named.filter(|replica| members.contains(replica.peer)).copied().collect();
             SealedShard { group: old.group, start: old.start.clone(), end, replicas, epoch: plan.epoch }
@@ -280,10 +283,11 @@ impl Sealer {
         Ok(())
     }
 
-    /// Makes certain that nothing will come of a plan, so that the groups may be opened again, and takes away what was
-    /// added for it. If this does not succeed their leaders do it. To be called while `changing` is held.
-    pub(crate) fn give_up(&self, id: TableId, plan: &Plan) {
-        let given_up = self.catalog.change_locked(|catalog, draft| {
+    /// Aborts a plan: raises the table's epoch so that the plan cannot take effect any more, removes its temporary
+    /// replicas, and opens the groups again. If this fails the groups' leaders do it. The caller holds the catalog
+    /// (`CatalogClient::hold`).
+    pub(crate) fn abort(&self, id: TableId, plan: &Plan) {
+        let aborted = self.catalog.change_held(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
             let mut after = handle.config.clone();
             after
@@ -296,18 +300,20 @@ impl Sealer {
             }
             Ok(())
         });
-        if let Err(error) = given_up {
-            tracing::warn!("The shards of a table are sealed and nothing came of it; they wait: {error}");
+        if let Err(error) = aborted {
+            tracing::warn!(
+                "could not abort a reshard, its shards stay sealed until their leaders open them: {error}"
+            );
             return;
         }
-        // Their leaders would do it, when they look the next time.
+        // The leaders would open the groups too, at their next check.
         let catalog = self.catalog.shown();
         if let Ok(handle) = table_by_id(&catalog, id)
             && handle.config.lineage.epoch > plan.epoch
             && handle.config.shards.iter().map(|shard| shard.group).eq(plan.old.iter().copied())
         {
             let open = SealState::open(handle.config.lineage.epoch);
-            drop(self.set_marks(handle, open, task::now() + LEADER_TIMEOUT, |_| true));
+            drop(self.set_seals(handle, open, task::now() + LEADER_TIMEOUT, |_| true));
         }
     }
 }

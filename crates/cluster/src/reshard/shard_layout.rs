@@ -1,5 +1,5 @@
-//! Which shards there are to be over those that a table has: where they are cut and placed, who can begin each, and
-//! what is missing for that. What is done about it is a `plan`. Decision 0024.
+//! The layout of the new shards over a table's present ones: their boundaries and places, which servers can found each,
+//! and which replicas are missing for that. `plan` acts on it. Decision 0024.
 
 use std::time::{Duration, Instant};
 
@@ -10,35 +10,37 @@ use log::GroupId;
 use crate::catalog::placement::{ShardPlaces, places_of};
 use crate::config::{ServerId, ShardConfig};
 
-/// How long voters that lag are waited for, if there is as much time. After that the others begin the new shards
-/// without them, and they copy what they may well have.
+/// How long the planner waits for lagging voters, if the deadline allows it. After that the other servers found the new
+/// shards without them, and they copy rows that they may have already.
 const LAGGING_VOTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which shards there are to be over those groups.
+/// The new shards over the groups `old`.
 pub(crate) struct ShardLayout {
     pub(crate) old: Vec<GroupId>,
     pub(crate) starts: Vec<Bytes>,
     pub(crate) places: Vec<ShardPlaces>,
-    /// Where the replicas were when it was made, without those that are added for it: who finds others had somebody
-    /// move them meanwhile.
+    /// The places of the old groups' replicas when the layout was made, without temporary ones. If they differ later,
+    /// another change has moved replicas.
     pub(crate) before: Vec<ShardPlaces>,
-    /// Until then voters that lag are waited for.
+    /// The end of the wait for lagging voters.
     pub(crate) lag_until: Instant,
 }
 
-/// What is still missing for a layout.
+/// The state of a layout: its founders, and the replicas that are still missing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// For each new shard who can begin it.
+    /// The servers that can found each new shard.
     pub(crate) founders: Vec<Vec<ServerId>>,
-    /// By the numbers of old shards, servers that need a replica of them, or that the one they get becomes ready.
+    /// Numbers of old shards, each with a server that needs a ready replica of it: it has none, or one that still
+    /// copies rows.
     pub(crate) missing: Vec<(usize, ServerId)>,
-    /// Whether somebody who is to have a shard has voted on its rows all the time and is not ready.
+    /// Whether a connected future voter of a new shard lags behind: it has voted in an old group since before the
+    /// layout, and is not ready.
     pub(crate) lags: bool,
 }
 
 impl ShardLayout {
-    /// For something to be done until `deadline`.
+    /// The layout of a reshard that is to be ready for the seals at `deadline`.
     pub(crate) fn new(
         old: &[ShardConfig],
         starts: Vec<Bytes>,
@@ -46,18 +48,18 @@ impl ShardLayout {
         deadline: Instant,
     ) -> ShardLayout {
         let (before, now) = (places_of(old), task::now());
-        // Short of the deadline, so that something comes of it.
+        // At most half of the time left, so that there is time for the rest.
         let lag_until = now + LAGGING_VOTER_TIMEOUT.min(deadline.saturating_duration_since(now) / 2);
         let groups = old.iter().map(|shard| shard.group).collect();
         ShardLayout { old: groups, starts, places, before, lag_until }
     }
 
-    /// Whether it was made on these shards, and nobody else has moved their replicas.
+    /// Whether the layout was made for these shards, and no other change has moved their replicas.
     pub(crate) fn is_of(&self, old: &[ShardConfig]) -> bool {
         old.iter().map(|shard| shard.group).eq(self.old.iter().copied()) && places_of(old) == self.before
     }
 
-    /// What is to be done for it, where `ready` tells for each old shard whose voting replicas have everything.
+    /// The state of the layout. `ready` lists for each old shard the servers whose voting replicas are up to date.
     pub(crate) fn work(
         &self,
         old: &[ShardConfig],
@@ -76,7 +78,8 @@ impl ShardLayout {
             let mut voters = place.replicas.iter().filter(|(_, voting)| *voting);
             work.lags |=
                 voters.any(|(server, _)| predecessors.iter().any(|predecessor| late(*predecessor, *server)));
-            // With others to begin it, nobody waits for long for who votes already.
+            // A server that votes already needs no new replica: if the shard has other founders, its lag is waited for
+            // with `lags` only.
             let can_begin = !everywhere.is_empty();
             let is_wanted = |(predecessor, server): &(usize, ServerId)| {
                 is_connected(*server) && !(can_begin && voted(*predecessor, *server))
@@ -97,11 +100,11 @@ pub(crate) fn predecessors_of(old: &[ShardConfig], starts: &[Bytes], new: usize)
     (0..old.len()).filter(has_keys).collect()
 }
 
-/// Who can found a shard at `place` over those of `predecessors`, of which `ready` tells who has everything;
-/// and which replicas of those are missing so that more can.
+/// The servers that can found a shard at `place` over these predecessors, and the replicas of predecessors that are
+/// missing before more servers can. `ready` lists for each old shard the servers whose voting replicas are up to date.
 ///
-/// Where all predecessors have the same replicas, nobody need copy anything first. Where they have not, those who
-/// are to have the new shard get all of it before.
+/// If all predecessors have the same ready servers, nothing has to be copied first. Otherwise each future voter of the
+/// new shard first gets replicas of all predecessors.
 fn founders_of(
     place: &ShardPlaces,
     predecessors: &[usize],
@@ -132,7 +135,7 @@ mod tests {
     use crate::config::fixture::{server, shard};
 
     #[test]
-    fn voters_that_lag_are_waited_for_and_hold_nobody_up_for_long() {
+    fn lagging_voters_are_waited_for_and_then_left_out() {
         let place = |voters: &[u64]| ShardPlaces {
             primary: server(voters[0]),
             replicas: voters.iter().map(|n| (server(*n), true)).collect(),
@@ -140,7 +143,7 @@ mod tests {
         let servers = |those: &[u64]| those.iter().map(|n| server(*n)).collect::<Vec<_>>();
         let mut old = [shard(3, b"", &[1, 2, 3]), shard(4, b"m", &[1, 2, 3])];
         old[1].replicas[2].voting = false;
-        // Of one new shard for both: who is to have it, who is ready in each, who is connected.
+        // Merges both shards. Arguments: the future voters, the ready servers of each old shard, the connected servers.
         let work = |old: &[ShardConfig], wanted: &[u64], ready: [&[u64]; 2], connected: &[u64]| {
             let layout = ShardLayout::new(old, vec![Bytes::new()], vec![place(wanted)], task::now());
             let connected = servers(connected);
@@ -160,9 +163,9 @@ mod tests {
         assert_eq!(
             work(&old, &[1, 2], [&[1], &[2]], &all),
             done(&[], &[(1, 1), (0, 2)], true),
-            "nobody has both"
+            "no server has both"
         );
-        // 3 does not vote on the second yet, nor 4 on anything.
+        // 3 does not vote in the second group yet, and 4 in none.
         assert_eq!(work(&old, &[1, 3], [&all, &[1, 2]], &all), done(&[1, 2], &[(1, 3)], false));
         assert_eq!(work(&old, &[1, 4], [&all, &all], &[1, 4]), done(&all, &[], false), "4 copies later");
     }

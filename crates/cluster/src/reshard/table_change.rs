@@ -12,14 +12,14 @@ use crate::config::{DbId, WriteAcks};
 pub struct TableChange {
     /// Its name.
     pub name: Option<Text>,
-    /// The database it is in. Rows and shards stay where they are, and what users were granted on it goes with it.
+    /// The database it is in. Rows and shards stay where they are; permissions on the table move with it.
     pub db: Option<DbId>,
-    /// What its writes wait for.
+    /// The durability that its writes wait for.
     pub durability: Option<Durability>,
     /// How many replicas must hold a write.
     pub write_acks: Option<WriteAcks>,
-    /// Into how many key ranges it is divided, and where their replicas are.
+    /// The number of its shards, and the places of their replicas.
     pub shards: Option<ShardsWanted>,
-    /// Its write hook; `Some(None)` takes it away.
+    /// Its write hook; `Some(None)` removes it.
     pub write_hook: Option<Option<StoredFunc>>,
 }

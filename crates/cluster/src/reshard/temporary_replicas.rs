@@ -1,4 +1,4 @@
-//! Removes temporary replicas of a reshard that was given up, or whose server takes too long. Decision 0024.
+//! Removes temporary replicas of a reshard that was aborted, or whose server takes too long. Decision 0024.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use crate::routing::lag::{Lag, is_within};
 use crate::routing::{LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// How long a reshard of a table of so many shards needs its temporary replicas at most. After that its server has stopped.
+/// How long a reshard of a table with this many shards needs its temporary replicas at most. After that its server has
+/// stopped.
 fn lifetime(shards: usize) -> Duration {
     preparation_timeout(shards).saturating_mul(2)
 }
 
-/// Since when what was added is there, as the leaders of its shards have seen it.
+/// Since when the leader of a shard has known each of its temporary replicas and votes.
 #[derive(Default)]
 pub(crate) struct TemporarySince(HashMap<(GroupId, Temporary), Instant>);
 
 impl TemporarySince {
-    /// Where a shard has had something added for longer than anybody needs it who divides its table of so many
-    /// shards.
+    /// The servers with a temporary replica or vote of a shard that is older than any reshard of its table, which has
+    /// `shards` shards, can need.
     pub(crate) fn overdue(&mut self, shard: &ShardConfig, shards: usize, now: Instant) -> Vec<ServerId> {
         self.0.retain(|(group, added), _| *group != shard.group || shard.added.contains(added));
         let mut since = |added: &Temporary| *self.0.entry((shard.group, *added)).or_insert(now);
@@ -34,12 +35,12 @@ impl TemporarySince {
         overdue.map(|added| added.server()).collect()
     }
 
-    /// There is as much time again for what was added to a shard on those servers.
-    pub(crate) fn begin_anew(&mut self, group: GroupId, servers: &[ServerId]) {
+    /// Restarts the time of a shard's temporary replicas and votes on these servers.
+    pub(crate) fn restart(&mut self, group: GroupId, servers: &[ServerId]) {
         self.0.retain(|(of, added), _| *of != group || !servers.contains(&added.server()));
     }
 
-    /// The shard is led from elsewhere.
+    /// Forgets a shard, which this node does not lead any more.
     pub(crate) fn forget(&mut self, group: GroupId) {
         self.0.retain(|(of, _), _| *of != group);
     }
@@ -65,7 +66,8 @@ impl TemporaryReplicas {
         }
     }
 
-    /// Removes the temporary replicas of a table whose reshard is given up. If this fails, the leaders of its shards do it.
+    /// Removes the temporary replicas of a table whose reshard is aborted. If this fails, the leaders of its shards do
+    /// it.
     pub(crate) fn remove(&self, id: TableId, added: &[(GroupId, ServerId)]) {
         if !added.is_empty() {
             let _one_at_a_time = self.catalog.lock_changes();
@@ -73,12 +75,12 @@ impl TemporaryReplicas {
         }
     }
 
-    /// As [`TemporaryReplicas::remove`], while the catalog is held.
+    /// As [`TemporaryReplicas::remove`], for a caller that holds the catalog.
     pub(crate) fn remove_held(&self, id: TableId, added: &[(GroupId, ServerId)]) {
         if added.is_empty() {
             return;
         }
-        let taken = self.catalog.change_locked(|catalog, draft| {
+        let removed = self.catalog.change_held(|catalog, draft| {
             let Some(handle) = catalog.table_by_id(id) else { return Ok(()) };
             let mut after = handle.config.clone();
             after.remove_temporary(added, |group, replica| self.is_up_to_date(group, replica));
@@ -87,9 +89,9 @@ impl TemporaryReplicas {
             }
             Ok(())
         });
-        if let Err(error) = taken {
+        if let Err(error) = removed {
             tracing::warn!(
-                "could not remove temporary replicas of a reshard, their leaders will within a minute or longer: {error}"
+                "could not remove temporary replicas of a reshard, their leaders do it after a minute or more: {error}"
             );
         }
     }
@@ -113,7 +115,8 @@ mod tests {
     use super::*;
     use crate::config::fixture::{peer, server, shard};
 
-    /// A shard on 1 and 2, where 3 has no vote, and what is added on 3 and 4.
+    /// A shard on 1, 2 and 3, where 3 has no vote; and the same with a temporary vote of 3 and a temporary replica on
+    /// 4.
     fn added() -> (ShardConfig, ShardConfig) {
         let mut before = shard(3, b"", &[1, 2, 3]);
         before.replicas[2].voting = false;
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_what_was_added_is_there_for_its_own_time() {
+    fn each_temporary_replica_expires_at_its_own_time() {
         let (before, both) = added();
         let (mut since, begin, needed) = (TemporarySince::default(), task::now(), lifetime(1));
         let mut one = before.clone();
@@ -132,10 +135,10 @@ mod tests {
         let late = begin + needed + Duration::from_secs(1);
         assert_eq!(since.overdue(&one, 1, begin), []);
         assert_eq!(since.overdue(&both, 1, late), [server(4)], "the other one is new");
-        since.begin_anew(GroupId(3), &[server(4)]);
+        since.restart(GroupId(3), &[server(4)]);
         assert_eq!(since.overdue(&both, 1, late), []);
         assert_eq!(since.overdue(&both, 1, late + needed + Duration::from_secs(1)), [server(3), server(4)]);
-        // Another shard has nothing to do with it; what is gone is not remembered.
+        // Another shard has none. A removed one is forgotten.
         assert_eq!(since.overdue(&shard(4, b"", &[1, 2]), 1, late), []);
         assert_eq!(since.overdue(&before, 1, late + 2 * needed), []);
         assert_eq!(since.overdue(&both, 1, late + 3 * needed), []);
