@@ -2,8 +2,8 @@
 //! deletes the entries of dropped ones (`admin`). [`IndexThread`] builds the indexes of the shards that this node
 //! leads, in the background (`builder`), in steps of [`IndexWork`]. `builds` notes when each build began.
 //!
-//! Locks: an index changes under `CatalogClient::hold`, as every change of the catalog. The mutex of `Builds` is held
-//! for moments.
+//! Locks: an index changes under `CatalogClient::lock_changes`, as every change of the catalog. The mutex of `Builds`
+//! is held for moments.
 
 mod admin;
 mod builder;

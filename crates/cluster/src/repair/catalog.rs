@@ -69,8 +69,8 @@ impl CatalogRepair {
     /// them a moment later (`remove_server`). All other shards keep their replicas.
     ///
     /// An interrupted repair can be repeated. Fails, among other reasons, if a server that is not connected here is
-    /// connected to one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were set
-    /// by force.
+    /// connected to one that is ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after
+    /// members were set by force.
     pub(super) fn repair(&self) -> Result<Vec<ServerId>, AdminError> {
         let (loss, lost_servers) = self.lost.assess_with_timeout(|| self.certain_loss())?;
         let forced = ForcedMembers::default();

@@ -75,7 +75,10 @@ impl LostServerLookup {
             let assessed = self.assess(&check);
             let may_change_soon = matches!(
                 assessed,
-                Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Silent { .. } | AdminError::Unsteady)
+                Ok(_)
+                    | Err(AdminError::ConnectedElsewhere { .. }
+                        | AdminError::ServersSilent { .. }
+                        | AdminError::ConnectionsChanged)
             );
             let catalog = self.catalog.shown();
             let none_returns = away.iter().all(|server| catalog.is_removed(*server));

@@ -1,8 +1,8 @@
 //! Repairs after the loss of servers, at an operator's request: emergency repair of tables and of the catalog, and the
 //! removal of servers. Decision 0015.
 //!
-//! [`Repair`] (`tables`) repairs tables; if the catalog has lost its majority, `CatalogRepair` (`catalog`) repairs it
-//! first. Both use the same three parts:
+//! [`Repair`] (`tables`, `shard_repair`) repairs tables; if the catalog has lost its majority, `CatalogRepair`
+//! (`catalog`) repairs it first. Both use the same three parts:
 //!
 //! - `lost_servers`: `LostServerLookup` decides which servers are lost, after a few seconds in which they may come
 //!   back, and refuses if another server is still connected to one.
@@ -12,13 +12,14 @@
 //!
 //! [`ServerRemoval`] (`remove_server`) removes a server from the cluster if its shards have a quorum without it.
 //!
-//! Locks: catalog changes are made under `CatalogClient::hold`, one of this node at a time; requests about groups are
-//! sent before.
+//! Locks: catalog changes are made under `CatalogClient::lock_changes`, one of this node at a time; requests about
+//! groups are sent before.
 
 mod catalog;
 mod force_members;
 mod lost_servers;
 mod remove_server;
+mod shard_repair;
 mod survivor;
 mod tables;
 

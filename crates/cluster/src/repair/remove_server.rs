@@ -91,7 +91,7 @@ impl ServerRemoval {
             let mut responses = self.request_positions(&catalog, id);
             // After the positions, so that the connections are not older than them.
             self.connectivity.connections().refuse_connected(&catalog, id)?;
-            let _one_at_a_time = self.catalog.hold();
+            let _one_at_a_time = self.catalog.lock_changes();
             let is_expired = task::now() > responses.at + POSITIONS_TIMEOUT;
             if is_expired && task::now() >= until {
                 return Err(AdminError::Refused(
@@ -125,7 +125,7 @@ impl ServerRemoval {
         // An emergency repair of these tables is refused until disconnected servers, possibly this one, are removed:
         // decision 0024.
         let waits = |table: &&TableConfig| {
-            table.founds(id)
+            table.is_founded_on(id)
                 && is_needed(table, id, &positions)
                 && matches!(
                     self.repair.sealed_to_repair(table, false, POSITIONS_TIMEOUT),
@@ -319,7 +319,7 @@ impl ShardConfig {
     fn remove_server(&mut self, removed: ServerId, votes_with_rows: impl Fn(&ReplicaConfig) -> bool) -> bool {
         self.replicas.retain(|replica| replica.server != removed);
         self.leaving.retain(|replica| replica.server != removed);
-        let own = self.own_voters().next().map(|replica| replica.server);
+        let own = self.permanent_voters().next().map(|replica| replica.server);
         if let Some(own) = own {
             if self.primary == removed {
                 self.primary = own;
@@ -400,11 +400,15 @@ mod tests {
         // The group has moved from the last two to the first two, and the last two do not know it yet.
         let mut moved = shard(3, b"", &[1, 2, 3, 4]);
         moved.leaving = moved.replicas.split_off(2);
-        let position =
-            EndResponse { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
+        let position = LogPositionResponse {
+            own: peer(3, 3),
+            last_term: Term(2),
+            last: Lsn(9),
+            members: members(&[3, 4]),
+        };
         let mut positions = LogPositions::default();
         for n in [3, 4] {
-            let response = EndResponse { own: peer(3, n), ..position.clone() };
+            let response = LogPositionResponse { own: peer(3, n), ..position.clone() };
             positions.note(server(n), &[GroupId(3)], vec![Some(response)]);
         }
         let mut config = table(vec![moved.clone()]);
@@ -413,7 +417,11 @@ mod tests {
         moved.replicas.append(&mut moved.leaving);
         let mut config = table(vec![moved]);
         config.remove_lost_servers(&[server(1), server(2)], &positions);
-        assert_eq!(config.shards[0].own_voters().count(), 2, "all are permanent, and most have responded");
+        assert_eq!(
+            config.shards[0].permanent_voters().count(),
+            2,
+            "all are permanent, and most have responded"
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Survivors {
     }
 
     /// The log position of a group on a server; `None` if the server has no rows of it, or does not respond.
-    pub(super) fn log_position_on(&self, server: ServerId, group: GroupId) -> Option<EndResponse> {
+    pub(super) fn log_position_on(&self, server: ServerId, group: GroupId) -> Option<LogPositionResponse> {
         if server == self.own {
             return self.positions.here(group);
         }

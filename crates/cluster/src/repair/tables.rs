@@ -15,6 +15,7 @@ use storage::TableId;
 use super::catalog::{CatalogLoss, CatalogRepair};
 use super::force_members::{ForcedMembers, MemberReset};
 use super::lost_servers::{LostServerLookup, LostServers};
+use super::shard_repair::{ShardRepair, are_as_assessed, keep_survivor, remove_replicas};
 use super::survivor::{SHORT_SURVIVOR_TIMEOUT, SURVIVOR_TIMEOUT, Survivors};
 use crate::catalog::placement::ShardPlaces;
 use crate::catalog::row::CatalogRow;
@@ -53,27 +54,6 @@ pub struct Repaired {
     pub table: TableConfig,
     /// The servers that are permanently removed from the cluster, because the catalog had lost its majority.
     pub removed: Vec<ServerId>,
-}
-
-/// The repair of one shard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ShardRepair {
-    /// It stays unchanged.
-    Keep,
-    /// The replica with most of its log becomes the only voter.
-    ForceSurvivor(ReplicaConfig),
-    /// An interrupted repair has forced this survivor already, and has removed these peers, which the table still
-    /// lists.
-    AlreadyForced(ReplicaConfig, Vec<PeerId>),
-    /// No live replica has rows: it begins anew, empty.
-    Erase,
-}
-
-impl ShardRepair {
-    /// The same if the mode does not allow to erase shards.
-    fn without_erasing(self) -> ShardRepair {
-        if self == ShardRepair::Erase { ShardRepair::Keep } else { self }
-    }
 }
 
 /// The damage of a table and of the catalog, and how to repair it.
@@ -141,9 +121,8 @@ impl Repair {
         self.lost.set_return_timeout(timeout);
     }
 
-    /// The servers that [`Repair::repair_catalog`] would remove from the cluster. Changes nothing.
-    ///
-    /// Fails as the repair would before it begins. Does not wait for disconnected servers.
+    /// The servers that [`Repair::repair_catalog`] would remove from the cluster. Changes nothing. Fails as the repair
+    /// would before it begins, but does not wait for disconnected servers.
     pub fn plan_catalog_repair(&self) -> Result<Vec<ServerId>, AdminError> {
         self.catalog_repair.plan()
     }
@@ -154,8 +133,8 @@ impl Repair {
     ///
     /// Shards that have a majority without these servers lose their replicas there; shards that are being moved lose
     /// them a moment later. All other shards keep their replicas. An interrupted repair can be repeated. Fails, among
-    /// other reasons, if a server that is not connected here is connected to one that is ([`AdminError::Hidden`]), and
-    /// with [`AdminError::RepairBegun`] after members were set by force.
+    /// other reasons, if a server that is not connected here is connected to one that is
+    /// ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were set by force.
     pub fn repair_catalog(&self) -> Result<Vec<ServerId>, AdminError> {
         self.catalog_repair.repair()
     }
@@ -170,9 +149,8 @@ impl Repair {
         self.members.reset_members_here(from, group, members)
     }
 
-    /// The result that [`Repair::emergency_repair`] would have. Changes nothing.
-    ///
-    /// Fails as the repair would before it begins. Does not wait for disconnected servers.
+    /// The result that [`Repair::emergency_repair`] would have. Changes nothing. Fails as the repair would before it
+    /// begins, but does not wait for disconnected servers.
     pub fn plan_repair(
         &self,
         id: TableId,
@@ -203,7 +181,8 @@ impl Repair {
     /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are
     /// removed from the cluster permanently ([`Repair::repair_catalog`]), if `scope` allows it. An interrupted repair
     /// can be repeated. Fails, among other reasons, if a server that is not connected here is connected to one that is
-    /// ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members of a group were set by force.
+    /// ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members of a group were set by
+    /// force.
     pub fn emergency_repair(
         &self,
         id: TableId,
@@ -358,8 +337,11 @@ impl Repair {
         let may_come_back =
             |server: &&ServerId| !self.peers.is_connected(**server) && catalog.server(**server).is_some();
         // Includes founders that do not wait any more: they have the new shards.
-        let founders =
-            old.replicas.iter().map(|replica| &replica.server).filter(|server| config.founds(**server));
+        let founders = old
+            .replicas
+            .iter()
+            .map(|replica| &replica.server)
+            .filter(|server| config.is_founded_on(**server));
         let away: Vec<String> =
             founders.filter(may_come_back).map(|server| display_names::server(&catalog, *server)).collect();
         match away.is_empty() {
@@ -373,8 +355,8 @@ impl Repair {
         if server == self.own {
             return self.local.shard_of(group).map(|shard| shard.seal_state());
         }
-        let response = self.peers.call(server, Request::Mark { group }.encode(), timeout).ok()?;
-        decode_word(response).map(SealState::of_number)
+        let response = self.peers.call(server, Request::SealNumber { group }.encode(), timeout).ok()?;
+        decode_number(response).map(SealState::of_number)
     }
 
     /// The repair of each shard. Fails if no shard needs one, or if the mode does not allow it.
@@ -474,52 +456,5 @@ impl Repair {
             catalog.server(*server).is_some_and(|known| !known.is_proxy) && self.peers.is_connected(*server)
         };
         had_it.chain([self.own]).chain(others).find(can_have)
-    }
-}
-
-/// Whether the shards are still as they were assessed. Shards that the repair does not change may have been moved
-/// meanwhile.
-fn are_as_assessed(present: &[ShardConfig], assessed: &[ShardConfig], repairs: &[ShardRepair]) -> bool {
-    let is_as_assessed = |((now, then), repair): ((&ShardConfig, &ShardConfig), &ShardRepair)| {
-        now == then || *repair == ShardRepair::Keep && now.group == then.group
-    };
-    present.len() == assessed.len() && present.iter().zip(assessed).zip(repairs).all(is_as_assessed)
-}
-
-/// Removes the lost replicas from a shard that continues with `survivor`. Temporary replicas become permanent, since no
-/// others may be left.
-fn keep_survivor(
-    shard: &mut ShardConfig,
-    survivor: &ReplicaConfig,
-    is_lost: impl Fn(&ReplicaConfig) -> bool,
-) {
-    shard.added.clear();
-    shard.leaving.retain(|replica| replica.peer != survivor.peer);
-    if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
-        shard.replicas.push(*survivor);
-    }
-    remove_replicas(shard, survivor, is_lost);
-}
-
-/// Removes the lost replicas from a shard. If no voter is left, all remaining replicas vote; if no replica is left,
-/// `survivor` stays.
-fn remove_replicas(
-    shard: &mut ShardConfig,
-    survivor: &ReplicaConfig,
-    is_lost: impl Fn(&ReplicaConfig) -> bool,
-) {
-    shard.replicas.retain(|replica| !is_lost(replica));
-    shard.leaving.retain(|replica| !is_lost(replica));
-    if shard.replicas.is_empty() {
-        shard.leaving.retain(|replica| replica.peer != survivor.peer);
-        shard.replicas.push(*survivor);
-    }
-    if !shard.replicas.iter().any(|replica| replica.voting) {
-        shard.replicas.iter_mut().for_each(|replica| replica.voting = true);
-    }
-    let is_primary = |replica: &ReplicaConfig| replica.server == shard.primary && replica.voting;
-    if !shard.replicas.iter().any(is_primary) {
-        let voter = shard.replicas.iter().find(|replica| replica.voting);
-        shard.primary = voter.map_or(survivor.server, |voter| voter.server);
     }
 }

@@ -127,14 +127,19 @@ impl HandoverEnd {
         for (server, groups) in places {
             let sender = sender.clone();
             let on_response = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
-            self.peers.send(server, Request::Begun { groups }.encode(), FOUNDER_TIMEOUT, on_response);
+            self.peers.send(
+                server,
+                Request::GroupsWithRows { groups }.encode(),
+                FOUNDER_TIMEOUT,
+                on_response,
+            );
         }
         drop(sender);
         let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
         while !left.is_empty()
             && let Ok(begun) = responses.recv()
         {
-            let begun = begun.as_ref().and_then(decode_begun).unwrap_or_default();
+            let begun = begun.as_ref().and_then(decode_groups).unwrap_or_default();
             // Groups in a response that were not in the request are ignored.
             let confirmed = begun.into_iter().filter(|group| left.remove(group));
             self.pending.lock().without_rows.extend(confirmed);

@@ -16,10 +16,10 @@
 //! 3. `handover`: on each server, `HandoverEnd` reports that the founded shards have their rows durably. After that
 //!    nothing needs the old groups. `pending_handovers` lists the new replicas that are not open yet.
 //!
-//! Locks: steps 2 and 3 write the catalog under `CatalogClient::hold`, which admits one change of this node at a time;
-//! waits for other servers come before it, except for the seals themselves. While a seal is proposed,
+//! Locks: steps 2 and 3 write the catalog under `CatalogClient::lock_changes`, which admits one change of this node at
+//! a time; waits for other servers come before it, except for the seals themselves. While a seal is proposed,
 //! `Membership::hold_changes` keeps members from being changed. `PendingHandovers::lock` is held for moments and never
-//! while another server is asked.
+//! while another server is asked. `locks.rs` has the order of all locks.
 
 mod change_table;
 mod handover;

@@ -7,6 +7,8 @@ use io::task;
 use log::GroupId;
 use storage::TableId;
 
+use crate::locks::{Rank, RankedGuard, RankedMutex};
+
 /// The unfinished steps of handovers.
 #[derive(Default)]
 pub(crate) struct Handovers {

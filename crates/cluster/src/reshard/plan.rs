@@ -381,7 +381,7 @@ mod tests {
     use super::*;
     use crate::config::fixture::{peer, server, shard, table};
 
-    fn response(group: u64, members: &[u64], holders: &[u64]) -> MarkResponse {
+    fn response(group: u64, members: &[u64], holders: &[u64]) -> SealResponse {
         let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
         let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
         SealResponse { members, holders: peers(holders) }
@@ -440,7 +440,7 @@ mod tests {
             plan.fits(&config)
         };
         assert!(
-            with(&|config| assert!(config.shards[0].add(server(3), || peer(3, 3)))),
+            with(&|config| assert!(config.shards[0].add_temporary(server(3), || peer(3, 3)))),
             "a temporary replica"
         );
         assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "another peer id");

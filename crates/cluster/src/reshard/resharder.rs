@@ -104,7 +104,7 @@ impl Resharder {
     }
 
     /// Seals a group that this node leads, or opens it again.
-    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<SealResponse, String> {
         self.sealer.set_seal_here(group, state)
     }
 
@@ -161,7 +161,7 @@ impl Resharder {
         let overdue = ages.temporary_since.overdue(shard, table.shards.len(), task::now());
         let is_up_to_date = |own| self.temporary.is_up_to_date(shard.group, own);
         // If a voter lags, the next pass checks again.
-        if !overdue.is_empty() && shard.own_voters().all(is_up_to_date) {
+        if !overdue.is_empty() && shard.permanent_voters().all(is_up_to_date) {
             // If they cannot be removed now, they get the same time once more.
             ages.temporary_since.restart(shard.group, &overdue);
             let temporary: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();

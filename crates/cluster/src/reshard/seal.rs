@@ -89,7 +89,7 @@ impl Sealer {
             self.temporary.remove_held(id, &plan.added);
             return Err(AdminError::ReplicasNotReady);
         }
-        let is_enough = |sealed: &[MarkResponse]| plan.can_begin(&handle.config, sealed);
+        let is_enough = |sealed: &[SealResponse]| plan.can_begin(&handle.config, sealed);
         let sealed =
             self.set_seals(handle, SealState::sealed(plan.epoch), task::now() + SEAL_TIMEOUT, is_enough);
         match sealed {
@@ -112,10 +112,10 @@ impl Sealer {
         handle: &TableHandle,
         state: SealState,
         deadline: Instant,
-        is_enough: impl Fn(&[MarkResponse]) -> bool,
-    ) -> Result<Vec<MarkResponse>, AdminError> {
+        is_enough: impl Fn(&[SealResponse]) -> bool,
+    ) -> Result<Vec<SealResponse>, AdminError> {
         let shards = handle.shards();
-        let mut sealed: Vec<Option<MarkResponse>> = vec![None; shards.len()];
+        let mut sealed: Vec<Option<SealResponse>> = vec![None; shards.len()];
         // Kept over the attempts: a lookup does not find the leader of a sealed group any more.
         let mut leaders: Vec<Option<ServerId>> = vec![None; shards.len()];
         loop {
@@ -130,7 +130,7 @@ impl Sealer {
                 sealed[at] = response;
             }
             if sealed.iter().all(Option::is_some) {
-                let all: Vec<MarkResponse> = sealed.iter().flatten().cloned().collect();
+                let all: Vec<SealResponse> = sealed.iter().flatten().cloned().collect();
                 if is_enough(&all) {
                     return Ok(all);
                 }
@@ -163,7 +163,7 @@ impl Sealer {
         open: &[usize],
         leaders: &[Option<ServerId>],
         state: SealState,
-    ) -> Vec<(usize, Option<MarkResponse>)> {
+    ) -> Vec<(usize, Option<SealResponse>)> {
         let is_local = |at: &usize| leaders[*at] == Some(self.own);
         let (local, remote): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_local);
         let tickets: Vec<_> =
@@ -171,7 +171,8 @@ impl Sealer {
         let (sender, responses) = task::channel();
         for at in remote {
             let Some(leader) = leaders[at] else { continue };
-            let request = Request::SetMark { group: shards[at].group(), mark: state.number() }.encode();
+            let request =
+                Request::SetSealNumber { group: shards[at].group(), number: state.number() }.encode();
             let sender = sender.clone();
             let on_response =
                 Box::new(move |response: Result<Bytes, _>| drop(sender.send((at, response.ok()))));
@@ -184,13 +185,13 @@ impl Sealer {
             sealed.push((at, ticket.and_then(|ticket| self.await_seal(group, state, ticket)).ok()));
         }
         while let Ok((at, response)) = responses.recv() {
-            sealed.push((at, response.and_then(MarkResponse::decode)));
+            sealed.push((at, response.and_then(SealResponse::decode)));
         }
         sealed
     }
 
     /// Sets the seal state of a group that this node leads. Returns its members and the replicas that hold the state.
-    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<MarkResponse, String> {
+    pub(crate) fn set_seal_here(&self, group: GroupId, state: SealState) -> Result<SealResponse, String> {
         self.await_seal(group, state, self.propose_seal(group, state)?)
     }
 
@@ -285,9 +286,9 @@ impl Sealer {
 
     /// Aborts a plan: raises the table's epoch so that the plan cannot take effect any more, removes its temporary
     /// replicas, and opens the groups again. If this fails the groups' leaders do it. The caller holds the catalog
-    /// (`CatalogClient::hold`).
+    /// (`CatalogClient::lock_changes`).
     pub(crate) fn abort(&self, id: TableId, plan: &Plan) {
-        let aborted = self.catalog.change_held(|catalog, draft| {
+        let aborted = self.catalog.change_locked(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
             let mut after = handle.config.clone();
             after

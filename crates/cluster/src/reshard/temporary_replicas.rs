@@ -80,7 +80,7 @@ impl TemporaryReplicas {
         if added.is_empty() {
             return;
         }
-        let removed = self.catalog.change_held(|catalog, draft| {
+        let removed = self.catalog.change_locked(|catalog, draft| {
             let Some(handle) = catalog.table_by_id(id) else { return Ok(()) };
             let mut after = handle.config.clone();
             after.remove_temporary(added, |group, replica| self.is_up_to_date(group, replica));
