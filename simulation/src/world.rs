@@ -155,9 +155,9 @@ impl World {
             machine.plan.join.retain(|address| *address != machine.plan.address);
         }
         // Small sizes, so that copies of a few documents take several chunks.
-        let piece_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
+        let chunk_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
-        let copy_sizes = CopyChunking { piece_bytes, copy_ranges: CopyRangeSizes { bytes, count: 4 } };
+        let copy_sizes = CopyChunking { chunk_bytes, copy_ranges: CopyRangeSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
         let watches_log = self.fault_plan.disks_fail;
         self.workload.reads_from_leaders = watches_log;
