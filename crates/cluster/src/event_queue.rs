@@ -1,4 +1,4 @@
-//! Events that the log and the links report, for the node's event loop: a queue without duplicates.
+//! The queue of events from the log and the links for the node's event loop, without duplicates.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use io::task::Condvar;
 use log::{GroupId, Lsn, PeerId};
 use parking_lot::Mutex;
 
-/// Something that the node must act on.
+/// An event that the node's event loop handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The replica of this group has another role, or another leader.
+    /// The role or the leader of the local replica of this group changed.
     Role(GroupId),
-    /// The replica of this group needs a copy of its rows.
+    /// The local replica of this group needs a copy of its rows.
     NeedsRows(GroupId),
-    /// This node leads the group, and its log no longer has what that replica needs.
+    /// This node leads the group, and its log no longer has the entries that this replica needs.
     Behind(GroupId, PeerId),
-    /// The leader of this group, whose log begins after that position, offers a copy to the replica here.
+    /// The leader of this group, whose log begins after this position, offers a copy to the local replica.
     CopyOffered(GroupId, Lsn),
-    /// The replica of this group is no longer a member, and is closed.
+    /// The local replica of this group is no longer a member and is to be closed.
     Removed(GroupId),
-    /// The group was sealed or opened again.
+    /// The group was sealed, or opened again.
     SealChanged(GroupId),
     /// Rows of the catalog changed.
     Catalog,
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     Stop,
 }
 
-/// Events that the event loop has not taken yet. Pushing never waits for the loop.
+/// Events that the event loop has not taken yet. Pushing does not wait for the loop.
 #[derive(Default)]
 pub struct EventQueue {
     events: Mutex<Vec<Event>>,
@@ -35,7 +35,7 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// Adds an event, unless an equal one waits already.
+    /// Adds an event, unless an equal one is queued already.
     pub(crate) fn push(&self, event: Event) {
         let mut events = self.events.lock();
         if !events.contains(&event) {
@@ -44,7 +44,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes all events; waits for one, `timeout` at most.
+    /// Takes all events. Waits for the first one, for `timeout` at most.
     pub(crate) fn take(&self, timeout: Duration) -> Vec<Event> {
         let mut events = self.events.lock();
         if events.is_empty() {

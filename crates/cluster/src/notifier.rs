@@ -1,4 +1,4 @@
-//! Wakes threads that wait for a change of some state that others keep.
+//! A condition variable with a counter: wakes threads that wait for a change of state kept elsewhere.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The number of changes so far. Read it before the state, and give it to [`Notifier::wait`] after.
+    /// The number of changes so far. Read it before the state, then pass it to [`Notifier::wait`].
     #[must_use]
     pub fn seen(&self) -> u64 {
         *self.count.lock()
@@ -25,7 +25,7 @@ impl Notifier {
         self.changed.notify_all();
     }
 
-    /// Returns when there are more changes than `seen`, or after `timeout`.
+    /// Returns once there are more changes than `seen`, or after `timeout`.
     pub fn wait(&self, seen: u64, timeout: Duration) {
         let deadline = task::now() + timeout;
         let mut count = self.count.lock();

@@ -1,4 +1,4 @@
-//! Changes to users and to what they may do.
+//! Changes to users and their permissions.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Accounts {
         })
     }
 
-    /// Deletes the user and everything granted to it. Fails for `admin` and for nobody.
+    /// Deletes the user and all its grants. Fails for `admin`, and if there is no such user.
     pub fn drop_user(&self, name: &str) -> Result<(), AdminError> {
         if name == ADMIN {
             return Err(AdminError::AdminStays);
@@ -53,8 +53,8 @@ impl Accounts {
         })
     }
 
-    /// Sets what the user may do at the scope; `change` gets the present permissions, maybe several
-    /// times. Returns those before and after. Fails for `admin` and for nobody.
+    /// Changes the permissions of the user at the scope. `change` maps the current permissions to the new ones; it may be called
+    /// several times. Returns the permissions before and after. Fails for `admin`, and if there is no such user.
     pub fn grant(
         &self,
         user: &str,
@@ -68,8 +68,8 @@ impl Accounts {
             if catalog.user(user).is_none() {
                 return Err(AdminError::UserMissing(user.into()));
             }
-            let known = catalog.grants().iter().find(|grant| grant.user == user && grant.scope == scope);
-            let before = known.map(|grant| grant.permissions).unwrap_or_default();
+            let current = catalog.grants().iter().find(|grant| grant.user == user && grant.scope == scope);
+            let before = current.map(|grant| grant.permissions).unwrap_or_default();
             let after = change(before);
             match after.is_unset() {
                 true => draft.delete(grant_key(user, scope)),

@@ -1,5 +1,5 @@
-//! The catalog as any node reads and changes it. Its methods stand in three files: the state and the quorum here, the lookup of
-//! the leader in `leader`, changes in `change`.
+//! The client through which any node reads and changes the catalog. Its methods are in three files: the state and the quorum
+//! here, the lookup of the leader in `leader`, changes in `change`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct CatalogClient {
     /// The replica of the catalog on this node.
     pub(super) shard: Arc<Shard>,
     view: Arc<CatalogView>,
-    /// Held while this node changes the catalog: one change at a time.
+    /// Held during a change of the catalog by this node: one change at a time.
     changing: RankedMutex<()>,
 }
 
@@ -63,17 +63,17 @@ impl CatalogClient {
         self.view.guard()
     }
 
-    /// The version that this node shows, for threads that wait for another.
+    /// The holder of the version that this node shows, for threads that wait for a later version.
     pub(crate) fn view(&self) -> &CatalogView {
         &self.view
     }
 
-    /// Waits for the change that this node makes, if there is one, and keeps others from being made.
+    /// Waits until this node makes no other change of the catalog, and prevents others while the guard is held.
     pub(crate) fn lock_changes(&self) -> RankedGuard<'_, ()> {
         self.changing.lock()
     }
 
-    /// As [`CatalogClient::lock_changes`], or `None` if this node is making a change.
+    /// As [`CatalogClient::lock_changes`], but returns `None` instead of waiting.
     pub(crate) fn try_lock_changes(&self) -> Option<RankedGuard<'_, ()>> {
         self.changing.try_lock()
     }
@@ -83,7 +83,7 @@ impl CatalogClient {
         self.shard.is_leader()
     }
 
-    /// Whether this server is a proxy: it holds no data and only answers clients.
+    /// Whether this server is a proxy: it serves clients and holds no data.
     pub(crate) fn is_proxy(&self) -> bool {
         self.guard().server(self.own).is_some_and(|server| server.is_proxy)
     }
@@ -95,8 +95,8 @@ impl CatalogClient {
         others.filter(|id| *id != self.own && self.peers.is_connected(*id)).collect()
     }
 
-    /// Whether a quorum of these voters is connected, as far as it is known where they are: `known` names replicas with
-    /// their servers. The vote of a proxy does not count.
+    /// Whether a quorum of these voters is on connected servers. `known` gives the servers of replicas; for others the
+    /// transport is asked. The vote of a proxy does not count, nor does one whose server is unknown.
     pub(crate) fn is_quorum_connected(&self, members: &Members, known: &[ReplicaConfig]) -> bool {
         let servers = self.servers_of(&members.voters, known);
         let catalog = self.shown();
@@ -107,7 +107,7 @@ impl CatalogClient {
         alive * 2 > servers.len()
     }
 
-    /// The servers of replicas, as far as they are known.
+    /// The server of each replica: by `known`, else by the transport; `None` if neither knows it.
     pub(crate) fn servers_of(&self, peers: &[PeerId], known: &[ReplicaConfig]) -> Vec<Option<ServerId>> {
         let server_of = |peer: &PeerId| {
             let known = known.iter().find(|replica| replica.peer == *peer);
@@ -121,7 +121,7 @@ impl CatalogClient {
         self.shown().servers().iter().map(|server| server.catalog).collect()
     }
 
-    /// Whether a quorum of the catalog's voters is connected, as its replica here knows them: it can be changed.
+    /// Whether a quorum of the catalog's voters, by the local replica, is connected, so that the catalog can be changed.
     pub(crate) fn has_quorum(&self) -> bool {
         let status = self.log.group_status(CATALOG_GROUP);
         status.map_or_else(
@@ -130,7 +130,7 @@ impl CatalogClient {
         )
     }
 
-    /// Whether a quorum of the servers that are to vote on the catalog is connected. New ones may not vote yet.
+    /// Whether a quorum of the servers that the catalog configures as its voters is connected. New ones may not vote yet.
     pub(crate) fn has_configured_quorum(&self) -> bool {
         let catalog = self.shown();
         let servers = catalog.servers();
@@ -144,9 +144,9 @@ impl CatalogClient {
         if self.has_quorum() {
             return AdminError::NoCatalog;
         }
-        let away = catalog.servers().into_iter().filter(|server| server.catalog.voting);
-        let away = away.map(|server| server.id).filter(|server| !self.peers.is_connected(*server));
-        let servers = display_names::servers(&catalog, &away.collect::<BTreeSet<_>>());
+        let voters = catalog.servers().into_iter().filter(|server| server.catalog.voting);
+        let missing = voters.map(|server| server.id).filter(|server| !self.peers.is_connected(*server));
+        let servers = display_names::servers(&catalog, &missing.collect::<BTreeSet<_>>());
         AdminError::CatalogNoMajority { servers }
     }
 }

@@ -1,5 +1,5 @@
-//! Groups, replicas, servers and changes of members as log lines and errors name them: by the names in the catalog, where it
-//! knows them.
+//! Display names of groups, replicas, servers and membership changes for log lines and errors: by their names in the catalog,
+//! else by id.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use log::{GroupId, MemberChange, PeerId};
 use super::snapshot::Catalog;
 use crate::config::{CATALOG_GROUP, ServerId};
 
-/// What a group holds: `table "test.users"`, one of its shards, or the catalog.
+/// The display name of a group: `table "test.users"`, a shard of a table, or the catalog.
 pub(crate) fn group(catalog: &Catalog, group: GroupId) -> String {
     if group == CATALOG_GROUP {
         return "the catalog".to_owned();
@@ -26,16 +26,16 @@ pub(crate) fn group(catalog: &Catalog, group: GroupId) -> String {
     format!("group {group}")
 }
 
-/// A server: `server "ada"`, or by its id.
+/// The display name of a server: `server "ada"`, or by its id.
 pub(crate) fn server(catalog: &Catalog, id: ServerId) -> String {
     catalog.server_name(id).map_or_else(|| format!("server {id}"), |name| format!("server \"{name}\""))
 }
 
-/// Servers by their names, as errors have them: `ada`, `bob`.
+/// The names of servers, for errors: `ada`, `bob`.
 pub(crate) fn servers(catalog: &Catalog, ids: &BTreeSet<ServerId>) -> String {
     let name = |id: &ServerId| {
         let name = catalog.server_name(*id).map_or_else(|| id.to_string(), |name| format!("`{name}`"));
-        if catalog.is_removed(*id) { format!("{name} (removed for good)") } else { name }
+        if catalog.is_removed(*id) { format!("{name} (permanently removed)") } else { name }
     };
     match ids.is_empty() {
         true => "servers that were removed".to_owned(),
@@ -43,26 +43,26 @@ pub(crate) fn servers(catalog: &Catalog, ids: &BTreeSet<ServerId>) -> String {
     }
 }
 
-/// A replica: the server it is on, or its own id.
+/// The display name of a replica: its server's, or its id if the server is unknown.
 pub(crate) fn replica(catalog: &Catalog, peer: PeerId, server_of: Option<ServerId>) -> String {
     server_of.map_or_else(|| format!("replica {peer}"), |id| server(catalog, id))
 }
 
-/// A change of members that was made; `replica` is the display name of the replica that it is about.
+/// The log line for a completed membership change; `replica` is the display name of the replica that was changed.
 pub(crate) fn change(catalog: &Catalog, of: GroupId, change: MemberChange, replica: &str) -> String {
     let of = group(catalog, of);
     match change {
-        MemberChange::AddLearner(_) => format!("{replica} gets a replica of {of} and catches up"),
+        MemberChange::AddLearner(_) => format!("A replica of {of} was added on {replica} and catches up"),
         MemberChange::Promote(_) => {
-            format!("The replica of {of} on {replica} is up to date and votes from now on")
+            format!("The replica of {of} on {replica} is up to date and was promoted to voter")
         }
         MemberChange::Remove(_) => {
-            format!("The replica of {of} on {replica} is no longer one of its replicas")
+            format!("The replica of {of} on {replica} was removed")
         }
     }
 }
 
-/// A sentence begins with a capital letter.
+/// The words with the first letter capitalized, to begin a sentence.
 pub(crate) fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Rows of the catalog that are to be written together.
+//! A draft: rows of the catalog that one change writes together.
 
 use datum::{Object, PrimaryKey};
 use log::GroupId;
@@ -8,7 +8,7 @@ use super::snapshot::Catalog;
 use crate::config::ServerId;
 use crate::error::AdminError;
 
-/// Rows of the catalog that are to be written together.
+/// Rows of the catalog that one change writes together.
 pub(crate) struct Draft {
     put: Vec<CatalogRow>,
     delete: Vec<PrimaryKey>,
@@ -22,8 +22,8 @@ impl Draft {
         Draft { put: Vec::new(), delete: Vec::new(), group_next, group_first: group_next }
     }
 
-    /// Adds a row. What a table keeps of its shards before is settled first: every change of its replicas
-    /// comes by here. So does every vote on the catalog, which a proxy has none of.
+    /// Adds a row. Every change of a table's replicas and of the catalog's voters passes here, so this prunes the shard history
+    /// of a table, and takes the vote from a proxy.
     pub(crate) fn put(&mut self, mut row: CatalogRow) {
         match &mut row {
             CatalogRow::Table(table) => table.prune_history(),
@@ -37,24 +37,24 @@ impl Draft {
         self.delete.push(key);
     }
 
-    /// A group number that was never used.
+    /// A new group number.
     pub(crate) fn new_group(&mut self) -> GroupId {
         self.group_next += 1;
         GroupId(self.group_next - 1)
     }
 
-    /// The rows as they are stored. Fails if one would not be read as what it is: no node could read the
-    /// catalog any more, nor change what is wrong with it.
+    /// The rows in their stored form. Fails if one of them could not be read back unchanged: no node could read the catalog any
+    /// more, so no node could correct it either.
     pub(super) fn into_rows(mut self) -> Result<Vec<(PrimaryKey, Option<Object>)>, AdminError> {
         if self.group_next != self.group_first {
             self.put.push(CatalogRow::Groups(self.group_next));
         }
-        let puts = self.put.iter().map(|row| Ok((row.key(), Some(readable(row)?))));
+        let puts = self.put.iter().map(|row| Ok((row.key(), Some(checked_object(row)?))));
         puts.chain(self.delete.into_iter().map(|key| Ok((key, None)))).collect()
     }
 
-    /// A server that is to get a replica and is none of those that hold any: a proxy, or one other than `own` that was
-    /// removed since whoever asks for that has looked.
+    /// A server that would get its first replica of a table but must not: a proxy, or a server other than `own` that is not in
+    /// the catalog, for example because it was removed after the change was planned.
     pub(super) fn ineligible_server(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
         let tables = self.put.iter().filter_map(|row| match row {
             CatalogRow::Table(table) => Some(table),
@@ -62,16 +62,16 @@ impl Draft {
         });
         tables.into_iter().find_map(|table| {
             let before = catalog.table_by_id(table.id).map(|handle| &handle.config);
-            let had = |server| {
+            let had_replica = |server| {
                 before.is_some_and(|old| old.shards.iter().any(|shard| shard.replica_on(server).is_some()))
             };
             let replicas = table.shards.iter().flat_map(|shard| shard.replicas.iter().chain(&shard.leaving));
-            let mut named = replicas.map(|replica| replica.server);
-            let is_stranger = |server: &ServerId| match catalog.server(*server) {
+            let mut servers = replicas.map(|replica| replica.server);
+            let is_ineligible = |server: &ServerId| match catalog.server(*server) {
                 Some(known) => known.is_proxy,
                 None => *server != own,
             };
-            named.find(|server| is_stranger(server) && !had(*server))
+            servers.find(|server| is_ineligible(server) && !had_replica(*server))
         })
     }
 
@@ -80,14 +80,14 @@ impl Draft {
     }
 }
 
-/// A row as it is stored, if that is read as the same row.
-fn readable(row: &CatalogRow) -> Result<Object, AdminError> {
+/// The stored form of a row, checked: it must be read back as the same row.
+fn checked_object(row: &CatalogRow) -> Result<Object, AdminError> {
     let object = row.to_object();
     match CatalogRow::from_object(&object) {
         Ok(read) if read == *row => Ok(object),
         Ok(_) => {
             let key = row.key().decode().to_json_string();
-            Err(AdminError::Refused(format!("catalog row {key} would not be read as what it is")))
+            Err(AdminError::Refused(format!("catalog row {key} could not be read back unchanged")))
         }
         Err(error) => Err(AdminError::Refused(error.to_string())),
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_could_not_be_read_is_not_proposed() {
+    fn a_row_that_could_not_be_read_back_is_refused() {
         assert!(rows_of(CatalogRow::Heartbeat(10)).is_ok());
         assert!(rows_of(CatalogRow::Table(table(vec![shard(3, b"", &[1, 2])]))).is_ok());
         for row in [

@@ -1,4 +1,4 @@
-//! The handles from which the owners of the rooms above are built.
+//! The handles that the owners in `copy`, `index`, `membership`, `reshard`, `repair` and `node` are built from.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::notifier::Notifier;
 use crate::routing::{DiskStalls, LeaderLookup, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// What the rooms below offer. Each owner keeps only the handles that it uses.
+/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Each owner of a later room keeps only the handles
+/// that it uses.
 pub(crate) struct Handles {
     /// This server.
     pub(crate) own: ServerId,
@@ -31,6 +32,6 @@ pub(crate) struct Handles {
     pub(crate) ids: Ids,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Arc<EventQueue>,
-    /// Notified of every change of the state of replicas: leaders, connections, the catalog, copies.
+    /// Notified of every change of leaders, connections, the catalog and copies.
     pub(crate) state_changes: Arc<Notifier>,
 }

@@ -1,4 +1,4 @@
-//! Who a node is: written once when its data directory is created.
+//! The identity of a node, written once when its data directory is created.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::error::OpenError;
 const FILE: &str = "identity.json";
 const VERSION: f64 = 1.0;
 
-/// What makes a data directory one server of one cluster.
+/// The identity of a data directory: one server of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The server, for good.
+    /// The permanent id of the server.
     pub server: ServerId,
-    /// The cluster it belongs to; servers of another cluster are strangers.
+    /// The id of its cluster; links to servers of other clusters are refused.
     pub cluster: Uuid,
-    /// Its replica of the catalog, when it joined a cluster; the server that made the cluster has none.
+    /// The id of its replica of the catalog if it joined a cluster; `None` on the server that created the cluster.
     pub joined: Option<PeerId>,
 }
 
 impl Identity {
-    /// The identity kept in `dir`, or `None` in a new directory.
+    /// Reads the identity from `dir`; `None` in a new directory.
     ///
-    /// Fails when the file is there and cannot be read or understood.
+    /// Fails if the file exists but cannot be read or parsed.
     pub fn load(files: &dyn Files, dir: &Path) -> Result<Option<Identity>, OpenError> {
         let path = dir.join(FILE);
         let text = match files.read(&path) {
@@ -56,7 +56,7 @@ impl Identity {
         Ok(Some(Identity { server: ServerId(id("server")?), cluster: id("cluster")?, joined }))
     }
 
-    /// Writes the identity into `dir`, whole or not at all, and waits until it is on disk.
+    /// Writes the identity into `dir`, atomically, and waits until it is durable.
     pub fn store(&self, files: &dyn Files, dir: &Path) -> Result<(), OpenError> {
         let fields = [
             ("version", Datum::Number(VERSION)),

@@ -1,4 +1,4 @@
-//! The leader of the catalog and its version, as other servers tell them.
+//! The lookup of the catalog's leader and of its version on other servers.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::rpc::response::{StateResponse, decode_number, decode_states};
 
 /// The wait between two lookups of the catalog's leader.
 const LEADER_RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a server may take to name the leader of the catalog.
+/// How long a server may take to respond with the leader of the catalog.
 const LEADER_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the leader of the catalog may take to tell its version.
+/// How long the leader of the catalog may take to respond with its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl CatalogClient {
-    /// Shows everything that the catalog held when this was called, if its leader responds; whether that was news. For a
-    /// caller that finds something missing that another node may have made just now.
+    /// Waits until this node shows the version that the catalog has now, if its leader responds. Returns whether that is a
+    /// later version than before. For a caller that misses an item that another node may have created just before.
     pub(crate) fn catch_up(&self, timeout: Duration) -> bool {
         let before = self.guard().version;
         let deadline = task::now() + timeout;
@@ -35,7 +35,7 @@ impl CatalogClient {
         }
     }
 
-    /// The applied version of the catalog, shown or not, if this node leads it.
+    /// The applied version of the catalog, whether shown yet or not, if this node leads it.
     pub(crate) fn version_as_leader(&self) -> Option<u64> {
         let row = self.shard.get(&CatalogRow::Version(0).key()).ok()??;
         match CatalogRow::from_object(&row) {
@@ -44,25 +44,25 @@ impl CatalogClient {
         }
     }
 
-    /// The version of the catalog, by its leader on another server.
+    /// The version of the catalog according to its leader on another server.
     fn version_at_leader(&self, timeout: Duration) -> Option<u64> {
         let leader =
             self.leadership.known_leader(CATALOG_GROUP).leader().filter(|leader| *leader != self.own)?;
         decode_number(self.peers.call(leader, Request::Version.encode(), timeout).ok()?)
     }
 
-    /// Whether the catalog has no later version than `version`, by its leader. A replica that an old version does not name
-    /// may be named by the present one, and would be removed from its group for ever.
+    /// Whether `version` is the latest version of the catalog, according to its leader. For a caller that removes replicas: a
+    /// replica that an old version does not list may be listed by the latest one, and its removal cannot be undone.
     pub(crate) fn is_latest_version(&self, version: u64) -> bool {
         self.version_as_leader().or_else(|| self.version_at_leader(VERSION_TIMEOUT)) == Some(version)
     }
 
-    /// Returns once this node shows `version` or a later one; false when that takes longer than `timeout`.
+    /// Waits until this node shows `version` or a later one; returns false if that takes longer than `timeout`.
     pub(crate) fn await_version(&self, version: u64, timeout: Duration) -> bool {
         self.view().wait_until(|catalog| catalog.version >= version, timeout)
     }
 
-    /// Asks the connected servers for the leader of the catalog. For a node whose own log does not report it.
+    /// Asks the connected servers for the leader of the catalog. For a node whose local log does not report it.
     pub(crate) fn find_leader(&self) -> Option<ServerId> {
         let servers = self.connected_servers();
         let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
@@ -74,7 +74,8 @@ impl CatalogClient {
         leader
     }
 
-    /// The leader of the catalog by the responses of other servers: one that leads itself, or else one that others name.
+    /// The leader of the catalog by the responses of other servers: a server that responds as leader, else a server that others
+    /// name and that this node is not connected to.
     pub(crate) fn leader_from_responses(
         &self,
         responses: Vec<(ServerId, Option<Bytes>)>,
@@ -83,9 +84,9 @@ impl CatalogClient {
             let state = decode_states(response?)?.pop()?;
             Some((server, state))
         });
-        let (led, elsewhere): (Vec<_>, Vec<_>) =
+        let (led, not_led): (Vec<_>, Vec<_>) =
             states.partition(|(_, state)| matches!(state, StateResponse::Led(_)));
-        let named = elsewhere.into_iter().filter_map(|(_, state)| match state {
+        let named = not_led.into_iter().filter_map(|(_, state)| match state {
             StateResponse::NotLeader(leader) => leader.filter(|leader| !self.peers.is_connected(*leader)),
             StateResponse::Led(_) => None,
         });

@@ -1,8 +1,17 @@
 //! The catalog: databases, tables, servers and users, replicated to every server as the table of group zero.
 //!
-//! [`Catalog`] is one immutable version of it. [`CatalogView`] holds the version that this node shows; `node` replaces it
-//! whenever the log has applied rows of the catalog. [`CatalogClient`] changes the catalog from any node: a change is worked
-//! out on the version shown here and committed by the leader of group zero if nothing changed in between.
+//! - [`Catalog`] (`snapshot`): one immutable version of the catalog.
+//! - [`CatalogView`] (`view`): the version that this node shows. `node` replaces it whenever the log has applied rows of the
+//!   catalog. Its lock is held while a version is replaced.
+//! - [`CatalogClient`] (`client`, `leader`, `change`): reads and changes the catalog from any node. A change is computed on the
+//!   version shown here, and the leader of group zero commits it if that is still the current version. Its lock allows one
+//!   change at a time on this node.
+//! - [`Draft`] and `row`: the rows that a change writes, and their stored form.
+//! - [`Schema`], [`Accounts`], [`Servers`]: changes to databases and tables, to users, and to servers.
+//! - [`ShardPlacer`] and `placement`: choose the servers of a table's shards.
+//! - [`CatalogReplica`], [`Identity`]: this server's replica of the catalog, and its identity on disk.
+//! - [`Handles`]: the handles that the owners of later rooms are built from.
+//! - `display_names`: names of groups and servers for log lines and errors.
 
 mod accounts;
 pub(crate) mod change;

@@ -16,18 +16,18 @@ use crate::config::{DbConfig, DbId, Ids, Scope, ShardHistory, TableConfig, Table
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 
-/// What a new table may be given.
+/// The settings of a new table.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// Its id, one that nothing ever had; `None` makes one up.
+    /// Its id, which must never have been used; `None` generates one.
     pub id: Option<TableId>,
     /// The field that holds the primary key.
     pub primary_key: Text,
-    /// What its writes wait for.
+    /// The default durability of its writes.
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
-    /// Into how many key ranges it is divided, and where their replicas are.
+    /// Its shards and the placement of their replicas.
     pub shards: ShardsWanted,
 }
 
@@ -55,12 +55,12 @@ impl Schema {
         Schema { catalog, placer, ids }
     }
 
-    /// Creates a database. Fails when the name is taken.
+    /// Creates a database. Fails if the name is taken.
     pub fn create_db(&self, name: &str) -> Result<DbConfig, AdminError> {
         self.create_db_as(DbId(self.ids.new_uuid()), name)
     }
 
-    /// As [`Schema::create_db`], with an id that nothing ever had.
+    /// As [`Schema::create_db`], with an id that must never have been used.
     pub fn create_db_as(&self, id: DbId, name: &str) -> Result<DbConfig, AdminError> {
         let db = DbConfig { id, name: name.into() };
         self.catalog.administer(|catalog, draft| {
@@ -72,7 +72,7 @@ impl Schema {
         })
     }
 
-    /// Renames a database. Fails when it is not there or the new name is taken.
+    /// Renames a database. Fails if it does not exist, or if the new name is taken.
     pub fn rename_db(&self, id: DbId, new_name: &str) -> Result<(), AdminError> {
         self.catalog.administer(|catalog, draft| {
             let missing = || AdminError::DbMissing(id.0.to_string().into());
@@ -91,8 +91,8 @@ impl Schema {
         self.drop_db_if(name, |_, _| true)
     }
 
-    /// The same, unless `permits` refuses the database of that name in the catalog in which it is dropped:
-    /// [`AdminError::Forbidden`].
+    /// As [`Schema::drop_db`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given the version of the
+    /// catalog that the drop is based on.
     pub fn drop_db_if(
         &self,
         name: &str,
@@ -118,7 +118,7 @@ impl Schema {
         })
     }
 
-    /// Creates a table and returns when this node has it.
+    /// Creates a table. Returns once this node shows it.
     pub fn create_table(
         &self,
         db: &str,
@@ -128,8 +128,8 @@ impl Schema {
         self.create_table_if(db, name, options, |_, _| true)
     }
 
-    /// The same, unless `permits` refuses the database of that name in the catalog in which it is created:
-    /// [`AdminError::Forbidden`].
+    /// As [`Schema::create_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given the version
+    /// of the catalog that the creation is based on.
     pub fn create_table_if(
         &self,
         db: &str,
@@ -164,13 +164,13 @@ impl Schema {
         })
     }
 
-    /// Drops a table; returns what it was.
+    /// Drops a table; returns its configuration.
     pub fn drop_table(&self, db: &str, name: &str) -> Result<TableConfig, AdminError> {
         self.drop_table_if(db, name, |_, _| true)
     }
 
-    /// The same, unless `permits` refuses the table of that name in the catalog in which it is dropped:
-    /// [`AdminError::Forbidden`].
+    /// As [`Schema::drop_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the table, given the version of the
+    /// catalog that the drop is based on.
     pub fn drop_table_if(
         &self,
         db: &str,
@@ -194,9 +194,9 @@ impl Schema {
     }
 }
 
-/// Deletes the grants at the scopes that go.
-fn drop_grants(catalog: &Catalog, draft: &mut Draft, goes: impl Fn(Scope) -> bool) {
-    let gone = catalog.grants().iter().filter(|grant| goes(grant.scope));
-    let keys: Vec<PrimaryKey> = gone.map(|grant| grant_key(&grant.user, grant.scope)).collect();
+/// Deletes the grants at the scopes for which `is_dropped` holds.
+fn drop_grants(catalog: &Catalog, draft: &mut Draft, is_dropped: impl Fn(Scope) -> bool) {
+    let dropped = catalog.grants().iter().filter(|grant| is_dropped(grant.scope));
+    let keys: Vec<PrimaryKey> = dropped.map(|grant| grant_key(&grant.user, grant.scope)).collect();
     keys.into_iter().for_each(|key| draft.delete(key));
 }

@@ -1,4 +1,4 @@
-//! Changes to servers: their names and tags, and who of them votes on the catalog.
+//! Changes to servers: their names and tags, which of them vote on the catalog, and the removal of proxies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,20 @@ use crate::error::AdminError;
 
 /// The most voters of the catalog.
 pub(crate) const VOTERS_MAX: usize = 5;
-/// How long a proxy that goes looks for the leader of the catalog. The others forget one that is away by themselves.
+/// How long a stopping proxy looks for the leader of the catalog. The other servers remove a disconnected proxy anyway.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The wait between two attempts to leave.
+/// The wait between two attempts to lock changes of the catalog, before a proxy leaves.
 const LEAVE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Gives votes on the catalog to servers that have none, because those of `gone` are free; to `first` before others,
-/// who votes already in fact. None to a proxy.
-pub(crate) fn fill_voters(catalog: &Catalog, draft: &mut Draft, gone: &[ServerId], first: Option<ServerId>) {
-    let staying = || catalog.servers().into_iter().filter(|server| !gone.contains(&server.id));
+/// Gives votes on the catalog to servers without one, up to [`VOTERS_MAX`] voters besides the servers in `removed`. Prefers
+/// `first`, whose replica already votes in its group. A proxy gets no vote.
+pub(crate) fn fill_voters(
+    catalog: &Catalog,
+    draft: &mut Draft,
+    removed: &[ServerId],
+    first: Option<ServerId>,
+) {
+    let staying = || catalog.servers().into_iter().filter(|server| !removed.contains(&server.id));
     let voters = staying().filter(|server| server.catalog.voting).count();
     let mut others: Vec<_> = staying().filter(|server| !server.catalog.voting && !server.is_proxy).collect();
     others.sort_by_key(|server| Some(server.id) != first);
@@ -34,7 +39,7 @@ pub(crate) fn fill_voters(catalog: &Catalog, draft: &mut Draft, gone: &[ServerId
     }
 }
 
-/// Changes what the catalog says of servers.
+/// Changes the configuration of servers.
 pub struct Servers {
     own: ServerId,
     catalog: Arc<CatalogClient>,
@@ -45,7 +50,7 @@ impl Servers {
         Servers { own, catalog }
     }
 
-    /// How long a server may be silent before the links to it end, in seconds.
+    /// Sets the heartbeat timeout, in seconds: a link to a server that sends nothing for this long is closed.
     pub fn set_heartbeat(&self, seconds: u64) -> Result<(), AdminError> {
         if seconds < 2 {
             return Err(AdminError::HeartbeatTooShort);
@@ -58,8 +63,8 @@ impl Servers {
         })
     }
 
-    /// Changes what a server's row says. Fails when there is no such server, or the name is a new one that
-    /// another has.
+    /// Changes the name, tags and cache size of a server. Fails if there is no such server, or if another server has the new
+    /// name.
     pub fn change_server(
         &self,
         id: ServerId,
@@ -80,19 +85,19 @@ impl Servers {
         })
     }
 
-    /// Forgets this server, which is a proxy and goes now. Anything else does nothing. Fails at once where no majority of
-    /// those who vote is connected, and else within seconds.
+    /// Removes this server from the catalog if it is a proxy, because it stops now. Does nothing on other servers. Fails at once
+    /// if no quorum of the catalog's voters is connected, otherwise within seconds.
     pub fn leave(&self) -> Result<(), AdminError> {
         if !self.catalog.has_quorum() {
             return Err(self.catalog.no_leader_error());
         }
         let deadline = task::now() + LEAVE_TIMEOUT;
         loop {
-            // Whoever changes the catalog from here may wait for longer.
+            // Another change from this node may take longer than this timeout, so its lock is not waited for.
             if let Some(_one_at_a_time) = self.catalog.try_lock_changes() {
                 return self
                     .catalog
-                    .change_within(LEAVE_TIMEOUT, |catalog, draft| forget_proxy(self.own, catalog, draft));
+                    .change_within(LEAVE_TIMEOUT, |catalog, draft| remove_proxy(self.own, catalog, draft));
             }
             if task::now() > deadline {
                 return Err(self.catalog.no_leader_error());
@@ -101,13 +106,13 @@ impl Servers {
         }
     }
 
-    /// Takes a proxy out of the catalog.
+    /// Removes a proxy from the catalog.
     pub(crate) fn forget_proxy(&self, id: ServerId) -> Result<(), AdminError> {
-        self.catalog.change(|catalog, draft| forget_proxy(id, catalog, draft))
+        self.catalog.change(|catalog, draft| remove_proxy(id, catalog, draft))
     }
 }
 
-fn forget_proxy(id: ServerId, catalog: &Catalog, draft: &mut Draft) -> Result<(), AdminError> {
+fn remove_proxy(id: ServerId, catalog: &Catalog, draft: &mut Draft) -> Result<(), AdminError> {
     if catalog.server(id).is_some_and(|server| server.is_proxy) {
         draft.delete(server_key(id));
     }

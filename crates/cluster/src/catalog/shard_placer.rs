@@ -1,4 +1,4 @@
-//! Which shards a table gets and where: new ones and moved ones.
+//! Chooses the servers of a table's shards, for new tables, reshards and moves of replicas.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::error::{AdminError, PlacementError};
 use crate::routing::{DiskStalls, TableHandle};
 use crate::rpc::Peers;
 
-/// What shards a table is to have.
+/// The shards that are requested for a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardsWanted {
-    /// So many, placed by the cluster.
+    /// Shards that the cluster places.
     Placed(Wanted),
-    /// Exactly these.
+    /// Shards on exactly these servers.
     Named(Vec<ShardPlaces>),
 }
 
 impl ShardsWanted {
-    /// So many shards with one replica each, on servers with the tag `default`.
+    /// This many shards with one replica each, on servers with the tag `default`.
     #[must_use]
     pub fn count(shards: usize) -> ShardsWanted {
         let tag = Text::from_static("default");
@@ -32,7 +32,7 @@ impl ShardsWanted {
     }
 }
 
-/// Places shards on servers and names their replicas.
+/// Places shards on servers and assigns ids to their replicas.
 pub(crate) struct ShardPlacer {
     own: ServerId,
     peers: Arc<Peers>,
@@ -45,7 +45,8 @@ impl ShardPlacer {
         ShardPlacer { own, peers, stalls, ids }
     }
 
-    /// Where the shards are to be, on servers that are connected; where there is a choice, on those that can write.
+    /// The servers of the requested shards: only connected servers, and servers with a stalled disk only where no other fits.
+    /// `table` is the table that is resharded or moved; `None` for a new one.
     pub(crate) fn places(
         &self,
         catalog: &Catalog,
@@ -62,7 +63,7 @@ impl ShardPlacer {
                     false => Err(PlacementError::NoReplicas.into()),
                 }
             }
-            // Before anything is made for each.
+            // Checked here too, before memory is allocated for each shard.
             ShardsWanted::Placed(wanted) if wanted.shards > SHARDS_MAX => {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())
             }
@@ -75,17 +76,17 @@ impl ShardPlacer {
                 for server in servers.iter().filter(|server| self.stalls.is_stalled(server.id, self.own)) {
                     *load.entry(server.id).or_default() += placement::STALLED_WEIGHT;
                 }
-                let present = table.map_or_else(Vec::new, |table| {
+                let current = table.map_or_else(Vec::new, |table| {
                     let old = placement::places_of(&table.config.shards);
-                    // A new shard begins about where an old one of the same share did.
+                    // Each new shard starts with the places of the old shard at the same fraction of the key space.
                     (0..wanted.shards).map(|i| old[i * old.len() / wanted.shards].clone()).collect()
                 });
-                Ok(placement::place(&servers, &load, wanted, &present)?)
+                Ok(placement::place(&servers, &load, wanted, &current)?)
             }
         }
     }
 
-    /// New shards, all of whose voters begin together.
+    /// New shards with new groups; all voters are founders.
     pub(crate) fn founded(
         &self,
         draft: &mut Draft,
@@ -93,7 +94,7 @@ impl ShardPlacer {
         places: &[ShardPlaces],
     ) -> Vec<ShardConfig> {
         let shards = starts.into_iter().zip(places).map(|(start, place)| {
-            let replicas = self.named(place, &[]);
+            let replicas = self.replicas(place, &[]);
             let founders = replicas.iter().filter(|r| r.voting).map(|r| r.peer).collect();
             let (group, primary) = (draft.new_group(), place.primary);
             ShardConfig { group, start, replicas, leaving: Vec::new(), added: Vec::new(), primary, founders }
@@ -101,17 +102,18 @@ impl ShardPlacer {
         shards.collect()
     }
 
-    /// Replicas for `place`: those of `present` where they are, new ones elsewhere.
-    fn named(&self, place: &ShardPlaces, present: &[ReplicaConfig]) -> Vec<ReplicaConfig> {
-        let named = |(server, voting): &(ServerId, bool)| {
-            let known = present.iter().find(|replica| replica.server == *server);
+    /// Replicas for `place`. A server with a replica in `current` keeps its id; others get a new one.
+    fn replicas(&self, place: &ShardPlaces, current: &[ReplicaConfig]) -> Vec<ReplicaConfig> {
+        let replica = |(server, voting): &(ServerId, bool)| {
+            let known = current.iter().find(|replica| replica.server == *server);
             let peer = known.map_or_else(|| self.ids.new_peer(), |known| known.peer);
             ReplicaConfig { server: *server, peer, voting: *voting }
         };
-        place.replicas.iter().map(named).collect()
+        place.replicas.iter().map(replica).collect()
     }
 
-    /// The same shards with other replicas. The leader of each brings its members about.
+    /// Places the replicas of existing shards on other servers. The leader of each shard reconciles its members with that. Fails
+    /// if a server would get a replica while its old replica of the same shard is still being removed.
     pub(crate) fn replace_replicas(
         &self,
         catalog: &Catalog,
@@ -126,11 +128,11 @@ impl ShardPlacer {
                     server: name.unwrap_or_else(|| server.to_string()),
                 });
             }
-            let replicas = self.named(place, &shard.replicas);
-            let gone = |old: &&ReplicaConfig| !replicas.iter().any(|new| new.peer == old.peer);
-            shard.leaving.extend(shard.replicas.iter().filter(gone).copied());
+            let replicas = self.replicas(place, &shard.replicas);
+            let is_removed = |old: &&ReplicaConfig| !replicas.iter().any(|new| new.peer == old.peer);
+            shard.leaving.extend(shard.replicas.iter().filter(is_removed).copied());
             shard.replicas = replicas;
-            // All of them were asked for.
+            // The new placement covers all replicas, so none is temporary.
             shard.added.clear();
             shard.primary = place.primary;
         }

@@ -1,4 +1,4 @@
-//! The catalog: an immutable picture of every database, table, user and permission.
+//! One immutable version of the catalog: every database, table, user, permission and server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::config::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, User};
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 
-/// The heartbeat timeout of a cluster in which nobody has set one. Source: docs/reql-spec.md section 14.
+/// The default heartbeat timeout, in seconds. Source: docs/reql-spec.md section 14.
 const HEARTBEAT_SECS: u64 = 10;
 
 /// A database and its tables by name.
 #[derive(Clone)]
 pub struct Database {
-    /// Its identity and name.
+    /// Its id and name.
     pub config: DbConfig,
     tables: HashMap<Text, Arc<TableHandle>>,
 }
 
 impl Database {
-    /// The table of that name.
+    /// The table with this name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Arc<TableHandle>> {
         self.tables.get(name)
     }
 
-    /// All tables, by name.
+    /// All tables, in order of name.
     #[must_use]
     pub fn tables(&self) -> Vec<&Arc<TableHandle>> {
         let mut tables: Vec<_> = self.tables.values().collect();
@@ -38,14 +38,14 @@ impl Database {
     }
 }
 
-/// Everything the cluster knows about itself, at one moment. Changes make a new one.
+/// One version of the catalog. A change creates a new version.
 #[derive(Clone, Default)]
 pub struct Catalog {
     databases: HashMap<Text, Database>,
     users: HashMap<Text, User>,
     grants: Vec<Grant>,
     servers: BTreeMap<ServerId, ServerConfig>,
-    /// With the names they had, where those were kept.
+    /// The permanently removed servers, with their last names if those were stored.
     removed: BTreeMap<ServerId, Option<Text>>,
     heartbeat_secs: Option<u64>,
     pub(crate) group_next: u64,
@@ -53,19 +53,19 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The database of that name.
+    /// The database with this name.
     #[must_use]
     pub fn database(&self, name: &str) -> Option<&Database> {
         self.databases.get(name)
     }
 
-    /// The database with that identity.
+    /// The database with this id.
     #[must_use]
     pub fn database_by_id(&self, id: DbId) -> Option<&Database> {
         self.databases.values().find(|db| db.config.id == id)
     }
 
-    /// All databases, by name.
+    /// All databases, in order of name.
     #[must_use]
     pub fn databases(&self) -> Vec<&Database> {
         let mut databases: Vec<_> = self.databases.values().collect();
@@ -73,31 +73,31 @@ impl Catalog {
         databases
     }
 
-    /// The table of that name in the database of that name.
+    /// The table `table` of the database `db`.
     #[must_use]
     pub fn table(&self, db: &str, table: &str) -> Option<&Arc<TableHandle>> {
         self.databases.get(db)?.table(table)
     }
 
-    /// The table with that identity.
+    /// The table with this id.
     #[must_use]
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableHandle>> {
         self.databases.values().flat_map(|db| db.tables.values()).find(|table| table.config.id == id)
     }
 
-    /// All tables, by database and name.
+    /// All tables, in order of database and name.
     #[must_use]
     pub fn tables(&self) -> Vec<&Arc<TableHandle>> {
         self.databases().into_iter().flat_map(Database::tables).collect()
     }
 
-    /// The account of that name.
+    /// The account with this name.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&User> {
         self.users.get(name)
     }
 
-    /// All accounts, by name.
+    /// All accounts, in order of name.
     #[must_use]
     pub fn users(&self) -> Vec<&User> {
         let mut users: Vec<_> = self.users.values().collect();
@@ -105,13 +105,13 @@ impl Catalog {
         users
     }
 
-    /// What ordinary users were granted, in no order. `admin` has everything and no entry.
+    /// The permissions granted to users, in no order. `admin` has all permissions and no entry.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// All servers, by name.
+    /// All servers, in order of name.
     #[must_use]
     pub fn servers(&self) -> Vec<&ServerConfig> {
         let mut servers: Vec<_> = self.servers.values().collect();
@@ -119,46 +119,46 @@ impl Catalog {
         servers
     }
 
-    /// How often it was changed.
+    /// The version: the number of changes so far.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The server with that identity.
+    /// The server with this id.
     #[must_use]
     pub fn server(&self, id: ServerId) -> Option<&ServerConfig> {
         self.servers.get(&id)
     }
 
-    /// The servers of that name, which are several only until somebody renames them.
+    /// The servers with this name. Two servers can have the same name after a join, until one is renamed.
     pub fn servers_named(&self, name: &str) -> impl Iterator<Item = &ServerConfig> {
         self.servers.values().filter(move |server| server.name == name)
     }
 
-    /// Whether the server was removed for good.
+    /// Whether the server was permanently removed.
     #[must_use]
     pub fn is_removed(&self, id: ServerId) -> bool {
         self.removed.contains_key(&id)
     }
 
-    /// The servers that were removed for good.
+    /// The permanently removed servers.
     pub fn removed(&self) -> impl Iterator<Item = ServerId> {
         self.removed.keys().copied()
     }
 
-    /// What people call the server with that identity, also after it was removed for good: tables may name it still. None
-    /// if that was not kept, or is the name of another server by now.
+    /// The name of the server with this id, also after it was permanently removed, because tables may still refer to it. `None` if
+    /// the name of a removed server was not stored, or is the name of another server now.
     #[must_use]
     pub fn server_name(&self, id: ServerId) -> Option<&Text> {
-        let of_removed = || {
+        let name_of_removed = || {
             let name = self.removed.get(&id)?.as_ref()?;
             self.servers_named(name).next().is_none().then_some(name)
         };
-        self.server(id).map(|server| &server.name).or_else(of_removed)
+        self.server(id).map(|server| &server.name).or_else(name_of_removed)
     }
 
-    /// How long a server may be silent before the links to it end, in seconds.
+    /// The heartbeat timeout, in seconds: a link to a server that sends nothing for this long is closed.
     #[must_use]
     pub fn heartbeat_secs(&self) -> u64 {
         self.heartbeat_secs.unwrap_or(HEARTBEAT_SECS)

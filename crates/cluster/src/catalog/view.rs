@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::snapshot::Catalog;
 
-/// Receives every new version of the catalog, one after another, on the thread that publishes it.
+/// Receives every new version of the catalog, in order, on the thread that publishes it.
 pub type CatalogWatcher = Box<dyn Fn(&Catalog) + Send + Sync>;
 
 /// Holds the version of the catalog that this node shows, and wakes threads that wait for a later one.
@@ -42,12 +42,12 @@ impl CatalogView {
         self.published.notify_all();
     }
 
-    /// Replaces the handles of the version shown, without waking anybody: its rows are the same.
+    /// Replaces the handles of the version shown. Wakes no thread, because the rows are the same.
     pub(crate) fn replace_handles(&self, catalog: Arc<Catalog>) {
         self.shown.store(catalog);
     }
 
-    /// Returns once `is_reached` holds of the version shown; false when that takes longer than `timeout`.
+    /// Waits until `is_reached` holds for the version shown; returns false if that takes longer than `timeout`.
     pub(crate) fn wait_until(&self, is_reached: impl Fn(&Catalog) -> bool, timeout: Duration) -> bool {
         let deadline = task::now() + timeout;
         let mut waiting = self.waiting.lock();
@@ -59,7 +59,8 @@ impl CatalogView {
         true
     }
 
-    /// Calls `watcher` with the version shown now. Only the first watcher is kept, for [`CatalogView::notify_watcher`].
+    /// Sets the watcher for [`CatalogView::notify_watcher`], and calls it with the version shown now. If one is set already, that one is
+    /// kept and called.
     pub(crate) fn watch(&self, watcher: CatalogWatcher) {
         self.watcher.get_or_init(|| watcher)(&self.shown());
     }

@@ -1,4 +1,4 @@
-//! Where a table's shards begin.
+//! The keys at which a table's shards start.
 
 use datum::{Bytes, Datum, PrimaryKey};
 
@@ -7,8 +7,8 @@ use super::ShardConfig;
 /// The most shards one table may have.
 pub(crate) const SHARDS_MAX: usize = 256;
 
-/// Start keys for `shards` shards of a table without rows to learn from: the first is
-/// empty, the others divide the space of generated keys (UUIDs, as hexadecimal text) evenly.
+/// Start keys for `shards` shards of a table without rows: the first is empty, the others divide the space of generated
+/// keys (UUIDs, as hexadecimal text) evenly.
 pub(crate) fn even_boundaries(shards: usize) -> Vec<Bytes> {
     (0..shards)
         .map(|i| match i {
@@ -25,26 +25,26 @@ fn hex_key(i: usize, shards: usize) -> Bytes {
     Bytes::copy_from_slice(key.as_bytes())
 }
 
-/// The first eight bytes of where each shard starts, side by side: a look for a key touches a few lines of memory, and
-/// whole starts only where eight bytes do not tell.
+/// The first eight bytes of the start key of each shard, in one array: a lookup of a key touches a few cache lines, and
+/// compares whole start keys only where the first eight bytes are equal.
 pub(crate) struct Boundaries(Box<[u64]>);
 
 impl Boundaries {
-    /// Those of `shards`, which are in key order.
+    /// The boundaries of `shards`, which are in key order.
     pub(crate) fn of(shards: &[ShardConfig]) -> Boundaries {
         Boundaries(shards.iter().map(|shard| prefix_number(&shard.start)).collect())
     }
 
-    /// How many of `shards`, which these are the starts of, start at `key` or before.
+    /// How many of `shards` start at `key` or before it. `shards` are the shards given to [`Boundaries::of`].
     pub(crate) fn count_up_to(&self, shards: &[ShardConfig], key: &[u8]) -> usize {
-        let begins = prefix_number(key);
-        let before = self.0.partition_point(|start| *start < begins);
-        let alike = self.0[before..].partition_point(|start| *start == begins);
-        before + shards[before..before + alike].partition_point(|shard| shard.start.as_ref() <= key)
+        let prefix = prefix_number(key);
+        let before = self.0.partition_point(|start| *start < prefix);
+        let equal = self.0[before..].partition_point(|start| *start == prefix);
+        before + shards[before..before + equal].partition_point(|shard| shard.start.as_ref() <= key)
     }
 }
 
-/// A number for the first eight bytes of a key: that of a key that sorts before another is not greater.
+/// The first eight bytes of a key as a number. Of two keys, the one that sorts first never has the greater number.
 fn prefix_number(key: &[u8]) -> u64 {
     let mut first = [0; 8];
     let bytes = key.len().min(first.len());
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_rise_and_the_first_is_open() {
+    fn start_keys_ascend_and_the_first_is_empty() {
         for shards in [1, 2, 3, 16, 256] {
             let starts = even_boundaries(shards);
             assert_eq!(starts.len(), shards);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_found_as_if_whole_starts_had_been_compared() {
+    fn a_lookup_finds_the_same_shard_as_comparing_whole_start_keys() {
         let keys: [&[u8]; 14] = [
             b"",
             b"\0",
@@ -100,7 +100,7 @@ mod tests {
             b"b\xff\xff\xff\xff\xff\xff\xff\xff",
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
         ];
-        // Each set of starts is some of the keys, the first always among them.
+        // Each set of start keys is a subset of the keys, and always has the first.
         for chosen in 0..1 << (keys.len() - 1) {
             let is_chosen = |i: &usize| *i == 0 || chosen >> (i - 1) & 1 == 1;
             let shards: Vec<_> = (0..keys.len()).filter(is_chosen).map(|i| shard(keys[i])).collect();

@@ -1,4 +1,4 @@
-//! Tables for tests of what is worked out on their configuration alone.
+//! Tables, shards and servers for tests of functions that need only configurations.
 
 use datum::Bytes;
 use log::{GroupId, PeerId};
@@ -6,17 +6,17 @@ use uuid::Uuid;
 
 use super::{DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, WriteAcks};
 
-/// The server of that number.
+/// The server with this number.
 pub(crate) fn server(n: u64) -> ServerId {
     ServerId(Uuid::from_u128(n.into()))
 }
 
-/// The replica of a group on a server, by their numbers.
+/// The replica of a group on a server; both are given by number.
 pub(crate) fn peer(group: u64, server: u64) -> PeerId {
     PeerId(10 * group + server)
 }
 
-/// A shard with voters on those servers, the first its primary, all of them its founders.
+/// A shard with a voter on each of `servers`. The first is the primary; all of them are founders.
 pub(crate) fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardConfig {
     let replica = |n: &u64| ReplicaConfig { server: server(*n), peer: peer(group, *n), voting: true };
     ShardConfig {
@@ -30,7 +30,7 @@ pub(crate) fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardC
     }
 }
 
-/// A table of those shards, without anything before them.
+/// A table with these shards and an empty shard history.
 pub(crate) fn table(shards: Vec<ShardConfig>) -> TableConfig {
     TableConfig {
         id: storage::TableId::from_uuid(Uuid::from_u128(7)),

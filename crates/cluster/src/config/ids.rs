@@ -1,4 +1,4 @@
-//! New identities, drawn at random and never used again.
+//! New random ids: UUIDs, replica ids, ids of copies.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use io::Random;
 use log::PeerId;
 use uuid::Uuid;
 
-/// Draws identities.
+/// Generates random ids.
 #[derive(Clone)]
 pub(crate) struct Ids(Arc<dyn Random>);
 
@@ -22,12 +22,12 @@ impl Ids {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// A name for a new replica.
+    /// The id of a new replica in its group; never zero.
     pub(crate) fn new_peer(&self) -> PeerId {
         PeerId((self.0.next_u64() >> 1) | 1)
     }
 
-    /// A number for a new copy.
+    /// The id of a new copy.
     pub(crate) fn new_copy(&self) -> u64 {
         self.0.next_u64()
     }

@@ -1,33 +1,33 @@
-//! What the catalog knows of a table's secondary indexes.
+//! The secondary indexes of a table, as the catalog stores them.
 
 use datum::{Datum, Object, Text};
 use reql::StoredFunc;
 use reql::cost::Cost;
 use shard::{IndexDef, IndexDefs, IndexId, IndexKind};
 
-/// An index as the catalog knows it.
+/// The configuration of one secondary index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexConfig {
-    /// Its identity, under which its entries are stored; never used again in this table.
+    /// Its id, part of the key of every entry; never reused in this table.
     pub id: IndexId,
     /// Its present name, unique among the table's indexes.
     pub name: Text,
-    /// What makes its values from a row.
+    /// The function that computes its values from a row.
     pub function: StoredFunc,
-    /// How values become keys.
+    /// Whether it is a multi index, and whether it is a geospatial one.
     pub kind: IndexKind,
 }
 
 /// The indexes of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableIndexes {
-    /// Identities given out so far.
+    /// The highest id assigned so far. The stored name of the field is `given`.
     pub(crate) given: u32,
     pub(crate) list: Vec<IndexConfig>,
 }
 
 impl TableIndexes {
-    /// All of them, by name.
+    /// All indexes, in order of name.
     #[must_use]
     pub fn all(&self) -> Vec<&IndexConfig> {
         let mut all: Vec<_> = self.list.iter().collect();
@@ -35,19 +35,19 @@ impl TableIndexes {
         all
     }
 
-    /// How long it can take to work out what all of them hold of a row.
+    /// The highest cost of an index function: how expensive it can be to compute the entries of one row.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.list.iter().map(|index| index.function.cost()).max().unwrap_or(Cost::Brief)
     }
 
-    /// The index of that name.
+    /// The index with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&IndexConfig> {
         self.list.iter().find(|index| index.name == name)
     }
 
-    /// Whether there was an index of that identity, and is none any more.
+    /// Whether an index with this id existed and was dropped.
     pub(crate) fn was_dropped(&self, id: IndexId) -> bool {
         id <= IndexId(self.given) && !self.list.iter().any(|index| index.id == id)
     }
@@ -62,7 +62,7 @@ impl TableIndexes {
         Some(self.list.remove(at))
     }
 
-    /// What the shards are to know.
+    /// The index definitions that shards need.
     pub(crate) fn defs(&self) -> IndexDefs {
         let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
         IndexDefs { list: self.list.iter().map(def).collect(), highest_assigned: IndexId(self.given) }
@@ -86,7 +86,7 @@ impl TableIndexes {
         object(vec![("given", Datum::Number(f64::from(self.given))), ("list", list.into())])
     }
 
-    /// What [`TableIndexes::to_datum`] was made of, if it was made by it.
+    /// Reads a datum written by [`TableIndexes::to_datum`]; `None` for anything else.
     pub(crate) fn from_datum(datum: &Datum) -> Option<TableIndexes> {
         let Datum::Object(object) = datum else { return None };
         let Some(Datum::Array(list)) = object.get("list") else { return None };
@@ -100,7 +100,7 @@ impl TableIndexes {
             let function = StoredFunc::parse(function).ok()?;
             let kind = match (index.get("multi")?, index.get("geo")) {
                 (Datum::Bool(multi), Some(Datum::Bool(geo))) => IndexKind::of(multi, geo),
-                // Written before there were indexes of shapes.
+                // Written by a version without geospatial indexes.
                 (Datum::Bool(multi), None) => IndexKind::of(multi, false),
                 _ => return None,
             };
@@ -111,7 +111,7 @@ impl TableIndexes {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be one
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a u32
 fn number(datum: &Datum) -> Option<u32> {
     match datum {
         Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Some(*n as u32),

@@ -1,6 +1,15 @@
-//! What the catalog says of databases, tables, shards, servers and users, as plain values.
+//! The configuration of databases, tables, shards, servers and users, as plain values.
 //!
-//! Nothing here reads or writes: [`crate::Catalog`] is one version of all of it, `catalog::row` its stored form.
+//! Nothing here does I/O or takes a lock. [`crate::Catalog`] holds one version of all of these values; `catalog::row`
+//! converts them to rows and back.
+//!
+//! - [`TableConfig`], [`ShardConfig`], [`ReplicaConfig`]: a table, its key ranges, and their replicas (this file).
+//! - [`ServerConfig`], [`ServerId`]: a server (this file).
+//! - `temporary`: replicas that a shard has only during a reshard.
+//! - `shard_history`: the sealed shards that a table had before a reshard.
+//! - `boundaries`: start keys of shards, and the lookup of the shard of a key.
+//! - `indexes`, `users`: secondary indexes; accounts and their permissions.
+//! - `ids`: generates random ids.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,19 +36,21 @@ pub use indexes::{IndexConfig, TableIndexes};
 pub use temporary::Temporary;
 pub use users::{Grant, PasswordChange, Permissions, Scope, User};
 
-/// The group of the catalog, and its table.
+/// The log group of the catalog: group zero.
 pub(crate) const CATALOG_GROUP: GroupId = GroupId(0);
+/// The id of the table that stores the catalog's rows.
 pub(crate) const CATALOG_TABLE: Uuid = Uuid::nil();
 
-/// Names a database for as long as it exists, whatever it is called.
+/// The id of a database. It stays the same when the database is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DbId(pub Uuid);
 
-/// Names a server for good; written into its data directory when that is created.
+/// The permanent id of a server, written into its data directory when that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServerId(pub Uuid);
 
-/// The order of its bytes, compared as one number: servers are found in maps for every message between them.
+/// The order of the bytes, compared as one number because it is faster: every message between servers looks up a server in
+/// a map.
 impl Ord for ServerId {
     fn cmp(&self, other: &ServerId) -> Ordering {
         self.0.as_u128().cmp(&other.0.as_u128())
@@ -67,23 +78,23 @@ impl fmt::Display for ServerId {
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbConfig {
-    /// Its identity.
+    /// Its id.
     pub id: DbId,
-    /// Its present name, unique among databases.
+    /// Its current name, unique among databases.
     pub name: Text,
 }
 
 /// How many voting replicas must hold a write before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAcks {
-    /// More than half of them.
+    /// More than half of the voting replicas.
     Majority,
-    /// One.
+    /// One replica.
     Single,
 }
 
 impl WriteAcks {
-    /// The same for the log.
+    /// The same setting for the log.
     pub(crate) fn acks(self) -> log::Acks {
         match self {
             WriteAcks::Majority => log::Acks::Majority,
@@ -91,7 +102,7 @@ impl WriteAcks {
         }
     }
 
-    /// The word used in `table_config`.
+    /// The name of the setting in `table_config`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,130 +112,129 @@ impl WriteAcks {
     }
 }
 
-/// One replica of a shard: on which server, and its name among the members of the group.
+/// One replica of a shard: its server, and its id in the log group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
     /// The server that holds it.
     pub server: ServerId,
-    /// Its name in the group, drawn when it is placed and never used again.
+    /// Its id in the group, random and never reused.
     pub peer: PeerId,
-    /// Whether it counts in majorities and may lead.
+    /// Whether it counts in quorums and may lead.
     pub voting: bool,
 }
 
 /// One key range of a table and the log group that orders its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// The group, never used again once the shard is gone.
+    /// The log group; its number is never reused.
     pub group: GroupId,
-    /// The first encoded primary key of the range; empty for the first shard. The range
-    /// ends where the next shard starts.
+    /// The first encoded primary key of the range; empty for the first shard. The range ends where the next shard starts.
     pub start: Bytes,
-    /// Its replicas, each on another server. Empty in catalogs written before there were several
-    /// servers: the only server has the only replica.
+    /// Its replicas, each on a different server. Empty in catalogs of versions that had only one server: that server has
+    /// the only replica.
     pub replicas: Vec<ReplicaConfig>,
-    /// Replicas on their way out: they serve until the others have everything.
+    /// Replicas that are being removed. They serve until the other replicas have all rows.
     pub leaving: Vec<ReplicaConfig>,
-    /// What some of the replicas have only until a division is done, or given up.
+    /// Which of the replicas, or of their votes, are temporary: they exist only until a reshard succeeds or is abandoned.
     pub added: Vec<Temporary>,
-    /// The server that leads when it can.
+    /// The server of the preferred leader.
     pub primary: ServerId,
-    /// The voters that the group began with; whoever comes later joins them.
+    /// The voters that the group began with. Later replicas join the group as learners.
     pub founders: Vec<PeerId>,
 }
 
 /// A server of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Its identity.
+    /// Its id.
     pub id: ServerId,
-    /// Its present name.
+    /// Its current name.
     pub name: Text,
     /// Its tags, in the order they were given.
     pub tags: Vec<Text>,
-    /// Its cache in megabytes; `None` chooses by the machine's memory.
+    /// The size of its cache in megabytes; `None` derives it from the machine's memory.
     pub cache_size_mb: Option<u64>,
-    /// Where its cluster port can be reached, `host:port`, the best first.
+    /// The addresses of its cluster port, `host:port`, the preferred one first.
     pub addresses: Vec<Text>,
     /// Its replica of the catalog.
     pub catalog: ReplicaConfig,
-    /// Whether it only answers clients: it holds nothing, and is forgotten when it goes.
+    /// Whether it is a proxy: it answers clients, holds no data, and is removed from the catalog when it stops.
     pub is_proxy: bool,
 }
 
 /// A table as `table_config` describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableConfig {
-    /// Its identity, under which its rows are stored.
+    /// Its id, part of the key of every stored row.
     pub id: TableId,
     /// The database it belongs to.
     pub db: DbId,
-    /// Its present name, unique in its database.
+    /// Its current name, unique in its database.
     pub name: Text,
     /// The field that holds the primary key.
     pub primary_key: Text,
-    /// What a write waits for unless its query says otherwise.
+    /// The durability of a write whose query does not set one.
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
     /// Its secondary indexes.
     pub indexes: TableIndexes,
-    /// What every write of a row is shown to, and may change: `(context, old, new) => row`.
+    /// A function that receives every write of a row and may change it: `(context, old, new) => row`.
     pub write_hook: Option<StoredFunc>,
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
-    /// How it came by them.
+    /// Its shards before the last reshard, as far as they are still needed. The stored name of the field is `lineage`.
     pub lineage: ShardHistory,
 }
 
-/// What a table keeps of its shards before the present ones.
+/// The shards that a table had before its current ones, as far as a server still needs them. Decision 0024.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardHistory {
-    /// How often the table got other shards, or an attempt at that was given up.
+    /// The number of reshards so far, abandoned ones included.
     pub epoch: u64,
-    /// The groups before, while somebody waits for what they have.
+    /// The sealed groups of the previous shards, kept while a server in `waiting` may need their logs.
     pub sealed: Vec<SealedShard>,
-    /// The servers that found shards and have not yet said that they have everything.
+    /// The servers that found current shards and have not yet confirmed that they have all rows durably.
     pub waiting: Vec<ServerId>,
 }
 
 /// A key range and the group that ordered its writes until it was sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedShard {
-    /// The group.
+    /// The sealed log group.
     pub group: GroupId,
-    /// The first encoded primary key of the range; empty for the first.
+    /// The first encoded primary key of the range; empty for the first range.
     pub start: Bytes,
-    /// The first key after the range; `None` for the last.
+    /// The first key after the range; `None` for the last range.
     pub end: Option<Bytes>,
-    /// The members that the catalog knew of.
+    /// The replicas according to the catalog at that time.
     pub replicas: Vec<ReplicaConfig>,
-    /// The table's epoch in which it was sealed.
+    /// The epoch of the table in which it was sealed.
     pub epoch: u64,
 }
 
 impl ShardConfig {
-    /// All replicas, those that are leaving too.
+    /// All replicas, including the ones that are being removed.
     pub(crate) fn all_replicas(&self) -> impl Iterator<Item = &ReplicaConfig> {
         self.replicas.iter().chain(&self.leaving)
     }
 
-    /// The replica on `server`, wanted or leaving.
+    /// The replica on `server`, also if it is being removed.
     pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
         self.replicas.iter().chain(&self.leaving).find(|replica| replica.server == server)
     }
 
-    /// The same, if it is one of those that the group begins with.
+    /// The replica on `server` if it is one of the founders.
     pub(crate) fn founder_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
         self.replica_on(server).filter(|replica| self.founders.contains(&replica.peer))
     }
 
-    /// The server that stands for election first: the primary if the group begins with a replica there.
+    /// The server that stands for election first: the primary if it has a founder.
     pub(crate) fn first_candidate(&self) -> Option<ServerId> {
         self.candidates().first().copied()
     }
 
-    /// The servers that the group begins on, in the order in which they stand for its first election.
+    /// The servers of the founders, in the order in which they stand for the group's first election: the primary first.
     pub(crate) fn candidates(&self) -> Vec<ServerId> {
         let founders = self.replicas.iter().chain(&self.leaving).filter(|r| self.founders.contains(&r.peer));
         let mut servers: Vec<ServerId> = founders.map(|replica| replica.server).collect();
@@ -233,7 +243,7 @@ impl ShardConfig {
     }
 }
 
-/// The word used in `table_config` for a durability.
+/// The name of a durability in `table_config`.
 #[must_use]
 pub fn durability_name(durability: Durability) -> &'static str {
     match durability {

@@ -1,7 +1,7 @@
-//! How a table came by its shards, as far as that still matters: decision 0024.
+//! The shards that a table had before a reshard. Decision 0024.
 //!
-//! The groups of the shards before are kept until every server that founds a new shard from their rows has
-//! these rows durably in its engine; only then can nobody need the old groups' logs any more.
+//! The groups of the previous shards are kept until every server that founds a new shard from their rows has these rows
+//! durably in its engine. After that no server needs the logs of the old groups.
 
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use shard::SealState;
@@ -9,7 +9,7 @@ use shard::SealState;
 use super::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
 
 impl SealedShard {
-    /// Its keys.
+    /// Its key range.
     pub(crate) fn range(&self) -> KeyRange {
         let start = match self.start.is_empty() {
             true => KeyBound::Unbounded,
@@ -19,25 +19,25 @@ impl SealedShard {
         KeyRange { start, end }
     }
 
-    /// The mark of its end.
+    /// The seal state that its group ended with.
     pub(crate) fn seal_state(&self) -> SealState {
         SealState::sealed(self.epoch)
     }
 
-    /// The replica on a server.
+    /// The replica on `server`.
     pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
         self.replicas.iter().find(|replica| replica.server == server)
     }
 }
 
 impl TableConfig {
-    /// Whether `server` begins a shard with rows that it has already.
+    /// Whether `server` has a founder of a shard: it begins the shard with rows that it already holds.
     pub(crate) fn is_founded_on(&self, server: ServerId) -> bool {
         self.shards.iter().any(|shard| shard.founder_on(server).is_some())
     }
 
-    /// Forgets the groups before when nobody waits for them any more. Who does not found a shard, or not
-    /// any more, does not wait. Forgets what was added and is not there any more.
+    /// Removes entries that are no longer needed: servers that found no shard any more from `waiting`, the sealed groups once
+    /// no server waits, and temporary replicas that no longer exist.
     pub(crate) fn prune_history(&mut self) {
         self.shards.iter_mut().for_each(ShardConfig::prune_temporary);
         if self.lineage.sealed.is_empty() {
@@ -63,15 +63,15 @@ mod tests {
     use crate::config::fixture::{server, shard, table};
 
     #[test]
-    fn the_groups_before_are_forgotten_when_nobody_waits() {
+    fn sealed_groups_are_forgotten_once_no_server_waits() {
         let mut table = table(vec![shard(9, b"", &[1, 2])]);
         let old =
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
         table.lineage = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
         let mut after = table.clone();
         after.prune_history();
-        assert_eq!(after, table, "both found the shard");
-        // The first joins now, because it could not found it.
+        assert_eq!(after, table, "both servers found the shard");
+        // The first server joins the shard instead, because it could not found it.
         after.shards[0].replicas[0].peer = PeerId(99);
         after.prune_history();
         assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_no_mark_can_name_is_refused() {
+    fn an_epoch_beyond_the_largest_seal_state_is_refused() {
         let mut table = table(vec![shard(9, b"", &[1])]);
         for epoch in [SealState::EPOCH_MAX, SealState::EPOCH_MAX + 1] {
             table.lineage.epoch = epoch;

@@ -1,23 +1,23 @@
-//! Replicas that a shard has only while its table is resharded: members of the group like all others, but none of those
-//! that the table is to have. A reshard that succeeds leaves them behind with the old group; one that is given up removes them.
-//! A move of the table's replicas meanwhile says where all of them are to be, and none is temporary after that.
+//! Temporary replicas: members of a shard's group that exist only while the table is resharded, and are not part of the
+//! table's configured placement. A reshard that succeeds leaves them behind with the old group; one that is abandoned removes
+//! them. If the table's replicas are moved meanwhile, that placement covers all of them, and none is temporary after it.
 //! Decision 0024.
 
 use log::{GroupId, PeerId};
 
 use super::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 
-/// What a shard has for the sake of a division, and was not to have.
+/// A replica, or a vote, that a shard has only for a reshard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Temporary {
-    /// The replica on that server.
+    /// The whole replica on this server.
     Replica(ServerId),
-    /// The vote of the replica on that server.
+    /// The vote of the replica on this server, which otherwise does not vote.
     Vote(ServerId),
 }
 
 impl Temporary {
-    /// Where it is.
+    /// The server of the replica.
     #[must_use]
     pub fn server(self) -> ServerId {
         match self {
@@ -27,14 +27,14 @@ impl Temporary {
 }
 
 impl ShardConfig {
-    /// Where the replicas are to be that the table is to have, and whether they vote: without what was added.
+    /// The servers of the permanent replicas, and whether each votes: the configuration without temporary replicas and votes.
     pub fn permanent_replicas(&self) -> impl Iterator<Item = (ServerId, bool)> {
         self.replicas.iter().filter(|replica| !self.is_temporary(Temporary::Replica(replica.server))).map(
             |replica| (replica.server, replica.voting && !self.is_temporary(Temporary::Vote(replica.server))),
         )
     }
 
-    /// The voting replicas that the table is to have.
+    /// The permanent voters.
     pub(crate) fn permanent_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
         self.replicas.iter().filter(|replica| {
             let is_temporary = self.added.iter().any(|added| added.server() == replica.server);
@@ -46,8 +46,8 @@ impl ShardConfig {
         self.added.contains(&added)
     }
 
-    /// Gives the shard a voting replica on a server for as long as a division needs it; whether it had none. One that
-    /// is on its way out there goes first.
+    /// Adds a temporary voter on `server`, for a reshard. Returns false if the server already has a voter, or a replica
+    /// that is still being removed: the new one has to wait for that.
     pub(crate) fn add_temporary(&mut self, server: ServerId, new_peer: impl FnOnce() -> PeerId) -> bool {
         if self.leaving.iter().any(|replica| replica.server == server) {
             return false;
@@ -66,34 +66,34 @@ impl ShardConfig {
         true
     }
 
-    /// Takes away again what was added on those servers and is still that, if `is_there` is so for each voter that the
-    /// table is to have. Its leader lets a replica go when the others can do without: if one of them is away it may
-    /// stay on its way out for ever, and could not be had in the place of that one.
+    /// Removes temporary replicas and votes from `servers`, but only if `is_there` holds for each permanent voter. The leader
+    /// completes a removal only when the other voters suffice. If one of those is missing, the replica could stay half removed
+    /// for ever, and could not replace the missing one either.
     fn remove_temporary(
         &mut self,
         servers: impl Fn(ServerId) -> bool,
         is_there: impl Fn(&ReplicaConfig) -> bool,
     ) {
-        // What is needed is none of what was added.
+        // A temporary replica that the table cannot do without becomes permanent first.
         self.prune_temporary();
         if !self.permanent_voters().all(is_there) {
             return;
         }
-        let (gone, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
+        let (removed, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
         self.added = kept;
-        for added in gone {
+        for added in removed {
             let at = self.replicas.iter().position(|replica| replica.server == added.server());
             match (added, at) {
                 (Temporary::Replica(_), Some(at)) => self.leaving.push(self.replicas.remove(at)),
-                // The group keeps it as a voter if it is one by now, as when somebody moves the replicas.
+                // The group keeps the voter if it already is one, as after a move of replicas.
                 (Temporary::Vote(_), Some(at)) => self.replicas[at].voting = false,
                 (_, None) => {}
             }
         }
     }
 
-    /// Forgets that replicas were added which have gone otherwise. If those that the table is to have cannot
-    /// do without the others any more, because a server was removed for example, all of them are the table's.
+    /// Removes entries for temporary replicas that no longer exist. If the permanent replicas no longer include the primary as
+    /// a voter, for example because a server was removed, all temporary replicas become permanent.
     pub(crate) fn prune_temporary(&mut self) {
         let replicas = &self.replicas;
         self.added.retain(|added| replicas.iter().any(|replica| replica.server == added.server()));
@@ -105,8 +105,8 @@ impl ShardConfig {
 }
 
 impl TableConfig {
-    /// Takes away what was added on those servers to the shards of those groups, as far as it is still that. Nothing
-    /// from a shard whose own voters are not all there, as far as `is_there` knows.
+    /// Removes the temporary replicas and votes that `added` names by group and server, as far as they still are temporary.
+    /// A shard keeps them while `is_there` does not hold for one of its permanent voters.
     pub(crate) fn remove_temporary(
         &mut self,
         added: &[(GroupId, ServerId)],
@@ -133,35 +133,35 @@ mod tests {
     use crate::catalog::row::CatalogRow;
     use crate::config::fixture::{peer, server, shard, table};
 
-    /// A shard on 1 and 2, where 3 has no vote, and what is added on 3 and 4.
-    fn added() -> (ShardConfig, ShardConfig) {
+    /// A shard with voters on 1 and 2 and a replica without a vote on 3; then the same with temporary voters on 3 and 4.
+    fn before_and_after() -> (ShardConfig, ShardConfig) {
         let mut before = shard(3, b"", &[1, 2, 3]);
         before.replicas[2].voting = false;
         let mut after = before.clone();
-        assert!(after.add_temporary(server(3), || unreachable!("it has one")));
+        assert!(after.add_temporary(server(3), || unreachable!("the server has a replica")));
         assert!(after.add_temporary(server(4), || peer(3, 4)));
         (before, after)
     }
 
     #[test]
-    fn what_is_added_is_not_where_the_table_is_to_be() {
-        let (before, mut after) = added();
+    fn temporary_replicas_are_not_part_of_the_placement() {
+        let (before, mut after) = before_and_after();
         assert_eq!(after.replicas.iter().filter(|replica| replica.voting).count(), 4);
         assert_eq!(places_of(&[after.clone()]), places_of(&[before]));
         let mut again = after.clone();
         for n in 1..=4 {
-            assert!(!again.add_temporary(server(n), || unreachable!("it has one")), "{n}");
+            assert!(!again.add_temporary(server(n), || unreachable!("the server has a replica")), "{n}");
         }
         assert_eq!(again, after);
         let there = after.replicas.pop();
         again.replicas.pop();
         again.leaving.extend(there);
-        assert!(!again.add_temporary(server(4), || unreachable!("it goes first")));
+        assert!(!again.add_temporary(server(4), || unreachable!("the old replica is still being removed")));
     }
 
     #[test]
-    fn what_was_added_is_taken_away_and_nothing_else() {
-        let (before, after) = added();
+    fn only_temporary_replicas_are_removed() {
+        let (before, after) = before_and_after();
         let without = |added: &[(u64, u64)]| {
             let mut config = table(vec![after.clone()]);
             let added: Vec<_> = added.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
@@ -171,14 +171,14 @@ mod tests {
         let mut all = before.clone();
         all.leaving.push(after.replicas[3]);
         assert_eq!(without(&[(3, 3), (3, 4), (3, 1), (4, 2)]), all);
-        assert_eq!(without(&[(3, 1), (3, 2), (4, 3), (4, 4)]), after, "it was added elsewhere");
+        assert_eq!(without(&[(3, 1), (3, 2), (4, 3), (4, 4)]), after, "no temporary replica is named");
         let one = without(&[(3, 4)]);
         assert_eq!((&one.added[..], one.leaving.len()), (&[Temporary::Vote(server(3))][..], 1));
     }
 
     #[test]
-    fn what_was_added_stays_while_one_of_the_tables_own_voters_is_away() {
-        let (_, after) = added();
+    fn temporary_replicas_stay_while_a_permanent_voter_is_missing() {
+        let (_, after) = before_and_after();
         let all = [(GroupId(3), server(3)), (GroupId(3), server(4))];
         for (away, stays) in [(1, true), (2, true), (3, false), (4, false)] {
             let mut config = table(vec![after.clone()]);
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn the_catalog_keeps_what_was_added() {
-        let (before, after) = added();
+    fn temporary_replicas_survive_a_round_trip_through_the_catalog() {
+        let (before, after) = before_and_after();
         for config in [table(vec![before]), table(vec![after])] {
             let read = CatalogRow::from_object(&CatalogRow::Table(config.clone()).to_object());
             assert_eq!(read.unwrap(), CatalogRow::Table(config));
@@ -197,19 +197,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_stays_where_nothing_else_is_left() {
-        let (_, after) = added();
+    fn temporary_replicas_become_permanent_when_no_others_are_left() {
+        let (_, after) = before_and_after();
         let all = [(GroupId(3), server(3)), (GroupId(3), server(4))];
-        // The servers of both who vote are removed, and those who are left lead.
+        // The servers of both permanent voters are removed; a temporary replica is the primary.
         let mut config = table(vec![after]);
         config.shards[0].replicas.drain(..2);
         config.shards[0].primary = server(4);
-        let left = config.shards[0].replicas.clone();
+        let remaining = config.shards[0].replicas.clone();
         config.remove_temporary(&all, |_, _| true);
-        assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&left, &[][..]));
+        assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&remaining, &[][..]));
         assert_eq!(config.shards[0].leaving, []);
-        // What has gone meanwhile is not remembered.
-        let (_, mut after) = added();
+        // The entry of a replica that no longer exists is removed.
+        let (_, mut after) = before_and_after();
         after.replicas.retain(|replica| replica.server != server(4));
         after.prune_temporary();
         assert_eq!(after.added, [Temporary::Vote(server(3))]);

@@ -1,25 +1,25 @@
-//! Users, their passwords and what they may do.
+//! Users, their passwords and their permissions.
 
 use datum::{Datum, Object, ObjectBuilder, Text};
 use storage::TableId;
 
 use super::DbId;
 
-/// An account. Its password is kept only as the salted record SCRAM needs.
+/// An account. Only the salted record of its password that SCRAM needs is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
     /// The account's name; `admin` always exists.
     pub name: Text,
-    /// The salted password record, as `protocol` wrote it.
+    /// The salted record of the password, in the form that `protocol` writes.
     pub password: Object,
-    /// Whether any password (rather than the empty one) is set.
+    /// Whether the password is not empty.
     pub has_password: bool,
 }
 
-/// What to do with a password.
+/// A change of a password.
 #[derive(Clone, Debug)]
 pub enum PasswordChange {
-    /// Leave it as it is.
+    /// Keep the current password.
     Keep,
     /// Set this salted record; the flag says whether the password is not empty.
     Set(Object, bool),
@@ -36,7 +36,7 @@ pub enum Scope {
     Table(DbId, TableId),
 }
 
-/// The four permissions at one scope; `None` is unset and leaves the wider scope's word.
+/// The four permissions at one scope. `None` is unset: the next wider scope decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Reading rows.
@@ -49,25 +49,25 @@ pub struct Permissions {
     pub connect: Option<bool>,
 }
 
-/// What one user may do at one scope.
+/// The permissions of one user at one scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The account.
     pub user: Text,
-    /// Where.
+    /// The scope.
     pub scope: Scope,
-    /// What.
+    /// The permissions.
     pub permissions: Permissions,
 }
 
 impl Permissions {
-    /// Everything, as `admin` has it.
+    /// All permissions, as `admin` has them.
     #[must_use]
     pub fn all() -> Permissions {
         Permissions { read: Some(true), write: Some(true), config: Some(true), connect: Some(true) }
     }
 
-    /// Whether nothing is set.
+    /// Whether no permission is set.
     #[must_use]
     pub fn is_unset(&self) -> bool {
         *self == Permissions::default()

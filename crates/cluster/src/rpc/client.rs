@@ -1,4 +1,4 @@
-//! The contract of requests between servers: bytes there, bytes back.
+//! The traits of RPCs between servers: a request and a response, both opaque bytes.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use crate::config::ServerId;
 /// Why a request has no response.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RpcError {
-    /// The request never left this node: it was not carried out.
+    /// The request was not sent, so it was not carried out.
     #[error("server {0} is not connected")]
     NotConnected(ServerId),
-    /// The connection ended, or the time was up, after the request had left: it may have been carried out.
-    #[error("server {0} did not answer")]
+    /// The connection was lost, or the request timed out, after it was sent: it may have been carried out.
+    #[error("server {0} did not respond")]
     NoAnswer(ServerId),
-    /// The other server could not use the request: nothing was done.
+    /// The other server refused the request: nothing was done.
     #[error("server {server} refused the request: {why}")]
     Refused {
         /// The server that refused.
         server: ServerId,
-        /// Its reason.
+        /// The reason.
         why: String,
     },
 }
 
-/// Receives the outcome of a request, once. Runs on the thread of the links: it must not wait.
+/// Receives the result of a request, once. Called on the thread of the links, so it must not block.
 pub type OnResponse = Box<dyn FnOnce(Result<Bytes, RpcError>) + Send>;
 
 /// Sends requests to other servers.
 pub trait RpcClient: Send + Sync {
     /// Sends a request to `server`. `on_response` is called once, after `timeout` at the latest, also if the server is not
-    /// connected. Never blocks.
+    /// connected. Does not block.
     fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse);
 
-    /// As [`RpcClient::call`], for a caller that calls [`RpcClient::flush`] once it has made all its requests: the more
-    /// requests leave together, the less each costs. They may leave before that.
+    /// As [`RpcClient::call`], for a caller that calls [`RpcClient::flush`] after its last request: requests that are sent
+    /// together cost less each. Buffered requests may be sent before the flush.
     fn call_buffered(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
         self.call(server, request, timeout, on_response);
     }
@@ -44,36 +44,37 @@ pub trait RpcClient: Send + Sync {
     /// Sends all buffered requests. Costs next to nothing if there are none.
     fn flush(&self) {}
 
-    /// Whether `server` is connected now. It may not be a moment later.
+    /// Whether `server` is connected now. The link may be lost at any moment.
     fn is_connected(&self, server: ServerId) -> bool;
 }
 
-/// Sends requests, and messages of replicas, to other servers.
+/// Sends requests and the messages of replicas to other servers.
 pub trait PeerTransport: RpcClient {
     /// Sends messages to replicas on `to`. They may be lost.
     fn send(&self, to: ServerId, messages: Vec<Message>);
 
-    /// Ends the link to a server that was removed from the cluster, and allows no other. Does nothing where servers are not
-    /// remembered.
+    /// Closes the link to a server that was removed from the cluster, and refuses further links. By default does nothing, for
+    /// transports without an address book.
     fn forget(&self, _server: ServerId) {}
 
-    /// Sets how long a server may be silent before its link is closed. Does nothing without a clock.
+    /// Sets the heartbeat timeout: a link to a server that sends nothing for this long is closed. By default does nothing, for
+    /// transports without a clock.
     fn set_heartbeat(&self, _timeout: Duration) {}
 
-    /// Sets the name of a server, which may be this one. Does nothing where names are not sent.
+    /// Sets the name of a server, which may be this one. By default does nothing, for transports that exchange no names.
     fn set_name(&self, _server: ServerId, _name: &str) {}
 }
 
-/// Takes the response to a request. A responder that is dropped without a response refuses the request.
+/// Sends the response to a request. A responder that is dropped without being called refuses the request.
 pub type Responder = Box<dyn FnOnce(Result<Bytes, String>) + Send>;
 
 /// Handles the requests of other servers.
 pub trait RpcHandler: Send + Sync {
-    /// Handles `request` of `from`, and responds through `respond`, now or later, from any thread. Called on the thread of
-    /// the links: it must not wait.
+    /// Handles a request of `from` and calls `respond`, now or later, from any thread. Called on the thread of the links, so it
+    /// must not block.
     fn handle(&self, from: ServerId, request: Bytes, respond: Responder);
 
-    /// The link to `server` was closed: anything kept for it, or still being worked out for it, can go. Called on the
-    /// thread of the links: it must not wait.
+    /// The link to `server` was closed: state kept for it can be dropped, and work for it cancelled. Called on the thread of the
+    /// links, so it must not block.
     fn disconnected(&self, _server: ServerId) {}
 }

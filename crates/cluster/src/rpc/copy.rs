@@ -1,4 +1,4 @@
-//! Pieces of a copy as bytes: what is told of the rows that are there, and what comes of it.
+//! The bytes of a copy: the ranges of rows that the receiver reports, and the differences that the sender responds with.
 //! docs/formats/cluster-request.md.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -19,7 +19,7 @@ pub(crate) fn put_copy_ranges(bytes: &mut BytesMut, copy_ranges: &[CopyRange]) {
     }
 }
 
-/// All that is left.
+/// Reads copy ranges to the end of the bytes.
 pub(crate) fn take_copy_ranges(bytes: &mut Bytes) -> Option<Vec<CopyRange>> {
     let mut copy_ranges = Vec::new();
     while !bytes.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn take_copy_ranges(bytes: &mut Bytes) -> Option<Vec<CopyRange>> {
 
 pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
     let mut bytes = BytesMut::new();
-    // No more than were asked about.
+    // At most the number of ranges in the request, so it fits 32 bits.
     bytes.put_u32_le(difference.same as u32);
     bytes.put_u8(u8::from(difference.reach.is_some()));
     put(&mut bytes, difference.reach.as_ref().map_or(&[], PrimaryKey::as_bytes));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_read_back_and_no_cut_one_does() {
+    fn ranges_and_differences_round_trip_and_truncated_ones_are_refused() {
         let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
         let copy_ranges = vec![
             CopyRange { last: key("b"), rows: 2, bytes: 30, digest: [7; DIGEST_BYTES] },
@@ -79,9 +79,9 @@ mod tests {
         put_copy_ranges(&mut bytes, &copy_ranges);
         let bytes = bytes.freeze();
         assert_eq!(take_copy_ranges(&mut bytes.clone()), Some(copy_ranges.clone()));
-        let half = bytes.len() - DIGEST_BYTES - 21;
-        for len in (0..bytes.len()).filter(|len| *len != 0 && *len != half) {
-            assert_eq!(take_copy_ranges(&mut bytes.slice(..len)), None, "cut at {len}");
+        let first_range = bytes.len() - DIGEST_BYTES - 21;
+        for len in (0..bytes.len()).filter(|len| *len != 0 && *len != first_range) {
+            assert_eq!(take_copy_ranges(&mut bytes.slice(..len)), None, "truncated to {len} bytes");
         }
         for reach in [None, Some(key("x"))] {
             let difference =

@@ -1,22 +1,22 @@
-//! Fields of requests and answers as bytes: docs/formats/cluster-request.md.
+//! Encodes and decodes the fields of requests and responses: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use io::ReadFields as _;
 use log::StallCause;
 
-/// Adds bytes behind their length (4).
+/// Appends the length of `part` (4 bytes), then `part`.
 pub(crate) fn put(bytes: &mut BytesMut, part: &[u8]) {
     bytes.put_u32_le(part.len() as u32);
     bytes.put_slice(part);
 }
 
-/// Reads bytes that [`put`] has added; `None` if fewer bytes are left.
+/// Reads bytes written by [`put`]; `None` if too few bytes are left.
 pub(crate) fn take(bytes: &mut Bytes) -> Option<Bytes> {
     let len = bytes.read_u32()? as usize;
     bytes.read_bytes(len)
 }
 
-/// Adds whether a log gets on (1), or why not.
+/// Appends the health of a log (1 byte): that it makes progress, or the cause of its stall.
 pub(crate) fn put_cause(bytes: &mut BytesMut, cause: Option<StallCause>) {
     bytes.put_u8(match cause {
         None => 0,
@@ -26,7 +26,7 @@ pub(crate) fn put_cause(bytes: &mut BytesMut, cause: Option<StallCause>) {
     });
 }
 
-/// What [`put_cause`] has added; `None` where it makes no sense.
+/// Reads the byte written by [`put_cause`]; `None` if it has no known value.
 pub(crate) fn take_cause(bytes: &mut Bytes) -> Option<Option<StallCause>> {
     match bytes.read_u8()? {
         0 => Some(None),

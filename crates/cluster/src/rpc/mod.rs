@@ -1,9 +1,16 @@
-//! Requests and responses between servers. A request is answered once; long answers are asked for piece by piece, so
-//! that the caller sets the pace.
+//! RPCs between servers. Every request has one response. A long result takes several requests, so that the caller sets the
+//! pace.
 //!
-//! Here are the contract ([`RpcClient`], [`RpcHandler`]), the bytes of the cluster's own requests
-//! (docs/formats/cluster-request.md), and [`Peers`], which sends them. Requests of queries are opaque here: `query` gives them
-//! their meaning. The links between servers (`link`) carry both.
+//! - [`RpcClient`], [`PeerTransport`], [`RpcHandler`] (`client`): the traits. `link` implements the transport, and calls the
+//!   handler.
+//! - [`Request`] and `response`: the requests about the cluster and their bytes (docs/formats/cluster-request.md). `copy`,
+//!   `split_points` and `field` are parts of that format.
+//! - [`Peers`]: sends requests to other servers and waits for responses.
+//! - [`RpcServer`]: dispatches requests of other servers to the [`ClusterHandler`], which `node` implements, or to the handler
+//!   of queries.
+//! - [`QueryRpcClient`]: sends the requests of queries. Their content is opaque here; `query` defines it.
+//!
+//! This room has no locks.
 
 mod client;
 pub(crate) mod copy;

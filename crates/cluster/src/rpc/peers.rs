@@ -1,4 +1,4 @@
-//! The other servers, as this node reaches them.
+//! The client for requests about the cluster.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use io::task;
 use super::client::{OnResponse, PeerTransport, RpcError};
 use crate::config::ServerId;
 
-/// Sends requests to other servers and waits for responses. A node without other servers has no transport: it reaches
+/// Sends requests to other servers and waits for responses. A node that is not part of a cluster has no transport and reaches
 /// only itself.
 #[derive(Default)]
 pub struct Peers {
@@ -18,24 +18,24 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Sets the transport. Only the first call counts, and only before the node is opened: the transport learns the
-    /// servers' names then.
+    /// Sets the transport. Only the first call has an effect. Must be called before the node is opened, because opening passes
+    /// the servers' names to the transport.
     pub fn connect(&self, transport: Arc<dyn PeerTransport>) {
         drop(self.transport.set(transport));
     }
 
-    /// The transport; `None` on a node that is alone.
+    /// The transport; `None` on a node that is not part of a cluster.
     #[must_use]
     pub fn transport(&self) -> Option<&Arc<dyn PeerTransport>> {
         self.transport.get()
     }
 
-    /// Sets the identity of this server. Only the first call counts.
+    /// Sets the id of this server. Only the first call has an effect.
     pub(crate) fn set_own(&self, own: ServerId) {
         self.own.get_or_init(|| own);
     }
 
-    /// This server, once its identity is known.
+    /// The id of this server, once it is set.
     pub(crate) fn own(&self) -> Option<ServerId> {
         self.own.get().copied()
     }
@@ -46,7 +46,7 @@ impl Peers {
         self.own() == Some(server) || self.transport().is_some_and(|transport| transport.is_connected(server))
     }
 
-    /// Sends a request to another server. `on_response` is called at once if there is no transport.
+    /// Sends a request to another server. Calls `on_response` with an error at once if there is no transport.
     pub(crate) fn send(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
         match self.transport() {
             Some(transport) => transport.call(server, request, timeout, on_response),
@@ -66,14 +66,14 @@ impl Peers {
         receiver.recv().unwrap_or(Err(RpcError::NoAnswer(server)))
     }
 
-    /// Sends requests to other servers, all at the same time, and waits for the responses, in the order of the requests;
-    /// `None` for a server that does not respond within `timeout`.
+    /// Sends requests to other servers concurrently and waits for the responses. Returns them in the order of the requests; `None`
+    /// for a server that does not respond within `timeout`.
     pub(crate) fn call_all(&self, requests: Vec<(ServerId, Bytes)>, timeout: Duration) -> Vec<Option<Bytes>> {
         let mut responses = vec![None; requests.len()];
         let (sender, receiver) = task::channel();
         for (nth, (server, request)) in requests.into_iter().enumerate() {
             let sender = sender.clone();
-            // The caller waits until every sender is dropped.
+            // The loop below ends once every sender is dropped.
             let on_response =
                 move |response: Result<Bytes, RpcError>| drop(sender.send((nth, response.ok())));
             self.send(server, request, timeout, Box::new(on_response));

@@ -1,4 +1,4 @@
-//! Sends the requests of queries, marked as such.
+//! The client for requests of queries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::peers::Peers;
 use super::request::FOR_QUERIES;
 use crate::config::ServerId;
 
-/// The client of queries.
+/// Sends requests of queries, with the first byte that marks them.
 pub(crate) struct QueryRpcClient(pub(crate) Arc<Peers>);
 
 impl RpcClient for QueryRpcClient {
     fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
-        self.0.send(server, marked(&request), timeout, on_response);
+        self.0.send(server, with_prefix(&request), timeout, on_response);
     }
 
     fn call_buffered(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
         match self.0.transport() {
-            Some(transport) => transport.call_buffered(server, marked(&request), timeout, on_response),
+            Some(transport) => transport.call_buffered(server, with_prefix(&request), timeout, on_response),
             None => on_response(Err(RpcError::NotConnected(server))),
         }
     }
@@ -34,9 +34,10 @@ impl RpcClient for QueryRpcClient {
     }
 }
 
-fn marked(request: &[u8]) -> Bytes {
-    let mut marked = BytesMut::with_capacity(1 + request.len());
-    marked.put_u8(FOR_QUERIES);
-    marked.put_slice(request);
-    marked.freeze()
+/// The request after the byte [`FOR_QUERIES`].
+fn with_prefix(request: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(1 + request.len());
+    bytes.put_u8(FOR_QUERIES);
+    bytes.put_slice(request);
+    bytes.freeze()
 }

@@ -1,4 +1,4 @@
-//! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-request.md.
+//! Requests between nodes about the cluster, and their bytes: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
@@ -9,9 +9,9 @@ use shard::CopyRange;
 use crate::rpc::copy::{put_copy_ranges, take_copy_ranges};
 use crate::rpc::field::{put, put_cause, take, take_cause};
 
-/// The first byte of a request: whose it is.
+/// The first byte of a request about the cluster.
 pub(crate) const FOR_CLUSTER: u8 = 0;
-/// The same, for the requests of queries.
+/// The first byte of a request of a query.
 pub(crate) const FOR_QUERIES: u8 = 1;
 
 const VERSION: u8 = 4;
@@ -19,49 +19,49 @@ const VERSION: u8 = 4;
 /// A request about the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
-    /// To the leader of the catalog: write these rows if its version is `base`.
+    /// To the leader of the catalog: write these rows if its version is still `base`.
     Commit { base: u64, rows: Vec<(PrimaryKey, Option<Object>)> },
-    /// Let this server in; the row says who it is.
+    /// Add this server to the catalog; `server` is its row.
     Join { server: Object },
-    /// How are the replicas of these groups, of each of which the server may be the leader?
+    /// The state of the replicas of these groups, of which the receiver may be the leader.
     States { groups: Vec<GroupId> },
-    /// To the leader of a group: let this replica lead.
+    /// To the leader of a group: transfer the leadership to this replica.
     HandOver { group: GroupId, to: PeerId },
-    /// To the leader of a group: keep a copy of its rows for me.
+    /// To the leader of a group: begin a copy of its rows for the sender.
     CopyBegin { group: GroupId },
-    /// How far does the log of your replica of a group reach?
+    /// The last log position of the receiver's replica of a group.
     LogPosition { group: GroupId },
-    /// The same of all these groups.
+    /// As [`Request::LogPosition`], for several groups.
     LogPositions { groups: Vec<GroupId> },
-    /// Of which of these groups do you have a replica with its rows, durably?
+    /// Which of these groups the receiver has a replica of, with all rows durable.
     GroupsWithRows { groups: Vec<GroupId> },
-    /// Which mark has your replica of a group, as far as it was applied (`shard::SealState`)?
+    /// The seal number (`shard::SealState`) that the receiver's replica of a group has applied.
     SealNumber { group: GroupId },
-    /// Make these (`log::Members`) the members of a group, by force.
+    /// Force the members of a group to be `members` (an encoded `log::Members`).
     ResetMembers { group: GroupId, members: Bytes },
-    /// Which servers are you connected to?
+    /// The servers that the receiver is connected to.
     ConnectedServers,
-    /// To the leader of the catalog: which version is it?
+    /// To the leader of the catalog: its version.
     Version,
-    /// To a replica's server, of its leader: the log, which begins after `start`, no longer has what it needs, or
-    /// its rows are void, so let it ask for a copy.
+    /// From the leader of a group to the server of a replica: the replica needs a copy, because the leader's log, which begins
+    /// after `start`, no longer has the entries that it lacks, or because its rows are void.
     OfferCopy { group: GroupId, start: Lsn },
-    /// The rows of a copy after `after`, for one who has those of `copy_ranges` there.
+    /// The next rows of a copy, after the key `after`, for a receiver that already has the rows of `copy_ranges` there.
     CopyNext { copy: u64, after: Option<PrimaryKey>, copy_ranges: Vec<CopyRange> },
-    /// To the leader of a group: where may its range be cut into so many parts?
+    /// To the leader of a group: keys that split its range into this many parts.
     SplitPoints { group: GroupId, parts: u64 },
-    /// To the leader of a group: seal it, or open it again (`shard::SealState`).
+    /// To the leader of a group: seal it, or open it again, by setting its seal number (`shard::SealState`).
     SetSealNumber { group: GroupId, number: u64 },
-    /// My log does not get on, and why; or it does again.
+    /// The sender's log makes no progress, for this cause; `None` when it makes progress again.
     Stalled { cause: Option<StallCause> },
-    /// Do you show this version of the catalog, or a later one? OnResponse once it is so, or not soon.
+    /// Respond once the receiver shows this version of the catalog or a later one, or after a timeout.
     AwaitVersion { version: u64 },
-    /// What is the newest term that you know in each of these groups?
+    /// The newest term that the receiver knows of each of these groups.
     Terms { groups: Vec<GroupId> },
 }
 
 impl Request {
-    /// Whether nobody answers it without a turn of the log.
+    /// Whether the receiver needs a step of its log to respond, so that a stalled log delays the response.
     pub(crate) fn needs_log(&self) -> bool {
         match self {
             Request::Commit { .. }
@@ -202,9 +202,9 @@ fn take_groups(bytes: &mut Bytes) -> Option<Vec<GroupId>> {
     (0..count).map(|_| bytes.read_u64().map(GroupId)).collect()
 }
 
-fn put_numbers<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
+fn put_numbers<const N: usize>(bytes: &mut BytesMut, kind: u8, numbers: [u64; N]) {
     bytes.put_u8(kind);
-    words.into_iter().for_each(|word| bytes.put_u64_le(word));
+    numbers.into_iter().for_each(|number| bytes.put_u64_le(number));
 }
 
 #[cfg(test)]
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_reads_back_and_no_part_of_one_does() {
+    fn requests_round_trip_and_truncated_ones_are_refused() {
         for request in requests() {
             let bytes = request.encode();
             assert_eq!(Request::decode(bytes.slice(1..)), Some(request.clone()));
             let ends_with_copy_ranges = matches!(&request, Request::CopyNext { .. });
             for len in 1..bytes.len() {
-                let cut = Request::decode(bytes.slice(1..len));
-                assert!(cut.is_none() || ends_with_copy_ranges && cut != Some(request.clone()));
+                let truncated = Request::decode(bytes.slice(1..len));
+                assert!(truncated.is_none() || ends_with_copy_ranges && truncated != Some(request.clone()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What nodes answer to requests about the cluster: `docs/formats/cluster-request.md`.
+//! Responses to requests about the cluster, and their bytes: `docs/formats/cluster-request.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use io::ReadFields as _;
@@ -11,19 +11,19 @@ use crate::rpc::field::{put, put_cause, take, take_cause};
 #[cfg(doc)]
 use crate::rpc::request::Request;
 
-/// How the log of the server is that was told of one that does not get on: [`Request::Stalled`].
+/// The response to [`Request::Stalled`]: the health of the responder's log.
 pub(crate) fn encode_cause(cause: Option<StallCause>) -> Bytes {
     let mut bytes = BytesMut::new();
     put_cause(&mut bytes, cause);
     bytes.freeze()
 }
 
-/// What that says; servers of before say nothing.
+/// Reads bytes written by [`encode_cause`]; older servers send none, which counts as healthy.
 pub(crate) fn decode_cause(mut bytes: Bytes) -> Option<Option<StallCause>> {
     if bytes.is_empty() { Some(None) } else { take_cause(&mut bytes) }
 }
 
-/// What came of [`Request::Commit`].
+/// The response to [`Request::Commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CommitResponse {
     Done,
@@ -33,16 +33,16 @@ pub(crate) enum CommitResponse {
     InDoubt(String),
 }
 
-/// What came of [`Request::Join`].
+/// The response to [`Request::Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JoinResponse {
-    /// The replica of the catalog on the new server.
+    /// The id of the new server's replica of the catalog.
     pub(crate) own: PeerId,
-    /// Where the others are.
+    /// The servers of the other replicas of the catalog.
     pub(crate) places: Vec<(PeerId, ServerId)>,
 }
 
-/// What came of [`Request::CopyBegin`].
+/// The response to [`Request::CopyBegin`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopyResponse {
     pub(crate) copy: u64,
@@ -129,7 +129,7 @@ fn put_builds(bytes: &mut BytesMut, builds: &[(IndexId, IndexBuild)]) {
     }
 }
 
-/// All that is left.
+/// Reads index builds to the end of the bytes.
 fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     let mut builds = Vec::new();
     while !bytes.is_empty() {
@@ -139,20 +139,21 @@ fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     Some(builds)
 }
 
-/// What came of [`Request::States`] for one group: who leads, when it is another; else how it is.
+/// The response to [`Request::States`] for one group: its state if the responder leads it, else the leader that the responder
+/// knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateResponse {
     NotLeader(Option<ServerId>),
     Led(GroupState),
 }
 
-/// What came of [`Request::SetSealNumber`].
+/// The response to [`Request::SetSealNumber`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SealResponse {
-    /// The group's members then.
+    /// The members of the group at that time.
     pub(crate) members: Members,
-    /// Those that answer and have the mark durably in their logs, and the rows of before: they need only hear that it
-    /// is committed.
+    /// The members that respond, have the seal entry durably in their logs, and have the rows before it. They only have to
+    /// learn that the entry is committed.
     pub(crate) holders: Vec<PeerId>,
 }
 
@@ -172,16 +173,16 @@ impl SealResponse {
     }
 }
 
-/// What the leader of a group knows of it.
+/// The state of a group according to its leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupState {
     /// The replicas that are ready.
     pub(crate) ready: Vec<PeerId>,
-    /// Whether writes get done: the leader's disk, where that is needed, is neither full nor hangs.
+    /// Whether writes succeed: false if they need the leader's disk, and that is full or hangs.
     pub(crate) takes_writes: bool,
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) rows: u64,
-    /// How far each index is built.
+    /// The progress of each index build.
     pub(crate) builds: Vec<(IndexId, IndexBuild)>,
 }
 
@@ -196,7 +197,7 @@ impl StateResponse {
                 );
             }
             StateResponse::Led(GroupState { ready, takes_writes, rows, builds }) => {
-                // Servers of before know only the first.
+                // Older servers know only the value 1.
                 bytes.put_u8(if *takes_writes { 1 } else { 2 });
                 bytes.put_u32_le(ready.len() as u32);
                 ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
@@ -225,14 +226,14 @@ impl StateResponse {
     }
 }
 
-/// What came of [`Request::States`], one for each group.
+/// The response to [`Request::States`]: one state for each group.
 pub(crate) fn encode_states(states: &[StateResponse]) -> Bytes {
     let mut bytes = BytesMut::new();
     states.iter().for_each(|state| put(&mut bytes, &state.encode()));
     bytes.freeze()
 }
 
-/// Reads what [`encode_states`] wrote.
+/// Reads bytes written by [`encode_states`].
 pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateResponse>> {
     let mut states = Vec::new();
     while !bytes.is_empty() {
@@ -241,13 +242,13 @@ pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateResponse>> {
     Some(states)
 }
 
-/// What came of [`Request::LogPosition`].
+/// The response to [`Request::LogPosition`]: the last entry of the replica's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogPositionResponse {
     pub(crate) own: PeerId,
     pub(crate) last_term: Term,
     pub(crate) last: Lsn,
-    /// The members, as far as this replica knows.
+    /// The members that this replica knows.
     pub(crate) members: Members,
 }
 
@@ -259,64 +260,65 @@ impl LogPositionResponse {
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<LogPositionResponse> {
-        let mut word = || bytes.read_u64();
-        let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
+        let mut number = || bytes.read_u64();
+        let (own, last_term, last) = (PeerId(number()?), Term(number()?), Lsn(number()?));
         Some(LogPositionResponse { own, last_term, last, members: Members::decode(&bytes)? })
     }
 }
 
-/// What came of [`Request::LogPositions`]: none of a group whose rows are not there.
-pub(crate) fn encode_log_positions(ends: &[Option<LogPositionResponse>]) -> Bytes {
+/// The response to [`Request::LogPositions`]: `None` for a group without a replica, or whose rows are void.
+pub(crate) fn encode_log_positions(positions: &[Option<LogPositionResponse>]) -> Bytes {
     let mut bytes = BytesMut::new();
-    for end in ends {
-        put(&mut bytes, &end.as_ref().map(LogPositionResponse::encode).unwrap_or_default());
+    for position in positions {
+        put(&mut bytes, &position.as_ref().map(LogPositionResponse::encode).unwrap_or_default());
     }
     bytes.freeze()
 }
 
-/// Reads what [`encode_log_positions`] wrote.
+/// Reads bytes written by [`encode_log_positions`].
 pub(crate) fn decode_log_positions(mut bytes: Bytes) -> Option<Vec<Option<LogPositionResponse>>> {
-    let mut ends = Vec::new();
+    let mut positions = Vec::new();
     while !bytes.is_empty() {
-        let end = take(&mut bytes)?;
-        ends.push(if end.is_empty() { None } else { Some(LogPositionResponse::decode(end)?) });
+        let position = take(&mut bytes)?;
+        let is_none = position.is_empty();
+        positions.push(if is_none { None } else { Some(LogPositionResponse::decode(position)?) });
     }
-    Some(ends)
+    Some(positions)
 }
 
-/// What came of [`Request::Version`], or of [`Request::SealNumber`].
+/// The response to [`Request::Version`] or [`Request::SealNumber`].
 pub(crate) fn decode_number(mut bytes: Bytes) -> Option<u64> {
     bytes.read_u64()
 }
 
-/// What came of [`Request::ConnectedServers`].
+/// The response to [`Request::ConnectedServers`].
 pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
     servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
 }
 
-/// Reads what [`encode_servers`] wrote.
+/// Reads bytes written by [`encode_servers`].
 pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
     let (ids, rest) = bytes.as_chunks::<16>();
     rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
 }
 
-/// What came of [`Request::GroupsWithRows`].
+/// The response to [`Request::GroupsWithRows`].
 pub(crate) fn encode_groups(groups: &[GroupId]) -> Bytes {
     groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
 }
 
-/// Reads what [`encode_groups`] wrote.
+/// Reads bytes written by [`encode_groups`].
 pub(crate) fn decode_groups(bytes: &Bytes) -> Option<Vec<GroupId>> {
     let (groups, rest) = bytes.as_chunks::<8>();
     rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
 }
 
-/// What came of [`Request::Terms`], one for each group; zero where none is known.
+/// The response to [`Request::Terms`]: one term for each group; zero if none is known.
 pub(crate) fn encode_terms(terms: &[Term]) -> Bytes {
     terms.iter().flat_map(|term| term.0.to_le_bytes()).collect()
 }
 
-/// Reads what [`encode_terms`] wrote.
+/// Reads bytes written by [`encode_terms`].
 pub(crate) fn decode_terms(bytes: &Bytes) -> Option<Vec<Term>> {
     let (terms, rest) = bytes.as_chunks::<8>();
     rest.is_empty().then(|| terms.iter().map(|term| Term(u64::from_le_bytes(*term))).collect())
@@ -327,18 +329,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_a_mark_reads_back_and_nothing_else_does() {
+    fn a_seal_response_round_trips_and_truncated_ones_are_refused() {
         let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], ..Members::default() };
-        let answer = SealResponse { members, holders: vec![PeerId(2)] };
-        let bytes = answer.encode();
-        assert_eq!(SealResponse::decode(bytes.clone()), Some(answer));
+        let response = SealResponse { members, holders: vec![PeerId(2)] };
+        let bytes = response.encode();
+        assert_eq!(SealResponse::decode(bytes.clone()), Some(response));
         for len in (0..bytes.len()).filter(|len| *len != bytes.len() - 8) {
             assert_eq!(SealResponse::decode(bytes.slice(..len)), None, "{len}");
         }
     }
 
     #[test]
-    fn answers_read_back() {
+    fn responses_round_trip() {
         let join = JoinResponse { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
         assert_eq!(JoinResponse::decode(join.encode()), Some(join));
         let (origin, progress) = (Bytes::from_static(b"o"), Bytes::from_static(b"p"));
@@ -359,18 +361,18 @@ mod tests {
         assert_eq!(decode_states(encode_states(&states)), Some(states));
         let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
         assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
-        let begun = vec![GroupId(3), GroupId(u64::MAX)];
-        assert_eq!(decode_groups(&encode_groups(&begun)), Some(begun.clone()));
-        assert_eq!(decode_groups(&encode_groups(&begun).slice(1..)), None);
+        let groups = vec![GroupId(3), GroupId(u64::MAX)];
+        assert_eq!(decode_groups(&encode_groups(&groups)), Some(groups.clone()));
+        assert_eq!(decode_groups(&encode_groups(&groups).slice(1..)), None);
         let terms = vec![Term(0), Term(7)];
         assert_eq!(decode_terms(&encode_terms(&terms)), Some(terms.clone()));
         assert_eq!(decode_terms(&encode_terms(&terms).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
-        let end = LogPositionResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
-        assert_eq!(LogPositionResponse::decode(end.encode()), Some(end.clone()));
-        let ends = vec![None, Some(end), None];
-        let bytes = encode_log_positions(&ends);
-        assert_eq!(decode_log_positions(bytes.clone()), Some(ends));
+        let position = LogPositionResponse { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
+        assert_eq!(LogPositionResponse::decode(position.encode()), Some(position.clone()));
+        let positions = vec![None, Some(position), None];
+        let bytes = encode_log_positions(&positions);
+        assert_eq!(decode_log_positions(bytes.clone()), Some(positions));
         assert_eq!(decode_log_positions(bytes.slice(..bytes.len() - 1)), None);
         let doubt = CommitResponse::InDoubt("why".to_owned());
         assert_eq!(CommitResponse::decode(&doubt.encode()), Some(doubt));

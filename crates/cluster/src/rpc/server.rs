@@ -1,4 +1,4 @@
-//! Tells the requests of other servers apart: those about the cluster, and those of queries.
+//! Dispatches the requests of other servers: requests about the cluster, and requests of queries.
 
 use std::sync::{Arc, Weak};
 
@@ -10,14 +10,14 @@ use crate::config::ServerId;
 
 /// Handles requests about the cluster.
 pub(crate) trait ClusterHandler: Send + Sync {
-    /// Handles `request` of `from`. Called on the thread of the links: it must not wait.
+    /// Handles a request of `from`. Called on the thread of the links, so it must not block.
     fn handle(self: Arc<Self>, from: ServerId, request: Request, respond: Responder);
 
-    /// The handler of the requests of queries, once there is one.
+    /// The handler of the requests of queries, once it is set.
     fn queries(&self) -> Option<&Arc<dyn RpcHandler>>;
 }
 
-/// Serves the requests of other servers, as long as the node lives.
+/// Serves the requests of other servers, until the node is dropped.
 pub struct RpcServer(Weak<dyn ClusterHandler>);
 
 impl RpcServer {
@@ -33,13 +33,13 @@ impl RpcHandler for RpcServer {
         match first {
             Some(FOR_QUERIES) => match cluster.queries() {
                 Some(queries) => queries.handle(from, request, respond),
-                None => respond(Err("this server does not answer queries yet".to_owned())),
+                None => respond(Err("this server does not serve queries yet".to_owned())),
             },
             Some(FOR_CLUSTER) => match Request::decode(request) {
                 Some(request) => cluster.handle(from, request, respond),
                 None => respond(Err("the request cannot be decoded".to_owned())),
             },
-            _ => respond(Err("the request is of an unknown kind".to_owned())),
+            _ => respond(Err("the first byte of the request is unknown".to_owned())),
         }
     }
 

@@ -6,12 +6,12 @@ use io::ReadFields as _;
 
 use super::field::{put, take};
 
-/// What came of [`super::Request::SplitPoints`].
+/// Keys that split the range of a shard into parts with about as many rows each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SplitPointsResponse {
-    /// How many rows the shard has.
+    /// The number of rows of the shard.
     pub(crate) rows: u64,
-    /// The first keys of all parts but the first, which have about as many rows each.
+    /// The first key of each part but the first.
     pub(crate) keys: Vec<Bytes>,
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_reads_back() {
+    fn a_response_round_trips() {
         let keys = vec![Bytes::from_static(b"k"), Bytes::from_static(b"key")];
         let response = SplitPointsResponse { rows: 7, keys };
         let bytes = response.encode();

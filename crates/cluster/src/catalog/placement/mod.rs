@@ -1,9 +1,7 @@
-//! Which servers hold the replicas of a table: a pure function of the servers, what they hold
-//! already, and what is wanted.
+//! Chooses the servers of a table's replicas: a pure function of the servers, their load, the current places, and the request.
 //!
-//! Replicas are spread evenly over the servers of their tag; where that leaves a choice, a replica
-//! stays where it is, then goes to the server that holds least. Primaries are placed first and have
-//! servers of their own as long as there are enough.
+//! Replicas are spread evenly over the servers of their tag. Where that leaves a choice, a replica stays on its server, else it
+//! goes to the server with the lowest load. Primaries are placed first, each on a different server if there are enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,19 +12,19 @@ use crate::config::boundaries::SHARDS_MAX;
 use crate::config::{ServerConfig, ServerId, ShardConfig};
 use crate::error::PlacementError;
 
-/// What a primary weighs against a secondary when the load of a server is told.
+/// The weight of a primary in the load of a server; [`SECONDARY_WEIGHT`] for a secondary.
 const PRIMARY_WEIGHT: u64 = 10;
 const SECONDARY_WEIGHT: u64 = 8;
 
-/// What a server weighs on whose disk nothing can be written just now: it comes last.
+/// The load added to a server with a stalled disk, so that it is chosen last.
 pub(crate) const STALLED_WEIGHT: u64 = u64::MAX / 2;
 
-/// What `table_create` and `reconfigure` ask for.
+/// The shards and replicas that `table_create` or `reconfigure` requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// How many key ranges, at least 1.
+    /// The number of shards, at least 1.
     pub shards: usize,
-    /// How many replicas of each on servers of a tag.
+    /// The number of replicas of each shard on servers with each tag.
     pub replicas: BTreeMap<Text, usize>,
     /// The tag of the servers that may have primaries.
     pub primary_tag: Text,
@@ -34,19 +32,19 @@ pub struct Wanted {
     pub nonvoting_tags: Vec<Text>,
 }
 
-/// Where one shard is to be: each server once, the primary's among them.
+/// The servers of one shard's replicas: each server once, including the primary's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardPlaces {
-    /// The server that leads when it can.
+    /// The server of the preferred leader.
     pub primary: ServerId,
-    /// Every replica, the primary's first, and whether it votes.
+    /// The server of each replica, the primary's first, and whether the replica votes.
     pub replicas: Vec<(ServerId, bool)>,
 }
 
-/// What servers hold beside the table that is placed: higher is more.
+/// The load of servers by the replicas of other tables than the one that is placed.
 pub type Load = BTreeMap<ServerId, u64>;
 
-/// What every server holds of the tables other than `except`, without what was added for a division.
+/// The load of every server by the tables other than `except`, without temporary replicas.
 #[must_use]
 pub fn load(catalog: &Catalog, except: Option<storage::TableId>) -> Load {
     let others = catalog.tables().into_iter().filter(|table| Some(table.config.id) != except);
@@ -64,15 +62,15 @@ fn load_of<'a>(shards: impl Iterator<Item = &'a ShardConfig>) -> Load {
     load
 }
 
-/// Places a table's shards on `servers`. `present` says where the rows of each new shard are now, and
-/// is empty for a new table.
+/// Places a table's shards on `servers`. `current` gives the places that hold the rows of each new shard now; it is empty for a
+/// new table.
 ///
-/// Fails with the first thing that is wrong with what is wanted.
+/// Fails with the first error in the request.
 pub fn place(
     servers: &[ServerConfig],
     load: &Load,
     wanted: &Wanted,
-    present: &[ShardPlaces],
+    current: &[ShardPlaces],
 ) -> Result<Vec<ShardPlaces>, PlacementError> {
     check(servers, wanted)?;
     let mut board = Board {
@@ -81,7 +79,7 @@ pub fn place(
         rows: vec![BTreeMap::new(); wanted.shards],
         primaries: vec![None; wanted.shards],
     };
-    board.choose_primaries(&tagged(servers, &wanted.primary_tag), present);
+    board.choose_primaries(&tagged(servers, &wanted.primary_tag), current);
     for (tag, replicas) in &wanted.replicas {
         let is_primary = *tag == wanted.primary_tag;
         // The primary is one of its tag's replicas.
@@ -90,13 +88,13 @@ pub fn place(
             &tagged(servers, tag),
             secondaries,
             !wanted.nonvoting_tags.contains(tag),
-            present,
+            current,
         );
     }
     Ok(board.places())
 }
 
-/// The places of shards as they are configured, without what was added for a division.
+/// The configured places of shards, without temporary replicas.
 #[must_use]
 pub fn places_of(shards: &[ShardConfig]) -> Vec<ShardPlaces> {
     let one = |shard: &ShardConfig| ShardPlaces {
@@ -145,20 +143,20 @@ fn tagged(servers: &[ServerConfig], tag: &Text) -> Vec<ServerId> {
     servers.iter().filter(|server| server.tags.contains(tag)).map(|server| server.id).collect()
 }
 
-/// A placement on its way.
+/// A placement in progress.
 struct Board<'a> {
     load: &'a Load,
-    // Replicas of this table by server.
+    /// The number of replicas of this table on each server.
     held: BTreeMap<ServerId, usize>,
-    // By shard: its servers, and whether they vote.
+    /// The servers of each shard, and whether the replica there votes.
     rows: Vec<BTreeMap<ServerId, bool>>,
     primaries: Vec<Option<ServerId>>,
 }
 
-/// How many replicas each server may take so that all take about as many.
+/// The number of replicas that each server may take, so that the numbers differ by one at most.
 struct Quota {
     floor: usize,
-    // How many servers may take one more.
+    /// How many servers may take one more than `floor`.
     extra: usize,
 }
 
@@ -178,13 +176,13 @@ impl Quota {
 }
 
 impl Board<'_> {
-    fn choose_primaries(&mut self, servers: &[ServerId], present: &[ShardPlaces]) {
+    fn choose_primaries(&mut self, servers: &[ServerId], current: &[ShardPlaces]) {
         let mut quota = Quota::of(self.rows.len(), servers.len());
         let mut taken: BTreeMap<ServerId, usize> = BTreeMap::new();
-        // Present primaries stay, then present replicas become primaries.
+        // Current primaries stay first, then current replicas become primaries.
         for as_primary in [true, false] {
             for shard in 0..self.rows.len() {
-                let Some(places) = present.get(shard) else { continue };
+                let Some(places) = current.get(shard) else { continue };
                 let mut known = places.replicas.iter().map(|(server, _)| *server);
                 let stays = known.find(|server| {
                     (!as_primary || *server == places.primary)
@@ -231,7 +229,7 @@ impl Board<'_> {
         servers: &[ServerId],
         each: usize,
         voting: bool,
-        present: &[ShardPlaces],
+        current: &[ShardPlaces],
     ) {
         if each == 0 || servers.is_empty() {
             return;
@@ -240,7 +238,7 @@ impl Board<'_> {
         let most = (before + each * self.rows.len()).div_ceil(servers.len());
         let mut missing = vec![each; self.rows.len()];
         for (shard, missing) in missing.iter_mut().enumerate() {
-            let Some(places) = present.get(shard) else { continue };
+            let Some(places) = current.get(shard) else { continue };
             for (server, _) in &places.replicas {
                 let fits = servers.contains(server) && !self.rows[shard].contains_key(server);
                 if *missing > 0 && fits && self.held(*server) < most {
@@ -252,13 +250,13 @@ impl Board<'_> {
         for (shard, missing) in missing.iter().enumerate() {
             for _ in 0..*missing {
                 let free = servers.iter().copied().filter(|server| !self.rows[shard].contains_key(server));
-                // Neighbouring shards go to neighbouring servers, so that the last has a choice.
-                let turn = |server: ServerId| {
+                // Adjacent shards start at adjacent servers, so that the last shards still have a choice of servers.
+                let distance = |server: ServerId| {
                     let at = servers.iter().position(|known| *known == server).unwrap_or(0);
                     (at + servers.len() - shard % servers.len()) % servers.len()
                 };
                 let key = |server: &ServerId| {
-                    (self.held(*server), self.load.get(server).copied().unwrap_or(0), turn(*server))
+                    (self.held(*server), self.load.get(server).copied().unwrap_or(0), distance(*server))
                 };
                 if let Some(server) = free.min_by_key(key) {
                     self.put(shard, server, voting);
@@ -268,7 +266,7 @@ impl Board<'_> {
         self.level(&servers.iter().copied().collect());
     }
 
-    /// Moves secondaries from the fullest to the emptiest server as long as they differ by two.
+    /// Moves secondaries from the server with the most replicas to the one with the fewest, while these differ by two or more.
     fn level(&mut self, servers: &BTreeSet<ServerId>) {
         for _ in 0..self.rows.len() * servers.len() {
             let by_held = |server: &&ServerId| self.held(**server);

@@ -1,4 +1,4 @@
-//! The four placement statements of the BigchainDB report, and what else must hold.
+//! The four statements about placement in the BigchainDB report, and further properties.
 
 use super::*;
 use crate::{PeerId, ReplicaConfig};
@@ -30,7 +30,7 @@ fn wanted(shards: usize, replicas: usize) -> Wanted {
     }
 }
 
-/// Replicas, and primaries among them, by server.
+/// The number of replicas and of primaries on each server.
 fn roles(places: &[ShardPlaces]) -> BTreeMap<ServerId, (usize, usize)> {
     let mut roles: BTreeMap<ServerId, (usize, usize)> = BTreeMap::new();
     for shard in places {
@@ -69,7 +69,7 @@ fn primaries_have_half_of_the_servers_and_secondaries_the_other_half() {
 }
 
 #[test]
-fn with_that_layout_no_server_with_a_primary_takes_more_writes_than_without_replicas() {
+fn a_second_replica_adds_no_writes_to_servers_with_a_primary() {
     let alone = place(&servers(64), &Load::new(), &wanted(32, 1), &[]).unwrap();
     let double = place(&servers(64), &Load::new(), &wanted(32, 2), &[]).unwrap();
     let most = |places: &[ShardPlaces]| {
@@ -80,7 +80,7 @@ fn with_that_layout_no_server_with_a_primary_takes_more_writes_than_without_repl
 }
 
 #[test]
-fn a_second_table_lands_on_the_servers_that_hold_nothing() {
+fn a_second_table_is_placed_on_the_empty_servers() {
     let first = place(&servers(64), &Load::new(), &wanted(32, 1), &[]).unwrap();
     let second = place(&servers(64), &weigh(&first), &wanted(32, 1), &[]).unwrap();
     let (first, second) = (roles(&first), roles(&second));
@@ -98,7 +98,7 @@ fn a_replication_factor_of_k_makes_k_replicas_of_everything() {
 }
 
 #[test]
-fn replicas_and_primaries_are_even_whatever_the_numbers() {
+fn replicas_and_primaries_are_spread_evenly() {
     for servers_count in 1..=17 {
         for shards in [1, 2, 3, 5, 16, 31, 256] {
             for replicas in 1..=servers_count.min(5) {
@@ -112,7 +112,7 @@ fn replicas_and_primaries_are_even_whatever_the_numbers() {
 }
 
 #[test]
-fn what_is_well_placed_stays() {
+fn an_even_placement_does_not_change() {
     for (count, shards, replicas) in [(3, 3, 3), (5, 7, 2), (16, 16, 2), (4, 1, 2)] {
         let places = place(&servers(count), &Load::new(), &wanted(shards, replicas), &[]).unwrap();
         let again = place(&servers(count), &Load::new(), &wanted(shards, replicas), &places).unwrap();
@@ -126,7 +126,7 @@ fn what_is_well_placed_stays() {
 }
 
 #[test]
-fn more_servers_take_their_share_and_the_rest_stays() {
+fn new_servers_take_their_share_and_other_shards_stay() {
     let before = place(&servers(2), &Load::new(), &wanted(8, 1), &[]).unwrap();
     let after = place(&servers(4), &Load::new(), &wanted(8, 1), &before).unwrap();
     even(&after, 4);
@@ -135,7 +135,7 @@ fn more_servers_take_their_share_and_the_rest_stays() {
 }
 
 #[test]
-fn one_more_replica_leaves_the_others_where_they_are() {
+fn an_additional_replica_moves_no_other() {
     let before = place(&servers(5), &Load::new(), &wanted(4, 2), &[]).unwrap();
     let after = place(&servers(5), &Load::new(), &wanted(4, 3), &before).unwrap();
     even(&after, 5);
@@ -146,25 +146,25 @@ fn one_more_replica_leaves_the_others_where_they_are() {
 }
 
 #[test]
-fn tags_say_where_primaries_are_and_who_does_not_vote() {
+fn tags_select_the_servers_of_primaries_and_of_nonvoting_replicas() {
     let mut all = servers(3);
-    all.extend((3..6).map(|n| server(n, "far")));
+    all.extend((3..6).map(|n| server(n, "remote")));
     let wanted = Wanted {
         shards: 3,
-        replicas: [(Text::from_static("default"), 2), (Text::from_static("far"), 1)].into(),
+        replicas: [(Text::from_static("default"), 2), (Text::from_static("remote"), 1)].into(),
         primary_tag: Text::from_static("default"),
-        nonvoting_tags: vec![Text::from_static("far")],
+        nonvoting_tags: vec![Text::from_static("remote")],
     };
     for shard in place(&all, &Load::new(), &wanted, &[]).unwrap() {
-        let far: BTreeSet<ServerId> = all[3..].iter().map(|server| server.id).collect();
-        assert!(!far.contains(&shard.primary));
+        let remote: BTreeSet<ServerId> = all[3..].iter().map(|server| server.id).collect();
+        assert!(!remote.contains(&shard.primary));
         assert_eq!(shard.replicas.len(), 3);
-        assert!(shard.replicas.iter().all(|(server, voting)| *voting != far.contains(server)));
+        assert!(shard.replicas.iter().all(|(server, voting)| *voting != remote.contains(server)));
     }
 }
 
 #[test]
-fn what_cannot_be_placed_is_said_in_the_words_of_reql() {
+fn placement_errors_have_the_texts_of_reql() {
     #[track_caller]
     fn refused(servers: &[ServerConfig], wanted: &Wanted, expected: &str) {
         let error = place(servers, &Load::new(), wanted, &[]).unwrap_err().to_string();
@@ -188,7 +188,7 @@ fn what_cannot_be_placed_is_said_in_the_words_of_reql() {
 }
 
 #[test]
-fn what_was_added_to_one_table_is_no_load_for_another() {
+fn temporary_replicas_are_no_load_for_other_tables() {
     let before = crate::config::fixture::shard(3, b"", &[1, 2]);
     let mut after = before.clone();
     assert!(after.add_temporary(crate::config::fixture::server(3), || PeerId(33)));

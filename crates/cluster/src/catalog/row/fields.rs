@@ -1,11 +1,11 @@
-//! The fields of a row of the catalog, as they are read.
+//! Reads the fields of a catalog row, with errors that name the row.
 
 use datum::{Datum, Object, Text};
 use uuid::Uuid;
 
 use crate::error::OpenError;
 
-/// A catalog row being read, with errors that name it.
+/// The fields of a catalog row, or of an object in one.
 pub(super) struct Fields<'a>(pub(super) &'a Object);
 
 impl Fields<'_> {
@@ -59,7 +59,7 @@ impl Fields<'_> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a whole number below 9e15
 pub(super) fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
     match datum {
         Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),

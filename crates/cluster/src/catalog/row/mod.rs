@@ -1,5 +1,5 @@
-//! The catalog's rows: how databases, tables, users and grants are written into the table
-//! of group zero. The fields are described in docs/formats/catalog.md.
+//! The rows of the catalog: the stored form of databases, tables, users, grants and servers in the table of group zero. The fields
+//! are described in docs/formats/catalog.md.
 
 mod fields;
 
@@ -17,7 +17,7 @@ use crate::config::{
 };
 use crate::error::OpenError;
 
-/// Space for names that are hashed into row keys, so that a long name cannot exceed a key.
+/// The UUID namespace for names, which are hashed into row keys because a long name could exceed the key size.
 const NAMES: Uuid = Uuid::from_u128(0x6f5d_8c1e_31a7_4b52_9d0e_7f2b_64c8_a913);
 
 /// One row of the catalog.
@@ -27,17 +27,17 @@ pub(crate) enum CatalogRow {
     Table(TableConfig),
     User(User),
     Grant(Grant),
-    /// The next group number to hand out.
+    /// The next free group number.
     Groups(u64),
-    /// How often the catalog was changed: a change names the version that it was made from.
+    /// The version of the catalog: the number of changes so far. Every change states the version that it is based on.
     Version(u64),
     Server(ServerConfig),
-    /// How long a server may be silent, in seconds.
+    /// The heartbeat timeout, in seconds.
     Heartbeat(u64),
-    /// A server that was removed for good and is not let in again.
+    /// A permanently removed server, which may not join again.
     Removed(RemovedServer),
-    /// A dropped table or shard set whose rows and groups are still being removed.
-    /// `rows` says whether the table's rows go too.
+    /// A dropped table, or a dropped set of shards, whose groups are still being removed. `rows`: whether the table's rows are
+    /// removed too.
     Dropped {
         table: TableId,
         groups: Vec<GroupId>,
@@ -45,11 +45,11 @@ pub(crate) enum CatalogRow {
     },
 }
 
-/// A server that was removed for good.
+/// A permanently removed server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemovedServer {
     pub id: ServerId,
-    /// What it was called; earlier versions did not keep that.
+    /// Its last name; earlier versions did not store it.
     pub name: Option<Text>,
 }
 
@@ -148,21 +148,21 @@ impl CatalogRow {
     }
 }
 
-/// The key of the user of that name.
+/// The key of the row of the user with this name.
 pub(crate) fn user_key(name: &str) -> PrimaryKey {
     key("user", named(name))
 }
 
-/// The key of that server's row.
+/// The key of the row of a server.
 pub(crate) fn server_key(server: ServerId) -> PrimaryKey {
     key("server", server.0)
 }
 
-/// The key of the grant to that user at that scope.
+/// The key of the row of the grant to `user` at `scope`.
 pub(crate) fn grant_key(user: &str, scope: Scope) -> PrimaryKey {
     let (db, table) = scope_ids(scope);
-    let place = Uuid::new_v5(&db.unwrap_or_default(), table.unwrap_or_default().as_bytes());
-    key("grant", Uuid::new_v5(&place, user.as_bytes()))
+    let scope = Uuid::new_v5(&db.unwrap_or_default(), table.unwrap_or_default().as_bytes());
+    key("grant", Uuid::new_v5(&scope, user.as_bytes()))
 }
 
 fn key(kind: &str, id: Uuid) -> PrimaryKey {
@@ -222,7 +222,7 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
     let shards =
         row.array("shards")?.iter().map(|shard| shard_from(row, shard)).collect::<Result<Vec<_>, _>>()?;
     if shards.is_empty() {
-        return Err(row.wrong("a table without shards".to_owned()));
+        return Err(row.wrong("the table has no shards".to_owned()));
     }
     Ok(TableConfig {
         id: TableId::from_uuid(row.uuid("uuid")?),
@@ -256,13 +256,13 @@ fn lineage_to(lineage: &ShardHistory) -> Datum {
 }
 
 fn lineage_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
-    // Tables of earlier versions have none.
+    // Earlier versions did not store a history.
     let Some(Datum::Object(lineage)) = row.0.get("lineage") else { return Ok(ShardHistory::default()) };
     let fields = Fields(&lineage);
     let sealed = fields.array("sealed")?.iter().map(|old| sealed_from(row, old)).collect::<Result<_, _>>()?;
     let server = |id: &Datum| match id {
         Datum::String(text) => Ok(ServerId(row.parse_uuid("waiting", text)?)),
-        other => Err(row.wrong(format!("{} is no server", other.to_json_string()))),
+        other => Err(row.wrong(format!("{} is not a server", other.to_json_string()))),
     };
     let waiting = fields.array("waiting")?.iter().map(server).collect::<Result<_, _>>()?;
     Ok(ShardHistory { epoch: epoch(row, &fields)?, sealed, waiting })
@@ -270,13 +270,13 @@ fn lineage_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
 
 fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> {
     let Datum::Object(old) = old else {
-        return Err(row.wrong("a sealed shard that is no object".to_owned()));
+        return Err(row.wrong("a sealed shard is not an object".to_owned()));
     };
     let (fields, key) = (Fields(old), |field: Option<Datum>| match field {
         Some(Datum::Binary(key)) => Some(Bytes::copy_from_slice(&key)),
         _ => None,
     });
-    let start = key(old.get("start")).ok_or_else(|| row.wrong("a sealed shard without start".to_owned()))?;
+    let start = key(old.get("start")).ok_or_else(|| row.wrong("a sealed shard has no start".to_owned()))?;
     Ok(SealedShard {
         group: GroupId(fields.number("group")?),
         start,
@@ -287,7 +287,7 @@ fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> 
 }
 
 fn indexes_from(row: &Fields<'_>) -> Result<TableIndexes, OpenError> {
-    // Tables of earlier versions have none.
+    // Earlier versions had no indexes.
     let Some(indexes) = row.0.get("indexes") else { return Ok(TableIndexes::default()) };
     TableIndexes::from_datum(&indexes).ok_or_else(|| row.wrong("its indexes cannot be read".to_owned()))
 }
@@ -316,10 +316,10 @@ fn shard_to(shard: &ShardConfig) -> Datum {
 
 fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError> {
     let Datum::Object(shard) = shard else {
-        return Err(row.wrong("a shard that is no object".to_owned()));
+        return Err(row.wrong("a shard is not an object".to_owned()));
     };
     let (Some(number), Some(Datum::Binary(start))) = (shard.get("group"), shard.get("start")) else {
-        return Err(row.wrong("a shard without group or start".to_owned()));
+        return Err(row.wrong("a shard has no group or no start".to_owned()));
     };
     let list = |name: &str| -> Result<Vec<ReplicaConfig>, OpenError> {
         match shard.get(name) {
@@ -340,7 +340,7 @@ fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError>
     };
     let added = match shard.get("added") {
         Some(Datum::Array(added)) => added.iter().map(|a| added_from(row, a)).collect::<Result<_, _>>()?,
-        // Tables of earlier versions have none.
+        // Earlier versions had no temporary replicas.
         _ => Vec::new(),
     };
     let (group, start) = (group(row, &number)?, Bytes::copy_from_slice(&start));
@@ -354,7 +354,7 @@ fn added_to(added: &Temporary) -> Datum {
 
 fn added_from(row: &Fields<'_>, added: &Datum) -> Result<Temporary, OpenError> {
     let Datum::Object(added) = added else {
-        return Err(row.wrong("something that was added and is no object".to_owned()));
+        return Err(row.wrong("a temporary replica is not an object".to_owned()));
     };
     let added = Fields(added);
     let server = ServerId(added.uuid("server")?);
@@ -370,7 +370,7 @@ fn replicas_to(replicas: &[ReplicaConfig]) -> Datum {
     replicas.iter().map(replica_to).collect::<Vec<_>>().into()
 }
 
-/// A peer id has 64 bits, more than a number of the catalog can hold: hexadecimal text.
+/// The peer id is stored as hexadecimal text, because a number in a row cannot hold 64 bits.
 fn replica_to(replica: &ReplicaConfig) -> Datum {
     fields_to([
         ("server", uuid(replica.server.0)),
@@ -381,7 +381,7 @@ fn replica_to(replica: &ReplicaConfig) -> Datum {
 
 fn replica_from(row: &Fields<'_>, replica: &Datum) -> Result<ReplicaConfig, OpenError> {
     let Datum::Object(replica) = replica else {
-        return Err(row.wrong("a replica that is no object".to_owned()));
+        return Err(row.wrong("a replica is not an object".to_owned()));
     };
     let replica = Fields(replica);
     Ok(ReplicaConfig {
@@ -432,11 +432,11 @@ fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
     })
 }
 
-/// The epoch of a table or of a seal; one that no mark can name would seal nothing.
+/// The epoch of a table or of a sealed shard. Fails if it is too large for a seal state, because it could seal no group.
 fn epoch(row: &Fields<'_>, of: &Fields<'_>) -> Result<u64, OpenError> {
     match of.number("epoch")? {
         epoch if epoch > SealState::EPOCH_MAX => {
-            Err(row.wrong(format!("{epoch} is no epoch, the last one is {}", SealState::EPOCH_MAX)))
+            Err(row.wrong(format!("epoch {epoch} is too large, the maximum is {}", SealState::EPOCH_MAX)))
         }
         epoch => Ok(epoch),
     }
@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_was_removed_by_an_earlier_version_has_no_name() {
+    fn a_server_removed_by_an_earlier_version_has_no_name() {
         let id = ServerId(Uuid::from_u128(7));
         let named = CatalogRow::Removed(RemovedServer { id, name: Some("ada".into()) });
         let row = named.to_object();
