@@ -55,7 +55,7 @@ impl Pace {
 pub struct CopyChunking {
     /// Bytes of rows in one response.
     pub chunk_bytes: usize,
-    /// The ranges into which rows that are there already are divided.
+    /// The ranges in which the rows of the receiver are compared.
     pub copy_ranges: CopyRangeSizes,
 }
 
@@ -80,7 +80,7 @@ pub struct CopyProgress {
     pub source: Option<ServerId>,
     /// When it began.
     pub begun: Nanos,
-    /// Rows that are as in the copy.
+    /// Rows that are as in the source.
     pub rows: u64,
     /// About how many rows there will be.
     pub rows_total: u64,

@@ -86,8 +86,8 @@ impl ServerRemoval {
             if !self.catalog.has_quorum() {
                 return Err(self.catalog.no_leader_error());
             }
-            // A server may not respond. No other change waits for it: the catalog is not held yet, and the tables are
-            // compared later.
+            // A server may not respond. No other change waits for it: catalog changes are not locked yet, and the
+            // tables are compared later.
             let mut responses = self.request_positions(&catalog, id);
             // After the positions, so that the connections are not older than them.
             self.connectivity.connections().refuse_connected(&catalog, id)?;

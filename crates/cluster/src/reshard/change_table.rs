@@ -27,11 +27,11 @@ impl Resharder {
         &self,
         id: TableId,
         change: &TableChange,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
-        let mut plan = self.planner.plan_change(id, change, go_on)?;
+        let mut plan = self.planner.plan_change(id, change, should_continue)?;
         let moved = change.shards.as_ref().filter(|_| plan.is_none());
-        let lacking = self.quorum.await_quorum(id, moved, go_on)?;
+        let lacking = self.quorum.await_quorum(id, moved, should_continue)?;
         let version = self.catalog.shown().version;
         let one_at_a_time = self.catalog.lock_changes();
         plan.iter_mut().try_for_each(|plan| self.sealer.seal(id, plan))?;
@@ -69,19 +69,19 @@ impl Resharder {
         outcome
     }
 
-    /// As [`Resharder::change_table`], while `go_on` returns true. Changing the number of shards may need replicas on
-    /// other servers first, and a server can get a new replica only when the old one is removed; both waits are
-    /// bounded.
+    /// As [`Resharder::change_table`], while `should_continue` returns true. Changing the number of shards may need
+    /// replicas on other servers first, and a server can get a new replica only when the old one is removed; both waits
+    /// are bounded.
     pub fn change_table_while(
         &self,
         id: TableId,
         change: &TableChange,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
         let mut wait = RemovalWait::new(&self.catalog, &self.leaders, id);
         loop {
-            match self.try_to_change_table(id, change, go_on) {
-                Err(AdminError::StillBeingRemoved { .. }) if go_on() && wait.is_left() => {
+            match self.try_to_change_table(id, change, should_continue) {
+                Err(AdminError::StillBeingRemoved { .. }) if should_continue() && wait.is_left() => {
                     task::sleep(REMOVAL_CHECK_INTERVAL)
                 }
                 outcome => return outcome,

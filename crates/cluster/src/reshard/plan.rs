@@ -111,16 +111,16 @@ impl Planner {
         }
     }
 
-    /// The plan that gives the table as many shards as `change` says; `None` if it has that many. Waits, while `go_on`
-    /// returns true, until each new shard has a server with all of its rows.
+    /// The plan that gives the table as many shards as `change` says; `None` if it has that many. Waits, while
+    /// `should_continue` returns true, until each new shard has a server with all of its rows.
     pub(crate) fn plan_change(
         &self,
         id: TableId,
         change: &TableChange,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
         let shards = table_by_id(&self.catalog.shown(), id)?.config.shards.len();
-        self.plan(id, Goal::Change(change), task::now() + preparation_timeout(shards), go_on)
+        self.plan(id, Goal::Change(change), task::now() + preparation_timeout(shards), should_continue)
     }
 
     /// The plan that makes the table's shards equal in size. Waits until `deadline` at most.
@@ -128,9 +128,9 @@ impl Planner {
         &self,
         id: TableId,
         deadline: Instant,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        self.plan(id, Goal::Even, deadline, go_on)
+        self.plan(id, Goal::Even, deadline, should_continue)
     }
 
     fn plan(
@@ -138,12 +138,12 @@ impl Planner {
         id: TableId,
         goal: Goal<'_>,
         deadline: Instant,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
         let (mut layout, mut added) = (None, Vec::new());
         let mut planned = Ok(Planned::NotYet);
         let mut timeout = QuorumTimeout::new(&self.quorum, id);
-        while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
+        while matches!(planned, Ok(Planned::NotYet)) && should_continue() && task::now() < deadline {
             planned = self.try_to_plan(id, goal, deadline, &mut layout, &mut added);
             if matches!(planned, Ok(Planned::NotYet)) {
                 task::sleep(PLAN_RETRY_INTERVAL);

@@ -100,9 +100,9 @@ impl TableQuorum {
         &self,
         id: TableId,
         wanted: &ShardsWanted,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.await_quorum(id, Some(wanted), go_on)?;
+        self.await_quorum(id, Some(wanted), should_continue)?;
         let catalog = self.catalog.shown();
         self.placer.places(&catalog, wanted, Some(table_by_id(&catalog, id)?))
     }
@@ -114,7 +114,7 @@ impl TableQuorum {
         &self,
         id: TableId,
         wanted: Option<&ShardsWanted>,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Lacking, AdminError> {
         let Some(wanted) = wanted else { return Ok(Lacking::default()) };
         let until = task::now() + QUORUM_TIMEOUT;
@@ -128,7 +128,7 @@ impl TableQuorum {
             let lacking = self.lacking(&handle.config);
             match lacking.refuse(&catalog, &handle.config, &places) {
                 Ok(()) => return Ok(lacking),
-                Err(_) if go_on() && task::now() < until => task::sleep(CONNECTION_CHECK_INTERVAL),
+                Err(_) if should_continue() && task::now() < until => task::sleep(CONNECTION_CHECK_INTERVAL),
                 Err(refused) => return Err(refused),
             }
         }
@@ -136,10 +136,10 @@ impl TableQuorum {
 
     /// The shards of a table that have no quorum. Asks the connected servers.
     fn lacking(&self, config: &TableConfig) -> Lacking {
-        let ends = self.positions.of_shards(config.shards.iter(), MEMBERS_TIMEOUT);
+        let positions = self.positions.of_shards(config.shards.iter(), MEMBERS_TIMEOUT);
         let lacks = |shard: &ShardConfig| {
             let known: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
-            let voters = match Farthest::of(ends.of_shard(shard)) {
+            let voters = match Farthest::of(positions.of_shard(shard)) {
                 Some(found) if !found.members.voters.is_empty() => {
                     self.catalog.servers_of(&found.members.voters, &known)
                 }

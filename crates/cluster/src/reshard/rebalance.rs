@@ -19,9 +19,9 @@ impl Resharder {
     /// Splits a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than shards, or
     /// none; a table with one shard needs no change. Waits as [`Resharder::change_table_while`] does, and for a leader
     /// of each shard: 30 seconds in all, plus 400 ms for each shard.
-    pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
+    pub fn rebalance(&self, id: TableId, should_continue: &dyn Fn() -> bool) -> Result<bool, AdminError> {
         let shards = self.catalog.shown().table_by_id(id).map_or(0, |table| table.config.shards.len());
-        self.rebalance_until(id, task::now() + preparation_timeout(shards), go_on)
+        self.rebalance_until(id, task::now() + preparation_timeout(shards), should_continue)
     }
 
     /// The same. Fails if the shards are not ready to be sealed at `deadline`.
@@ -29,19 +29,19 @@ impl Resharder {
         &self,
         id: TableId,
         deadline: Instant,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<bool, AdminError> {
         if self.catalog.shown().table_by_id(id).is_none() {
             return Ok(false);
         }
-        let (rows, shards) = self.rows_led(id, deadline, go_on)?;
+        let (rows, shards) = self.rows_led(id, deadline, should_continue)?;
         if rows < shards as u64 || rows == 0 {
             return Ok(false);
         }
         if shards == 1 {
             return Ok(true);
         }
-        let Some(mut plan) = self.planner.plan_even(id, deadline, go_on)? else { return Ok(true) };
+        let Some(mut plan) = self.planner.plan_even(id, deadline, should_continue)? else { return Ok(true) };
         let _one_at_a_time = self.catalog.lock_changes();
         self.sealer.seal(id, &mut plan)?;
         let outcome = self.catalog.change_locked(|catalog, draft| {
@@ -62,10 +62,10 @@ impl Resharder {
         &self,
         id: TableId,
         deadline: Instant,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<(u64, usize), AdminError> {
         let mut timeout = QuorumTimeout::new(&self.quorum, id);
-        while go_on() && task::now() < deadline && timeout.is_left() {
+        while should_continue() && task::now() < deadline && timeout.is_left() {
             let catalog = self.catalog.shown();
             let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();
             if let Some(led) = self.leaders.leaders(&handles).into_iter().collect::<Option<Vec<_>>>() {

@@ -79,9 +79,9 @@ impl Resharder {
         &self,
         id: TableId,
         wanted: &ShardsWanted,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.quorum.plan_places(id, wanted, go_on)
+        self.quorum.plan_places(id, wanted, should_continue)
     }
 
     /// Where new shards would be placed: on connected servers, preferably on servers that can write.

@@ -86,7 +86,7 @@ impl Sealer {
         };
         let handle = table_by_id(&catalog, id)?;
         if !plan.fits(&handle.config) {
-            self.temporary.remove_held(id, &plan.added);
+            self.temporary.remove_locked(id, &plan.added);
             return Err(AdminError::ReplicasNotReady);
         }
         let is_enough = |sealed: &[SealResponse]| plan.can_begin(&handle.config, sealed);
@@ -285,7 +285,7 @@ impl Sealer {
     }
 
     /// Aborts a plan: raises the table's epoch so that the plan cannot take effect any more, removes its temporary
-    /// replicas, and opens the groups again. If this fails the groups' leaders do it. The caller holds the catalog
+    /// replicas, and opens the groups again. If this fails the groups' leaders do it. The caller holds the lock
     /// (`CatalogClient::lock_changes`).
     pub(crate) fn abort(&self, id: TableId, plan: &Plan) {
         let aborted = self.catalog.change_locked(|catalog, draft| {

@@ -71,12 +71,12 @@ impl TemporaryReplicas {
     pub(crate) fn remove(&self, id: TableId, added: &[(GroupId, ServerId)]) {
         if !added.is_empty() {
             let _one_at_a_time = self.catalog.lock_changes();
-            self.remove_held(id, added);
+            self.remove_locked(id, added);
         }
     }
 
-    /// As [`TemporaryReplicas::remove`], for a caller that holds the catalog.
-    pub(crate) fn remove_held(&self, id: TableId, added: &[(GroupId, ServerId)]) {
+    /// As [`TemporaryReplicas::remove`], for a caller that holds `CatalogClient::lock_changes`.
+    pub(crate) fn remove_locked(&self, id: TableId, added: &[(GroupId, ServerId)]) {
         if added.is_empty() {
             return;
         }
