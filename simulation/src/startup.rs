@@ -110,7 +110,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     let inbound =
         Inbound::new(wiring.clone(), log.clone(), files.clone(), dir.clone(), joining).map_err(text)?;
     let started = Arc::downgrade(slot);
-    inbound.when_removed(Box::new(move || {
+    inbound.on_removed(Box::new(move || {
         started.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
     }));
     let links = open_links(plan, &system, identity.as_ref().map(|known| known.cluster), server)?;
@@ -145,7 +145,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     })
     .map_err(text)?;
     node.copies().set_chunking(plan.copy_sizes);
-    node.answer_queries(Arc::new(Executor::new(&node)));
+    node.set_query_handler(Arc::new(Executor::new(&node)));
     inbound.open(node.rpc_server());
     while !node.await_catalog(WAIT_TIMEOUT) {}
     if plan.watches_log {

@@ -694,7 +694,7 @@ class TwoServers(unittest.TestCase):
         starts = threading.Thread(target=start_in_vain)
         for thread in (*changes, starts):
             thread.start()
-        wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in newcomer.lines))
+        wait_until("a word", lambda: any("Waiting to join cluster" in line for line in newcomer.lines))
         newcomer.process.send_signal(signal.SIGTERM)
         starts.join(PATIENCE_SECONDS)
         wait_until("its end", lambda: newcomer.process.poll() is not None)

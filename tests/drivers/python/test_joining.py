@@ -230,7 +230,7 @@ class TwoServers(unittest.TestCase):
         self.addCleanup(third.remove)
         starts = threading.Thread(target=self.start_in_vain, args=(third,))
         starts.start()
-        wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in third.lines))
+        wait_until("a word", lambda: any("Waiting to join cluster" in line for line in third.lines))
         self.assertFalse(any("Joined cluster" in line for line in third.lines), third.lines)
         # It waits without a limit until it is stopped.
         third.process.send_signal(signal.SIGTERM)
@@ -238,7 +238,7 @@ class TwoServers(unittest.TestCase):
         starts.join(PATIENCE_SECONDS)
         starts = threading.Thread(target=third.start)
         starts.start()
-        wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in third.lines))
+        wait_until("a word", lambda: any("Waiting to join cluster" in line for line in third.lines))
         second.start()
         starts.join(PATIENCE_SECONDS)
         lines = [line for line in third.lines if line.startswith(("Found", "Waiting", "Joined", "Looking"))]

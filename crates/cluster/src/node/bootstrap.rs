@@ -7,7 +7,7 @@ use crate::catalog::row::CatalogRow;
 use crate::config::{DbConfig, DbId, Ids, PeerId, ReplicaConfig, ServerConfig, ServerId, User};
 use crate::error::AdminError;
 
-/// What a server that is new to the catalog says of itself.
+/// The properties of a server that is new to the catalog, as it was started with.
 pub(super) struct NewServer {
     pub(super) name: Text,
     pub(super) tags: Vec<Text>,
@@ -24,7 +24,7 @@ pub(super) fn write_first_rows(
     let admin = User { name: Text::from_static("admin"), password, has_password };
     let test = DbConfig { id: DbId(ids.new_uuid()), name: Text::from_static("test") };
     client.change(|catalog, draft| {
-        // A node that restarts with less than the cluster has is not the first one.
+        // A restarted node may have bootstrapped the cluster before, and lack the newest entries of the catalog.
         if catalog.user("admin").is_none() {
             draft.put(CatalogRow::User(admin.clone()));
             draft.put(CatalogRow::Db(test.clone()));
@@ -33,7 +33,8 @@ pub(super) fn write_first_rows(
     })
 }
 
-/// Writes the row of the server that bootstrapped the cluster. A server that joined is described by the one that admitted it.
+/// Writes the row of the server that bootstrapped the cluster. The row of a server that joined is written by the server that
+/// admitted it.
 pub(super) fn write_own_row(
     client: &CatalogClient,
     own: ServerId,

@@ -26,12 +26,12 @@ use crate::reshard::Resharder;
 use crate::routing::{LeaderLookup, ReplicaTransport};
 use crate::rpc::{Peers, QueryRpcClient, RpcClient, RpcHandler, RpcServer};
 
-/// What the threads of a node and its users share.
+/// The state that the threads of a node share with its users.
 pub struct Core {
     pub(super) identity: Identity,
-    /// The name of the server until the catalog has one.
+    /// The name of the server until the catalog has its row.
     pub(super) first_name: Text,
-    /// What both clocks showed at the start.
+    /// The monotonic clock and the wall clock at the start.
     pub(super) started: (Nanos, Duration),
     pub(super) random: Arc<dyn Random>,
     pub(super) handles: Handles,
@@ -65,7 +65,7 @@ impl Core {
         &self.accounts
     }
 
-    /// What the catalog says of servers.
+    /// The servers' settings in the catalog.
     #[must_use]
     pub fn servers(&self) -> &Servers {
         &self.servers
@@ -137,7 +137,7 @@ impl Core {
         &self.handles.transport
     }
 
-    /// The log of all groups.
+    /// The log of all groups on this node.
     #[must_use]
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.handles.log
@@ -183,13 +183,13 @@ impl Core {
         catalog.server(self.identity.server).map_or_else(|| self.first_name.clone(), |own| own.name.clone())
     }
 
-    /// Whether this server is a proxy: it holds no data and only answers clients.
+    /// Whether this server is a proxy: it holds no data and only serves clients.
     #[must_use]
     pub fn is_proxy(&self) -> bool {
         self.handles.catalog.is_proxy()
     }
 
-    /// The time since 1970 began at `at`, by the wall clock as it was set when this node was opened.
+    /// The time since the Unix epoch at `at`, by the wall clock as it was set when this node was opened.
     #[must_use]
     pub fn unix_at(&self, at: Nanos) -> Duration {
         let (now, unix) = self.started;
@@ -208,7 +208,7 @@ impl Core {
         self.handles.catalog.shown()
     }
 
-    /// The version that this node shows, without touching its reference count; hold it briefly.
+    /// As [`Core::catalog`], without a change of the reference count. Hold the guard briefly.
     #[must_use]
     pub fn catalog_guard(&self) -> Guard<Arc<Catalog>> {
         self.handles.catalog.guard()
@@ -219,33 +219,33 @@ impl Core {
         self.publisher.watch(watcher);
     }
 
-    /// Returns once the change of the catalog that this node makes, if there is one, is published or given up. A query that
-    /// was rejected by a retired shard waits here before it looks up the shard again.
+    /// Returns once the change of the catalog that this node is making, if any, is published or has failed. A query that was
+    /// rejected by a retired shard waits here before it looks up the shard again.
     pub fn await_change(&self) {
         drop(self.handles.catalog.lock_changes());
     }
 
-    /// Shows everything that the catalog held when this was called, if its leader responds; whether that was news. For a
-    /// caller that finds something missing that another node may have made just now.
+    /// Shows at least the version of the catalog that was committed when this was called, if its leader responds. Whether that
+    /// is newer than the version shown before. For a caller that misses something that another node may just have created.
     pub fn catch_up(&self, timeout: Duration) -> bool {
         self.handles.catalog.catch_up(timeout)
     }
 
-    /// Returns once this node shows a catalog that names it; false when that takes longer than `timeout`. Only a node that has
-    /// just joined shows none.
+    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node that has
+    /// just joined does not show one.
     pub fn await_catalog(&self, timeout: Duration) -> bool {
         self.publisher.await_catalog(timeout)
     }
 
-    /// Deletes what a crash left of replicas, tables and indexes that are not here any more.
+    /// Deletes the remains of removed replicas, tables and indexes that a crash left behind.
     ///
-    /// Delayed while the catalog shown here may be older than what this node has acted on: what a later version places here
-    /// would be taken for left behind. The node does it itself as soon as the catalog has caught up.
+    /// Deferred while the catalog shown here may be older than the version that this node last acted on: data that the later
+    /// version places here would look left behind. The node sweeps by itself as soon as the catalog has caught up.
     pub fn sweep_left_behind(&self) -> Result<(), AdminError> {
         self.publisher.sweep()
     }
 
-    /// Whether requests reach `server` now; a node always reaches itself.
+    /// Whether `server` is connected now. A node is always connected to itself.
     #[must_use]
     pub fn is_connected(&self, server: ServerId) -> bool {
         self.handles.peers.is_connected(server)
@@ -270,7 +270,7 @@ impl Core {
     }
 
     /// Sets the handler of the requests of other servers' queries. Only the first call counts.
-    pub fn answer_queries(&self, queries: Arc<dyn RpcHandler>) {
+    pub fn set_query_handler(&self, queries: Arc<dyn RpcHandler>) {
         self.requests.set_queries(queries);
     }
 

@@ -1,5 +1,7 @@
-//! Closes replicas that the catalog no longer places here and deletes their rows, unless another shard here has them now: then
-//! what they applied must be on the disk before their log is deleted, since it cannot be replayed after that.
+//! Closes replicas that the catalog no longer places here, and deletes their rows.
+//!
+//! Rows that belong to another shard of this node now are kept. The entries that the closed replica applied must then be durable
+//! in the engine before its log is deleted, since they cannot be replayed after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +23,14 @@ use crate::error::AdminError;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ReplicaHost {
-    /// Discards the replicas that `catalog` no longer places here. One that no catalog has named yet may be
-    /// named by the next one, while there are some that this node has acted on before it was started.
+    /// Discards the replicas that `catalog` no longer places here. A replica that no catalog has named since the start is kept
+    /// until the catalog has caught up: a version that this node acted on before the restart may name it.
     pub(super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.own);
             if let Some(old) = config.lineage.sealed.iter().find(|old| old.group == group) {
-                // Those who wait need it to go on; the others help them to a majority.
+                // Servers whose new replicas wait for the sealed group need its rows; its replicas on the other servers are
+                // part of its quorum.
                 return Some(old.replica_on(server).is_some());
             }
             let shard = config.shards.iter().find(|shard| shard.group == group)?;
@@ -48,29 +51,30 @@ impl ReplicaHost {
             return Ok(());
         }
         self.flush_superseded(&strays, catalog)?;
-        for (group, table, lives_elsewhere) in strays {
-            self.discard(catalog, table, group, lives_elsewhere)?;
+        for (group, table, has_other_replicas) in strays {
+            self.discard(catalog, table, group, has_other_replicas)?;
         }
         Ok(())
     }
 
-    /// Closes a replica for good and removes its rows, unless another shard here has them now.
+    /// Closes a replica permanently and deletes its rows, except rows that belong to another shard of this node now.
+    /// `has_other_replicas`: the catalog has the group on other servers.
     pub(super) fn discard(
         &self,
         catalog: &Catalog,
         table: TableId,
         group: GroupId,
-        lives_elsewhere: bool,
+        has_other_replicas: bool,
     ) -> Result<(), AdminError> {
         let open = self.local.lock().remove(&group);
         if let Some(open) = &open {
             open.gate.close();
             open.shard.retire();
-            // Whoever still has a handle of before looks for the rows again.
+            // Readers with an older handle look up the shard again.
             self.replicas.mark_recovering(group);
         }
         let is_written =
-            self.tombstones.write(group, if lives_elsewhere { End::Left } else { End::Closed })?;
+            self.tombstones.write(group, if has_other_replicas { End::Left } else { End::Closed })?;
         self.replicas.forget(group);
         self.leadership.forget(group);
         if !is_written {
@@ -80,32 +84,33 @@ impl ReplicaHost {
         self.leftovers.forget_rows(catalog, table, group, open.as_ref())
     }
 
-    /// Ends the writes of those of `strays` whose table has other shards now, and writes down what they
-    /// have applied. The others' rows are wanted by nobody. A stray is a group, its table, and whether the
-    /// catalog has the group elsewhere.
+    /// Ends the writes of `strays` whose table has other shards now, and flushes the entries that they applied. The rows of all
+    /// other strays are deleted, so they need no flush. A stray is a group, its table, and whether the catalog has the group on
+    /// other servers.
     fn flush_superseded(
         &self,
         strays: &[(GroupId, TableId, bool)],
         catalog: &Catalog,
     ) -> Result<(), AdminError> {
-        let replaced: Vec<Arc<Shard>> = {
+        let superseded: Vec<Arc<Shard>> = {
             let hosted = self.local.lock();
-            let is_replaced = |(_, table, lives_elsewhere): &&(GroupId, TableId, bool)| {
-                !lives_elsewhere && catalog.table_by_id(*table).is_some()
+            let is_superseded = |(_, table, has_other_replicas): &&(GroupId, TableId, bool)| {
+                !has_other_replicas && catalog.table_by_id(*table).is_some()
             };
-            let open = strays.iter().filter(is_replaced).filter_map(|(group, ..)| hosted.get(group));
-            // Nobody lets go of sealed groups before that is done: decision 0024.
+            let open = strays.iter().filter(is_superseded).filter_map(|(group, ..)| hosted.get(group));
+            // The catalog keeps a sealed group until its rows are durable in the engines: decision 0024.
             let open = open.filter(|open| !open.shard.seal_state().is_sealed());
             open.map(|open| Arc::clone(&open.shard)).collect()
         };
-        if replaced.is_empty() {
+        if superseded.is_empty() {
             return Ok(());
         }
-        replaced.iter().for_each(|shard| shard.retire());
+        superseded.iter().for_each(|shard| shard.retire());
         let deadline = task::now() + WRITE_TIMEOUT;
-        for shard in &replaced {
-            // One that does not lead has acknowledged nothing that it alone has. Others' disks may take for ever: the
-            // group is kept until the next attempt, and everything else goes on.
+        for shard in &superseded {
+            // A sync that fails does not matter: only a leader can have acknowledged a write that no other replica has. A sync
+            // that waits too long for the disks of other servers ends this attempt: the group is kept until the next one, and
+            // the other work of the node goes on.
             let synced = shard.sync().wait_for(deadline.saturating_duration_since(task::now()));
             drop(synced.map_err(|_| AdminError::Unfinished(shard.group()))?);
         }
@@ -131,7 +136,8 @@ impl ReplicaHost {
         forgotten
     }
 
-    /// Whether all of it was removed: on a full disk that has to wait.
+    /// Deletes the remains of groups and tables that the catalog does not place here. False if some remain, because their
+    /// tombstones cannot be written while the disk is full.
     pub(super) fn sweep(&self) -> Result<bool, AdminError> {
         let catalog = self.catalog.shown();
         for group in storage::groups_present(&self.replicas.engine().snapshot()?)? {
@@ -153,9 +159,10 @@ impl ReplicaHost {
         Ok(true)
     }
 
-    /// Takes leave of a group that the engine remembers and the catalog does not place here; whether that is written.
+    /// Leaves a group that has data in the engine and that the catalog does not place here. Whether its tombstone is durable.
     ///
-    /// It is not opened for that: of whom the log knows nothing, that would make a group of one, which leads.
+    /// The group is not opened for that: if the log did not know the group, opening it would create a group of one member that
+    /// leads.
     fn close_unopened(&self, group: GroupId) -> Result<bool, AdminError> {
         if !self.tombstones.write(group, End::Left)? {
             return Ok(false);

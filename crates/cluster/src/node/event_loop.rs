@@ -1,6 +1,7 @@
-//! The node's event loop: keeps what this node holds as the catalog says, whichever server changed it.
+//! The node's event loop: handles events of the catalog and of groups, so that this node holds the replicas that the catalog
+//! places here, whichever server changed it.
 //!
-//! A step that fails is tried again in the next round, so a failure only delays it.
+//! A step that fails is tried again in the next iteration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use crate::reshard::PendingHandovers;
 
 /// How often the loop runs without events.
 pub(super) const IDLE_INTERVAL: Duration = Duration::from_millis(500);
-/// The same while handovers are under way.
+/// How often the loop runs without events while handovers are under way.
 pub(super) const BUSY_INTERVAL: Duration = Duration::from_millis(40);
 
-/// What the event loop uses.
+/// The event loop, and the owners that it calls.
 pub(super) struct EventLoop {
     pub(super) events: Arc<EventQueue>,
     pub(super) publisher: Arc<Publisher>,
@@ -38,7 +39,7 @@ impl EventLoop {
             if events.contains(&Event::Stop) {
                 return;
             }
-            // The last entries of the log need not be about rows, so that no event tells of them.
+            // The last entries of the catalog's log may not contain rows, so no event reports that they were applied.
             if !is_caught_up && self.restart.check() {
                 is_caught_up = true;
                 self.events.push(Event::Catalog);
@@ -59,7 +60,7 @@ impl EventLoop {
             Event::Catalog => self.publisher.publish()?,
             Event::Removed(group) => self.publisher.forget_removed(group)?,
             Event::NeedsRows(group) => {
-                // A copy that was offered may be complete by now.
+                // A copy that was offered before may be complete by now.
                 if self.copies.needs_rows(group) {
                     self.copies.begin(group);
                 }

@@ -1,5 +1,5 @@
-//! Joins the links of a node and the node itself: whatever arrives goes to the log, to the RPC server, or changes which replicas
-//! can be reached.
+//! Passes inbound traffic from the links to the node: log messages to the log, requests to the RPC server. When a link opens,
+//! falls silent or comes back, marks the replicas of its server reachable or unreachable.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ impl PeerTransport for Links {
     }
 }
 
-/// What the links of a node hand to it.
+/// Receives everything that the links of a node pass on.
 pub struct Inbound {
     wiring: Wiring,
     log: Arc<dyn Log>,
@@ -46,26 +46,29 @@ pub struct Inbound {
     files: Arc<dyn Files>,
     dir: PathBuf,
     joining: Option<ServerId>,
-    books: Sender<String>,
-    met: Mutex<Met>,
+    book_writer: Sender<String>,
+    cluster: Mutex<ClusterState>,
     changed: Condvar,
-    removal: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    removal_listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     was_removed: AtomicBool,
 }
 
+/// The cluster as the links know it.
 #[derive(Default)]
-struct Met {
-    cluster: Option<Uuid>,
-    /// This node has made the cluster itself.
-    has_founded: bool,
+struct ClusterState {
+    /// The cluster that a joining server has found or bootstrapped.
+    id: Option<Uuid>,
+    /// This node has bootstrapped the cluster.
+    has_bootstrapped: bool,
+    /// The connected servers.
     members: BTreeSet<ServerId>,
 }
 
 impl Inbound {
-    /// The reception of a node whose data directory is `dir`. `joining` is the server's id when it
-    /// has never been in a cluster and wants into one.
+    /// The receiver of a node whose data directory is `dir`. `joining` is the id of a server that has never been in a cluster
+    /// and is to join one.
     ///
-    /// Fails when the system has no thread to give.
+    /// Fails if the system cannot start a thread.
     pub fn new(
         wiring: Wiring,
         log: Arc<dyn Log>,
@@ -73,9 +76,9 @@ impl Inbound {
         dir: PathBuf,
         joining: Option<ServerId>,
     ) -> std::io::Result<Arc<Inbound>> {
-        let (requests, met, changed) = (OnceLock::new(), Mutex::default(), Condvar::new());
-        let books = keep_books(files.clone(), dir.clone())?;
-        let (removal, was_removed) = (OnceLock::new(), AtomicBool::new(false));
+        let (requests, cluster, changed) = (OnceLock::new(), Mutex::default(), Condvar::new());
+        let book_writer = start_book_writer(files.clone(), dir.clone())?;
+        let (removal_listener, was_removed) = (OnceLock::new(), AtomicBool::new(false));
         Ok(Arc::new(Inbound {
             wiring,
             log,
@@ -83,53 +86,53 @@ impl Inbound {
             files,
             dir,
             joining,
-            books,
-            met,
+            book_writer,
+            cluster,
             changed,
-            removal,
+            removal_listener,
             was_removed,
         }))
     }
 
-    /// Calls `told` once the other servers say that this one was removed for good, on the thread of the
-    /// links: it must not wait. It may be called more than once. Only the first one is kept.
-    pub fn when_removed(&self, told: Box<dyn Fn() + Send + Sync>) {
-        drop(self.removal.set(told));
+    /// Calls `listener` when the other servers report that this one was removed permanently. The call is on the thread of the
+    /// links: it must not block, and may be repeated. Only the first listener is kept.
+    pub fn on_removed(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        drop(self.removal_listener.set(listener));
         if self.was_removed.load(Ordering::Acquire) {
-            self.removal.get().iter().for_each(|told| told());
+            self.removal_listener.get().iter().for_each(|listener| listener());
         }
     }
 
-    /// Whether the other servers have said that this one was removed for good.
+    /// Whether the other servers have reported that this one was removed permanently.
     #[must_use]
     pub fn was_removed(&self) -> bool {
         self.was_removed.load(Ordering::Acquire)
     }
 
-    /// Requests are handled by `requests` from now on.
+    /// From now on passes requests to `requests`. Before, every request fails.
     pub fn open(&self, requests: RpcServer) {
         drop(self.requests.set(requests));
     }
 
-    /// The cluster that a joining has met or made, once there is one; waits at most `timeout`.
+    /// The cluster that a joining server has found or bootstrapped. Waits for one, `timeout` at most.
     pub fn await_cluster(&self, timeout: Duration) -> Option<Uuid> {
-        let mut met = self.met.lock();
-        if met.cluster.is_none() {
-            self.changed.wait_for(&mut met, timeout);
+        let mut cluster = self.cluster.lock();
+        if cluster.id.is_none() {
+            self.changed.wait_for(&mut cluster, timeout);
         }
-        met.cluster
+        cluster.id
     }
 
-    /// Whether a joining has made its cluster itself: it need not join it.
+    /// Whether a joining server has bootstrapped its cluster: it need not ask to join.
     #[must_use]
-    pub fn has_founded(&self) -> bool {
-        self.met.lock().has_founded
+    pub fn has_bootstrapped(&self) -> bool {
+        self.cluster.lock().has_bootstrapped
     }
 
-    /// The servers that are linked now.
+    /// The servers that are connected now.
     #[must_use]
     pub fn members(&self) -> Vec<ServerId> {
-        self.met.lock().members.iter().copied().collect()
+        self.cluster.lock().members.iter().copied().collect()
     }
 }
 
@@ -152,31 +155,31 @@ impl Receiver for Inbound {
     }
 
     fn connected(&self, info: &PeerInfo) {
-        self.met.lock().members.insert(info.server);
+        self.cluster.lock().members.insert(info.server);
         self.changed.notify_all();
         self.log.peers_reachable(self.wiring.transport.replicas_on(info.server));
         self.wiring.state_changes.notify();
     }
 
     fn silent(&self, server: ServerId) {
-        self.met.lock().members.remove(&server);
+        self.cluster.lock().members.remove(&server);
         self.disconnected(server);
         self.log.peers_unreachable(self.wiring.transport.replicas_on(server));
         self.wiring.state_changes.notify();
     }
 
     fn back(&self, server: ServerId) {
-        self.met.lock().members.insert(server);
+        self.cluster.lock().members.insert(server);
         self.log.peers_reachable(self.wiring.transport.replicas_on(server));
         self.wiring.state_changes.notify();
     }
 
     fn may_adopt(&self, cluster: Uuid, _by: &PeerInfo) -> Result<(), String> {
         let Some(server) = self.joining else {
-            return Err("this server has data of its own and cannot join another cluster".to_owned());
+            return Err("this server already has data and cannot join another cluster".to_owned());
         };
-        let mut met = self.met.lock();
-        match met.cluster {
+        let mut state = self.cluster.lock();
+        match state.id {
             Some(known) if known != cluster => {
                 return Err(format!("this server has begun to join another cluster ({known})"));
             }
@@ -185,50 +188,50 @@ impl Receiver for Inbound {
         }
         let identity = Identity { server, cluster, joined: Some(UNASSIGNED_PEER) };
         identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
-        met.cluster = Some(cluster);
+        state.id = Some(cluster);
         self.changed.notify_all();
         Ok(())
     }
 
     fn bootstrap(&self, cluster: Uuid) -> Result<(), String> {
         let server = self.joining.ok_or("this server belongs to a cluster")?;
-        let mut met = self.met.lock();
-        if let Some(known) = met.cluster {
+        let mut state = self.cluster.lock();
+        if let Some(known) = state.id {
             return Err(format!("this server has begun to join another cluster ({known})"));
         }
         let identity = Identity { server, cluster, joined: None };
         identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
-        (met.cluster, met.has_founded) = (Some(cluster), true);
+        (state.id, state.has_bootstrapped) = (Some(cluster), true);
         self.changed.notify_all();
         Ok(())
     }
 
     fn removed(&self) {
-        tracing::error!("The other servers say that this one was removed from the cluster for good.");
+        tracing::error!("the other servers report that this server was removed from the cluster permanently");
         self.was_removed.store(true, Ordering::Release);
-        self.removal.get().iter().for_each(|told| told());
+        self.removal_listener.get().iter().for_each(|listener| listener());
     }
 
     fn store_address_book(&self, text: &str) {
-        // The thread ends with this sender, so it is there.
-        drop(self.books.send(text.to_owned()));
+        // The thread runs until this sender is dropped, so sending cannot fail.
+        drop(self.book_writer.send(text.to_owned()));
     }
 }
 
-/// Stands for the replica of a server that was let into a cluster and does not know its own yet.
+/// The catalog replica of a server that has found its cluster and was not yet assigned one.
 pub const UNASSIGNED_PEER: PeerId = PeerId(0);
 
-/// A thread that writes the address book: the disk must not keep the links waiting.
-fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<String>> {
-    let (sender, inbox) = task::channel::<String>();
+/// Starts a thread that writes the address book: the links must not wait for the disk.
+fn start_book_writer(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<String>> {
+    let (sender, receiver) = task::channel::<String>();
     let work = move || {
-        while let Ok(mut text) = inbox.recv() {
-            // Only the last one counts.
-            while let Some(later) = inbox.try_recv() {
+        while let Ok(mut text) = receiver.recv() {
+            // Only the latest version is written.
+            while let Some(later) = receiver.try_recv() {
                 text = later;
             }
             if let Err(error) = AddressBook::store(&*files, &dir, &text) {
-                tracing::warn!("the address book cannot be kept in {}: {error}", dir.display());
+                tracing::warn!("could not write the address book to {}: {error}", dir.display());
             }
         }
     };

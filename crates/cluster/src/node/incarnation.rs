@@ -1,8 +1,8 @@
-//! Replicas of one group on one server, one after the other. A server may hold a replica, lose it and be given another of the
-//! same group, while it is away or only slow to notice. The two are different members of the group: the data of the earlier one is
-//! discarded, and the later one begins without rows.
+//! Successive replicas of one group on one server. The catalog may remove a replica and later place another one of the same group
+//! on the same server, while the server is disconnected or before it has noticed. The two are different members of the group:
+//! the data of the earlier one is discarded, and the later one begins without rows.
 //!
-//! The catalog says which of two is the later one, if it has caught up ([`super::restart_state::RestartState`]).
+//! The catalog determines which of the two is the later one, once it has caught up ([`super::restart_state::RestartState`]).
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use crate::config::TableConfig;
 use crate::error::AdminError;
 use crate::routing::LocalReplica;
 
-/// How long a removed replica stays named before another takes its place: a change of the catalog that no longer names it may be
-/// on its way.
+/// How long the catalog may name a removed replica before this node replaces it: a version that no longer names it may be on its
+/// way.
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(5);
 
-/// A replica of this server that was removed from its group, and that the catalog named when it was to be opened.
+/// A replica of this server that was removed from its group although the catalog named it when it was to be opened.
 #[derive(Clone, Copy)]
 pub(super) struct Superseded {
     table: TableId,
@@ -29,8 +29,8 @@ pub(super) struct Superseded {
 }
 
 impl ReplicaHost {
-    /// Whether a replica of the table is open here under a name that `config` does not know, and it is
-    /// time to do something about it.
+    /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has caught up:
+    /// `config` names another replica on this server.
     pub(super) fn has_earlier(&self, config: &TableConfig) -> bool {
         if !self.restart.is_caught_up() {
             return false;
@@ -60,43 +60,44 @@ impl ReplicaHost {
         };
         let Some(LocalReplica { shard, own, gate, .. }) = earlier else { return Ok(()) };
         let of = display_names::group(&self.catalog.shown(), group);
-        tracing::info!("The replica of {of} on this server was removed; a new one takes its place");
-        tracing::debug!("group {group}: {own} was removed here, {named} takes its place");
+        tracing::info!("The replica of {of} on this server was removed and is replaced by a new one");
+        tracing::debug!("group {group}: {own} was removed here and is replaced by {named}");
         gate.close();
         shard.retire();
         self.tombstones.leave(table, group)?;
         Ok(())
     }
 
-    /// Notes that a replica that the catalog names here was removed from its group.
+    /// Remembers that a replica was removed from its group although the catalog names it here.
     pub(super) fn note_removed(&self, table: TableId, group: GroupId, peer: PeerId) {
         self.removed.lock().insert(group, Superseded { table, peer, since: task::now() });
     }
 
-    /// Gives this server new replicas in place of those that were removed from their groups and are still named by the newest
-    /// catalog.
+    /// Replaces the replicas of this server that were removed from their groups and are still named by the newest catalog.
     pub(super) fn replace_removed(&self, catalog: &Catalog) {
-        let is_named = |group: &GroupId, gone: &Superseded| {
-            let table = catalog.table_by_id(gone.table);
+        let is_named = |group: &GroupId, old: &Superseded| {
+            let table = catalog.table_by_id(old.table);
             let mut shards = table.iter().flat_map(|table| &table.config.shards);
             shards.any(|shard| {
-                shard.group == *group && shard.replicas.iter().any(|replica| replica.peer == gone.peer)
+                shard.group == *group && shard.replicas.iter().any(|replica| replica.peer == old.peer)
             })
         };
         let due: Vec<(GroupId, Superseded)> = {
             let mut removed = self.removed.lock();
-            removed.retain(|group, gone| is_named(group, gone));
-            let due = removed.iter().filter(|(_, gone)| task::now() - gone.since > REPLACEMENT_DELAY);
-            due.map(|(group, gone)| (*group, *gone)).collect()
+            removed.retain(|group, old| is_named(group, old));
+            let due = removed.iter().filter(|(_, old)| task::now() - old.since > REPLACEMENT_DELAY);
+            due.map(|(group, old)| (*group, *old)).collect()
         };
         if due.is_empty() || !self.catalog.is_latest_version(catalog.version) {
             return;
         }
-        for (group, gone) in due {
+        for (group, old) in due {
             let of = display_names::group(catalog, group);
-            tracing::info!("The replica of {of} on this server had been removed; a new one takes its place");
-            if let Err(error) = self.membership.replace_removed(gone.table, group, gone.peer) {
-                tracing::warn!("No new replica of {of} for this server, whose old one was removed: {error}");
+            tracing::info!(
+                "The replica of {of} on this server was removed before and is replaced by a new one"
+            );
+            if let Err(error) = self.membership.replace_removed(old.table, group, old.peer) {
+                tracing::warn!("could not replace the removed replica of {of} on this server: {error}");
             }
         }
     }

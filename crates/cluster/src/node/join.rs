@@ -1,5 +1,5 @@
-//! Joins a server with an empty data directory to a cluster: it asks any server of the cluster to admit it, and stores its identity
-//! before it opens anything.
+//! Joins a server with an empty data directory to a cluster: asks the servers of the cluster until one admits it, and stores the
+//! identity before anything is opened.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,31 +20,31 @@ use crate::rpc::{PeerTransport, Request, RpcError};
 const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// The wait between two requests to join.
 const JOIN_RETRY_INTERVAL: Duration = Duration::from_millis(300);
-/// How long a server waits to be admitted before that is logged, and the time between two such lines.
+/// How long a server waits to be admitted before the wait is logged, and the time between two such lines.
 const FIRST_WAITING_LOG_DELAY: Duration = Duration::from_secs(5);
 const WAITING_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a server says of itself when it joins.
+/// The properties of a server that joins.
 pub struct JoinOptions {
-    /// Which server it is.
+    /// Its id.
     pub server: ServerId,
-    /// The cluster it is to be in.
+    /// The cluster it joins.
     pub cluster: Uuid,
     /// Its name.
     pub name: Text,
     /// Its tags.
     pub tags: Vec<Text>,
-    /// Its cache in megabytes; `None` chooses.
+    /// The size of its cache in megabytes; `None` chooses one.
     pub cache_size_mb: Option<u64>,
-    /// Where others reach it, `host:port`.
+    /// The addresses at which other servers reach it, `host:port`.
     pub addresses: Vec<Text>,
-    /// Whether it only answers clients.
+    /// Whether it is a proxy: it holds no data and only serves clients.
     pub is_proxy: bool,
 }
 
-/// Asks the servers that `members` names to let this one into their cluster, again and again, and keeps what they say
-/// in `dir`. Gives up when `timeout` is over, if that is given: a cluster may be without a majority for days. Fails
-/// with [`OpenError::Removed`] once `members` are none: they have said that they removed this one for good.
+/// Asks the servers that `members` returns to admit this one, in a loop, and stores the resulting identity in `dir`. Without a
+/// `timeout` it asks until it is admitted: a cluster may be without a quorum for days. Fails with [`OpenError::Removed`] once
+/// `members` returns `None`: the other servers have then reported that this one was removed permanently.
 pub fn join(
     options: &JoinOptions,
     wiring: &Wiring,
@@ -58,47 +58,48 @@ pub fn join(
     };
     let deadline = timeout.map(|timeout| task::now() + timeout);
     let mut waiting =
-        Waiting { cluster: options.cluster, why: None, next: task::now() + FIRST_WAITING_LOG_DELAY };
+        Waiting { cluster: options.cluster, reason: None, next_log: task::now() + FIRST_WAITING_LOG_DELAY };
     while deadline.is_none_or(|deadline| task::now() < deadline) {
         for member in members().ok_or(OpenError::Removed)? {
             match ask(&**transport, member, options, &mut waiting) {
                 Ok(bytes) => {
-                    let answer = JoinResponse::decode(bytes)
+                    let response = JoinResponse::decode(bytes)
                         .ok_or_else(|| OpenError::Join("the response cannot be decoded".to_owned()))?;
-                    wiring.transport.learn(answer.places);
+                    wiring.transport.learn(response.places);
                     let (server, cluster) = (options.server, options.cluster);
-                    let identity = Identity { server, cluster, joined: Some(answer.own) };
+                    let identity = Identity { server, cluster, joined: Some(response.own) };
                     identity.store(files, dir)?;
                     return Ok(identity);
                 }
-                Err(error) => waiting.why = Some(error.to_string()),
+                Err(error) => waiting.reason = Some(error.to_string()),
             }
         }
-        waiting.say();
+        waiting.log_if_due();
         task::sleep(JOIN_RETRY_INTERVAL);
     }
-    Err(OpenError::Join(waiting.why.unwrap_or_else(|| "no server of it could be reached".to_owned())))
+    Err(OpenError::Join(
+        waiting.reason.unwrap_or_else(|| "no server of the cluster was reachable".to_owned()),
+    ))
 }
 
-/// What a server waits for that is to be let in.
+/// The wait of a server that is to be admitted.
 struct Waiting {
     cluster: Uuid,
-    /// What was answered last.
-    why: Option<String>,
-    next: Instant,
+    /// The error of the last request.
+    reason: Option<String>,
+    next_log: Instant,
 }
 
 impl Waiting {
-    /// Says it, if that is due.
-    fn say(&mut self) {
-        if task::now() < self.next {
+    fn log_if_due(&mut self) {
+        if task::now() < self.next_log {
             return;
         }
-        self.next = task::now() + WAITING_LOG_INTERVAL;
-        let why = self.why.as_deref().unwrap_or("no server of it can be reached");
+        self.next_log = task::now() + WAITING_LOG_INTERVAL;
+        let reason = self.reason.as_deref().unwrap_or("no server of the cluster is reachable");
         tracing::info!(
-            "Waiting to be let into cluster {}, which takes a majority of the servers that keep its \
-             configuration: {why}",
+            "Waiting to join cluster {}, which needs a majority of the servers that keep its configuration: \
+             {reason}",
             self.cluster
         );
     }
@@ -116,20 +117,20 @@ fn ask(
         tags: options.tags.clone(),
         cache_size_mb: options.cache_size_mb,
         addresses: options.addresses.clone(),
-        // Drawn by those who let it in.
+        // The server that admits it assigns the replica.
         catalog: ReplicaConfig { server: options.server, peer: PeerId(0), voting: false },
         is_proxy: options.is_proxy,
     });
     let request = Request::Join { server: row.to_object() }.encode();
     let (sender, receiver) = task::channel();
-    transport.call(member, request, JOIN_TIMEOUT, Box::new(move |answer| drop(sender.send(answer))));
+    transport.call(member, request, JOIN_TIMEOUT, Box::new(move |response| drop(sender.send(response))));
     loop {
         let until = task::now() + FIRST_WAITING_LOG_DELAY;
         match receiver.recv_timeout(FIRST_WAITING_LOG_DELAY) {
-            Some(answer) => return answer,
-            // Whoever was to answer is gone.
+            Some(response) => return response,
+            // The sender was dropped without a response.
             None if task::now() < until => return Err(RpcError::NoAnswer(member)),
-            None => waiting.say(),
+            None => waiting.log_if_due(),
         }
     }
 }

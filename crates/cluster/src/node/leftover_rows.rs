@@ -1,5 +1,5 @@
-//! Deletes rows that belong to no replica of this node any more. Rows of a replica that left its group before the catalog here
-//! says so are kept until it does, since until then the server may be given another replica of the same rows.
+//! Deletes rows that belong to no replica of this node any more. If a replica leaves its group while the catalog shown here still
+//! names it, its rows are kept until the catalog no longer does: this server may be given another replica of the same rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::routing::{LocalReplica, LocalReplicas, TableHandle, shard_range};
 /// How many rows are deleted in one batch.
 const DELETE_BATCH_ROWS: usize = 1000;
 
-/// The rows that are to be deleted.
+/// Deletes leftover rows.
 pub(super) struct LeftoverRows {
     own: ServerId,
     replicas: Arc<Replicas>,
@@ -54,14 +54,15 @@ impl LeftoverRows {
         self.tables.lock()
     }
 
-    /// Takes note that a replica of `table` left.
+    /// Remembers that a replica of `table` has left its group.
     pub(super) fn add(&self, table: TableId) {
         self.lock().insert(table);
     }
 
-    /// Removes the rows of replicas that left, where `catalog`, whose replicas are open, lets go of them.
+    /// Deletes the rows of replicas that left their groups and that `catalog` no longer names here. The replicas that `catalog`
+    /// places here must be open.
     pub(super) fn clear(&self, catalog: &Catalog) -> Result<(), AdminError> {
-        // What an old catalog does not place here may be placed here by a later one.
+        // An old catalog may lack shards that a later one, which this node acted on before its restart, places here.
         if !self.restart.is_shown() {
             return Ok(());
         }
@@ -91,7 +92,7 @@ impl LeftoverRows {
         placed.any(|shard| !hosted.contains_key(&shard.group))
     }
 
-    /// Forgets a replica that has gone, and removes the rows of one that was `open`.
+    /// Deletes the state of a removed replica, and its rows if it was `open`.
     pub(super) fn forget_rows(
         &self,
         catalog: &Catalog,
@@ -107,7 +108,7 @@ impl LeftoverRows {
         }
         self.replicas.engine().write(batch)?;
         match open {
-            // What an old catalog does not place here may be placed here by a later one: swept when that is known.
+            // With an old catalog the rows stay until the sweep, as in `clear`.
             Some(_) if !self.restart.is_shown() => Ok(()),
             Some(open) => self.for_each_foreign_range(catalog, table, &open.range, |_, part| {
                 Ok(clear_rows(&open.shard, part)?)
@@ -116,7 +117,7 @@ impl LeftoverRows {
         }
     }
 
-    /// Removes the rows of a table that belong to shards which are not placed here.
+    /// Deletes the rows of a table that belong to shards which are not placed here.
     pub(super) fn clear_table(&self, catalog: &Catalog, table: TableId) -> Result<(), AdminError> {
         let clear = |group, part: &KeyRange| self.delete_rows(table, group, part);
         self.for_each_foreign_range(catalog, table, &KeyRange::all(), clear)
@@ -133,11 +134,11 @@ impl LeftoverRows {
         let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
         for (i, shard) in handle.config.shards.iter().enumerate() {
             let is_own = |replica: &ReplicaConfig| replica.server == self.own;
-            // Where groups before are still needed, whoever leaves may yet have to begin.
-            let begins = || !handle.config.lineage.sealed.is_empty();
+            // While the table has sealed groups, a leaving replica may be a founder of a new shard that is not open yet.
+            let may_found = || !handle.config.lineage.sealed.is_empty();
             let is_open = || self.local.contains(shard.group);
             let here = shard.replicas.iter().any(is_own)
-                || (shard.leaving.iter().any(is_own) && (begins() || is_open()));
+                || (shard.leaving.iter().any(is_own) && (may_found() || is_open()));
             let part = shard_range(&handle.config.shards, i).intersect(range);
             if !here && !part.is_empty() {
                 each(shard.group, &part)?;
@@ -146,7 +147,7 @@ impl LeftoverRows {
         Ok(())
     }
 
-    /// Removes all rows of a range, a thousand at a time.
+    /// Deletes all rows of a range in batches of [`DELETE_BATCH_ROWS`].
     fn delete_rows(&self, table: TableId, group: GroupId, range: &KeyRange) -> Result<(), AdminError> {
         let store = self.replicas.store();
         let part = storage::ShardRange { range: range.clone(), group };

@@ -1,7 +1,20 @@
-//! A node: opens and closes its replicas as the catalog says, runs its loops, and answers requests of other servers.
+//! A node: opens and closes replicas according to the catalog, runs the two loops, and handles requests of other servers.
 //!
-//! [`Node::open`] builds the owners of all rooms. Two threads run then: `event_loop` follows the catalog (`publisher`,
-//! `replica_host`), `reconcile_loop` brings the groups that this node leads to what the catalog says.
+//! [`Node::open`] builds the owners of all rooms ([`Core`] holds them) and starts two threads:
+//!
+//! - `event_loop` follows the catalog. `publisher` reads each new version and shows it; `replica_host` opens the replicas that it
+//!   places here (`opening` decides when) and discards the others (`discard`, `incarnation`). Data is deleted only once the
+//!   replica's tombstone is durable (`tombstone`, `leftover_rows`). `restart_state` tells whether the catalog has caught up
+//!   since the start: nothing is discarded because of an older version.
+//! - `reconcile_loop` makes the next change in each group that this node leads: members, leadership, the continuation of a reshard,
+//!   the removal of servers and proxies.
+//!
+//! Other threads enter through `inbound` (messages and requests from the links), `rpc_server` (cluster requests), `table_state`
+//! (states of tables for queries), `join` (before the node is opened) and `stop` (before it is dropped).
+//!
+//! When the disk of a leader hangs or is full, `membership::step_down` moves its leaderships to other servers. Meanwhile
+//! `rpc_server` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms without
+//! it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
 
 mod bootstrap;
 mod core;
@@ -61,7 +74,7 @@ use crate::repair::{Repair, ServerRemoval};
 use crate::reshard::{HandoverEnd, PendingHandovers, Resharder};
 use crate::routing::{DiskStalls, LeaderLookup, LocalReplicas, ReplicaStates};
 
-/// What a node is opened with.
+/// The options to open a node.
 pub struct NodeOptions {
     /// Its data directory, which exists and is locked by the caller.
     pub dir: PathBuf,
@@ -69,28 +82,27 @@ pub struct NodeOptions {
     pub server_name: Text,
     /// The tags of a new server.
     pub server_tags: Vec<Text>,
-    /// The cache of a new server in megabytes; `None` chooses.
+    /// The cache of a new server in megabytes; `None` chooses a size.
     pub cache_size_mb: Option<u64>,
-    /// Where other servers reach this one, `host:port`.
+    /// The addresses at which other servers reach this one, `host:port`.
     pub addresses: Vec<Text>,
     /// Every shard of the engine, as the log applies to them.
     pub replicas: Arc<Replicas>,
     /// The log of all groups, which sends and reports through `wiring`.
     pub log: Arc<dyn Log>,
-    /// What the log and the links report to.
+    /// The parts of the node that the log and the links report to.
     pub wiring: Wiring,
-    /// The clock queries see.
+    /// The clock of queries.
     pub clock: Arc<dyn Clock>,
     /// The files of the data directory.
     pub files: Arc<dyn Files>,
-    /// Where identities come from.
+    /// The source of new ids.
     pub random: Arc<dyn Random>,
     /// The password record of a new `admin`, and whether its password is not empty.
     pub admin_password: (Object, bool),
 }
 
-/// One server of the cluster and everything it holds. Dropping it ends its threads; the log and the engine end with their last
-/// owner.
+/// One server of the cluster with its replicas. Dropping it ends its threads; the log and the engine end with their last owner.
 pub struct Node {
     core: Arc<Core>,
     threads: Vec<Thread>,
@@ -115,11 +127,11 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Opens the node: its identity (made in a new directory), the catalog, every replica that is placed here, and deletes what
-    /// is left of those that are not.
+    /// Opens the node: its identity (created in a new directory), the catalog, and every replica that is placed here. Deletes
+    /// the remains of replicas that are not.
     ///
-    /// Blocks while the log is replayed. Fails when anything stored cannot be read. A node that has joined and does not have
-    /// the catalog yet opens without one: [`Core::await_catalog`].
+    /// Blocks while the log is replayed. Fails if anything stored cannot be read. A node that has joined and does not have the
+    /// catalog yet opens without one: [`Core::await_catalog`].
     pub fn open(options: NodeOptions) -> Result<Arc<Node>, OpenError> {
         Node::open_on(options, None)
     }
@@ -138,12 +150,12 @@ impl Node {
         let (core, event_loop, reconcile_loop) = build(options, identity, catalog, &begun);
         core.publisher.publish()?;
         let threads = vec![
-            task::spawn("keeper", move || event_loop.run())?,
-            task::spawn("tender", move || reconcile_loop.run())?,
+            task::spawn("event-loop", move || event_loop.run())?,
+            task::spawn("reconcile", move || reconcile_loop.run())?,
         ];
         let node = Arc::new(Node { core, threads });
         let (client, ids) = (&node.handles.catalog, &node.handles.ids);
-        // A server with other voters wrote these before they joined; it may not have applied them again yet.
+        // If there are other voters, these rows were written before they joined, and may just not be applied again yet.
         if is_first {
             bootstrap::write_first_rows(client, ids, admin_password)?;
             bootstrap::write_own_row(client, own, peer, &server)?;
@@ -175,7 +187,7 @@ fn new_server(options: &NodeOptions) -> NewServer {
     }
 }
 
-/// Pushes an event whenever rows of the catalog or seals were applied. The shards do not keep the queue alive.
+/// Pushes an event whenever rows of the catalog or a seal were applied. The shards hold the queue weakly.
 fn report_changes(options: &NodeOptions, catalog: &CatalogReplica) {
     let events = Arc::downgrade(&options.wiring.events);
     catalog.shard.on_applied(Box::new(move |_| push(&events, Event::Catalog)));

@@ -1,5 +1,5 @@
-//! Decides when a new shard's replica may be opened on this node: once every predecessor that has keys of it is applied here up
-//! to its seal. Decision 0024.
+//! Decides when a replica of a new shard may be opened on this node: once every predecessor with keys of its range is applied here
+//! up to its seal. Decision 0024.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use crate::error::AdminError;
 use crate::reshard::PendingHandovers;
 use crate::routing::{LocalReplicas, shard_range};
 
-/// How much later each founder stands for the first election than the one before it.
+/// The time between two founders' first candidacies in a new group.
 const ELECTION_ORDER_DELAY: Duration = Duration::from_millis(250);
 
-/// Whether a replica may be opened, and what it begins with.
+/// Whether a replica may be opened, and the rows that it begins with.
 pub(super) enum Opening {
-    /// Now.
+    /// The replica may be opened now, with the rows of these predecessors.
     Now(Vec<Predecessor>),
-    /// Now, and without the rows: another replica has them.
+    /// The replica may be opened now, without rows: another replica has them and gives a copy.
     Empty,
-    /// When the groups before have come so far.
+    /// The predecessors here are not applied up to their seals yet.
     Later,
 }
 
-/// Decides about openings, and closes the predecessors that must not write any more.
+/// Decides when replicas are opened, and prevents their predecessors from writing first.
 pub(super) struct Openings {
     own: ServerId,
     log: Arc<dyn Log>,
@@ -67,41 +67,40 @@ impl Openings {
         if shard.replica_on(server).is_none() || is_open() {
             return Ok(Opening::Now(Vec::new()));
         }
-        // Its rows may be those of one that has gone.
+        // The rows in its range may belong to a removed replica whose data is not deleted yet.
         if self.tombstones.has_table(config.id) {
             return Ok(Opening::Later);
         }
-        // It was open before, so everything that it came after is in the engine.
+        // It was open before, so the rows of its predecessors are in the engine.
         if Applied::read(&**self.replicas.engine(), shard.group)?.is_some() {
             return Ok(Opening::Now(Vec::new()));
         }
         let range = shard_range(&config.shards, at);
-        let before = config.lineage.sealed.iter().filter(|old| !old.range().intersect(&range).is_empty());
-        let before: Vec<&SealedShard> = before.collect();
-        let (mut forerunners, mut is_complete) = (Vec::new(), true);
-        for old in &before {
-            match self.stands_still(old)? {
-                true => forerunners.push(Predecessor { group: old.group, range: old.range() }),
+        let overlaps = |old: &&SealedShard| !old.range().intersect(&range).is_empty();
+        let (mut predecessors, mut is_complete) = (Vec::new(), true);
+        for old in config.lineage.sealed.iter().filter(overlaps) {
+            match self.is_applied_to_seal(old)? {
+                true => predecessors.push(Predecessor { group: old.group, range: old.range() }),
                 false => is_complete = false,
             }
         }
-        // Nobody else may put rows into this range here.
+        // No other open replica may write rows into this range here.
         let is_free = self
-            .others_in(config, &range)
+            .earlier_groups_in(config, &range)
             .iter()
-            .all(|group| forerunners.iter().any(|old| old.group == *group));
-        let founds = shard.founder_on(server).is_some();
-        if founds && self.pending.lock().without_rows.contains(&shard.group) {
+            .all(|group| predecessors.iter().any(|old| old.group == *group));
+        let is_founder = shard.founder_on(server).is_some();
+        if is_founder && self.pending.lock().without_rows.contains(&shard.group) {
             return Ok(Opening::Empty);
         }
-        Ok(match is_free && (is_complete || !founds) {
-            true => Opening::Now(forerunners),
+        Ok(match is_free && (is_complete || !is_founder) {
+            true => Opening::Now(predecessors),
             false => Opening::Later,
         })
     }
 
-    /// Whether a sealed group is applied here up to its seal, for good.
-    fn stands_still(&self, old: &SealedShard) -> Result<bool, AdminError> {
+    /// Whether a sealed group is applied here up to its seal, and the seal is committed.
+    fn is_applied_to_seal(&self, old: &SealedShard) -> Result<bool, AdminError> {
         let Some(shard) = self.local.shard_of(old.group) else { return Ok(false) };
         #[cfg(feature = "mutants")]
         if log::mutant::is_active(log::mutant::Mutant::OpenEarly) {
@@ -110,58 +109,57 @@ impl Openings {
         if shard.seal_state() != old.seal_state() {
             return Ok(false);
         }
-        // Where one replica is enough for an acknowledgement a leader may have applied what the others
-        // have not. The log says whether the rows are good: who reads here may be sent elsewhere before.
+        // With write_acks "single", a leader may have applied entries that are not committed. The log knows whether the rows
+        // here are valid; the shard's own state may only say that reads are to be redirected.
         let applied = shard.applied();
-        let stands = |status: GroupStatus| !status.needs_rows && status.committed >= applied;
-        Ok(self.log.group_status(old.group).is_ok_and(stands))
+        let is_final = |status: GroupStatus| !status.needs_rows && status.committed >= applied;
+        Ok(self.log.group_status(old.group).is_ok_and(is_final))
     }
 
-    /// Makes certain that nobody puts rows into the range of shard `at` any more, before it is opened here;
-    /// false if that cannot be yet. The groups whose rows it will take away, because it gets a copy, are
-    /// added to `overrun`.
+    /// Prevents writes of earlier groups into the range of shard `at`, before its replica is opened here. False if that is not
+    /// possible yet. Adds the groups whose rows the replica will overwrite with a copy to `overwritten`.
     pub(super) fn prepare(
         &self,
         config: &TableConfig,
         at: usize,
         opening: &Opening,
-        overrun: &mut Vec<GroupId>,
+        overwritten: &mut Vec<GroupId>,
     ) -> Result<bool, AdminError> {
         let (shard, server) = (&config.shards[at], self.own);
         if shard.replica_on(server).is_none() || self.local.shard_of(shard.group).is_some() {
             return Ok(true);
         }
-        let forerunners = match opening {
-            Opening::Now(forerunners) => &forerunners[..],
+        let predecessors = match opening {
+            Opening::Now(predecessors) => &predecessors[..],
             Opening::Empty => &[],
-            // A copy that is under way may be what it waits for.
+            // The gates stay open: it may wait for a copy that a predecessor is receiving.
             Opening::Later => return Ok(false),
         };
-        let others = self.others_in(config, &shard_range(&config.shards, at));
-        for group in &others {
+        let earlier = self.earlier_groups_in(config, &shard_range(&config.shards, at));
+        for group in &earlier {
             let gate = self.local.lock().get(group).map(|open| Arc::clone(&open.gate));
             gate.inspect(|gate| gate.close());
         }
-        let is_used = |old: &&SealedShard| forerunners.iter().any(|used| used.group == old.group);
+        let is_used = |old: &&SealedShard| predecessors.iter().any(|used| used.group == old.group);
         for old in config.lineage.sealed.iter().filter(is_used) {
-            // A copy may have been begun since this was looked at.
-            if !self.stands_still(old)? {
+            // A copy may have begun between the first check and the closing of the gate.
+            if !self.is_applied_to_seal(old)? {
                 return Ok(false);
             }
         }
         if matches!(opening, Opening::Empty) {
-            // They do not stand still, and must not go on under a copy.
-            others.iter().try_for_each(|group| self.abandon(config.id, *group))?;
+            // These groups may still write, and must not do so while the new replica receives its copy.
+            earlier.iter().try_for_each(|group| self.abandon(config.id, *group))?;
             return Ok(!self.tombstones.has_table(config.id));
         }
         if shard.founder_on(server).is_none() {
-            overrun.extend(others);
+            overwritten.extend(earlier);
         }
         Ok(true)
     }
 
-    /// Takes leave of a group before the present shards that is of no use here. Its rows stay until a copy
-    /// takes their place; those of shards that are not placed here go when nobody needs the groups before.
+    /// Leaves an earlier group of a table whose replica here is not needed. Its rows stay until a copy overwrites them. Rows of
+    /// shards that are not placed here are deleted once the catalog has dropped the table's sealed groups.
     fn abandon(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
         let Some(open) = self.local.lock().remove(&group) else { return Ok(()) };
         open.gate.close();
@@ -173,29 +171,30 @@ impl Openings {
     }
 
     /// The open groups of a table's earlier shards with keys in `range`.
-    fn others_in(&self, config: &TableConfig, range: &KeyRange) -> Vec<GroupId> {
+    fn earlier_groups_in(&self, config: &TableConfig, range: &KeyRange) -> Vec<GroupId> {
         let is_present = |group: &GroupId| config.shards.iter().any(|shard| shard.group == *group);
         let hosted = self.local.lock();
-        let others = hosted.iter().filter(|(group, open)| {
+        let earlier = hosted.iter().filter(|(group, open)| {
             open.table == config.id && !is_present(group) && !open.range.intersect(range).is_empty()
         });
-        others.map(|(group, _)| *group).collect()
+        earlier.map(|(group, _)| *group).collect()
     }
 
-    /// Sees to it that a group of several gets a leader, of which `near` was opened just now; a new one gets its
-    /// first: who has opened it stands when it is its turn, again and again.
-    pub(super) fn start_election(&self, shard: &ShardConfig, near: &Shard) {
+    /// Starts the election of a leader in a group of several voters whose replica `local` was just opened. The first founder
+    /// stands at once. In a new group the others follow in order, [`ELECTION_ORDER_DELAY`] apart, and all stand repeatedly
+    /// until there is a leader ([`super::publisher::Publisher::continue_handovers`]).
+    pub(super) fn start_election(&self, shard: &ShardConfig, local: &Shard) {
         let order = shard.candidates();
-        let Some(turn) = order.iter().position(|server| *server == self.own) else { return };
+        let Some(position) = order.iter().position(|server| *server == self.own) else { return };
         if order.len() < 2 {
             return;
         }
-        if turn == 0 {
-            // Nothing happens if somebody leads already.
+        if position == 0 {
+            // Has no effect if the group has a leader.
             self.log.campaign(shard.group);
         }
-        if near.applied() == Lsn(0) {
-            let from = task::now() + ELECTION_ORDER_DELAY * u32::try_from(turn).unwrap_or(u32::MAX);
+        if local.applied() == Lsn(0) {
+            let from = task::now() + ELECTION_ORDER_DELAY * u32::try_from(position).unwrap_or(u32::MAX);
             self.pending.lock().starting.insert(shard.group, from);
         }
     }

@@ -1,5 +1,5 @@
-//! Publishes the catalog on this node: whenever group zero has applied rows here, they are read, replicas are opened and
-//! discarded, and the new version is shown.
+//! Publishes the catalog on this node: whenever the catalog's group has applied rows here, reads them, opens and discards replicas,
+//! and shows the new version.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::reshard::PendingHandovers;
 use crate::routing::{LocalReplicas, ReplicaTransport, TableHandle};
 use crate::rpc::Peers;
 
-/// How long a new shard is helped to its first leader.
+/// How long this node stands for election in a new shard that has no leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Publishes versions of the catalog, one at a time.
@@ -45,7 +45,7 @@ pub(super) struct Publisher {
     pub(super) restart: Arc<RestartState>,
     /// Held while replicas are opened and discarded.
     publishing: RankedMutex<()>,
-    /// The data that a crash had left behind was deleted.
+    /// Whether the data that a crash left behind was deleted.
     is_swept: AtomicBool,
 }
 
@@ -82,12 +82,13 @@ impl Publisher {
 
     /// Shows the catalog to `watcher`, now and whenever it has changed. Only the first watcher is kept.
     pub(super) fn watch(&self, watcher: CatalogWatcher) {
-        // Held so that the watcher misses no version and receives none twice at the same time.
+        // Held so that the watcher misses no version, and no two calls run at the same time.
         let _one_at_a_time = self.hold();
         self.catalog.view().watch(watcher);
     }
 
-    /// Reads the catalog as it is applied here, opens and discards replicas, and shows the new version.
+    /// Reads the catalog as it is applied here, opens its replicas, shows the new version, and discards replicas that it no
+    /// longer places here.
     pub(super) fn publish(&self) -> Result<(), OpenError> {
         let _one_at_a_time = self.hold();
         let before = self.catalog.shown();
@@ -126,13 +127,13 @@ impl Publisher {
         Ok(self.host.leftovers.clear(&catalog)?)
     }
 
-    /// Passes heartbeat, names and removals to the links.
+    /// Passes changes of the heartbeat, of names and removals of servers to the links.
     fn update_transport(&self, before: &Catalog, catalog: &Catalog) {
         let Some(transport) = self.peers.transport() else { return };
         if before.heartbeat_secs() != catalog.heartbeat_secs() {
             transport.set_heartbeat(Duration::from_secs(catalog.heartbeat_secs()));
         }
-        // A proxy keeps the name that it was given when it started.
+        // The name of a proxy does not change after its start.
         for server in catalog.servers().into_iter().filter(|server| !server.is_proxy) {
             if before.server_name(server.id) != Some(&server.name) {
                 transport.set_name(server.id, &server.name);
@@ -144,13 +145,13 @@ impl Publisher {
             .for_each(|server| transport.forget(server));
     }
 
-    /// Returns once this node shows a catalog that names it; false when that takes longer than `timeout`. Only a node that has
-    /// just joined shows none.
+    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node that has
+    /// just joined does not show one.
     pub(super) fn await_catalog(&self, timeout: Duration) -> bool {
         self.catalog.view().wait_until(|catalog| names_server(catalog, self.own), timeout)
     }
 
-    /// Whether this node shows a whole catalog, which names it.
+    /// Whether this node shows a complete catalog that contains it.
     fn shows_itself(&self) -> bool {
         names_server(&self.catalog.guard(), self.own)
     }
@@ -164,7 +165,7 @@ impl Publisher {
         let db = catalog.database_by_id(config.db).map(|db| db.config.clone()).ok_or_else(|| {
             OpenError::CatalogRow {
                 key: config.name.to_string(),
-                why: "its database is not there".to_owned(),
+                why: "its database does not exist".to_owned(),
             }
         })?;
         if let Some(known) = before.table_by_id(config.id)
@@ -179,8 +180,8 @@ impl Publisher {
         Ok(Arc::new(TableHandle::new(db, config, shards)))
     }
 
-    /// The rows of the catalog, databases first, so that tables find theirs. `None` while they become those of a
-    /// copy, if others are shown: what is not there yet would be taken for deleted. The end of the copy is told.
+    /// The rows of the catalog, databases before tables. `None` if a version is shown and a copy is replacing the rows: rows
+    /// that the copy has not brought yet would look deleted. The end of the copy pushes another event.
     fn catalog_rows(&self) -> Result<Option<Vec<CatalogRow>>, OpenError> {
         let generation = self.shard.rows_generation();
         let snapshot = self.shard.snapshot().map_err(AdminError::from)?;
@@ -196,6 +197,7 @@ impl Publisher {
         Ok(Some(rows))
     }
 
+    /// Discards the replica of a group from which the leader has removed it.
     pub(super) fn forget_removed(&self, group: GroupId) -> Result<(), AdminError> {
         if group == CATALOG_GROUP {
             tracing::error!("this server was removed from its cluster");
@@ -203,7 +205,7 @@ impl Publisher {
         }
         let open = self.local.lock().get(&group).map(|open| (open.table, open.own));
         match open {
-            // The removed replica has been replaced by another here, which is open.
+            // The open replica is not the removed one but its replacement.
             Some((_, own)) if self.log.group_status(group).is_ok_and(|status| status.own == own) => Ok(()),
             Some((table, _)) if table.uuid() != CATALOG_TABLE => {
                 self.host.discard(&self.catalog.shown(), table, group, true)?;
@@ -214,7 +216,7 @@ impl Publisher {
         }
     }
 
-    /// Makes a new handle for a table, because a replica here was opened or closed.
+    /// Shows the same catalog with a new handle for a table, after a replica here was opened or closed.
     fn republish(&self, table: TableId) -> Result<(), AdminError> {
         let _one_at_a_time = self.hold();
         let mut catalog = (*self.catalog.shown()).clone();
@@ -228,7 +230,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Opens deferred replicas that can be opened now, and stands again for first elections that are not won yet.
+    /// Opens deferred replicas that can be opened now, and stands for election again in new groups that have no leader yet.
     pub(super) fn continue_handovers(&self) -> Result<(), AdminError> {
         let (deferred, starting) = {
             let pending = self.pending.lock();
@@ -239,13 +241,13 @@ impl Publisher {
             self.republish_if_possible(table)?;
         }
         for (group, from) in starting {
-            // What the shard's handle says may be a guess.
-            let near = self.local.shard_of(group);
-            let is_led = near.is_none_or(|near| near.leads() || near.leader().is_some());
+            // Asks the replica itself: the leader in the shard's handle may be a guess.
+            let local = self.local.shard_of(group);
+            let is_led = local.is_none_or(|local| local.leads() || local.leader().is_some());
             if is_led || task::now() > from + FIRST_LEADER_TIMEOUT {
                 self.pending.lock().starting.remove(&group);
             } else if task::now() >= from {
-                // Those who had not opened theirs did not hear it the first time.
+                // Other servers may have opened their replicas only after the last candidacy.
                 self.log.campaign(group);
             }
         }
@@ -279,7 +281,7 @@ impl Publisher {
         self.host.forget_removed(&self.catalog.shown(), &groups)
     }
 
-    /// Deletes what a crash left behind, once the catalog has caught up.
+    /// Deletes the data that a crash left behind, once the catalog has caught up.
     pub(super) fn sweep_when_caught_up(&self) -> Result<(), AdminError> {
         let may_sweep = self.restart.is_shown() && self.shows_itself();
         match may_sweep && !self.is_swept.load(Ordering::Acquire) {
@@ -288,15 +290,15 @@ impl Publisher {
         }
     }
 
-    /// Removes what a crash left of replicas, tables and indexes that are not here any more.
+    /// Deletes the remains of removed replicas, tables and indexes that a crash left behind.
     ///
-    /// Put off while the catalog shown here may be older than what this node has acted on: what a later one
-    /// has placed here would be taken for left behind. The node does it itself then, as soon as it knows.
+    /// Deferred while the catalog shown here may be older than the version that this node last acted on: data that the later
+    /// version places here would look left behind. The event loop sweeps as soon as the catalog has caught up.
     pub(super) fn sweep(&self) -> Result<(), AdminError> {
         let _one_at_a_time = self.hold();
-        // Whoever still needs rows of shards before keeps them until then.
-        let is_divided = |table: &&Arc<TableHandle>| !table.config.lineage.sealed.is_empty();
-        if !self.restart.is_shown() || self.catalog.shown().tables().iter().any(is_divided) {
+        // A table that has sealed groups needs their rows until all new shards are open.
+        let has_sealed_groups = |table: &&Arc<TableHandle>| !table.config.lineage.sealed.is_empty();
+        if !self.restart.is_shown() || self.catalog.shown().tables().iter().any(has_sealed_groups) {
             return Ok(());
         }
         if !self.host.sweep()? {
@@ -308,7 +310,7 @@ impl Publisher {
     }
 }
 
-/// Whether a catalog is whole and names a server.
+/// Whether a catalog is complete and contains a server.
 fn names_server(catalog: &Catalog, server: ServerId) -> bool {
     catalog.server(server).is_some() && catalog.user("admin").is_some()
 }

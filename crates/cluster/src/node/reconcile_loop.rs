@@ -1,4 +1,4 @@
-//! The node's reconciliation loop: brings the groups that this node leads to what the catalog says, one change at a time.
+//! The node's reconciliation loop: reconciles each group that this node leads with the catalog, one change at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::repair::ServerRemoval;
 use crate::reshard::{HandoverEnd, ReshardAges, Resharder};
 use crate::rpc::Peers;
 
-/// How long a group that needed no change is left alone.
+/// How long a group that needed no change is not checked again.
 const SETTLED_RECHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a replica leads before leadership moves to the preferred server.
+/// How long a replica must have led before it transfers leadership to the preferred server.
 const LEADER_SETTLE_DELAY: Duration = Duration::from_secs(3);
-/// How long a proxy is disconnected before it is forgotten.
+/// How long a proxy may be disconnected before it is deleted from the catalog.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the reconciliation loop uses.
+/// The reconciliation loop, and the owners that it calls.
 pub(super) struct ReconcileLoop {
     pub(super) peers: Arc<Peers>,
     pub(super) catalog: Arc<CatalogClient>,
@@ -42,14 +42,14 @@ pub(super) struct ReconcileLoop {
     pub(super) stopping: Arc<AtomicBool>,
 }
 
-/// What is remembered from pass to pass.
+/// The state that is kept from pass to pass.
 #[derive(Default)]
 struct State {
-    /// The groups that needed no change, in which version of the catalog, and when.
+    /// The groups that needed no change, with the version of the catalog and the time of the check.
     settled: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
     reshards: ReshardAges,
-    /// Since when proxies have been disconnected.
+    /// The proxies that are disconnected, and since when.
     proxies_missing: HashMap<ServerId, Instant>,
     waiting: WaitingLog,
 }
@@ -68,12 +68,12 @@ impl State {
     }
 }
 
-/// A group that this node leads and that is looked at in this pass.
+/// A group that this node leads and that is reconciled in this pass.
 struct Due<'a> {
     wanted: Wanted,
     /// Its table and its shard; `None` for the catalog.
     shard: Option<(&'a TableConfig, &'a ShardConfig)>,
-    /// This node has led it for a while.
+    /// This node has led the group for more than [`LEADER_SETTLE_DELAY`].
     has_settled: bool,
 }
 
@@ -95,7 +95,7 @@ impl ReconcileLoop {
         self.host.replace_removed(&catalog);
         let version = catalog.version;
         let mut due = Vec::new();
-        // The version shown may be older than the one that this node leads: a server that was admitted just now is a member.
+        // Not with a version older than the one that this node leads: a server that was just admitted would look unwanted.
         if self.catalog.version_as_leader() == Some(version) {
             let wanted = Wanted {
                 group: CATALOG_GROUP,
@@ -122,7 +122,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// What a shard is to become, if this node leads it and it needs a change, or may need one.
+    /// The wanted members of a shard, if this node leads it and it may need a change.
     fn due<'a>(
         &self,
         catalog: &Catalog,
@@ -155,7 +155,7 @@ impl ReconcileLoop {
             version: catalog.version,
             replicas: shard.replicas.clone(),
             away: away.map(|replica| replica.peer).collect(),
-            // A server that has just handed over, because it stops, is not asked to lead again at once.
+            // A server that has just transferred leadership because it stops must not get it back at once.
             primary: primary.map(|replica| replica.peer).filter(|_| has_settled),
             is_leaving: !shard.leaving.is_empty(),
         };
@@ -179,8 +179,8 @@ impl ReconcileLoop {
 
     /// Deletes replicas that have left their group from the catalog.
     ///
-    /// Only if the catalog still says what the group was brought to: replicas that it names as leaving since then may be all
-    /// that the group has.
+    /// Only if the row of the shard has not changed since the group was reconciled with it: replicas that a newer row names as
+    /// leaving may be the only ones that the group has.
     fn forget_leaving(&self, table: &TableConfig, left: &ShardConfig) -> Result<(), AdminError> {
         let id = table.id;
         self.catalog.change(|catalog, draft| {
@@ -194,7 +194,7 @@ impl ReconcileLoop {
         })
     }
 
-    /// Forgets proxies that have been disconnected for long: they stopped without leaving.
+    /// Deletes proxies from the catalog that have been disconnected for [`PROXY_TIMEOUT`]: they stopped without leaving.
     fn forget_proxies(&self, catalog: &Catalog, missing: &mut HashMap<ServerId, Instant>) {
         let is_away = |server: &&ServerConfig| server.is_proxy && !self.peers.is_connected(server.id);
         let away: Vec<ServerId> =

@@ -1,6 +1,6 @@
 //! The replicas on this node: opened when the catalog places them here, discarded when it no longer does.
 //!
-//! Opening stands here, the replacement of earlier replicas in `incarnation`, discarding in `discard`.
+//! This file opens replicas. `incarnation` replaces earlier replicas of the same group, `discard` discards replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) struct ReplicaHost {
     pub(super) leftovers: Arc<LeftoverRows>,
     pending: Arc<PendingHandovers>,
     pub(super) openings: Openings,
-    /// Replicas that the catalog names here and that can never be opened again.
+    /// Replicas that the catalog names here although they were removed from their groups and cannot be opened again.
     pub(super) removed: RankedMutex<BTreeMap<GroupId, Superseded>>,
 }
 
@@ -80,10 +80,10 @@ impl ReplicaHost {
         }
     }
 
-    /// Handles for the shards of a table, with this node's replicas open.
+    /// Opens this node's replicas of a table, and returns handles for all of its shards.
     ///
-    /// A table written before there were several servers has its replicas, which it does not name,
-    /// on this one: they are added to `config`.
+    /// The row of a table that was created before clusters existed names no replicas. They are on this node, and are added to
+    /// `config`.
     pub(super) fn open_shards(&self, config: &mut TableConfig) -> Result<Vec<ShardHandle>, AdminError> {
         self.open_sealed(config)?;
         let openings = (0..config.shards.len()).map(|at| self.openings.opening(config, at));
@@ -93,7 +93,7 @@ impl ReplicaHost {
         let (mut is_deferred, mut overwritten) = (false, Vec::new());
         for (i, opening) in openings.into_iter().enumerate() {
             let range = shard_range(&config.shards, i);
-            let near = match opening {
+            let local = match opening {
                 opening if !self.openings.prepare(config, i, &opening, &mut overwritten)? => {
                     is_deferred = true;
                     None
@@ -102,24 +102,24 @@ impl ReplicaHost {
             };
             let shard = &config.shards[i];
             is_deferred |= shard.replica_on(self.own).is_some() && self.tombstones.has_group(shard.group);
-            if let Some(near) = &near {
-                near.set_indexes(config.indexes.defs());
-                near.set_acks(config.write_acks.acks());
+            if let Some(local) = &local {
+                local.set_indexes(config.indexes.defs());
+                local.set_acks(config.write_acks.acks());
             }
             let members = shard.replicas.iter().chain(&shard.leaving);
             self.transport.learn(members.map(|replica| (replica.peer, replica.server)));
             let known = self.leadership.known_leader(shard.group);
-            self.note_leader(&known, shard, near.as_ref());
+            self.note_leader(&known, shard, local.as_ref());
             let from = (self.own, readers[i]);
-            handles.push(ShardHandle::new(from, shard, config.id, range, near, known));
+            handles.push(ShardHandle::new(from, shard, config.id, range, local, known));
         }
-        // Whoever still reads there looks for the rows again.
+        // Readers with an older handle look up the shard again.
         overwritten.into_iter().for_each(|group| self.replicas.mark_recovering(group));
         self.pending.set_deferred(config.id, is_deferred);
         Ok(handles)
     }
 
-    /// Opens the groups before the present shards of a table, as far as this server has something of them.
+    /// Opens this server's replicas of the sealed groups of a table, if its new replicas wait for them or it has their rows.
     fn open_sealed(&self, config: &TableConfig) -> Result<(), AdminError> {
         let server = self.own;
         for old in &config.lineage.sealed {
@@ -130,8 +130,8 @@ impl ReplicaHost {
             if self.local.contains(old.group) || !(config.lineage.waiting.contains(&server) || is_known()?) {
                 continue;
             }
-            // The log knows how it was born.
-            let mut as_it_was = ShardConfig {
+            // The founders are not needed: the log knows how the group began.
+            let mut sealed = ShardConfig {
                 group: old.group,
                 start: old.start.clone(),
                 replicas: vec![*own],
@@ -140,19 +140,20 @@ impl ReplicaHost {
                 primary: server,
                 founders: Vec::new(),
             };
-            let near =
-                self.open_replica(config.id, &mut as_it_was, &old.range(), &Opening::Now(Vec::new()))?;
-            near.inspect(|near| near.set_indexes(config.indexes.defs()));
+            let opening = Opening::Now(Vec::new());
+            let local = self.open_replica(config.id, &mut sealed, &old.range(), &opening)?;
+            local.inspect(|local| local.set_indexes(config.indexes.defs()));
         }
         Ok(())
     }
 
-    fn note_leader(&self, known: &KnownLeader, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
-        if near.is_some_and(|near| near.is_leader()) {
+    fn note_leader(&self, known: &KnownLeader, shard: &ShardConfig, local: Option<&Arc<Shard>>) {
+        if local.is_some_and(|local| local.is_leader()) {
             return known.report(Some(self.own));
         }
-        // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked.
-        let is_new = near.is_none_or(|near| near.applied() == Lsn(0));
+        // Without a replica here, or with a new one, this node does not learn of elections (yet). It guesses the leader; a
+        // server that receives a request in error names the right one.
+        let is_new = local.is_none_or(|local| local.applied() == Lsn(0));
         if known.leader().is_none() && is_new {
             known.set_named(Some(shard.first_candidate().unwrap_or(shard.primary)));
         }
@@ -166,10 +167,10 @@ impl ReplicaHost {
         opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
         let server = self.own;
-        let is_old = config.all_replicas().next().is_none();
+        let names_no_replicas = config.all_replicas().next().is_none();
         let named = config.replica_on(server).map(|own| own.peer);
         let initial = match named {
-            None if is_old => InitialConfig::Single,
+            None if names_no_replicas => InitialConfig::Single,
             None => return Ok(None),
             Some(own) => initial_config_of(config, own, opening),
         };
@@ -184,25 +185,25 @@ impl ReplicaHost {
         }
         if let Some(open) = self.local.lock().get_mut(&group) {
             open.is_named |= named.is_none_or(|named| named == open.own);
-            name_old(config, server, open.own);
+            add_unnamed_replica(config, server, open.own);
             return Ok(Some(Arc::clone(&open.shard)));
         }
-        // Opened outside of the lock, which everybody takes: the log is replayed, and rows are counted where they
-        // were others' before. Whoever opens replicas has `publishing`, so nobody opens this one meanwhile.
+        // Opened without the lock of `local`, which every query takes: opening replays the log, and counts rows that belonged to
+        // other groups before. The publisher's `publishing` lock, held here, keeps others from opening the same replica.
         let Some(shard) = self.open_as(table, group, range, initial, opening)? else { return Ok(None) };
         let own = self.log.group_status(group)?.own;
-        name_old(config, server, own);
+        add_unnamed_replica(config, server, own);
         self.openings.start_election(config, &shard);
         let (gate, is_named) = (Arc::default(), named.is_none_or(|named| named == own));
-        let (near, range) = (Arc::clone(&shard), range.clone());
-        let open = LocalReplica { shard: near, table, range, own, is_named, gate };
+        let range = range.clone();
+        let open = LocalReplica { shard: Arc::clone(&shard), table, range, own, is_named, gate };
         self.local.lock().insert(group, open);
         self.pending.lock().without_rows.remove(&group);
         Ok(Some(shard))
     }
 
-    /// Opens a replica as the one that it was before, or as `initial` says; `None` if it was removed from the group
-    /// before the catalog here says so.
+    /// Opens a replica: an existing one as the peer that it was before, a new one as `initial`. `None` if the replica was
+    /// removed from its group although the catalog here still names it.
     fn open_as(
         &self,
         table: TableId,
@@ -211,13 +212,13 @@ impl ReplicaHost {
         initial: InitialConfig,
         opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
-        let forerunners: &[Predecessor] = match opening {
-            Opening::Now(forerunners) => forerunners,
+        let predecessors: &[Predecessor] = match opening {
+            Opening::Now(predecessors) => predecessors,
             Opening::Empty | Opening::Later => &[],
         };
         let open = |initial| {
             let (log, range) = (self.log.clone(), range.clone());
-            Shard::open_after(&self.replicas, log, table, group, range, initial, forerunners)
+            Shard::open_after(&self.replicas, log, table, group, range, initial, predecessors)
         };
         let opened = match open(initial.clone()) {
             Err(shard::OpenError::Log(LogError::OtherPeer { .. })) => {
@@ -227,8 +228,8 @@ impl ReplicaHost {
                     }
                     open(initial)
                 } else {
-                    // Which of the two is the later one is known when the catalog is: until then it goes on
-                    // as who it was, which harms nobody.
+                    // Until the catalog has caught up, this node does not know which of the two peers is the later one. It
+                    // opens the existing replica, which is safe in either case.
                     open(InitialConfig::Single)
                 }
             }
@@ -237,7 +238,7 @@ impl ReplicaHost {
         match opened {
             Ok(shard) => {
                 tracing::debug!(
-                    "group {group} of {range:?} is open after {forerunners:?}: {} rows, applied {:?}",
+                    "group {group} of {range:?} is open after {predecessors:?}: {} rows, applied {:?}",
                     shard.count(),
                     shard.applied()
                 );
@@ -256,7 +257,7 @@ impl ReplicaHost {
     }
 }
 
-/// How replica `own` of a shard begins that is new here.
+/// The initial configuration of replica `own` of a shard, if it is new here.
 fn initial_config_of(config: &ShardConfig, own: PeerId, opening: &Opening) -> InitialConfig {
     let voters = || config.founders.clone();
     match opening {
@@ -266,7 +267,8 @@ fn initial_config_of(config: &ShardConfig, own: PeerId, opening: &Opening) -> In
     }
 }
 
-fn name_old(config: &mut ShardConfig, server: ServerId, own: PeerId) {
+/// Adds the replica on `server` to a shard whose row names no replicas.
+fn add_unnamed_replica(config: &mut ShardConfig, server: ServerId, own: PeerId) {
     if config.replicas.is_empty() {
         config.replicas = vec![ReplicaConfig { server, peer: own, voting: true }];
         config.founders = vec![own];

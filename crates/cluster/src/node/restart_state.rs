@@ -1,8 +1,8 @@
-//! Whether the catalog has caught up with what this node acted on before it was restarted.
+//! Whether the catalog has caught up with the version that this node acted on before its restart.
 //!
-//! After a crash it may be older: its rows are back at what the engine had kept, until the log has been applied again. Whatever
-//! this node did because of an entry of the catalog came after that entry in its log; so a catalog that has reached the end of
-//! the log as it was at the start is new enough.
+//! After a crash the catalog may be older: its rows are in the state that was durable in the engine, until the log has been applied
+//! again. The node acts on an entry of the catalog only after the entry is in its log. So the catalog has caught up once it has
+//! applied the log up to the end that it had at the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ impl RestartState {
             return true;
         }
         let Ok(status) = self.log.group_status(CATALOG_GROUP) else { return false };
-        // A log that was cut below that end had nothing committed there, so that nothing was done because of it.
+        // If the log was truncated below that end, the lost entries were not committed, so this node has not acted on them.
         let is_caught_up = !status.needs_rows && status.applied >= self.catalog_end.min(status.last);
         self.is_caught_up.store(is_caught_up, Ordering::Release);
         is_caught_up
@@ -57,7 +57,7 @@ impl RestartState {
         self.is_shown.load(Ordering::Acquire)
     }
 
-    /// Notes that this node shows another version, which has caught up if `is_caught_up`.
+    /// Records that this node shows a new version, which has caught up if `is_caught_up`.
     pub(super) fn set_shown(&self, is_caught_up: bool) {
         self.is_shown.fetch_or(is_caught_up, Ordering::AcqRel);
     }

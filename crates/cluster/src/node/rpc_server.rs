@@ -1,4 +1,4 @@
-//! Handles the requests of other servers about the cluster. Each is handed to the owner that it is about.
+//! Handles the cluster requests of other servers: passes each to the owner of its subject and sends the response.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,7 @@ use crate::rpc::response::{
 };
 use crate::rpc::{ClusterHandler, Peers, Request, Responder, RpcHandler};
 
-/// The owners to which requests are handed.
+/// The owners that handle requests.
 pub(super) struct Owners {
     pub(super) health: Arc<LogHealth>,
     pub(super) positions: Arc<PositionLookup>,
@@ -37,7 +37,7 @@ pub(super) struct Owners {
     pub(super) states: Arc<ReplicaStates>,
 }
 
-/// Handles requests about the cluster.
+/// Handles cluster requests.
 pub(super) struct ClusterRequests {
     own: ServerId,
     peers: Arc<Peers>,
@@ -76,25 +76,28 @@ impl ClusterRequests {
         drop(self.queries.set(queries));
     }
 
-    /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone
-    /// before the change is made is not let in: it would be missed until somebody deletes its row.
+    /// Admits a server to the cluster: adds it to the catalog and returns its catalog replica, or returns the replica of a
+    /// server that is in the catalog already. A server that disconnects before the change is made is not admitted: it would be
+    /// reported as missing until an operator deletes it.
     fn admit(&self, object: &Object) -> Result<JoinResponse, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
         let CatalogRow::Server(wanted) = row? else {
-            return Err(AdminError::Refused("that is no server".to_owned()));
+            return Err(AdminError::Refused("the row does not describe a server".to_owned()));
         };
         let fresh = self.ids.new_peer();
         let own = self.catalog.change(|catalog, draft| {
             if catalog.is_removed(wanted.id) {
                 return Err(AdminError::Refused(
-                    "the server was removed from the cluster for good".to_owned(),
+                    "the server was removed from the cluster permanently".to_owned(),
                 ));
             }
             if let Some(known) = catalog.server(wanted.id) {
                 return Ok(known.catalog.peer);
             }
             if !self.peers.is_connected(wanted.id) {
-                return Err(AdminError::Refused("the server has gone since it asked".to_owned()));
+                return Err(AdminError::Refused(
+                    "the server has disconnected since it asked to join".to_owned(),
+                ));
             }
             let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
             let replica = ReplicaConfig {
@@ -109,8 +112,8 @@ impl ClusterRequests {
         Ok(JoinResponse { own, places })
     }
 
-    /// Whether this node leads the group, by the log. A node that does not can respond at once: while a group has no leader,
-    /// every server asks.
+    /// Whether this node leads the group, according to the log. A node that does not lead can respond without waiting for the
+    /// log, which matters while a group has no leader: every server asks then.
     fn may_lead(&self, group: GroupId) -> bool {
         self.leadership.leader(group) == Some(self.own)
     }
@@ -119,7 +122,7 @@ impl ClusterRequests {
         match request {
             Request::Commit { base, rows } => Ok(self.catalog.commit_here(base, &rows).encode()),
             Request::Join { server } => {
-                self.admit(&server).map(|answer| answer.encode()).map_err(|error| error.to_string())
+                self.admit(&server).map(|response| response.encode()).map_err(|error| error.to_string())
             }
             Request::States { groups } => Ok(encode_states(&self.owners.states.here(&groups))),
             Request::HandOver { group, to } => {
@@ -128,7 +131,7 @@ impl ClusterRequests {
             }
             Request::LogPosition { group } => {
                 let end = self.owners.positions.here(group).ok_or("no replica here has rows of the group")?;
-                // Servers of before ask this where others ask for `Begun`.
+                // Older servers send this request in place of `GroupsWithRows`, which flushes.
                 self.replicas.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }
@@ -140,15 +143,15 @@ impl ClusterRequests {
                 Ok(encode_groups(&begun))
             }
             Request::SealNumber { group } => {
-                let mark = self.local.shard_of(group).ok_or("the group is not here")?.seal_state();
-                Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
+                let shard = self.local.shard_of(group).ok_or("this server has no replica of the group")?;
+                Ok(Bytes::copy_from_slice(&shard.seal_state().number().to_le_bytes()))
             }
             Request::ResetMembers { group, members } => {
-                let members = Members::decode(&members).ok_or("the members make no sense")?;
+                let members = Members::decode(&members).ok_or("the members cannot be decoded")?;
                 Ok(self.owners.repair.reset_members_here(from, group, members)?.encode().into())
             }
             Request::SplitPoints { group, parts } => {
-                self.owners.resharder.split_points_here(group, parts).map(|answer| answer.encode())
+                self.owners.resharder.split_points_here(group, parts).map(|points| points.encode())
             }
             Request::SetSealNumber { group, number } => {
                 if group == CATALOG_GROUP || number > SealState::NUMBER_MAX {
@@ -173,13 +176,13 @@ impl ClusterRequests {
                 Ok(Bytes::new())
             }
             Request::CopyBegin { group } => {
-                self.owners.copies.serve_begin(group).map(|answer| answer.encode())
+                self.owners.copies.serve_begin(group).map(|response| response.encode())
             }
             Request::CopyNext { copy, after, copy_ranges } => self
                 .owners
                 .copies
                 .serve_next(copy, after.as_ref(), &copy_ranges)
-                .map(|piece| encode_difference(&piece)),
+                .map(|difference| encode_difference(&difference)),
         }
     }
 }
@@ -191,18 +194,18 @@ impl ClusterHandler for ClusterRequests {
                 let leader = |group: &GroupId| StateResponse::NotLeader(self.leadership.leader(*group));
                 respond(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
             }
-            // A hanging disk must not delay these.
+            // Handled on this thread and without the log: a disk that hangs must not delay them.
             request @ (Request::Stalled { .. } | Request::Terms { .. }) => {
                 respond(self.respond_to(from, request));
             }
             request if request.needs_log() && self.stalls.log_hangs() => {
-                respond(Err("the log of this server does not get on".to_owned()));
+                respond(Err("the log of this server makes no progress".to_owned()));
             }
             request => {
-                // On a thread of its own: these requests are rare, and wait for the disk.
+                // On a new thread: these requests are rare, and may wait for the disk.
                 let work = move || respond(self.respond_to(from, request));
                 if let Err(error) = task::spawn("cluster", work) {
-                    tracing::error!("no thread to handle a request: {error}");
+                    tracing::error!("could not start a thread to handle a request: {error}");
                 }
             }
         }

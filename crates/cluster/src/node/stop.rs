@@ -1,4 +1,4 @@
-//! Leadership is transferred to other servers when a node stops.
+//! Transfers leadership to other servers before a node stops.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::config::CATALOG_GROUP;
 const TRANSFER_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// Transfers the leadership of all groups that this node leads, because it stops. Waits until other replicas lead, `timeout`
-    /// at most.
+    /// Transfers the leadership of all groups that this node leads, because the node is to stop. Waits until other replicas
+    /// lead, `timeout` at most.
     pub fn hand_over(&self, timeout: Duration) {
         let deadline = task::now() + timeout;
         self.stopping.store(true, Ordering::Release);

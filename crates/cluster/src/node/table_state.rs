@@ -11,18 +11,18 @@ use crate::routing::{LeaderLookup, Leadership, Led, ShardHandle, TableHandle};
 use crate::rpc::response::GroupState;
 use crate::rpc::{Peers, Request};
 
-/// The state of one replica, in the words of `table_status`.
+/// The state of one replica, as `table_status` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
-    /// It has everything.
+    /// The replica has all rows.
     Ready,
-    /// It is on its way in or out.
+    /// The replica is leaving its shard.
     Transitioning,
-    /// It is getting rows.
+    /// The replica is receiving rows.
     Backfilling,
-    /// Its server is not connected.
+    /// The server of the replica is not connected.
     Disconnected,
-    /// Nobody leads, though enough could vote.
+    /// The shard has no leader, although enough voters for a quorum are connected.
     WaitingForPrimary,
     /// Too few voters are connected.
     WaitingForQuorum,
@@ -48,48 +48,48 @@ impl ReplicaState {
 pub struct ShardState {
     /// The server that leads.
     pub leader: Option<ServerId>,
-    /// The server that is to lead when it can.
+    /// The server that the catalog prefers as the leader.
     pub primary: ServerId,
-    /// Whether the leader gets writes done: its disk, where that is needed, is neither full nor hangs.
+    /// Whether the leader can complete writes: if its disk is needed for them, the disk is neither full nor hangs.
     pub takes_writes: bool,
     /// Every replica.
     pub replicas: Vec<(ServerId, ReplicaState)>,
 }
 
-/// The catalog without a leader, as far as this node knows: nothing of it can be changed.
+/// An outage of the catalog: as far as this node knows it has no leader that is reachable from here, so it cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogOutage {
-    /// How many servers vote on changes of it.
+    /// How many servers vote on changes of the catalog.
     pub voters: usize,
-    /// Those of them that are not connected.
+    /// The voters that are not connected.
     pub gone: Vec<ServerId>,
-    /// Who leads it as others say, who see that server; it cannot be reached from here.
+    /// The leader according to other servers, one of which is connected to it. This server is not connected to it.
     pub leader: Option<ServerId>,
-    /// Whether too many of them are gone: [`crate::repair::Repair::repair_catalog`] goes on without them.
+    /// Whether the quorum is lost. [`crate::repair::Repair::repair_catalog`] continues without the lost voters.
     pub is_lost: bool,
 }
 
-/// What a table can be used for.
+/// The operations that a table is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Some replica of each shard can be read.
     pub outdated_reads: bool,
     /// Each shard has a leader.
     pub reads: bool,
-    /// Each shard has a leader that gets writes done.
+    /// Each shard has a leader that can complete writes.
     pub writes: bool,
-    /// Every replica has everything, and each shard is led by the server that is to lead it.
+    /// Every replica has all rows, and each shard is led by its preferred server.
     pub all_replicas: bool,
 }
 
 impl ShardState {
     fn readiness(&self) -> Readiness {
         let leads = self.leader.is_some();
-        let gone = |(_, state): &(ServerId, ReplicaState)| {
-            matches!(state, ReplicaState::Disconnected | ReplicaState::Backfilling)
+        let is_readable = |(_, state): &(ServerId, ReplicaState)| {
+            !matches!(state, ReplicaState::Disconnected | ReplicaState::Backfilling)
         };
         Readiness {
-            outdated_reads: self.replicas.iter().any(|replica| !gone(replica)),
+            outdated_reads: self.replicas.iter().any(is_readable),
             reads: leads,
             writes: leads && self.takes_writes,
             all_replicas: self.leader == Some(self.primary)
@@ -99,7 +99,7 @@ impl ShardState {
     }
 }
 
-/// What all of these shards can be used for together.
+/// The operations that all of these shards are ready for.
 #[must_use]
 pub fn readiness(shards: &[ShardState]) -> Readiness {
     let all = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: true };
@@ -111,7 +111,7 @@ pub fn readiness(shards: &[ShardState]) -> Readiness {
     })
 }
 
-/// Asks for the states of tables.
+/// Determines the states of tables.
 pub struct TableStates {
     peers: Arc<Peers>,
     leadership: Arc<Leadership>,
@@ -133,13 +133,13 @@ impl TableStates {
         }
     }
 
-    /// How the shards of a table are, in key order. Asks their leaders.
+    /// The states of a table's shards, in key order. Asks their leaders.
     #[must_use]
     pub fn table_state(&self, table: &TableHandle) -> Vec<ShardState> {
         self.table_states(&[table]).pop().unwrap_or_default()
     }
 
-    /// The same for many tables, whose leaders are asked at the same time.
+    /// The states of the shards of several tables. Asks all leaders at the same time.
     #[must_use]
     pub fn table_states(&self, tables: &[&TableHandle]) -> Vec<Vec<ShardState>> {
         let shards = |table: &TableHandle| table.config.shards.len().min(table.shards().len());
@@ -153,10 +153,11 @@ impl TableStates {
         tables.iter().map(state).collect()
     }
 
-    /// Why the catalog cannot be changed from here, if that is so. Asks the servers that are connected where it seems so.
+    /// Why the catalog cannot be changed from here; `None` if it can. Asks the connected servers, unless this node knows a
+    /// connected leader and a quorum of the voters is connected.
     #[must_use]
     pub fn catalog_outage(&self) -> Option<CatalogOutage> {
-        // Who leads knows whether a majority answers.
+        // A leader knows whether a quorum responds.
         if self.catalog.leads() {
             return None;
         }
@@ -166,9 +167,9 @@ impl TableStates {
             catalog.servers().iter().filter(|server| server.catalog.voting).map(|server| server.id).collect();
         let gone: Vec<ServerId> =
             voters.iter().copied().filter(|server| !self.peers.is_connected(*server)).collect();
-        // What was heard of a leader last may be old.
-        let is_well = leader.is_some() && gone.len() * 2 < voters.len();
-        if is_well {
+        // The last report of a leader may be old: it counts only if a quorum of the voters is connected.
+        let is_available = leader.is_some() && gone.len() * 2 < voters.len();
+        if is_available {
             return None;
         }
         let request = Request::States { groups: vec![CATALOG_GROUP] }.encode();
@@ -182,7 +183,7 @@ impl TableStates {
         Some(CatalogOutage { voters: voters.len(), gone, leader, is_lost })
     }
 
-    /// Notified of every change that may change these states, as far as this node learns of it.
+    /// Is notified whenever this node learns of something that may change these states.
     #[must_use]
     pub fn changes(&self) -> &Notifier {
         &self.state_changes
@@ -205,8 +206,11 @@ impl TableStates {
         };
         let staying = config.replicas.iter().map(|replica| (replica.server, state(replica)));
         let leaving = config.leaving.iter().map(|replica| {
-            let is_there = self.peers.is_connected(replica.server);
-            (replica.server, if is_there { ReplicaState::Transitioning } else { ReplicaState::Disconnected })
+            let is_connected = self.peers.is_connected(replica.server);
+            (
+                replica.server,
+                if is_connected { ReplicaState::Transitioning } else { ReplicaState::Disconnected },
+            )
         });
         let replicas = staying.chain(leaving).collect();
         ShardState { leader, primary: config.primary, takes_writes, replicas }

@@ -1,4 +1,4 @@
-//! A node alone: what it keeps and discards.
+//! Which data a single node keeps and discards.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -47,7 +47,7 @@ fn open(engine: MemoryEngine, files: &Arc<dyn Files>) -> Arc<Node> {
 }
 
 #[test]
-fn what_a_shard_applied_is_there_when_the_log_of_its_group_is_not() {
+fn rows_that_a_shard_applied_survive_a_crash_after_the_log_of_its_group_was_deleted() {
     let (engine, files) = (MemoryEngine::new(), Arc::new(SimFiles::new(7)));
     let files: Arc<dyn Files> = files;
     files.create_dir_all(&PathBuf::from("data")).unwrap();
@@ -61,7 +61,7 @@ fn what_a_shard_applied_is_there_when_the_log_of_its_group_is_not() {
     handle.local().unwrap().write_rows(put, Durability::Hard).wait().unwrap();
     let old = handle.group();
     drop(handle);
-    // Another shard takes over, made without knowledge of that row.
+    // A new shard replaces the old one without a copy or a handover of its rows.
     node.handles
         .catalog
         .change(|catalog, draft| {
@@ -74,7 +74,7 @@ fn what_a_shard_applied_is_there_when_the_log_of_its_group_is_not() {
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     while node.log().group_status(old).is_ok() {
-        assert!(Instant::now() < deadline, "the old group goes on");
+        assert!(Instant::now() < deadline, "the old group was not removed");
         std::thread::sleep(Duration::from_millis(2));
     }
     drop(node);
@@ -90,11 +90,11 @@ fn a_catalog_that_is_being_copied_is_not_acted_on() {
     let node = open(MemoryEngine::new(), &files);
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
-    // As when the copy begins: its rows have gone, and those of the copy have not come.
+    // The state at the beginning of a copy: the old rows are deleted, and the copied ones have not arrived.
     node.replicas().mark_recovering(CATALOG_GROUP);
     shard::clear_rows(&node.shard_of(CATALOG_GROUP).unwrap(), &datum::KeyRange::all()).unwrap();
     node.publisher.publish().unwrap();
-    assert!(node.catalog().table("test", "t").is_some(), "everything was taken for deleted");
+    assert!(node.catalog().table("test", "t").is_some(), "missing rows were treated as deleted ones");
     assert!(node.log().group_status(group).is_ok());
 }
 
@@ -105,12 +105,12 @@ fn a_replica_of_a_later_catalog_is_not_discarded_because_of_an_earlier_one() {
     let node = open(MemoryEngine::new(), &files);
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
     let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
-    // As after a restart with the catalog of before it was placed here, which names another.
+    // The state after a restart with an older catalog, which does not place the replica here.
     node.publisher.restart.set_caught_up(false);
     node.handles.local.lock().get_mut(&group).unwrap().is_named = false;
     let without = Catalog::default();
     node.publisher.host.discard_strays(&without).unwrap();
-    assert!(node.log().group_status(group).is_ok(), "it left its group");
+    assert!(node.log().group_status(group).is_ok(), "the replica left its group");
     node.publisher.restart.set_caught_up(true);
     node.publisher.host.discard_strays(&without).unwrap();
     node.log().group_status(group).unwrap_err();

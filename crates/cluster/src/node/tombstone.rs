@@ -1,6 +1,6 @@
 //! Deletes a removed replica's data, but only once its tombstone is durable; otherwise a power loss could bring a stale replica
-//! back. A full disk has no space for the tombstone, while rows go on becoming durable: the deletion waits until there is space,
-//! and no other replica takes its place before.
+//! back. On a full disk there may be no space for the tombstone. The deletion then waits until there is, and until then no new
+//! replica of the group is opened here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::routing::LocalReplica;
 /// The time between two attempts to write a tombstone.
 const TOMBSTONE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How a replica ends.
+/// How a replica of this node ends.
 #[derive(Clone, Copy)]
 pub(super) enum End {
-    /// The group goes on on other servers.
+    /// The replica leaves its group, which continues on other servers.
     Left,
-    /// The group ends everywhere.
+    /// The group ends on all servers.
     Closed,
 }
 
-/// A replica that was removed here, and whose tombstone is not durable yet.
+/// A removed replica whose tombstone is not durable yet.
 pub(super) struct Removed {
     pub(super) table: TableId,
     /// The open replica, if its rows are deleted with it.
@@ -41,7 +41,7 @@ struct Waiting {
     attempted_at: Option<Instant>,
 }
 
-/// The replicas that were removed here.
+/// Writes the tombstones of removed replicas.
 pub(super) struct Tombstones {
     log: Arc<dyn Log>,
     replicas: Arc<Replicas>,
@@ -57,8 +57,8 @@ impl Tombstones {
         self.waiting.lock()
     }
 
-    /// Ends a replica in the log. Whether its tombstone is durable, so that its data may be deleted; if not, this is to be
-    /// called again.
+    /// Ends a replica in the log. True if its tombstone is durable, so that its data may be deleted; if not, call this again
+    /// later.
     pub(super) fn write(&self, group: GroupId, end: End) -> Result<bool, AdminError> {
         let ended = match end {
             End::Left => self.log.leave_group(group),
@@ -68,14 +68,14 @@ impl Tombstones {
             Ok(()) | Err(LogError::Tombstone(_) | LogError::Removed { .. } | LogError::NotOpen(_)) => {
                 Ok(true)
             }
-            // A log that has failed writes nothing any more: the next start finds the rest.
+            // A log that has stopped writes nothing any more. The next start sweeps the remains.
             Err(LogError::TombstonePending(_) | LogError::Stopped) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Leaves a group as the replica that the log knows; whether another one may take its place. Its rows stay until those of
-    /// the next one are copied over them.
+    /// Leaves a group as the replica that the log knows. True if another replica of the group may be opened here now. The rows
+    /// stay until a copy for the next replica overwrites them.
     pub(super) fn leave(&self, table: TableId, group: GroupId) -> Result<bool, AdminError> {
         let is_durable = self.write(group, End::Left)?;
         self.replicas.forget(group);

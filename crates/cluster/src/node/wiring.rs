@@ -1,4 +1,4 @@
-//! What exists before the log and the links of a node: both report to it.
+//! The parts of a node that exist before its log and its links, which report to them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Wiring {
     pub peers: Arc<Peers>,
     /// Sends the messages of replicas.
     pub transport: Arc<ReplicaTransport>,
-    /// Receives the roles of replicas.
+    /// Receives changes of replicas' roles and leaders.
     pub leadership: Arc<Leadership>,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) state_changes: Arc<Notifier>,

@@ -132,7 +132,7 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     assert!(matches!(removed, Err(OpenError::Removed)), "its links have told it");
     let refused = join(&options, &wiring, members, &*fresh.files, &PathBuf::from("data"), patience);
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("removed from the cluster for good"), "{refused}");
+    assert!(refused.contains("removed from the cluster permanently"), "{refused}");
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn who_answers_queries_hears_that_a_server_is_gone() {
     let machine = Machine::new("a");
     let a = machine.start(&hub, None);
     let farewells = Arc::new(Farewells::default());
-    a.node.answer_queries(farewells.clone());
+    a.node.set_query_handler(farewells.clone());
     let server = a.node.identity().server;
     a.node.rpc_server().disconnected(server);
     assert_eq!(*farewells.0.lock(), [server]);

@@ -204,7 +204,7 @@ fn shut_down_engine(node: Arc<Node>, engine: Arc<dyn Engine>) -> Result<(), Star
 fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartError>, StartError> {
     let removed = Arc::new(Notify::new());
     let notifier = removed.clone();
-    peers.reception.when_removed(Box::new(move || notifier.notify_one()));
+    peers.reception.on_removed(Box::new(move || notifier.notify_one()));
     runtime.block_on(async {
         tokio::select! {
             asked = shutdown::requested() => Ok(asked.map(Ok)?),
@@ -324,7 +324,7 @@ impl Running {
             scripts: outbound::scripts(config),
             memory: memory.clone(),
         });
-        node.answer_queries(Arc::new(query::QueryServer::new(queries.clone())));
+        node.set_query_handler(Arc::new(query::QueryServer::new(queries.clone())));
         if let Some(wire) = node.query_client() {
             queries.peers().connect(wire);
         }

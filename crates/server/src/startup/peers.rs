@@ -145,7 +145,7 @@ impl Peers {
         let mut logged_at = Instant::now();
         loop {
             if let Some(cluster) = self.reception.await_cluster(JOIN_LOOKUP_INTERVAL) {
-                return (!self.reception.has_founded()).then_some(cluster);
+                return (!self.reception.has_bootstrapped()).then_some(cluster);
             }
             self.links.set_bootstrap_permission(context.bootstrap_permission());
             if logged_at.elapsed() >= log_interval {
