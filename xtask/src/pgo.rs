@@ -123,7 +123,7 @@ fn bench(program: &Path, workload: &str, at: &[String]) -> Result<()> {
     succeed(Command::new(program).args(["bench"]).args(workload.split(' ')).args(hosts).arg("--quiet"))
 }
 
-/// Queries of the shapes that applications send. An instrumented program misses the bars, which the laboratory reports
+/// Queries of the shapes that applications send. An instrumented program misses the bars, which the benchmark reports
 /// as a failure; the result file shows that all queries ran.
 fn shapes(program: &Path, rows: u64, ports: Ports, result: &Path) -> Result<()> {
     println!("pgo: reql");

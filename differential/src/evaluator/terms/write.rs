@@ -237,7 +237,7 @@ fn insert(args: &Args<'_>) -> Out<TermValue> {
                 made.map(|made| Some(made).filter(|made| !matches!(made, Val::Null)))
             }
         };
-        let new = said(new)?;
+        let new = specified(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
     report.finish(args.evaluator, told)
@@ -290,14 +290,14 @@ fn change(args: &Args<'_>) -> Out<TermValue> {
             (53, None) => Ok(None),
             _ => func.clone().and_then(|func| made(args, &func, old.as_ref())),
         };
-        let new = said(new)?;
+        let new = specified(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
     report.finish(args.evaluator, told)
 }
 
 /// An error belongs to its row. If no rule determines the result of one row, none determines that of the write.
-fn said<T>(new: Out<T>) -> Out<Out<T>> {
+fn specified<T>(new: Out<T>) -> Out<Out<T>> {
     match new {
         Err(fault) if fault.class == Class::Unspecified => Err(fault),
         new => Ok(new),
