@@ -37,7 +37,7 @@ enum Phase {
 
 /// Begins to divide the votes of a shard with three running replicas.
 pub(super) fn begin(world: &mut World) -> Option<DividedVotes> {
-    let Some(three) = three_replicas(world, &world.workload.tables) else { return None };
+    let three = three_replicas(world, &world.workload.tables)?;
     let ThreeReplicas { group, leader: voter, others: candidates } = three;
     trace_line!("the votes of {candidates:?} and {voter} in group {group} are divided");
     world.repair(&[voter, candidates[0], candidates[1]]);

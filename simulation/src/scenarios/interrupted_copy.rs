@@ -48,7 +48,7 @@ impl LedShard {
 pub(super) fn begin(world: &mut World) -> Option<InterruptedCopy> {
     let tables = &world.workload.tables;
     let table = tables[world.random.below(tables.len() as u64) as usize].clone();
-    let Some(led) = led_shard(world, &table, None) else { return None };
+    let led = led_shard(world, &table, None)?;
     let servers: Vec<(usize, ServerId)> = (0..world.machines.len())
         .filter(|nth| *nth != led.leader && !world.net.is_stalled(Host(*nth)))
         .filter_map(|nth| Some((nth, world.machines[nth].node()?.identity().server)))
@@ -59,7 +59,7 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedCopy> {
         replicas.iter().all(|replica| replica.server == server || !replica.voting)
     };
     let other = servers.iter().rfind(|(_, server)| !is_only(*server));
-    let Some(to) = without.or(other).copied() else { return None };
+    let to = without.or(other).copied()?;
     let group = led.config.shards[led.at].group;
     trace_line!("group {group} is copied to node {}, with interruptions", to.0);
     world.repair(&[led.leader, to.0]);

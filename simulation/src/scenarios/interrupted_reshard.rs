@@ -38,7 +38,7 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let tables = &world.workload.tables;
     let table = tables[world.random.below(tables.len() as u64) as usize].clone();
     let found = (0..world.machines.len()).find_map(|nth| Some((nth, leads(nth, &table)?)));
-    let Some((resharder, old)) = found else { return None };
+    let (resharder, old) = found?;
     let shards = if old.len() > 2 { 1 } else { old.len() + 1 };
     let replicas = 1 + world.random.below(3) as usize;
     trace_line!("node {resharder} reshards {table} into {shards}, and ends when another node has the layout");

@@ -39,15 +39,13 @@ enum Phase {
 
 /// Sends a write that will be lost to a soft shard of three replicas.
 pub(super) fn begin(world: &mut World) -> Option<LostSoftWrite> {
-    let Some(three) = three_replicas(world, &[SOFT.to_owned()]) else { return None };
+    let three = three_replicas(world, &[SOFT.to_owned()])?;
     let ThreeReplicas { group, leader, others: [mut keeper, mut without] } = three;
     if world.random.one_in(2) {
         (keeper, without) = (without, keeper);
     }
-    let Some(document) = document_in(world, leader, group) else { return None };
-    let Some(client) = world.scenario_client.filter(|client| world.clients[*client].is_idle()) else {
-        return None;
-    };
+    let document = document_in(world, leader, group)?;
+    let client = world.scenario_client.filter(|client| world.clients[*client].is_idle())?;
     trace_line!("{document:?} goes to nodes {leader} and {keeper} and will be lost by {leader}");
     world.repair(&[leader, keeper, without]);
     world.machines[leader].plan.disk.set_sync_delay(SYNC_DELAYS[3]);

@@ -43,19 +43,19 @@ enum Phase {
 
 /// Begins to reduce a shard of three replicas to its leader.
 pub(super) fn begin(world: &mut World) -> Option<RemovedRestart> {
-    let Some(three) = three_replicas(world, &world.workload.tables) else { return None };
+    let three = three_replicas(world, &world.workload.tables)?;
     let ThreeReplicas { group, leader, others: [mut away, mut removed] } = three;
     if world.random.one_in(2) {
         (away, removed) = (removed, away);
     }
-    let Some(node) = world.machines[leader].node() else { return None };
+    let node = world.machines[leader].node()?;
     let (own, catalog) = (node.identity().server, node.catalog());
     let of = |table: &&String| {
         let table = catalog.table("test", table);
         table.is_some_and(|table| table.shards().iter().any(|handle| handle.group() == group))
     };
-    let Some(name) = world.workload.tables.iter().find(of).cloned() else { return None };
-    let Some(table) = catalog.table("test", &name) else { return None };
+    let name = world.workload.tables.iter().find(of).cloned()?;
+    let table = catalog.table("test", &name)?;
     let (id, shards) = (table.config.id, &table.config.shards);
     if shards.iter().any(|shard| !shard.leaving.is_empty()) {
         return None;

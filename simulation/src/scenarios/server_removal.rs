@@ -52,7 +52,7 @@ pub(super) fn begin(world: &mut World) -> Option<ServerRemoval> {
     }
     let victim = running.remove(world.random.below(running.len() as u64) as usize);
     let by = running[world.random.below(running.len() as u64) as usize];
-    let Some(server) = world.machines[victim].server else { return None };
+    let server = world.machines[victim].server?;
     trace_line!("node {by} checks whether node {victim} can be removed");
     world.repair(&running);
     let tables = world.workload.tables.clone();
