@@ -1,11 +1,11 @@
-//! Why an administrative change or the opening of a node failed.
+//! The errors of administrative changes and of opening a node.
 
 use datum::Text;
 use shard::WriteError;
 
 use crate::config::ServerId;
 
-/// An index as messages name it.
+/// The full name of an index, for error texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexName {
     /// The database's name.
@@ -16,17 +16,17 @@ pub struct IndexName {
     pub index: Text,
 }
 
-/// Who is left of a shard without its only voting replica.
+/// The emergency repair that a shard needs once its only voting replica is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairNeeded {
-    /// Replicas that do not vote, and may have rows.
+    /// `unsafe_rollback`: there are replicas that do not vote and may have rows.
     Rollback,
-    /// Nobody.
+    /// `unsafe_rollback_or_erase`: there are no other replicas.
     Erase,
 }
 
 impl RepairNeeded {
-    /// The mode of an emergency repair to begin with: where others have no rows it says so itself.
+    /// The mode of the emergency repair. `unsafe_rollback` fails with its own error if the other replicas have no rows.
     fn mode(self) -> &'static str {
         match self {
             RepairNeeded::Rollback => "unsafe_rollback",
@@ -35,10 +35,10 @@ impl RepairNeeded {
     }
 }
 
-/// Why the servers there are cannot hold what is wanted. The texts are ReQL's.
+/// The reason why the requested replicas cannot be placed on the cluster's servers. The texts are ReQL's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// No replica at all.
+    /// No replicas are requested.
     #[error(
         "You must set `replicas` to at least one. `replicas` includes the primary replica; if there are zero \
          replicas, there is nowhere to put the data."
@@ -47,12 +47,12 @@ pub enum PlacementError {
     /// More shards than a table may have.
     #[error("Maximum number of shards is {0}.")]
     TooManyShards(usize),
-    /// Primaries are wanted where no replica is.
+    /// The tag for primaries has no replicas.
     #[error(
         "Can't use server tag `{0}` for primary replicas because you specified no replicas in server tag `{0}`."
     )]
     NoPrimaries(Text),
-    /// Nonvoting replicas are wanted where no replica is.
+    /// A tag for nonvoting replicas has no replicas.
     #[error(
         "You specified that the replicas in server tag `{0}` should be non-voting, but you didn't specify a \
          number of replicas in server tag `{0}`."
@@ -64,54 +64,54 @@ pub enum PlacementError {
          for replication settings for a given table must be non-overlapping."
     )]
     Overlap {
-        /// A tag.
+        /// One tag.
         first: Text,
-        /// Another.
+        /// The other tag.
         second: Text,
-        /// The server with both.
+        /// The server with both tags.
         server: Text,
     },
-    /// Nobody has the tag.
+    /// No server has the tag.
     #[error("Could not find any servers with server tag `{0}`.")]
     NoServers(Text),
-    /// Fewer servers than replicas.
+    /// Fewer servers have the tag than replicas are requested there.
     #[error(
         "Can't put {wanted} replicas on servers with the tag `{tag}` because there are only {servers} servers with \
          the tag `{tag}`. It's impossible to have more replicas of the data than there are servers."
     )]
     TooFewServers {
-        /// How many replicas.
+        /// The number of requested replicas.
         wanted: usize,
-        /// Where.
+        /// The tag.
         tag: Text,
-        /// How many servers there are.
+        /// The number of servers with the tag.
         servers: usize,
     },
 }
 
-/// A change to databases, tables or users that did not happen, or may not have.
+/// The reason why an administrative change failed, or why its outcome is unknown.
 ///
-/// The text of a variant is ReQL's where ReQL has one; drivers and people match on it.
+/// The text of a variant is ReQL's where ReQL has one, because drivers and users match on it.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// Whoever asks may not do that; why not, is known where it was asked.
+    /// The caller's check of permissions refused the change; the caller replaces this error by its own.
     #[error("The change is not permitted.")]
     Forbidden,
-    /// A database of that name is there already.
+    /// A database with this name exists.
     #[error("Database `{0}` already exists.")]
     DbExists(Text),
-    /// Renaming would hide another database.
+    /// Another database has the new name.
     #[error("Cannot rename database `{from}` to `{to}` because database `{to}` already exists.")]
     DbRenameTaken {
-        /// The name it has.
+        /// The current name.
         from: Text,
-        /// The name that is taken.
+        /// The new name.
         to: Text,
     },
-    /// No database of that name.
+    /// No database has this name.
     #[error("Database `{0}` does not exist.")]
     DbMissing(Text),
-    /// A table of that name is there already.
+    /// A table with this name exists.
     #[error("Table `{db}.{table}` already exists.")]
     TableExists {
         /// The database's name.
@@ -119,7 +119,7 @@ pub enum AdminError {
         /// The table's name.
         table: Text,
     },
-    /// No table of that name.
+    /// No table has this name.
     #[error("Table `{db}.{table}` does not exist.")]
     TableMissing {
         /// The database's name.
@@ -127,18 +127,18 @@ pub enum AdminError {
         /// The table's name.
         table: Text,
     },
-    /// Renaming would hide another table.
+    /// Another table has the new name.
     #[error("Can't rename table `{from}` to `{to}` because table `{to}` already exists.")]
     RenameTaken {
-        /// The database and the name it has, with a point between.
+        /// The database and the current name, `db.table`.
         from: Text,
-        /// Those that are taken.
+        /// The database and the new name, `db.table`.
         to: Text,
     },
-    /// An index of that name is there already.
+    /// An index with this name exists.
     #[error("Index `{}` already exists on table `{}.{}`.", .0.index, .0.db, .0.table)]
     IndexExists(Box<IndexName>),
-    /// No index of that name.
+    /// No index has this name.
     #[error("Index `{}` does not exist on table `{}.{}`.", .0.index, .0.db, .0.table)]
     IndexMissing(Box<IndexName>),
     /// The index is missing, or its new name is taken.
@@ -149,63 +149,63 @@ pub enum AdminError {
     IndexRename {
         /// The index.
         from: Box<IndexName>,
-        /// The name it was to get.
+        /// Its new name.
         to: Text,
     },
     /// More shards than a table may have.
     #[error("Maximum number of shards is {0}.")]
     TooManyShards(usize),
-    /// No such account.
+    /// No user has this name.
     #[error("User `{0}` not found.")]
     UserMissing(Text),
-    /// `admin` is fixed.
+    /// The permissions of `admin` cannot change.
     #[error("The permissions of the user `admin` can't be modified.")]
     AdminFixed,
-    /// `admin` stays.
+    /// The user `admin` cannot be deleted.
     #[error("The user `admin` can't be deleted.")]
     AdminStays,
-    /// What is wanted cannot be placed on the servers there are.
+    /// The requested replicas cannot be placed on the cluster's servers.
     #[error("{0}")]
     Placement(#[from] PlacementError),
-    /// The shards of the table have no leaders, or changed meanwhile.
+    /// The replicas of a shard were not ready for a reshard: they had no leader, or they changed during it.
     #[error(
-        "The shards of this table could not be brought together to divide it anew, because its replicas changed \
-         or did not agree on a leader meanwhile. No row was changed; try again."
+        "This table could not be resharded, because its replicas changed or did not agree on a leader meanwhile. No row was \
+         changed; try again."
     )]
     ReplicasNotReady,
-    /// Too few of the replicas of some shards can be reached. Nothing was changed.
+    /// Some shards have no quorum of connected replicas. Nothing was changed.
     #[error(
-        "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. Connect what \
-         is missing, or if it is gone for good, use `emergency_repair`."
+        "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. Connect them, \
+         or if they are permanently lost, use `emergency_repair`."
     )]
     NoMajority {
         /// The names of the servers.
         servers: String,
     },
-    /// A group that is to go has not finished what was written to it.
-    #[error("group {0} has not finished what was written to it")]
+    /// A group that is to be closed has pending writes.
+    #[error("group {0} has pending writes")]
     Unfinished(log::GroupId),
-    /// A replica is wanted where another of the same shard is on its way out.
-    #[error("A replica on server `{server}` is still being removed; try again when it has gone.")]
+    /// A server would get a replica while its old replica of the same shard is still being removed.
+    #[error("A replica on server `{server}` is still being removed; try again when it is gone.")]
     StillBeingRemoved {
         /// The server's name.
         server: String,
     },
-    /// No such server.
+    /// No server has this id.
     #[error("There is no server with UUID `{0}`.")]
     ServerMissing(ServerId),
-    /// Another server has the name.
+    /// Another server has the new name.
     #[error("Cannot rename server `{from}` to `{to}` because server `{to}` already exists.")]
     ServerNameTaken {
-        /// The name it has.
+        /// The current name.
         from: Text,
-        /// The name that is taken.
+        /// The new name.
         to: Text,
     },
-    /// Every shard has a majority.
+    /// Every shard has a quorum.
     #[error("This table doesn't need to be repaired.")]
     NothingToRepair,
-    /// No replica of some shards can be reached.
+    /// Some shards have no connected replica.
     #[error(
         "One or more shards of this table have no available replicas. Since there are no available copies of the \
          data that was stored in those shards, those shards cannot be repaired. If you run the command again with \
@@ -214,116 +214,116 @@ pub enum AdminError {
          will be lost permanently."
     )]
     NoCopies,
-    /// Links could not be as impatient.
+    /// The heartbeat timeout is below the minimum of two seconds.
     #[error("The heartbeat timeout must be at least two seconds")]
     HeartbeatTooShort,
-    /// A server that is there cannot be removed for good.
-    #[error("Server `{0}` is connected; stop it before it is removed for good.")]
+    /// A server that is to be permanently removed is connected.
+    #[error("Server `{0}` is connected; stop it before you remove it permanently.")]
     ServerConnected(Text),
-    /// A server that is to be removed for good is connected to others.
+    /// A server that is to be permanently removed is connected to other servers, though not to this one.
     #[error(
-        "Server {server} is connected to {by}, though not to the server that was asked to remove it; stop it before it is \
-         removed for good."
+        "Server {server} is connected to {by}, though not to the server that was asked to remove it; stop it before you \
+         remove it permanently."
     )]
     ServerConnectedElsewhere {
         /// The server's name.
         server: String,
-        /// The names of those that see it.
+        /// The names of the servers that are connected to it.
         by: String,
     },
-    /// An emergency repair would give up servers that others see.
+    /// An emergency repair would treat servers as lost that other servers are connected to.
     #[error(
-        "{servers} cannot be reached from the server that was asked, but from {by}. Nobody is given up whom another server \
-         sees: ask a server that is connected to all of them, or mend the network."
+        "{servers} cannot be reached from the server that was asked, but from {by}. A server that another server is \
+         connected to is not lost: use a server that is connected to all of them, or fix the network."
     )]
     ConnectedElsewhere {
-        /// The names of those that are seen by others alone.
+        /// The names of the servers that only other servers are connected to.
         servers: String,
-        /// The names of those that see them.
+        /// The names of the servers that are connected to them.
         by: String,
     },
-    /// Servers are connected and may see others whom an emergency repair would give up, or one that is to be removed for
-    /// good.
+    /// Connected servers did not respond. They may be connected to a server that an emergency repair would treat as lost, or
+    /// that is to be permanently removed.
     #[error(
-        "{servers} did not say which servers can be reached from there. Nobody is given up or removed whom another server \
-         sees: wait until there is an answer, or stop what hangs."
+        "{servers} did not say which servers can be reached from there. A server that another server is connected to is \
+         neither lost nor removed: wait until they respond, or stop the servers that hang."
     )]
     ServersSilent {
         /// Their names.
         servers: String,
     },
-    /// Connections came or went while it was found out who is lost.
+    /// Connections changed while the lost servers were determined.
     #[error("Servers were connected or lost just now; try again.")]
     ConnectionsChanged,
-    /// The catalog would have to be repaired as well, which whoever asks may not do.
+    /// The catalog has to be repaired first, and the caller has no permission for that.
     #[error("The configuration of the cluster has no majority, and has to be repaired before this table.")]
     CatalogFirst,
-    /// Rows would be lost with the server.
+    /// The removal of the server would lose rows.
     #[error(
-        "Server `{server}` has the only voting replica of a shard of table `{table}`. Bring it back, or if it is gone for \
-         good, use `emergency_repair` with '{}' on that table first.",
-        rest.mode()
+        "Server `{server}` has the only voting replica of a shard of table `{table}`. Bring it back, or if it is \
+         permanently lost, use `emergency_repair` with '{}' on that table first.",
+        repair.mode()
     )]
     OnlyReplica {
         /// The server's name.
         server: Text,
-        /// The database's name and the table's, with a point between.
+        /// The database's name and the table's, `db.table`.
         table: String,
-        /// Who is left.
-        rest: RepairNeeded,
+        /// The repair that the shard needs first.
+        repair: RepairNeeded,
     },
-    /// Shards would be left without a majority, and rows be lost with the server.
+    /// The removal of the server would leave shards without a quorum, and could lose rows.
     #[error(
         "Server `{server}` has replicas of shards of {tables} that have no majority of their replicas without it. Bring \
-         it back, or if it is gone for good, use `emergency_repair` on each of these tables first."
+         it back, or if it is permanently lost, use `emergency_repair` on each of these tables first."
     )]
     NeededForMajority {
         /// The server's name.
         server: Text,
-        /// The tables' names, or those of some of them.
+        /// The names of the tables, or of some of them.
         tables: String,
     },
-    /// An emergency repair has set members of groups by force, and did not come to its end.
+    /// An emergency repair has forced the members of some groups and then failed.
     #[error(
-        "The emergency repair has begun and is not finished, and what it did stays. Use `emergency_repair` again to go \
-         on with it. What happened: {0}"
+        "The emergency repair was started but not completed, and its changes so far remain. Use `emergency_repair` again to \
+         continue it. The error was: {0}"
     )]
     RepairBegun(String),
-    /// Nobody leads the catalog: fewer than half of its voters are connected.
+    /// The catalog has no leader.
     #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
     NoCatalog,
-    /// The catalog has changed, and the log of this node, which does not get on, has not heard how.
+    /// The catalog has changed, and this node does not have the change because its log makes no progress.
     #[error(
         "The configuration of the cluster has changed, and the server that was asked does not know how, because its log \
-         does not get on (`current_issues` says why); nothing was changed. Ask another server."
+         makes no progress (`current_issues` says why); nothing was changed. Use another server."
     )]
     Outdated,
-    /// The catalog has lost its majority.
+    /// The catalog has no quorum of connected voters.
     #[error(
         "The server(s) hosting the catalog have no majority, because {servers} cannot be reached; nothing was changed. \
-         Connect what is missing, or if it is gone for good, use `reconfigure` with `emergency_repair` on the database \
+         Connect them, or if they are permanently lost, use `reconfigure` with `emergency_repair` on the database \
          `rethinkdb`."
     )]
     CatalogNoMajority {
         /// The names of the servers.
         servers: String,
     },
-    /// Most who vote on the catalog are connected.
+    /// A quorum of the catalog's voters is connected.
     #[error("The configuration of the cluster doesn't need to be repaired.")]
     CatalogHasMajority,
-    /// Servers that are away may have begun new shards of the table with rows that nobody else has.
+    /// Servers that are not connected may have founded new shards of the table, with rows that no other server has.
     #[error(
-        "the last rows of this table may be with {servers} alone, in shards that have just begun; connect them, or if \
-         they are gone for good, delete their rows from `server_config`, and repair again"
+        "the last rows of this table may be on {servers} only, in new shards; connect them, or if they are permanently \
+         lost, delete their rows from `server_config`, and repair again"
     )]
     RowsUnreachable {
         /// Their names.
         servers: String,
     },
-    /// The leader of the catalog did not take the change, or a row of it could not be read by anyone.
+    /// The leader of the catalog refused the change, or a row of the change could not be read back.
     #[error("the catalog could not be written: {0}")]
     Refused(String),
-    /// It is not known whether the change took place.
+    /// It is unknown whether the change was made.
     #[error(
         "The server(s) hosting the catalog did not confirm the change, which may or may not have been made ({0})."
     )]
@@ -331,13 +331,13 @@ pub enum AdminError {
     /// A shard could not make its writes durable.
     #[error("a shard could not be written: {0}")]
     Write(#[from] WriteError),
-    /// The engine failed while rows or catalog were read or removed.
+    /// The storage engine failed while it read or removed rows.
     #[error("the storage engine failed: {0}")]
     Engine(#[from] engine::EngineError),
     /// A row of the catalog or of a table could not be read.
     #[error("a stored row could not be read: {0}")]
     Read(#[from] shard::ReadError),
-    /// Rows of a replica that is not here any more could not be removed.
+    /// The rows of a removed replica could not be deleted.
     #[error("the rows of a shard could not be removed: {0}")]
     Clear(#[from] shard::RestoreError),
     /// A shard could not be opened.
@@ -349,7 +349,7 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// Whether it is unknown if the change took effect.
+    /// Whether it is unknown if the change was made.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
         match self {
@@ -360,15 +360,15 @@ impl AdminError {
     }
 }
 
-/// A node that could not be opened.
+/// The reason why a node could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The identity file is missing parts or damaged.
+    /// The identity file is damaged or incomplete.
     #[error("the identity file {path} cannot be read: {why}")]
     Identity {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
     /// A catalog row does not have the expected form.
@@ -376,21 +376,21 @@ pub enum OpenError {
     CatalogRow {
         /// The row's key.
         key: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
     /// A file could not be read or written.
     #[error("a file of the data directory could not be read or written: {0}")]
     Io(#[from] std::io::Error),
-    /// The cluster has removed this server for good.
+    /// This server was permanently removed from its cluster.
     #[error(
         "this server was permanently removed from its cluster; a server with a new data directory can join"
     )]
     Removed,
-    /// The cluster did not let this server in.
+    /// The cluster refused this server, or did not respond.
     #[error("the cluster could not be joined: {0}")]
     Join(String),
-    /// Something an administrative change can meet as well.
+    /// An error that administrative changes have too.
     #[error(transparent)]
     Admin(#[from] AdminError),
 }

@@ -1,4 +1,4 @@
-//! Indexes of a node's tables: built step by step, kept over a restart and a division, erased.
+//! Secondary indexes of a single node: builds in steps, restarts, reshards, renames and drops.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ use reql::StoredFunc;
 use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, RowOrder};
 use storage::TableId;
 
-/// Keys of index entries, of any index.
+/// The number of entries of all indexes.
 fn entries(machine: &Machine) -> usize {
     let view = machine.engine.snapshot().unwrap();
     let mut scan = view.scan(Space::Index, (Bound::Unbounded, Bound::Unbounded), Direction::Ascending);
@@ -67,7 +67,7 @@ fn progress(node: &Node, name: &str) -> IndexProgress {
     table.index_progress(table.config.indexes.find(name).unwrap().id)
 }
 
-/// Rows whose `a` is 3.
+/// The number of rows with `a` = 3, read from an index.
 fn threes(node: &Node, name: &str) -> u64 {
     let table = table(node);
     let index = table.config.indexes.find(name).unwrap().id;
@@ -81,7 +81,7 @@ fn threes(node: &Node, name: &str) -> u64 {
 }
 
 #[test]
-fn an_index_is_built_and_is_there_after_opening_again() {
+fn an_index_build_continues_and_survives_restarts() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema()
@@ -98,7 +98,7 @@ fn an_index_is_built_and_is_there_after_opening_again() {
 
     let node = machine.open();
     let IndexProgress::Under(share) = progress(&node, "a") else { panic!("it cannot be ready yet") };
-    assert!(share > 0.1 && share < 1.0, "it goes on where it was: {share}");
+    assert!(share > 0.1 && share < 1.0, "the build continues after a restart: {share}");
     build(&node);
     assert_eq!(node.indexes().build_begun(self::table(&node).config.id, index), None);
     assert_eq!(threes(&node, "a"), 200);
@@ -110,7 +110,7 @@ fn an_index_is_built_and_is_there_after_opening_again() {
 }
 
 #[test]
-fn rows_on_their_way_are_no_index_under_construction() {
+fn a_recovering_replica_does_not_count_as_an_index_build() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
@@ -122,7 +122,7 @@ fn rows_on_their_way_are_no_index_under_construction() {
 }
 
 #[test]
-fn new_shards_have_the_entries_of_the_old_ones() {
+fn a_reshard_keeps_index_entries() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
@@ -138,7 +138,7 @@ fn new_shards_have_the_entries_of_the_old_ones() {
 }
 
 #[test]
-fn nothing_is_left_of_a_dropped_index() {
+fn a_dropped_index_leaves_no_entries() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
@@ -157,11 +157,11 @@ fn nothing_is_left_of_a_dropped_index() {
     create(&node, "d");
     build(&node);
     let numbers: Vec<IndexId> = table(&node).config.indexes.all().iter().map(|index| index.id).collect();
-    assert_eq!(numbers, [IndexId(2), IndexId(4)], "numbers are not used again");
+    assert_eq!(numbers, [IndexId(2), IndexId(4)], "ids are not reused");
 }
 
 #[test]
-fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
+fn an_interrupted_index_drop_is_completed_at_the_next_start() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema().create_table("test", "t", TableOptions::default()).unwrap();
@@ -173,7 +173,7 @@ fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
     let gone = table(&node).config.indexes.find("gone").unwrap().id;
     node.indexes().drop_index(id, &"gone".into()).unwrap();
     drop(node);
-    // Entries of an index that the catalog does not know any more, and of one that it does not know yet.
+    // Entries of a dropped index, and of an index that the catalog does not list yet.
     let mut batch = Batch::new();
     for index in [gone, IndexId(gone.0 + 1)] {
         let key = [id.as_bytes(), &index.0.to_be_bytes()[..], b"key"].concat();

@@ -1,4 +1,4 @@
-//! A node opened, changed, and opened again over the same engine and log.
+//! A single node: databases, tables and rows, changed and read back after a restart over the same engine and log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +49,7 @@ fn a_new_node_has_the_database_test_and_the_user_admin() {
 }
 
 #[test]
-fn tables_and_rows_are_there_after_opening_again() {
+fn tables_and_rows_survive_a_restart() {
     let machine = Machine::new();
     let node = machine.open();
     let config = node.schema().create_table("test", "t", TableOptions::default()).unwrap();
@@ -75,7 +75,7 @@ fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
 }
 
 #[test]
-fn a_table_goes_to_another_database_with_its_rows() {
+fn a_table_moves_to_another_database_with_its_rows() {
     let machine = Machine::new();
     let node = machine.open();
     let id = node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
@@ -100,13 +100,13 @@ fn a_table_goes_to_another_database_with_its_rows() {
     assert_eq!(moved, id);
     node.resharder().change_table(id, &to(home, "t")).unwrap();
     assert_eq!(counts(&node), [5]);
-    // It goes with the database that it is in.
+    // The drop of the other database does not affect the table, which has moved back.
     node.schema().drop_db("other").unwrap();
     assert_eq!(counts(&node), [5]);
 }
 
 #[test]
-fn dividing_a_table_moves_no_row_and_keeps_every_count() {
+fn a_reshard_keeps_all_rows_and_spreads_them_evenly() {
     let machine = Machine::new();
     let node = machine.open();
     let id = node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
@@ -148,7 +148,7 @@ fn names_are_unique_and_missing_ones_are_named() {
 }
 
 #[test]
-fn a_server_row_that_could_not_be_read_is_refused_and_the_catalog_stays_as_it_is() {
+fn a_server_row_that_could_not_be_read_back_is_refused() {
     let machine = Machine::new();
     let node = machine.open();
     let own = node.identity().server;
@@ -166,7 +166,7 @@ fn a_server_row_that_could_not_be_read_is_refused_and_the_catalog_stays_as_it_is
 }
 
 #[test]
-fn rows_of_a_table_nobody_knows_are_swept_away() {
+fn rows_of_an_unknown_table_are_deleted_at_the_start() {
     let machine = Machine::new();
     let stray = storage::TableId::from_uuid(uuid::Uuid::from_u128(42));
     drop(machine.open());

@@ -72,8 +72,8 @@ class ServersAreAway(unittest.TestCase):
         self.make("ok", "s1")
         self.make("zz", "s2")
         self.lose("s2")
-        why = ("Some of its shards have no majority of their replicas, because `s2` cannot be reached. Connect what is missing, "
-               "or if it is gone for good, use `emergency_repair`.")
+        why = ("Some of its shards have no majority of their replicas, because `s2` cannot be reached. Connect them, "
+               "or if they are permanently lost, use `emergency_repair`.")
         unreachable = "The server(s) hosting table `test.zz` are currently unreachable. "
         change = {"shards": 1, "replicas": 2}
         # Also in a dry run.

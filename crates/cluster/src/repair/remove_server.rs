@@ -155,9 +155,9 @@ impl ServerRemoval {
         }
         for table in &tables {
             let mut config = table.config.clone();
-            if let Err(rest) = config.remove_server(id, &responses.positions) {
+            if let Err(repair) = config.remove_server(id, &responses.positions) {
                 let table = format!("{}.{}", table.db.name, config.name);
-                return Err(AdminError::OnlyReplica { server: name, table, rest });
+                return Err(AdminError::OnlyReplica { server: name, table, repair });
             }
             if config != table.config {
                 draft.put(CatalogRow::Table(config));

@@ -1,4 +1,4 @@
-//! Stalls of logs that make no progress, on this server and on others. Decision 0037.
+//! Stalled logs, which make no progress, on this server and on others. Decision 0037.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use parking_lot::Mutex;
 
 use crate::config::ServerId;
 
-/// How long a disk is full before that counts as a stall.
+/// How long a disk must be full before it counts as a stall.
 const FULL_DISK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long one step of the log, or an fsync, takes before it counts as a stall: it may never end.
+/// How long one step of the log, or an fsync, may take before it counts as a stall: it may never end.
 const LOG_STEP_TIMEOUT: Duration = Duration::from_secs(4);
-/// A step of the log that takes this long keeps a stall from ending.
+/// A stall does not end while a step of the log takes this long or longer.
 const SLOW_STEP_TIMEOUT: Duration = Duration::from_millis(100);
 /// A stall ends after this long without a new one.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(1500);
 /// How long the end of a stall is announced to other servers.
 const RECOVERY_ANNOUNCEMENT: Duration = Duration::from_millis(1500);
-/// A step that takes this long may be a disk that hangs: a server that is asked does not say that its log is well.
+/// If a step takes this long, the disk may hang: a server does not report its log as healthy.
 const DOUBTFUL_STEP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the report of another server counts: that its log has stalled, or that it knows no later term.
+/// How long a report of another server is valid: that its log has stalled, or that it knows no later term.
 const REPORT_LIFETIME: Duration = Duration::from_secs(3);
 
 /// The stalls of this server and of others.
 #[derive(Default)]
 pub(crate) struct DiskStalls {
     own: Mutex<OwnLog>,
-    /// The stalls of other servers, and when they reported them last.
+    /// The stalls of other servers, and the times of their last reports.
     others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
-    /// When an fsync of this server began that has not returned, while its log makes progress.
+    /// When a hanging fsync of this server began, while its log makes progress.
     sync: Mutex<Option<Nanos>>,
 }
 
@@ -38,15 +38,15 @@ pub(crate) struct DiskStalls {
 #[derive(Default)]
 struct OwnLog {
     stall: Option<Stall>,
-    /// When the cause of the stall was gone.
+    /// Since when the cause of the stall is gone.
     healthy_since: Option<Nanos>,
-    /// Until when its end is announced.
+    /// Until when the end of the stall is announced.
     announced_until: Option<Nanos>,
     /// When the stall was noticed.
     noticed: Nanos,
-    /// What other servers said of their own logs since then.
+    /// The health that other servers reported of their logs since then.
     reported: BTreeMap<ServerId, Option<StallCause>>,
-    /// When servers said last, since then, that they know no later term of a group than this server does.
+    /// When servers last confirmed, since then, that they know no later term of a group than this server does.
     confirmed: BTreeMap<(GroupId, ServerId), Nanos>,
 }
 
@@ -55,14 +55,14 @@ struct OwnLog {
 pub(crate) enum Check {
     /// It makes progress, and no stall has ended recently.
     Healthy,
-    /// It has stalled; `is_new` if it had not at the last check, or for another cause.
+    /// It has stalled. `is_new`: at the last check it had not, or had another cause.
     Stalled { stall: Stall, is_new: bool },
-    /// It makes progress again, which is to be announced; `is_new` if it had not at the last check.
+    /// It makes progress again, and that is to be announced. `is_new`: it was still stalled at the last check.
     Recovered { is_new: bool },
 }
 
 impl DiskStalls {
-    /// Checks the own log, which reports `found` now.
+    /// Checks the own log, which now reports the stall `found`.
     pub(crate) fn check(&self, found: Option<Stall>, now: Nanos) -> Check {
         let mut own = self.own.lock();
         let before = own.stall;
@@ -85,9 +85,7 @@ impl DiskStalls {
             };
         };
         own.healthy_since = match found {
-            Some(held_up)
-                if held_up.cause == StallCause::Full || now.since(held_up.since) >= SLOW_STEP_TIMEOUT =>
-            {
+            Some(found) if found.cause == StallCause::Full || now.since(found.since) >= SLOW_STEP_TIMEOUT => {
                 None
             }
             _ => own.healthy_since.or(Some(now)),
@@ -105,8 +103,8 @@ impl DiskStalls {
         self.own.lock().stall
     }
 
-    /// The cause of a stall of the own log, or of a beginning one, for another server whose log has stalled: it steps down
-    /// from groups that this server can lead.
+    /// The cause of a stall of the own log, or of a step that may become one. This is the response to a server whose log has
+    /// stalled, which steps down from groups that this server can lead.
     pub(crate) fn stall_or_doubt(&self, found: Option<Stall>, now: Nanos) -> Option<StallCause> {
         let is_doubtful = |stall: &Stall| {
             stall.cause != StallCause::Slow || now.since(stall.since) >= DOUBTFUL_STEP_TIMEOUT
@@ -114,8 +112,8 @@ impl DiskStalls {
         found.filter(is_doubtful).or(self.own()).map(|stall| stall.cause)
     }
 
-    /// Takes the response of `server` to the report of a stall: the cause of a stall of its own. While the own log is
-    /// stalled, `step_down` is called with the servers whose logs are well.
+    /// Takes the response of `server` to the report of a stall: `cause` is why its log is stalled, `None` if that is healthy. While
+    /// the own log is stalled, calls `step_down` with the servers whose logs are healthy.
     pub(crate) fn take_response(
         &self,
         server: ServerId,
@@ -129,8 +127,8 @@ impl DiskStalls {
         }
     }
 
-    /// `server` knows no later term of these groups than this server does. While the own log is stalled, `step_down` is
-    /// called, for the other groups.
+    /// Records that `server` knows no later term of these groups than this server does. While the own log is stalled, calls
+    /// `step_down`, which steps down from groups without enough confirmations.
     pub(crate) fn take_confirmation(
         &self,
         server: ServerId,
@@ -145,33 +143,33 @@ impl DiskStalls {
         }
     }
 
-    /// The servers that said, since the stall began, that their logs are well.
+    /// The servers that have reported healthy logs since the stall began.
     pub(crate) fn healthy_servers(&self) -> BTreeSet<ServerId> {
         self.own.lock().healthy_servers()
     }
 
-    /// For which groups which servers said recently, during the stall, that they know no later term; `None` as long as their
-    /// responses may be on their way.
+    /// The groups and servers of recent confirmations, during the stall, that the server knows no later term of the group. `None`
+    /// for [`REPORT_LIFETIME`] after the stall was noticed, because the first responses may be late.
     pub(crate) fn recently_confirmed(&self, now: Nanos) -> Option<BTreeSet<(GroupId, ServerId)>> {
         let own = self.own.lock();
-        let lately = || own.confirmed.iter().filter(|(_, said)| now.since(**said) < REPORT_LIFETIME);
+        let recent = || own.confirmed.iter().filter(|(_, at)| now.since(**at) < REPORT_LIFETIME);
         (now.since(own.noticed) >= REPORT_LIFETIME)
-            .then(|| lately().map(|(confirmed, _)| *confirmed).collect())
+            .then(|| recent().map(|(confirmed, _)| *confirmed).collect())
     }
 
-    /// Checks an fsync beside the steps of the log, which began at `found` and has not returned. Returns the known hang
-    /// before and after the check.
+    /// Checks an fsync that runs in parallel to the log's steps, began at `found` and has not returned. Returns the start of a
+    /// hanging fsync as of the last check and as of this one.
     pub(crate) fn check_sync(&self, found: Option<Nanos>, now: Nanos) -> (Option<Nanos>, Option<Nanos>) {
         let hangs = found.filter(|since| now.since(*since) >= LOG_STEP_TIMEOUT);
         (std::mem::replace(&mut *self.sync.lock(), hangs), hangs)
     }
 
-    /// When an fsync began that hangs, while the log makes progress.
+    /// When a hanging fsync began, while the log makes progress.
     pub(crate) fn sync(&self) -> Option<Nanos> {
         *self.sync.lock()
     }
 
-    /// Takes the report of `server` about a stall of its log, or about its end. Whether that is news.
+    /// Takes the report of `server` about a stall of its log, or about its end. Returns whether the report changed.
     pub(crate) fn take_report(&self, server: ServerId, cause: Option<StallCause>) -> bool {
         let mut others = self.others.lock();
         let before = match cause {
@@ -183,15 +181,15 @@ impl DiskStalls {
 
     /// Whether `server` reported recently that its log has stalled.
     pub(crate) fn has_reported(&self, server: ServerId) -> bool {
-        self.others.lock().get(&server).is_some_and(|(_, said)| task::now() - *said < REPORT_LIFETIME)
+        self.others.lock().get(&server).is_some_and(|(_, at)| task::now() - *at < REPORT_LIFETIME)
     }
 
-    /// Whether the own log takes no step: a thread that waits for one waits for long, or for ever.
+    /// Whether the own log takes no steps: a thread that waits for one may wait for ever.
     pub(crate) fn log_hangs(&self) -> bool {
         self.own().is_some_and(|stall| stall.cause != StallCause::Full)
     }
 
-    /// Whether the log of `server` has stalled, as far as it is known here; `own` is this server.
+    /// Whether the log of `server` has stalled, as far as this server knows; `own` is this server.
     pub(crate) fn is_stalled(&self, server: ServerId, own: ServerId) -> bool {
         self.has_reported(server) || (server == own && self.own().is_some())
     }
@@ -225,15 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_so_after_a_while_and_is_told_for_a_while() {
+    fn a_stall_ends_after_an_interval_and_its_end_is_announced_for_another() {
         let stalls = DiskStalls::default();
-        assert_eq!(stalls.check(None, at(0)), Check::Healthy, "nothing was ever wrong");
+        assert_eq!(stalls.check(None, at(0)), Check::Healthy, "there was no stall");
         let stall = Stall { since: at(0), cause: StallCause::Full };
-        assert_eq!(stalls.check(Some(stall), at(500)), Check::Healthy, "for a moment only");
+        assert_eq!(stalls.check(Some(stall), at(500)), Check::Healthy, "the disk is full for a moment only");
         for (ms, is_new) in [(1000, true), (1500, false)] {
             assert_eq!(stalls.check(Some(stall), at(ms)), Check::Stalled { stall, is_new });
         }
-        // However often it is looked.
+        // The number of checks does not matter.
         for ms in (2000..3500).step_by(10) {
             assert_eq!(stalls.check(None, at(ms)), Check::Stalled { stall, is_new: false });
         }
@@ -243,23 +241,23 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_take_long_one_after_the_other_are_one_stall() {
+    fn consecutive_slow_steps_are_one_stall() {
         let stalls = DiskStalls::default();
         let stall = slow(0).unwrap();
         assert_eq!(stalls.check(slow(0), at(4000)), Check::Stalled { stall, is_new: true });
-        for turn in [5000, 8000, 11_000] {
-            for ms in (turn..turn + 3000).step_by(500) {
-                let found = slow(turn).filter(|_| ms > turn);
+        for step in [5000, 8000, 11_000] {
+            for ms in (step..step + 3000).step_by(500) {
+                let found = slow(step).filter(|_| ms > step);
                 assert_eq!(stalls.check(found, at(ms)), Check::Stalled { stall, is_new: false });
             }
         }
-        // Short ones are as it should be.
+        // Short steps do not extend the stall.
         assert_eq!(stalls.check(slow(14_000), at(14_010)), Check::Stalled { stall, is_new: false });
         assert_eq!(stalls.check(slow(15_500), at(15_520)), Check::Recovered { is_new: true });
     }
 
     #[test]
-    fn who_may_be_in_trouble_does_not_say_that_it_is_well() {
+    fn a_server_with_a_doubtful_log_does_not_report_it_as_healthy() {
         let stalls = DiskStalls::default();
         assert_eq!(stalls.stall_or_doubt(None, at(0)), None);
         let full = Some(Stall { since: at(0), cause: StallCause::Full });
@@ -269,53 +267,57 @@ mod tests {
             (None, true)
         );
         stalls.check(full, at(1000));
-        assert_eq!(stalls.stall_or_doubt(None, at(1001)), Some(StallCause::Full), "it was so a moment ago");
+        assert_eq!(
+            stalls.stall_or_doubt(None, at(1001)),
+            Some(StallCause::Full),
+            "the stall has not ended yet"
+        );
     }
 
     #[test]
-    fn only_those_count_who_say_that_they_are_well_while_the_own_log_is_not() {
+    fn only_healthy_responses_during_the_own_stall_count() {
         let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
-        let (stalls, given_up) = (DiskStalls::default(), Mutex::new(Vec::new()));
-        let answered = |number, cause| {
-            stalls.take_response(server(number), cause, |well| given_up.lock().push(well.clone()));
+        let (stalls, calls) = (DiskStalls::default(), Mutex::new(Vec::new()));
+        let respond = |number, cause| {
+            stalls.take_response(server(number), cause, |healthy| calls.lock().push(healthy.clone()));
         };
-        answered(1, None);
-        assert!(given_up.lock().is_empty(), "nothing is wrong here");
+        respond(1, None);
+        assert!(calls.lock().is_empty(), "the own log is healthy");
         stalls.check(slow(0), at(4000));
-        answered(2, None);
-        answered(3, None);
-        answered(2, Some(StallCause::Full));
-        let well = [vec![2], vec![2, 3], vec![3]].map(|well| well.into_iter().map(server).collect());
-        assert_eq!(*given_up.lock(), well);
+        respond(2, None);
+        respond(3, None);
+        respond(2, Some(StallCause::Full));
+        let healthy = [vec![2], vec![2, 3], vec![3]].map(|healthy| healthy.into_iter().map(server).collect());
+        assert_eq!(*calls.lock(), healthy);
     }
 
     #[test]
-    fn who_leads_on_is_confirmed_again_and_again_while_the_own_log_does_not_get_on() {
+    fn confirmations_expire_during_a_stall() {
         let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
-        let (stalls, given_up) = (DiskStalls::default(), Mutex::new(0));
-        let confirmed = |number, groups: &[u64], ms| {
+        let (stalls, calls) = (DiskStalls::default(), Mutex::new(0));
+        let confirm = |number, groups: &[u64], ms| {
             let groups = groups.iter().copied().map(GroupId);
-            stalls.take_confirmation(server(number), groups, at(ms), || *given_up.lock() += 1);
+            stalls.take_confirmation(server(number), groups, at(ms), || *calls.lock() += 1);
         };
-        confirmed(1, &[1], 3900);
-        assert_eq!(*given_up.lock(), 0, "nothing is wrong here");
+        confirm(1, &[1], 3900);
+        assert_eq!(*calls.lock(), 0, "the own log is healthy");
         stalls.check(slow(0), at(4000));
-        confirmed(2, &[1, 2], 4100);
-        confirmed(3, &[2], 6000);
-        confirmed(3, &[], 6500);
-        assert_eq!(*given_up.lock(), 3);
-        let lately = |ms| {
+        confirm(2, &[1, 2], 4100);
+        confirm(3, &[2], 6000);
+        confirm(3, &[], 6500);
+        assert_eq!(*calls.lock(), 3);
+        let recent = |ms| {
             stalls.recently_confirmed(at(ms)).map(|confirmed| {
                 confirmed.into_iter().map(|(group, server)| (group.0, server.0.as_u128())).collect::<Vec<_>>()
             })
         };
-        assert_eq!(lately(6900), None, "they may take some time");
-        assert_eq!(lately(7050), Some(vec![(1, 2), (2, 2), (2, 3)]));
-        assert_eq!(lately(7200), Some(vec![(2, 3)]));
-        // Of the next stall nobody has said anything yet.
+        assert_eq!(recent(6900), None, "the first responses may be late");
+        assert_eq!(recent(7050), Some(vec![(1, 2), (2, 2), (2, 3)]));
+        assert_eq!(recent(7200), Some(vec![(2, 3)]));
+        // There are no confirmations of the next stall yet.
         stalls.check(None, at(7500));
         stalls.check(None, at(9500));
         stalls.check(slow(9600), at(13_600));
-        assert_eq!(lately(16_600), Some(vec![]));
+        assert_eq!(recent(16_600), Some(vec![]));
     }
 }

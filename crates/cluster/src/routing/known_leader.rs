@@ -1,7 +1,7 @@
-//! Which server leads a group, as this node knows it.
+//! The server that leads a group, as far as this node knows.
 //!
-//! The log of this node is the best source where it has a replica that makes progress. Otherwise other servers say it, and
-//! what they say may be old.
+//! The local log is the best source if it has a replica of the group and makes progress. Otherwise other servers name the
+//! leader, and their information may be outdated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,33 +14,33 @@ use crate::config::ServerId;
 
 /// The longest that an election takes.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a leader that another server named is asked, although the log of this node names one.
+/// How long a leader named by another server takes precedence over the one that the local log reported.
 const NAMED_LEADER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a named server that denied that it leads is not asked again, whichever server names it.
+/// How long a server that denied to be the leader is not asked again, even if another server names it.
 const DENIED_LEADER_BACKOFF: Duration = Duration::from_millis(200);
-/// How long a server that had no rows to read is not asked, if another can be.
+/// How long a server without rows to read is not asked if another can be.
 pub(super) const WITHOUT_ROWS_BACKOFF: Duration = Duration::from_secs(5);
 
-/// The leader of one group, as far as this node knows it: shared by every handle of the group.
+/// The leader of one group, as far as this node knows. Shared by all handles of the group.
 pub struct KnownLeader {
     known: Mutex<Known>,
-    /// The log of this node makes no progress and hears nothing of any group.
+    /// The local log makes no progress, so it receives no reports of any group.
     log_is_stalled: Arc<AtomicBool>,
 }
 
 struct Known {
     leader: Option<ServerId>,
-    /// The log of this node named it; otherwise another server did, or it is a guess.
+    /// Whether the local log reported the leader; otherwise another server named it, or it is a guess.
     is_from_log: bool,
-    /// When the log began to name it.
+    /// Since when the local log reports this leader, or that there is none.
     since: Instant,
-    /// What another server said since then.
+    /// The last hint of another server since then.
     hint: Option<Hint>,
-    /// A server that had no rows to read, and when it said so.
+    /// A server without rows to read, and the time of its response.
     without_rows: Option<(ServerId, Instant)>,
 }
 
-/// Another server named this one as the leader, or this one denied that it leads.
+/// A hint of another server: it named `server` as the leader (`leads`), or `server` itself denied to be the leader.
 struct Hint {
     server: ServerId,
     leads: bool,
@@ -72,7 +72,8 @@ impl Known {
         (self.leader, self.is_from_log, self.hint) = (leader, false, None);
     }
 
-    /// `wrong` does not lead; `leader` does, by another server. The log of this node will report it, and may be late.
+    /// Takes a hint of another server that `wrong` does not lead, and that `leader` does. The local log will report it too, but may
+    /// be late.
     fn correct_log(&mut self, wrong: ServerId, leader: Option<ServerId>, now: Instant) {
         if self.leader(now) != Some(wrong) {
             return;
@@ -92,13 +93,13 @@ impl Known {
 }
 
 impl KnownLeader {
-    /// No leader is known yet.
+    /// A group without a known leader.
     pub(crate) fn new(log_is_stalled: Arc<AtomicBool>) -> KnownLeader {
         KnownLeader { known: Mutex::new(Known::no_leader(task::now())), log_is_stalled }
     }
 
-    /// Whether the log of this node reports the leader: it makes progress and names one, or did until an election
-    /// timeout ago.
+    /// Whether the local log reports the leader: it makes progress, and reports a leader now or did within the last election
+    /// timeout.
     pub(crate) fn is_from_local_log(&self) -> bool {
         !self.log_is_stalled.load(Ordering::Acquire) && self.known.lock().is_from_local_log(task::now())
     }
@@ -109,17 +110,17 @@ impl KnownLeader {
         self.known.lock().leader(task::now())
     }
 
-    /// The log of this node reports the leader; `None` when there is none.
+    /// Records the leader that the local log reports; `None` if there is none.
     pub(crate) fn report(&self, leader: Option<ServerId>) {
         self.known.lock().report(leader, task::now());
     }
 
-    /// Notes a leader that the log does not report: one that another server named, or a guess; `None` when none is known.
+    /// Records a leader that the local log did not report: one that another server named, or a guess; `None` if none is known.
     pub(crate) fn set_named(&self, leader: Option<ServerId>) {
         self.known.lock().set_named(leader);
     }
 
-    /// As [`KnownLeader::find`], unless another server than `wrong` is known to lead.
+    /// As [`KnownLeader::set_named`], unless the known leader is another server than `wrong`.
     pub(super) fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
@@ -127,12 +128,13 @@ impl KnownLeader {
         }
     }
 
-    /// As [`KnownLeader::correct`], where the log reports the leader: the log is believed again after a second.
+    /// As [`KnownLeader::correct`], for a group whose leader the local log reports: the hint is used for a second, then the log's
+    /// report again.
     pub(super) fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
         self.known.lock().correct_log(wrong, leader, task::now());
     }
 
-    /// Notes that `server` has no rows to read now.
+    /// Records that `server` has no rows to read now.
     pub(super) fn set_without_rows(&self, server: ServerId) {
         self.known.lock().without_rows = Some((server, task::now()));
     }
@@ -142,7 +144,7 @@ impl KnownLeader {
         self.known.lock().without_rows = Some((server, at));
     }
 
-    /// Whether `server` can be asked for rows: it had some when it was last asked, or that was a while ago.
+    /// Whether `server` may have rows to read: false for [`WITHOUT_ROWS_BACKOFF`] after it responded that it has none.
     pub(super) fn has_rows(&self, server: ServerId) -> bool {
         let without = self.known.lock().without_rows;
         without.is_none_or(|(other, since)| other != server || task::now() - since > WITHOUT_ROWS_BACKOFF)
@@ -155,52 +157,48 @@ mod tests {
     use crate::config::fixture::server;
 
     #[test]
-    fn a_named_leader_is_asked_until_it_denies_it_or_the_log_reports_the_leader() {
+    fn a_named_leader_is_used_until_it_denies_or_the_log_reports() {
         let now = task::now();
         let mut known = Known::no_leader(now);
-        let at_once = Duration::ZERO;
+        let immediately = Duration::ZERO;
         known.correct_log(server(1), Some(server(2)), now);
-        assert_eq!(known.leader(now), None, "a late answer does not count while there is no leader");
+        assert_eq!(known.leader(now), None, "a late response does not count while there is no leader");
         known.report(Some(server(1)), now);
         let mut then = |wrong: u64, named: Option<u64>, after: Duration| {
             known.correct_log(server(wrong), named.map(server), now + after);
             known.leader(now + after)
         };
-        assert_eq!(then(1, None, at_once), Some(server(1)), "the log will say so");
-        assert_eq!(then(1, Some(2), at_once), Some(server(2)));
-        assert_eq!(then(1, Some(3), at_once), Some(server(2)), "an answer that came late");
-        assert_eq!(then(2, None, at_once), Some(server(1)), "it denies it");
+        assert_eq!(then(1, None, immediately), Some(server(1)), "the log will report it");
+        assert_eq!(then(1, Some(2), immediately), Some(server(2)));
+        assert_eq!(then(1, Some(3), immediately), Some(server(2)), "a late response");
+        assert_eq!(then(2, None, immediately), Some(server(1)), "it denied to be the leader");
         assert_eq!(
-            then(1, Some(2), at_once),
+            then(1, Some(2), immediately),
             Some(server(1)),
-            "two servers that name each other do not send requests to and fro"
+            "requests do not alternate between two servers that name each other"
         );
-        assert_eq!(then(1, Some(2), DENIED_LEADER_BACKOFF), Some(server(2)), "it may lead by now");
-        assert_eq!(
-            then(2, Some(1), DENIED_LEADER_BACKOFF),
-            Some(server(1)),
-            "it names the server that named it"
-        );
+        assert_eq!(then(1, Some(2), DENIED_LEADER_BACKOFF), Some(server(2)), "the backoff is over");
+        assert_eq!(then(2, Some(1), DENIED_LEADER_BACKOFF), Some(server(1)), "it names the other server");
         assert_eq!(then(1, Some(2), DENIED_LEADER_BACKOFF), Some(server(1)));
         assert_eq!(then(1, Some(3), DENIED_LEADER_BACKOFF), Some(server(3)));
         assert_eq!(
             known.leader(now + DENIED_LEADER_BACKOFF + NAMED_LEADER_TIMEOUT),
             Some(server(1)),
-            "the log is believed again"
+            "the hint has expired"
         );
         known.report(Some(server(1)), now + DENIED_LEADER_BACKOFF);
-        assert_eq!(known.leader(now + DENIED_LEADER_BACKOFF), Some(server(1)), "the log says so again");
+        assert_eq!(known.leader(now + DENIED_LEADER_BACKOFF), Some(server(1)), "the log reports again");
     }
 
     #[test]
-    fn only_reports_of_the_log_count_as_heard() {
+    fn only_reports_of_the_local_log_count_as_its_own() {
         let now = task::now();
         let mut known = Known::no_leader(now);
         assert!(known.is_from_local_log(now), "an election may be under way");
         known.set_named(Some(server(1)));
         assert!(!known.is_from_local_log(now + ELECTION_TIMEOUT));
         known.correct_log(server(1), None, now + ELECTION_TIMEOUT);
-        assert_eq!(known.leader(now + ELECTION_TIMEOUT), None, "no other server says that it leads");
+        assert_eq!(known.leader(now + ELECTION_TIMEOUT), None, "no other server is named");
         known.set_named(Some(server(1)));
         known.report(Some(server(1)), now + ELECTION_TIMEOUT);
         assert!(known.is_from_local_log(now + 9 * ELECTION_TIMEOUT));

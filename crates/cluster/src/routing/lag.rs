@@ -1,28 +1,28 @@
-//! How far a replica may be behind the end of its leader's log.
+//! How far a replica may lag behind the end of its leader's log.
 //!
-//! A replica that keeps up with many writes is some hundred entries behind at any moment: they are on their way. So there is
-//! no single distance; the cost of a mistake decides which one applies.
+//! A replica that keeps up under many writes still lags by some hundred entries at any moment, because they are in transit. So
+//! there is no single limit; it depends on the cost of a wrong decision.
 
 use log::{GroupStatus, Lsn, PeerId};
 
-/// The purposes for which a replica must be near the end of the log.
+/// The decisions that require a replica to be near the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lag {
-    /// To be given a vote, or to lead. The group may wait for the replica from that moment on, and writers for all that it
-    /// lacks: the nearest. A replica that is too far behind is looked at again soon.
+    /// The replica gets a vote, or becomes the leader. From then on the group may have to wait for the replica, and writes for
+    /// all entries that it lacks. So this limit is the lowest. A replica that lags too far is checked again soon.
     Vote,
-    /// To be called ready by `table_status` and `wait`, and to found shards in a reshard. Nothing waits for the replica
-    /// because of that, and one that votes and keeps up must not be reported as copying, or be left out, under many
-    /// writes: farther.
+    /// `table_status` and `wait` report the replica as ready, or it founds shards in a reshard. Nothing waits for the replica
+    /// because of that, and a voter that keeps up under many writes must neither be reported as copying nor be left out. So
+    /// this limit is higher.
     Ready,
-    /// To be counted on when another replica is removed. It votes already; only a replica that needs a copy, or nearly,
-    /// would keep the group waiting for long. If this were nearer, no replica could be removed under many writes: the
-    /// farthest.
+    /// The replica counts towards the quorum that remains when another replica is removed. It already votes; only a replica that
+    /// needs a copy, or nearly does, would delay the group for long. With a lower limit, no replica could be removed under many
+    /// writes. So this limit is the highest.
     Removal,
 }
 
 impl Lag {
-    /// How many entries the replica may lack.
+    /// The number of entries that the replica may lack.
     pub(crate) fn entries(self) -> u64 {
         match self {
             Lag::Vote => 256,
@@ -32,7 +32,7 @@ impl Lag {
     }
 }
 
-/// Whether a replica responds, has rows, and is near enough to the end of the leader's log, by the leader's status.
+/// Whether a replica responds, has its rows, and lags by no more than `lag`, according to the leader's status.
 pub(crate) fn is_within(status: &GroupStatus, peer: PeerId, lag: Lag) -> bool {
     peer == status.own
         || status.peers.iter().any(|known| {

@@ -1,5 +1,5 @@
-//! Looks up which servers lead shards, and how their replicas are: each server is asked once about all of its shards, so that
-//! the state of a thousand tables takes a few requests, not thousands.
+//! Looks up the leaders of shards, and the state of their replicas, on other servers. One request to a server covers all of its
+//! shards, so that the state of a thousand tables takes a few requests, not thousands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::config::ServerId;
 use crate::rpc::response::{GroupState, StateResponse, decode_states};
 use crate::rpc::{Peers, Request};
 
-/// How long a leader may take to tell how its replicas are.
+/// How long a leader may take to respond with the state of its replicas.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a server may take when a query waits for it.
+/// How long a server may take to respond while a query waits.
 pub(crate) const QUERY_LEADER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long another server may take, when the known leader hangs.
+/// How long a server may take to respond when the known leader hangs.
 const OTHER_LEADER_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often another server is asked because the one before does not lead.
+/// The most servers that are asked for the leader of one shard.
 const HOPS_MAX: usize = 3;
-/// The most shards of one request: it is answered in one step of a log.
+/// The most shards of one request, because the receiver handles it in one step of its log.
 const SHARDS_PER_REQUEST_MAX: usize = 4096;
 
 /// The server that leads a shard, and the state of its replicas.
@@ -47,7 +47,8 @@ impl Search<'_> {
                 self.led = Some((server, state));
             }
             Some(StateResponse::NotLeader(leader)) => {
-                // It leads a group that is sealed. The server that seals it asks again, and may have asked another so far.
+                // The responder leads the group, but the group is sealed. The server that seals it needs this leader, and may have
+                // sent its requests to another server so far.
                 if leader == Some(server) {
                     leadership.found_leader(self.handle, leader);
                 }
@@ -78,12 +79,12 @@ impl LeaderLookup {
         LeaderLookup { own, peers, leadership, local, states }
     }
 
-    /// Who leads each of the shards; none where nobody says that they do.
+    /// The leader of each shard and its state; `None` if no server responds as the leader.
     pub(crate) fn leaders(&self, handles: &[&ShardHandle]) -> Vec<Option<Led>> {
         self.leaders_within(handles, LEADER_TIMEOUT)
     }
 
-    /// The same; each server may take `timeout` to answer.
+    /// As [`LeaderLookup::leaders`]; each server may take `timeout` to respond.
     pub(crate) fn leaders_within(&self, handles: &[&ShardHandle], timeout: Duration) -> Vec<Option<Led>> {
         let own = self.own;
         let groups: Vec<GroupId> = handles.iter().map(|handle| handle.group()).collect();
@@ -109,8 +110,8 @@ impl LeaderLookup {
         searches.into_iter().map(|search| search.led).collect()
     }
 
-    /// Asks whether another leads these shards, which have no replica here, than the server beside each, which does
-    /// not answer. Their handles know it then. Waits a few times `OTHER_LEADER_TIMEOUT` at most.
+    /// Looks up the leaders of shards without a local replica. The server given with each shard does not respond, so it is not
+    /// asked. Records the leaders in the handles. Waits a few times `OTHER_LEADER_TIMEOUT` at most.
     pub fn find_other_leaders(&self, shards: &[(&ShardHandle, ServerId)]) {
         let search = |(handle, server)| Search { handle, asked: vec![server], hint: None, led: None };
         let mut searches: Vec<Search<'_>> = shards.iter().copied().map(search).collect();
@@ -121,18 +122,19 @@ impl LeaderLookup {
         }
     }
 
-    /// Asks who leads those of the shards that have no replica here which hears of it: nobody tells this node when that
-    /// changes. Takes a few round trips, and one second for each at most.
+    /// Looks up the leaders of the shards whose leader no local replica reports: this node is not notified when they change.
+    /// Records the leaders in the handles. Takes a few round trips, each one second at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
-        let is_far = |handle: &&ShardHandle| {
+        let is_unreported = |handle: &&ShardHandle| {
             !handle.has_leader_contact() && !matches!(handle.leader(), Some(Route::Local(_)))
         };
-        let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
-        let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.known_leader().leader()).collect();
-        let led = self.leaders_within(&far, QUERY_LEADER_TIMEOUT);
-        for ((handle, known), led) in far.iter().zip(known).zip(led) {
-            // Who leads may have been found out meanwhile, here too if the group is sealed. Where a replica has come, its
-            // log says so.
+        let searched: Vec<&ShardHandle> = shards.iter().copied().filter(is_unreported).collect();
+        let known: Vec<Option<ServerId>> =
+            searched.iter().map(|handle| handle.known_leader().leader()).collect();
+        let led = self.leaders_within(&searched, QUERY_LEADER_TIMEOUT);
+        for ((handle, known), led) in searched.iter().zip(known).zip(led) {
+            // Another thread, or this lookup if the group is sealed, may have found the leader meanwhile. If a local replica was
+            // opened meanwhile, the log reports its leader.
             let is_new = handle.known_leader().leader() != known;
             if led.is_none()
                 && !is_new
@@ -143,29 +145,29 @@ impl LeaderLookup {
         }
     }
 
-    /// Asks one more server about each shard of which it is not known who leads, all at the same time, and
-    /// each server about all of its shards at once. False if there was nobody to ask.
+    /// Asks one more server about each shard whose leader is still unknown: all servers concurrently, each about all of its
+    /// shards. Returns false if no server was left to ask.
     fn ask_round(&self, searches: &mut [Search<'_>], timeout: Duration) -> bool {
-        let Some(wire) = self.peers.transport() else { return false };
+        let Some(transport) = self.peers.transport() else { return false };
         let mut places: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
         for (place, search) in searches.iter_mut().enumerate().filter(|(_, search)| search.led.is_none()) {
             let Some(server) = self.next_to_ask(search) else { continue };
             search.asked.push(server);
             places.entry(server).or_default().push(place);
         }
-        let (sender, answers) = task::channel();
+        let (sender, responses) = task::channel();
         for (server, places) in &places {
             for places in places.chunks(SHARDS_PER_REQUEST_MAX) {
                 let groups = places.iter().map(|place| searches[*place].handle.group()).collect();
                 let (server, places, sender) = (*server, places.to_vec(), sender.clone());
-                // Whoever asked waits until every sender is gone.
-                let answered = Box::new(move |answer| drop(sender.send((server, places, answer))));
-                wire.call(server, Request::States { groups }.encode(), timeout, answered);
+                // The loop below ends once every sender is dropped.
+                let on_response = Box::new(move |response| drop(sender.send((server, places, response))));
+                transport.call(server, Request::States { groups }.encode(), timeout, on_response);
             }
         }
         drop(sender);
-        while let Ok((server, places, answer)) = answers.recv() {
-            let mut states = answer.ok().and_then(decode_states).unwrap_or_default().into_iter();
+        while let Ok((server, places, response)) = responses.recv() {
+            let mut states = response.ok().and_then(decode_states).unwrap_or_default().into_iter();
             places
                 .into_iter()
                 .for_each(|place| searches[place].take_response(server, states.next(), &self.leadership));

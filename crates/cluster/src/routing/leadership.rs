@@ -1,7 +1,7 @@
 //! The roles of the replicas on this node, and the leaders of their groups.
 //!
-//! Made before the log, which reports every change here on its own thread: nothing here waits. The lock of the roles is held
-//! while a change is passed on, so that no change is overtaken by an older one.
+//! [`Leadership`] is created before the log, which reports every change to it on the log's thread, so nothing here blocks. The
+//! lock of the roles is held while a change is passed on, so that changes are passed on in order.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::event_queue::{Event, EventQueue};
 use crate::notifier::Notifier;
 use crate::rpc::Peers;
 
-/// What the log reported of its groups.
+/// The roles and voters that the log reported.
 #[derive(Default)]
 struct Roles {
-    /// The last role of each replica here.
+    /// The last reported role of each local replica.
     reported: HashMap<GroupId, Role>,
     /// The voters of each group.
     voters: HashMap<GroupId, Vec<PeerId>>,
-    /// Groups that this node stepped down from, whatever the log reports: the log makes no progress and other replicas
-    /// can lead, or it is not yet confirmed that no other replica does.
+    /// Groups that this node has stepped down from, even if the log reports that it leads: the log makes no progress and other
+    /// replicas can lead, or it is not yet confirmed that no other replica does.
     stepped_down: BTreeSet<GroupId>,
     /// How often the log has stalled.
     stalls: u64,
 }
 
 impl Roles {
-    /// The role that is in force for a replica.
+    /// The effective role of a replica: a follower in a group that this node has stepped down from.
     fn in_force(&self, group: GroupId) -> Option<Role> {
         Some(match *self.reported.get(&group)? {
             Role::Leader { term } if self.stepped_down.contains(&group) => {
@@ -45,14 +45,14 @@ impl Roles {
     }
 }
 
-/// A leadership that a quorum has to confirm: its term, and the number of stalls when the confirmation was asked for.
+/// A leadership that a quorum has to confirm: its term, and the number of stalls when the confirmation was requested.
 #[derive(Clone, Copy)]
 pub(crate) struct Unconfirmed {
     term: Term,
     stalls: u64,
 }
 
-/// Which groups this node leads, and which server leads the others.
+/// The groups that this node leads, and the leaders of the other groups.
 pub struct Leadership {
     peers: Arc<Peers>,
     transport: Arc<ReplicaTransport>,
@@ -61,12 +61,12 @@ pub struct Leadership {
     state_changes: Arc<Notifier>,
     known: RwLock<HashMap<GroupId, Arc<KnownLeader>>>,
     roles: Mutex<Roles>,
-    /// The log makes no progress and hears nothing.
+    /// The local log makes no progress and receives nothing.
     log_is_stalled: Arc<AtomicBool>,
 }
 
 impl Leadership {
-    /// Knows of no group yet. `state_changes` is notified of every change of a leader.
+    /// Starts without groups. `state_changes` is notified of every change of a leader.
     pub(crate) fn new(
         peers: Arc<Peers>,
         transport: Arc<ReplicaTransport>,
@@ -100,7 +100,7 @@ impl Leadership {
         self.known.read().get(&group)?.leader()
     }
 
-    /// Forgets a group that is no longer here.
+    /// Forgets a group without a local replica.
     pub(crate) fn forget(&self, group: GroupId) {
         self.known.write().remove(&group);
         let mut roles = self.roles.lock();
@@ -109,8 +109,9 @@ impl Leadership {
         roles.stepped_down.remove(&group);
     }
 
-    /// The groups for which `is_enough` holds of the votes that count, and of all votes. Voters are those that the log
-    /// reported: the catalog may name replicas that do not vote yet, and no longer name some that still do.
+    /// The groups for which `is_enough` holds, given the number of voters on servers for which `counts` holds, and of all voters.
+    /// Uses the voters that the log reported, because the catalog may list replicas that do not vote yet, and may no longer list
+    /// some that still vote.
     fn groups_by_votes(
         &self,
         counts: impl Fn(GroupId, ServerId) -> bool,
@@ -142,8 +143,8 @@ impl Leadership {
         with.into_iter().filter(is_led).collect()
     }
 
-    /// The newest term that the log reported of each group. Zero where it reported none, which proves nothing: the group
-    /// may have been removed here, or opened just now.
+    /// The newest term that the log reported of each group; zero if it reported none. Zero proves nothing: the group may have
+    /// been removed here, or opened just now.
     pub(crate) fn terms(&self, groups: &[GroupId]) -> Vec<Term> {
         let roles = self.roles.lock();
         let term = |group: &GroupId| match roles.reported.get(group) {
@@ -153,7 +154,7 @@ impl Leadership {
         groups.iter().map(term).collect()
     }
 
-    /// Steps down from `groups`, because the log makes no progress. What the log reports of leaders is not believed until
+    /// Steps down from `groups`, because the log makes no progress. Its reports of leaders are ignored until
     /// [`Leadership::resume`].
     pub(crate) fn step_down(&self, groups: &BTreeSet<GroupId>) {
         let mut roles = self.roles.lock();
@@ -168,8 +169,8 @@ impl Leadership {
         }
     }
 
-    /// The log makes progress again: its reports hold, also of groups that this node only follows. The groups that this
-    /// node stepped down from are led here again once a quorum confirms it: [`Leadership::unconfirmed`].
+    /// The log makes progress again, so its reports count again, also of groups that this node only follows. This node leads the
+    /// groups that it stepped down from again once a quorum confirms it: [`Leadership::unconfirmed`].
     pub(crate) fn resume(&self) {
         let mut roles = self.roles.lock();
         self.log_is_stalled.store(false, Ordering::Release);
@@ -179,7 +180,7 @@ impl Leadership {
         groups.into_iter().for_each(|group| self.apply(group, &roles));
     }
 
-    /// The groups that this node stepped down from and, by a log that makes progress again, leads.
+    /// The groups that this node stepped down from but leads according to its log, which makes progress again.
     pub(crate) fn unconfirmed(&self) -> Vec<(GroupId, Unconfirmed)> {
         let roles = self.roles.lock();
         if self.log_is_stalled() {
@@ -193,7 +194,8 @@ impl Leadership {
         roles.stepped_down.iter().filter_map(leadership).collect()
     }
 
-    /// A quorum has confirmed that this node leads the group, after the confirmation was asked for.
+    /// Leads a group again, after a quorum has confirmed the leadership. Does nothing if the term has changed, or if the log has
+    /// stalled again, since the confirmation was requested.
     pub(crate) fn confirm(&self, group: GroupId, confirmed: Unconfirmed) {
         let mut roles = self.roles.lock();
         let still_leads = roles.reported.get(&group) == Some(&Role::Leader { term: confirmed.term });
@@ -203,16 +205,16 @@ impl Leadership {
         }
     }
 
-    /// Another server has named the leader of a shard. It is believed unless the log of this node knows better.
+    /// Records the leader of a shard that another server named, unless the local log reports the leader.
     pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
-        // Held so that no report of the log is overtaken.
+        // The lock orders this with reports of the log.
         let _roles = self.roles.lock();
         if !shard.has_leader_contact() {
             shard.known_leader().set_named(leader);
         }
     }
 
-    /// As [`Leadership::found_leader`], for a group that has a replica here.
+    /// As [`Leadership::found_leader`], for a group with a local replica.
     pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
         let _roles = self.roles.lock();
         let known = self.known_leader(group);
@@ -221,12 +223,12 @@ impl Leadership {
         }
     }
 
-    /// Whether the log makes no progress and hears nothing.
+    /// Whether the local log makes no progress and receives nothing.
     pub(crate) fn log_is_stalled(&self) -> bool {
         self.log_is_stalled.load(Ordering::Acquire)
     }
 
-    /// Puts the role of a replica in force. Called with the lock of the roles held.
+    /// Applies the effective role of a replica. Called with the lock of the roles held.
     fn apply(&self, group: GroupId, roles: &Roles) {
         let Some(role) = roles.in_force(group) else { return };
         self.replicas.set_role(group, role);
@@ -245,7 +247,7 @@ impl GroupObserver for Leadership {
         let mut roles = self.roles.lock();
         roles.reported.insert(group, role);
         if matches!(role, Role::Follower { .. }) && !self.log_is_stalled() {
-            // The log has heard of the other leader.
+            // The log itself reports that this node does not lead.
             roles.stepped_down.remove(&group);
         }
         self.apply(group, &roles);

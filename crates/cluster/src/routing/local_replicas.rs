@@ -16,8 +16,10 @@ pub(crate) struct LocalReplica {
     pub(crate) shard: Arc<Shard>,
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
+    /// The id of this replica in its group.
     pub(crate) own: PeerId,
-    /// Whether a catalog shown here has named it. A node that restarts may hold replicas of later catalogs.
+    /// Whether a version of the catalog shown here has listed it. After a restart, a node may hold replicas of versions that it
+    /// does not show yet.
     pub(crate) is_named: bool,
     pub(crate) gate: Arc<Gate>,
 }
@@ -31,7 +33,7 @@ pub(crate) struct LocalReplicas {
 }
 
 impl LocalReplicas {
-    /// Only the replica of the catalog.
+    /// Starts with the replica of the catalog only.
     pub(crate) fn new(catalog: Arc<Shard>) -> LocalReplicas {
         LocalReplicas {
             catalog,
@@ -40,12 +42,12 @@ impl LocalReplicas {
         }
     }
 
-    /// The replicas of tables; hold the lock briefly.
+    /// Locks the replicas of tables; hold the lock briefly.
     pub(crate) fn lock(&self) -> RankedGuard<'_, BTreeMap<GroupId, LocalReplica>> {
         self.open.lock()
     }
 
-    /// Whether a replica of this table's group is open here.
+    /// Whether a replica of this group of a table is open.
     pub(crate) fn contains(&self, group: GroupId) -> bool {
         self.lock().contains_key(&group)
     }
@@ -58,7 +60,7 @@ impl LocalReplicas {
         self.lock().get(&group).map(|open| Arc::clone(&open.shard))
     }
 
-    /// The replica of a group, and the gate to its rows.
+    /// The replica of a group, and the gate of its rows.
     pub(crate) fn with_gate(&self, group: GroupId) -> Option<(Arc<Shard>, Arc<Gate>)> {
         if group == CATALOG_GROUP {
             return Some((Arc::clone(&self.catalog), Arc::clone(&self.catalog_gate)));
@@ -66,14 +68,14 @@ impl LocalReplicas {
         self.lock().get(&group).map(|open| (Arc::clone(&open.shard), Arc::clone(&open.gate)))
     }
 
-    /// The name of a table's replica in its group.
+    /// The id of a table's replica in its group.
     pub(crate) fn peer_of(&self, group: GroupId) -> Option<PeerId> {
         self.lock().get(&group).map(|open| open.own)
     }
 }
 
-/// Guards the rows of a replica. A copy reads or writes them inside the gate; the gate is closed for ever when the
-/// replica is discarded, since the same keys may belong to another replica from then on.
+/// Guards the rows of a replica. A copy reads or writes them inside the gate. The gate is closed permanently when the replica is
+/// discarded, because the same keys may then belong to another replica.
 pub(crate) struct Gate {
     is_closed: RankedMutex<bool>,
 }

@@ -1,7 +1,17 @@
-//! Which replica leads each shard, as this node knows it, and which replicas are open here.
+//! Routes to shards: the leaders that this node knows, and the replicas that are open on it.
 //!
-//! A query asks a [`TableHandle`] for the [`ShardHandle`] of a key, and that for a [`Route`]. [`Leadership`] receives
-//! every change of role from the log; [`LeaderLookup`] asks other servers where the log of this node does not say it.
+//! - [`TableHandle`], [`ShardHandle`], [`Route`]: a query gets the handle of a key's shard from its table, and from the handle a
+//!   route to the leader or to any replica.
+//! - [`KnownLeader`]: the leader of one group, shared by all handles of the group.
+//! - [`Leadership`]: receives roles and voters from the log; steps down from groups while the log makes no progress.
+//! - [`LeaderLookup`], [`ReplicaStates`]: ask other servers for leaders and the state of their replicas; respond with the local ones.
+//! - [`LocalReplicas`], [`Gate`]: the replicas that are open on this node, and the locks that protect their rows from copies.
+//! - [`ReplicaTransport`]: sends the messages of replicas to the servers that hold the receiving replicas.
+//! - [`DiskStalls`]: stalls of this server's log and of other servers' logs.
+//! - `readers`, `lag`: the servers to read from; how far a replica may be behind its leader.
+//!
+//! Locks: [`LocalReplicas`] and [`Gate`] have ranks in `locks`. The others are leaves, except for the roles of [`Leadership`],
+//! which are locked while it updates a [`KnownLeader`] and notifies the event loop.
 
 pub(crate) mod disk_stalls;
 pub(crate) mod known_leader;

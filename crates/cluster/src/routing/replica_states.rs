@@ -1,4 +1,4 @@
-//! The state of the groups that this node leads, as their leader knows it.
+//! The state of the groups that this node leads.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::leadership::Leadership;
 use super::local_replicas::LocalReplicas;
 use crate::rpc::response::{GroupState, StateResponse};
 
-/// Tells how the replicas of groups are.
+/// Determines the state of groups on this node.
 pub(crate) struct ReplicaStates {
     log: Arc<dyn Log>,
     leadership: Arc<Leadership>,
@@ -29,8 +29,8 @@ impl ReplicaStates {
         ReplicaStates { log, leadership, local, stalls }
     }
 
-    /// The states of these groups, or which server leads them as this node knows. Takes one step of the log, unless that
-    /// hangs.
+    /// The state of each of these groups that this node leads; for others, the leader that this node knows. Takes one step of the
+    /// log, unless the log is stalled.
     pub(crate) fn here(&self, groups: &[GroupId]) -> Vec<StateResponse> {
         let shard = |group: &GroupId| {
             let shard = self.local.shard_of(*group)?;
@@ -42,7 +42,7 @@ impl ReplicaStates {
         let syncs = self.stalls.sync().is_none();
         let led = shards.iter().flatten().filter(|(_, leads)| *leads);
         let led: Vec<GroupId> = led.map(|(shard, _)| shard.group()).collect();
-        // A log that has stopped leads nothing.
+        // A stalled or stopped log does not respond, so it is not asked.
         let statuses = match stall {
             _ if led.is_empty() => Ok(Vec::new()),
             Some(StallCause::Slow | StallCause::Stopped) => Ok(Vec::new()),
@@ -53,7 +53,7 @@ impl ReplicaStates {
             let Some((shard, leads)) = shard else { return StateResponse::NotLeader(None) };
             let status = if leads { statuses.next().flatten() } else { None };
             let state = match stall {
-                // Nothing is known of the followers.
+                // The state of the followers is unknown, so only the local replica counts as ready.
                 Some(StallCause::Slow | StallCause::Stopped) if leads => {
                     Some(state_of(&shard, self.local.peer_of(*group).into_iter().collect()))
                 }
@@ -71,20 +71,20 @@ impl ReplicaStates {
     }
 }
 
-/// How the group of a shard is, if its replica here leads. Where the disk here makes nothing durable, most of those who
-/// vote must be others.
+/// The state of a shard's group, if its local replica leads. If the local disk makes nothing durable, writes need a quorum of
+/// other voters.
 fn group_state(shard: &Shard, status: &GroupStatus, syncs: bool) -> Option<GroupState> {
     if !matches!(status.role, Role::Leader { .. }) {
         return None;
     }
-    let everybody = std::iter::once(status.own).chain(status.peers.iter().map(|peer| peer.peer));
-    let state = state_of(shard, everybody.filter(|peer| is_within(status, *peer, Lag::Ready)).collect());
+    let members = std::iter::once(status.own).chain(status.peers.iter().map(|peer| peer.peer));
+    let state = state_of(shard, members.filter(|peer| is_within(status, *peer, Lag::Ready)).collect());
     let voters = &status.members.voters;
     let others = status.peers.iter().filter(|peer| peer.active && voters.contains(&peer.peer)).count();
     Some(GroupState { takes_writes: syncs || others * 2 > voters.len(), ..state })
 }
 
-/// How the group of a shard is that is led here, if those are ready.
+/// The state of the group of a shard that is led here, with these ready replicas.
 fn state_of(shard: &Shard, ready: Vec<PeerId>) -> GroupState {
     let build = |index: &Arc<IndexDef>| (index.id(), shard.index_build(index.id()));
     let builds = shard.indexes().iter().map(build).collect();

@@ -1,6 +1,6 @@
-//! Sends the messages of replicas to the servers that hold the replicas they are for.
+//! Sends messages between replicas, to the servers that hold the receiving replicas.
 //!
-//! Made before the log, which sends through it on its own thread: nothing here waits.
+//! [`ReplicaTransport`] is created before the log, which sends through it on the log's thread, so nothing here blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use parking_lot::RwLock;
 use crate::config::ServerId;
 use crate::rpc::Peers;
 
-/// Knows on which server each replica is, and sends messages there.
+/// Sends messages of replicas, and keeps the server of each replica.
 pub struct ReplicaTransport {
     peers: Arc<Peers>,
     servers: RwLock<BTreeMap<PeerId, ServerId>>,
 }
 
 impl ReplicaTransport {
-    /// Sends through `peers`. Messages are dropped as long as those have no transport.
+    /// Sends through `peers`. Messages are dropped while `peers` has no transport.
     pub(crate) fn new(peers: Arc<Peers>) -> ReplicaTransport {
         ReplicaTransport { peers, servers: RwLock::default() }
     }
 
-    /// The server that a replica is on, if it is known.
+    /// The server of a replica, if it is known.
     pub(crate) fn server_of(&self, peer: PeerId) -> Option<ServerId> {
         self.servers.read().get(&peer).copied()
     }
 
-    /// Notes where replicas are.
+    /// Records the servers of replicas.
     pub(crate) fn learn(&self, places: impl IntoIterator<Item = (PeerId, ServerId)>) {
         self.servers.write().extend(places);
     }
 
-    /// Every server that has a replica.
+    /// All servers with a known replica.
     pub(crate) fn servers(&self) -> Vec<ServerId> {
         let mut servers: Vec<ServerId> = self.servers.read().values().copied().collect();
         servers.sort_unstable();
@@ -41,7 +41,7 @@ impl ReplicaTransport {
         servers
     }
 
-    /// Takes messages that arrived from `from`: hands them to the log, and notes where their senders are.
+    /// Passes messages from the server `from` to the log, and records that their senders are on that server.
     pub fn receive(&self, from: ServerId, messages: Vec<Message>, log: &dyn Log) {
         let is_new = {
             let servers = self.servers.read();
@@ -71,11 +71,12 @@ impl ReplicaTransport {
         voters.iter().filter(|voter| servers.get(voter).is_some_and(|server| counts(*server))).count()
     }
 
-    /// The status, with members on servers that are not connected marked as inactive. The log notices a lost connection
-    /// only after an election timeout; a member that is taken for alive until then may be left over as half of a group.
+    /// The status, with members on disconnected servers marked as inactive. The log notices a lost connection only after an
+    /// election timeout. If such a member counted as active until then, a membership change could leave a group of two with it
+    /// as one half.
     pub(crate) fn with_connected(&self, mut status: GroupStatus) -> GroupStatus {
-        let is_linked = |peer| self.server_of(peer).is_some_and(|server| self.peers.is_connected(server));
-        status.peers.iter_mut().for_each(|known| known.active &= is_linked(known.peer));
+        let is_connected = |peer| self.server_of(peer).is_some_and(|server| self.peers.is_connected(server));
+        status.peers.iter_mut().for_each(|known| known.active &= is_connected(known.peer));
         status
     }
 }

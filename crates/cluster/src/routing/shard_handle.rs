@@ -1,7 +1,7 @@
-//! One handle for a shard, local or remote.
+//! The handle of a shard, local or remote.
 //!
-//! A handle belongs to one version of the catalog. The leader it knows is shared by all versions and changes while the
-//! handle is held. The owner of a handle asks it for a [`Route`] each time, and reports a wrong route back to it.
+//! A handle belongs to one version of the catalog. Its known leader is shared by all versions and may change at any time. So the
+//! caller gets a [`Route`] from the handle for each request, and reports a wrong route back to it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use storage::TableId;
 use super::known_leader::KnownLeader;
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 
-/// How to reach a replica at this moment. It may be wrong when it is used: the replica says so then.
+/// A route to a replica. It may be outdated when it is used; then the replica responds with that.
 #[derive(Clone, Copy)]
 pub enum Route<'a> {
     /// A replica in this process.
     Local(&'a Arc<Shard>),
-    /// A replica on another server; ask it.
+    /// A replica on another server, reached by requests.
     Remote(ServerId),
 }
 
-/// A shard of a table: where its replicas are and which of them leads.
+/// A shard of a table: the servers of its replicas, and its leader.
 #[derive(Clone)]
 pub struct ShardHandle(Arc<Inner>);
 
@@ -35,7 +35,7 @@ struct Inner {
     own: ServerId,
     local: Option<Arc<Shard>>,
     known_leader: Arc<KnownLeader>,
-    /// The server to read from where any replica will do and there is none here.
+    /// The server for outdated reads if there is no local replica.
     reader: Option<ServerId>,
 }
 
@@ -74,26 +74,24 @@ impl ShardHandle {
         self.0.group
     }
 
-    /// The keys it answers for.
+    /// Its key range.
     #[must_use]
     pub fn range(&self) -> &KeyRange {
         &self.0.range
     }
 
-    /// Where the catalog puts its replicas.
+    /// Its replicas according to the catalog.
     #[must_use]
     pub fn replicas(&self) -> &[ReplicaConfig] {
         &self.0.replicas
     }
 
-    /// Every server that may lead it: those where the catalog places its replicas, and those whose replicas are to be
-    /// removed.
+    /// All servers that may lead it, including servers whose replicas are being removed.
     pub(crate) fn servers(&self) -> impl Iterator<Item = ServerId> {
         self.0.replicas.iter().chain(&self.0.leaving).map(|replica| replica.server)
     }
 
-    /// Whether a replica on another server may lead, now or soon. One may even where the replica here leads, if that is to
-    /// be removed.
+    /// Whether a replica on another server may lead, now or soon: also if the local replica leads, because it may be removed.
     #[must_use]
     pub fn may_move(&self) -> bool {
         self.0.replicas.iter().any(|replica| replica.server != self.0.own)
@@ -105,8 +103,8 @@ impl ShardHandle {
         self.0.local.as_ref()
     }
 
-    /// Whether a replica here hears from the leader, so that no other server has to be asked. A replica that has not heard
-    /// for an election timeout may have missed it: in a group of two it cannot elect another leader, and the old one leads on.
+    /// Whether a local replica is in contact with the leader, so that no other server has to be asked. A replica without contact for
+    /// an election timeout may be partitioned: in a group of two it cannot elect another leader, and the old one remains.
     #[must_use]
     pub fn has_leader_contact(&self) -> bool {
         self.local().is_some() && self.0.known_leader.is_from_local_log()
@@ -118,19 +116,19 @@ impl ShardHandle {
         &self.0.known_leader
     }
 
-    /// The route to the leader, for writes and for reads that must be up to date. `None` when no leader is known: ask any
+    /// The route to the leader, for writes and for reads that must be up to date. `None` if no leader is known; then ask any
     /// replica, which may know it.
     #[must_use]
     pub fn leader(&self) -> Option<Route<'_>> {
         match self.local() {
             Some(local) if local.is_leader() => Some(Route::Local(local)),
-            // A local replica that does not lead was named by an old report.
+            // If this server is named but its replica does not lead, the name is outdated.
             _ => self.0.known_leader.leader().filter(|leader| *leader != self.0.own).map(Route::Remote),
         }
     }
 
-    /// As [`ShardHandle::nearest`], but without a local replica it is the one assigned to this node: so the reads of all
-    /// nodes spread over all replicas, and those of one node go to few servers.
+    /// As [`ShardHandle::nearest`], but without a local replica it is the replica assigned to this node: this spreads the reads of
+    /// all nodes over all replicas, while each node reads from few servers.
     #[must_use]
     pub fn reader(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         match self.0.reader {
@@ -143,13 +141,13 @@ impl ShardHandle {
         }
     }
 
-    /// Reports that `server` has no rows for an outdated read. Other servers are asked for a while.
+    /// Reports that `server` has no rows for an outdated read. For some seconds, other servers are preferred.
     pub fn report_without_rows(&self, server: ServerId) {
         self.0.known_leader.set_without_rows(server);
     }
 
-    /// The route to any replica, the local one first, for reads that may be outdated; `is_connected` tells which servers can
-    /// be asked. `None` when none can.
+    /// The route to any replica, the local one first, for reads that may be outdated. `is_connected` tells which servers can be
+    /// asked; `None` if none can.
     #[must_use]
     pub fn nearest(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         if let Some(local) = self.local().filter(|local| !local.is_recovering()) {
@@ -169,11 +167,12 @@ impl ShardHandle {
         })
     }
 
-    /// Reports that `server`, asked as the leader, does not lead but named `leader`, or could not be reached.
+    /// Reports that `server` does not lead and named `leader` instead, or that it could not be reached.
     ///
-    /// Where a replica here hears from the leader, the named server is asked for a second, until the log reports a leader or
-    /// until it denies it: the log may be late, and the other server's word may be old or a guess. Only its own replica can say
-    /// that this server leads. Does nothing if another leader is known by now.
+    /// If a local replica is in contact with the leader, the named server is used for one second, or until the log reports a
+    /// leader, or until the named server denies to be the leader: the log may be late, but the other server's information may be
+    /// outdated or a guess. Ignores a claim that this server leads, because its own replica knows better. Does nothing if the
+    /// known leader has changed meanwhile.
     pub fn report_not_leader(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
         match self.has_leader_contact() {
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
     use crate::config::fixture::{server, shard};
 
-    fn asked(route: Option<Route<'_>>) -> Option<ServerId> {
+    fn remote_server(route: Option<Route<'_>>) -> Option<ServerId> {
         match route {
             Some(Route::Remote(server)) => Some(server),
             _ => None,
@@ -200,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_replica_makes_a_server_the_leader() {
-        let lead = Arc::new(KnownLeader::new(Arc::default()));
-        lead.report(Some(server(1)));
+    fn a_claim_of_another_server_that_this_server_leads_is_ignored() {
+        let known_leader = Arc::new(KnownLeader::new(Arc::default()));
+        known_leader.report(Some(server(1)));
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let config = shard(3, b"", &[1, 9]);
-        let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, lead);
+        let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, known_leader);
         handle.report_not_leader(server(1), Some(server(9)));
         assert_eq!((handle.known_leader().leader(), handle.leading_server()), (None, None));
         handle.report_not_leader(server(1), Some(server(2)));
@@ -214,21 +213,21 @@ mod tests {
 
     #[test]
     fn a_server_without_rows_is_not_read_from_for_a_while() {
-        let lead = Arc::new(KnownLeader::new(Arc::default()));
-        lead.report(Some(server(1)));
+        let known_leader = Arc::new(KnownLeader::new(Arc::default()));
+        known_leader.report(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let (own, reader) = (server(9), Some(server(2)));
-        let handle = ShardHandle::new((own, reader), &config, table, KeyRange::all(), None, lead);
-        assert_eq!(asked(handle.nearest(|_| true)), Some(server(1)));
-        assert_eq!(asked(handle.reader(|_| true)), reader);
-        assert_eq!(asked(handle.reader(|asked| asked != server(2))), Some(server(1)));
+        let handle = ShardHandle::new((own, reader), &config, table, KeyRange::all(), None, known_leader);
+        assert_eq!(remote_server(handle.nearest(|_| true)), Some(server(1)));
+        assert_eq!(remote_server(handle.reader(|_| true)), reader);
+        assert_eq!(remote_server(handle.reader(|other| other != server(2))), Some(server(1)));
         handle.report_without_rows(server(1));
-        assert_eq!(asked(handle.reader(|_| true)), reader);
+        assert_eq!(remote_server(handle.reader(|_| true)), reader);
         handle.report_without_rows(server(2));
-        assert_eq!(asked(handle.reader(|_| true)), Some(server(1)));
+        assert_eq!(remote_server(handle.reader(|_| true)), Some(server(1)));
         let since = task::now() - super::super::known_leader::WITHOUT_ROWS_BACKOFF - Duration::from_millis(1);
         handle.known_leader().set_without_rows_at(server(2), since);
-        assert_eq!(asked(handle.reader(|_| true)), reader);
+        assert_eq!(remote_server(handle.reader(|_| true)), reader);
     }
 }

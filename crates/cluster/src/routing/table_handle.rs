@@ -1,4 +1,4 @@
-//! From a table and a key to the shard that holds it.
+//! The handle of a table, which finds the shard of a key.
 
 use datum::{KeyBound, KeyRange, PrimaryKey};
 
@@ -6,11 +6,11 @@ use super::shard_handle::ShardHandle;
 use crate::config::boundaries::Boundaries;
 use crate::config::{DbConfig, ShardConfig, TableConfig};
 
-/// A table as a query sees it: its configuration and its shards in key order.
+/// A table: its configuration, and the handles of its shards in key order.
 pub struct TableHandle {
     /// The database it belongs to.
     pub db: DbConfig,
-    /// Its configuration at this version of the catalog.
+    /// Its configuration in this version of the catalog.
     pub config: TableConfig,
     shards: Vec<ShardHandle>,
     boundaries: Boundaries,
@@ -23,7 +23,7 @@ impl TableHandle {
         TableHandle { db, config, shards, boundaries }
     }
 
-    /// The same table in a database that has another name now.
+    /// The same table after its database was renamed.
     pub(crate) fn renamed_db(&self, db: DbConfig) -> TableHandle {
         TableHandle::new(db, self.config.clone(), self.shards.clone())
     }
@@ -41,7 +41,7 @@ impl TableHandle {
         &self.shards
     }
 
-    /// The shards that `range` touches, in key order, each with its part of the range.
+    /// The shards that `range` overlaps, in key order, each with its part of the range.
     pub fn covering<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = (&'a ShardHandle, KeyRange)> {
         let parts: Vec<_> = self
             .shards

@@ -1,4 +1,4 @@
-//! A machine on which a node is opened again and again, with an engine in memory and simulated files.
+//! A machine on which a node is started repeatedly, with an engine in memory and simulated files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,21 +14,21 @@ use log::file::{FileLog, FileLogOptions};
 use rekindle_cluster::{Node, NodeOptions, Wiring};
 use shard::Replicas;
 
-/// What a node leaves behind when it ends: its engine and its files.
+/// The durable state of a node: its engine and its files.
 pub struct Machine {
     pub engine: Arc<dyn Engine>,
     files: Arc<dyn Files>,
 }
 
 impl Machine {
-    /// With empty disks.
+    /// A machine with empty disks.
     pub fn new() -> Machine {
         let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
         files.create_dir_all(&PathBuf::from("data")).unwrap();
         Machine { engine: Arc::new(MemoryEngine::new()), files }
     }
 
-    /// Starts a node on it.
+    /// Starts a node on this machine.
     pub fn open(&self) -> Arc<Node> {
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let clock = Arc::new(SimClock::new());

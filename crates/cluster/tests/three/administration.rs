@@ -97,7 +97,7 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     a.wait_ready("t");
     let gone = c.server();
     let still_there = a.node.removal().remove_server(gone).unwrap_err().to_string();
-    assert_eq!(still_there, "Server `c` is connected; stop it before it is removed for good.");
+    assert_eq!(still_there, "Server `c` is connected; stop it before you remove it permanently.");
     c.kill();
     a.node.removal().remove_server(gone).unwrap();
     let members = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members;

@@ -281,7 +281,7 @@ fn the_configuration_can_be_changed_through_a_server_whose_disk_is_full() {
     // What it shows is old from here on.
     let begun = Instant::now();
     let refused = a.node.schema().create_db("too late").unwrap_err().to_string();
-    assert!(refused.contains("because its log does not get on"), "{refused}");
+    assert!(refused.contains("because its log makes no progress"), "{refused}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     files.fill(false);
     drop(late.wait());

@@ -222,7 +222,7 @@ fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> 
     };
     let remedy = match trouble.is_lost {
         true => {
-            " Connect what is missing, or if it is gone for good, use `reconfigure` with `emergency_repair` on the database \
+            " Connect the missing servers, or if they are permanently lost, use `reconfigure` with `emergency_repair` on the database \
              `rethinkdb`, which removes the servers that are not connected from the cluster."
         }
         false => "",

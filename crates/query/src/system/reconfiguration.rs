@@ -78,7 +78,7 @@ impl<'a> Reconfiguration<'a> {
         let why = match &error {
             AdminError::NoMajority { servers } => format!(
                 "The server(s) hosting table `{}` are currently unreachable. {} Some of its shards have no majority of \
-                 their replicas, because {servers} cannot be reached. Connect what is missing, or if it is gone for good, \
+                 their replicas, because {servers} cannot be reached. Connect them, or if they are permanently lost, \
                  use `emergency_repair`.",
                 named(table),
                 self.undone()
