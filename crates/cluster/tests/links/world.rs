@@ -113,20 +113,20 @@ impl Receiver for TestReceiver {
             assert_eq!(
                 log_message.body,
                 content(number, log_message.body.len()),
-                "log_message {number} was changed"
+                "message {number} was changed"
             );
             assert_eq!(
                 Some(&log_message.body.len()),
                 ledger.log_messages_sent.get(&number),
-                "log_message {number} was truncated"
+                "message {number} was truncated"
             );
             assert_eq!((log_message.group, log_message.from), (GroupId(number % 7), PeerId(number)));
             assert_eq!(
                 log_message.to,
                 PeerId(self.server.0.as_u128() as u64),
-                "log_message {number} was delivered to another server"
+                "message {number} was delivered to another server"
             );
-            assert!(ledger.log_messages_received.insert(number), "log_message {number} came twice");
+            assert!(ledger.log_messages_received.insert(number), "message {number} was delivered twice");
             ledger.note(&[2, from.0.as_u128() as u64, number]);
         }
     }

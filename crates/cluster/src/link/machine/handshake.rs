@@ -66,7 +66,7 @@ impl Machine {
             self.send_hello(id);
         }
         let text = format!(
-            "server \"{}\" speaks versions {} to {} of the protocol between servers, the other one {} to {}: \
+            "server \"{}\" supports versions {} to {} of the protocol between servers, the other one {} to {}: \
              run the same release on both",
             self.local.name, VERSIONS.lowest, VERSIONS.highest, versions.lowest, versions.highest
         );
@@ -400,7 +400,7 @@ impl Machine {
     /// Closes connections that take too long, and links that have not answered an echo in time.
     pub(super) fn expire_sessions(&mut self) {
         let now = self.now;
-        let mut late = Vec::new();
+        let mut expired = Vec::new();
         let mut next_at = None;
         for (id, session) in &self.sessions {
             let timeout = match session.stage {
@@ -410,12 +410,12 @@ impl Machine {
             };
             let until = session.since.after(timeout);
             if until <= now {
-                late.push((*id, session.stage));
+                expired.push((*id, session.stage));
             } else {
                 next_at = Some(next_at.map_or(until, |at: io::Nanos| at.min(until)));
             }
         }
-        for (id, stage) in late {
+        for (id, stage) in expired {
             self.network_commands.push(NetworkCommand::Close(id));
             let why = match stage {
                 SessionStage::Dialing => "it does not answer",

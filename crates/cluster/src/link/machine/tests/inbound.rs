@@ -77,7 +77,7 @@ fn effects_after(
     let (now, mut effects) = (machine.now, Vec::new());
     machine.step(now, &mut network_events, &mut commands, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
-        Effect::LogMessages(_, log_messages) => Some(format!("log_message {}", log_messages[0].to.0)),
+        Effect::LogMessages(_, log_messages) => Some(format!("message {}", log_messages[0].to.0)),
         Effect::Request { number, .. } => Some(format!("request {number}")),
         Effect::Connected(..) => Some("connected".to_owned()),
         Effect::Unlinked(_) => Some("unlinked".to_owned()),
@@ -99,7 +99,7 @@ fn messages_before_damage_are_delivered_and_none_after_it() {
     *damaged.last_mut().expect("a frame has bytes") ^= 1;
     assert_eq!(
         effects_of(&mut one, link, &[log_message(1), damaged, log_message(3)]),
-        ["log_message 1", "unlinked"]
+        ["message 1", "unlinked"]
     );
     assert!(closes(&mut one, link));
 }
@@ -113,7 +113,7 @@ fn data_frames_after_control_frames_are_delivered() {
     );
     assert_eq!(
         effects_of(&mut one, link, &[log_message(1), beat, log_message(2), address_book, log_message(3)]),
-        ["log_message 1", "log_message 2", "log_message 3"]
+        ["message 1", "message 2", "message 3"]
     );
     assert!(!closes(&mut one, link));
 }
@@ -123,7 +123,7 @@ fn messages_of_a_server_are_ignored_after_an_address_book_removes_it() {
     let (mut one, other, link) = linked();
     assert_eq!(
         effects_of(&mut one, link, &[log_message(1), address_book_without(other), log_message(2)]),
-        ["log_message 1", "unlinked"]
+        ["message 1", "unlinked"]
     );
     assert!(closes(&mut one, link));
 }
@@ -174,7 +174,7 @@ fn data_frames_received_with_the_welcome_are_delivered_after_the_link_opens() {
             next,
             &[welcome, log_message(7), frame_of(Kind::Request, 8, b"?"), log_message(9)]
         ),
-        ["unlinked", "connected", "log_message 7", "request 8", "log_message 9"]
+        ["unlinked", "connected", "message 7", "request 8", "message 9"]
     );
 }
 
@@ -190,7 +190,7 @@ fn data_frames_before_the_link_opens_end_the_connection() {
         assert!(effects_of(&mut one, early, &[hello.clone(), data]).is_empty());
         assert_eq!(closes(&mut one, early), is_data, "a hello without data frames is accepted");
     }
-    assert_eq!(effects_of(&mut one, link, &[log_message(1)]), ["log_message 1"], "the link is still open");
+    assert_eq!(effects_of(&mut one, link, &[log_message(1)]), ["message 1"], "the link is still open");
 }
 
 #[test]

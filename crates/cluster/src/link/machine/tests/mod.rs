@@ -277,7 +277,7 @@ fn incompatible_versions_are_logged_on_both_sides() {
     assert_eq!(network.lines[0].len(), 1);
     assert!(
         network.lines[0][0]
-            .starts_with("Refused a server at 10.0.0.5:7: server \"n1\" speaks versions 2 to 2")
+            .starts_with("Refused a server at 10.0.0.5:7: server \"n1\" supports versions 2 to 2")
     );
     assert!(network.machines[0].sessions.is_empty());
     // As the dialing side, this machine finds the mismatch in the other's preface.
@@ -288,7 +288,7 @@ fn incompatible_versions_are_logged_on_both_sides() {
     network.step(0);
     assert!(
         network.lines[0][1]
-            .contains("Cannot link to the server at n2:1: server \"n1\" speaks versions 2 to 2")
+            .contains("Cannot link to the server at n2:1: server \"n1\" supports versions 2 to 2")
     );
 }
 
