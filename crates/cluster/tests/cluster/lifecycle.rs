@@ -1,4 +1,4 @@
-//! Nodes join, share tables, lose one, and miss nothing.
+//! The life of a cluster: nodes join, share tables, fail and return, and no row is lost.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,8 @@ use rekindle_cluster::{
 
 use crate::fixture::three;
 use crate::hub::{
-    Hub, Machine, PATIENCE, Running, missing, replicated, wait_until, write_long_until_done, write_until_done,
+    Hub, Machine, Running, TEST_TIMEOUT, missing, replicated, wait_until, write_long_until_done,
+    write_until_done,
 };
 
 #[test]
@@ -23,7 +24,7 @@ fn three_nodes_share_a_catalog_that_each_can_change() {
         node.node.schema().create_db(name).unwrap();
     }
     for node in &nodes {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while node.node.catalog().database("z").is_none() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -37,7 +38,7 @@ fn three_nodes_share_a_catalog_that_each_can_change() {
 }
 
 #[test]
-fn every_node_knows_the_state_of_many_tables_that_others_have() {
+fn every_node_knows_the_state_of_many_tables_on_other_servers() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
@@ -63,10 +64,10 @@ fn every_node_knows_the_state_of_many_tables_that_others_have() {
     }
 }
 
-/// More than may be on its way to one follower at once, so that some of it is held back when the copy
-/// of the rows overtakes it.
+/// The rows exceed the limit of bytes in flight to one follower, so some entries are still held back when the copy of the rows
+/// has overtaken them.
 #[test]
-fn a_replica_that_got_a_long_tables_rows_follows_the_log_from_there() {
+fn a_replica_that_received_a_copy_of_a_large_table_continues_from_the_log() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 1), ..TableOptions::default() };
@@ -88,7 +89,7 @@ fn a_replica_that_got_a_long_tables_rows_follows_the_log_from_there() {
 }
 
 #[test]
-fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
+fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_restarted() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
@@ -103,7 +104,7 @@ fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
     }
     assert_eq!(missing(&b, 400), []);
     assert_eq!(missing(&c, 400), []);
-    // The catalog has a majority too.
+    // The catalog has a quorum too.
     b.node.schema().create_db("after").unwrap();
     let a = machines[0].start(&hub, None);
     assert_eq!(missing(&a, 400), []);
@@ -112,7 +113,7 @@ fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
 }
 
 #[test]
-fn replicas_are_added_and_taken_away_while_rows_are_written() {
+fn replicas_are_added_and_removed_during_writes() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let table = a.node.schema().create_table("test", "t", TableOptions::default()).unwrap().id;
@@ -140,7 +141,7 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
         };
         [&a, &b, &c].into_iter().filter(is_holder).count()
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while holders() != 1 {
         assert!(Instant::now() < deadline, "{} nodes hold the shard", holders());
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -148,7 +149,7 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
 }
 
 #[test]
-fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
+fn a_server_without_shards_of_a_resharded_table_keeps_none_of_its_rows() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
@@ -161,7 +162,7 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
     let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
     let shards = Some(ShardsWanted::Named(vec![here.clone(), here]));
     let change = TableChange { shards, ..TableChange::default() };
-    wait_until("the division", || a.node.resharder().change_table(table, &change).is_ok());
+    wait_until("the reshard", || a.node.resharder().change_table(table, &change).is_ok());
     let rows = |node: &Running| {
         let part = storage::ShardRange { range: KeyRange::all(), group: GroupId(99) };
         let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
@@ -173,7 +174,7 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
 }
 
 #[test]
-fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
+fn a_member_whose_server_is_down_is_removed_before_one_that_responds() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
@@ -196,24 +197,24 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
         members.iter().position(|peer| leader.node.server_of(*peer) == Some(server)).unwrap()
     };
     nodes.sort_by_key(place);
-    // The log has heard of the last one just now; without the link, nobody has.
+    // According to the log the last member was active a moment ago, but its link is down.
     nodes.pop().unwrap().kill();
     let here = ShardPlaces { primary: leader.server(), replicas: vec![(leader.server(), true)] };
     let change = TableChange { shards: Some(ShardsWanted::Named(vec![here])), ..TableChange::default() };
-    // Whoever was killed may have led the catalog.
+    // The killed server may have led the catalog.
     wait_until("the change", || leader.node.resharder().change_table(table, &change).is_ok());
     wait_until("a group of one", || {
         leader.node.log().group_status(group).is_ok_and(|status| status.members.voters.len() == 1)
     });
 }
 
-/// Remembers who it was told is gone.
+/// Records the servers that were reported as disconnected.
 #[derive(Default)]
-struct Farewells(Mutex<Vec<ServerId>>);
+struct Disconnections(Mutex<Vec<ServerId>>);
 
-impl RpcHandler for Farewells {
-    fn handle(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Responder) {
-        reply(Err("nothing is answered here".to_owned()));
+impl RpcHandler for Disconnections {
+    fn handle(&self, _from: ServerId, _request: bytes::Bytes, respond: rekindle_cluster::Responder) {
+        respond(Err("this handler serves no requests".to_owned()));
     }
 
     fn disconnected(&self, server: ServerId) {
@@ -222,13 +223,13 @@ impl RpcHandler for Farewells {
 }
 
 #[test]
-fn who_answers_queries_hears_that_a_server_is_gone() {
+fn the_query_handler_learns_that_a_server_has_disconnected() {
     let hub = Arc::new(Hub::default());
     let machine = Machine::new("a");
     let a = machine.start(&hub, None);
-    let farewells = Arc::new(Farewells::default());
-    a.node.set_query_handler(farewells.clone());
+    let disconnections = Arc::new(Disconnections::default());
+    a.node.set_query_handler(disconnections.clone());
     let server = a.node.identity().server;
     a.node.rpc_server().disconnected(server);
-    assert_eq!(*farewells.0.lock(), [server]);
+    assert_eq!(*disconnections.0.lock(), [server]);
 }

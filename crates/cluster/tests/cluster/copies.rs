@@ -1,4 +1,4 @@
-//! Copies of rows that are interrupted, by either side, go on with what is there.
+//! Copies of rows that either side interrupts continue with the rows that have arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,21 +14,21 @@ const ROWS: u32 = 60;
 const ROW_BYTES: usize = 100_000;
 const ALL_BYTES: u64 = ROWS as u64 * ROW_BYTES as u64;
 
-/// Three nodes with a table on the first, of which the second has got about half when it gets no more.
+/// Three nodes with a table on the first. The copy to the second is interrupted after about half of the rows.
 fn halfway(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
     let (machines, [a, b, c]) = three(hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_long_until_done(&[&a], n, ROW_BYTES));
-    hub.count_answers(b.server(), ALL_BYTES / 2);
+    hub.limit_responses(b.server(), ALL_BYTES / 2);
     let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
     a.node.resharder().change_table(table, &change).unwrap();
-    wait_until("the interruption", || hub.answered(b.server()).1);
+    wait_until("the interruption", || hub.response_bytes(b.server()).1);
     (machines, [a, b, c])
 }
 
-/// How far the copy to a node is, as its jobs tell.
+/// The progress of the copy to a node, as its jobs show it.
 fn progress(node: &Running) -> Option<(Option<ServerId>, u64, u64)> {
     let copies = node.node.copies().under_way();
     let table = node.node.catalog().table("test", "t").unwrap().shards()[0].group();
@@ -36,74 +36,74 @@ fn progress(node: &Running) -> Option<(Option<ServerId>, u64, u64)> {
     Some((copy.source, copy.rows, copy.rows_total))
 }
 
-/// The copy ends with few bytes more than were missing, and with what `a` has.
+/// The copy ends with the rows of `a`, after few more bytes than were missing.
 fn goes_on(hub: &Hub, [a, b, c]: &[Running; 3]) {
     write_until_done(&[a, b, c], 0);
     write_long_until_done(&[a, b, c], ROWS, 1000);
     b.wait_ready("t");
     assert_eq!(missing(b, ROWS + 1), []);
     wait_until("the same rows", || stored(a) == stored(b));
-    let (bytes, _) = hub.answered(b.server());
+    let (bytes, _) = hub.response_bytes(b.server());
     assert!(bytes < ALL_BYTES * 3 / 4, "{bytes} of {ALL_BYTES} bytes, half of which were there");
 }
 
 #[test]
-fn a_copy_goes_on_when_the_one_who_gets_it_starts_again() {
+fn a_copy_continues_when_its_receiver_restarts() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = halfway(&hub);
     let server = b.server();
     b.kill();
-    hub.count_answers(server, u64::MAX);
+    hub.limit_responses(server, u64::MAX);
     let b = machines[1].start(&hub, None);
     goes_on(&hub, &[a, b, c]);
 }
 
 #[test]
-fn a_copy_goes_on_when_the_one_who_gives_it_starts_again() {
+fn a_copy_continues_when_its_source_restarts() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = halfway(&hub);
     a.kill();
-    hub.count_answers(b.server(), u64::MAX);
+    hub.limit_responses(b.server(), u64::MAX);
     let a = machines[0].start(&hub, None);
     goes_on(&hub, &[a, b, c]);
 }
 
 #[test]
-fn what_is_told_of_a_copy_stays_true_when_it_is_offered_again() {
+fn the_progress_of_a_copy_is_kept_when_it_is_offered_again() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = halfway(&hub);
     let (source, rows, total) = progress(&b).unwrap();
     assert_eq!((source, total), (Some(a.server()), u64::from(ROWS)));
     assert!(rows > 10 && rows < 50, "{rows} rows");
-    // A leader says so every two seconds while a replica needs its rows.
+    // A leader offers the copy every two seconds while a replica needs its rows.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
     while std::time::Instant::now() < until {
         let (source, rows_now, _) = progress(&b).unwrap();
         assert_eq!((source, rows_now), (Some(a.server()), rows));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    hub.count_answers(b.server(), u64::MAX);
+    hub.limit_responses(b.server(), u64::MAX);
     let nodes = [a, b, c];
     goes_on(&hub, &nodes);
     wait_until("the end of the job", || progress(&nodes[1]).is_none());
 }
 
 #[test]
-fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
+fn a_copy_with_another_number_of_rows_than_its_source_has_begins_again() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
-    // More than a leader sends out of its log.
+    // More rows than a leader sends from its log.
     (0..ROWS).for_each(|n| write_long_until_done(&[&a, &c], n, ROW_BYTES));
     let begun = Arc::new(AtomicUsize::new(0));
     let times = Arc::clone(&begun);
-    hub.meddle(move |answer| {
-        let begins = answer.kind == Some(COPY_BEGIN) && answer.group == Some(group);
-        let mut bytes = answer.bytes.to_vec();
+    hub.intercept(move |response| {
+        let begins = response.kind == Some(COPY_BEGIN) && response.group == Some(group);
+        let mut bytes = response.bytes.to_vec();
         if begins && times.fetch_add(1, Ordering::AcqRel) == 0 {
-            // Behind the number of the copy: how many rows there are.
+            // The number of rows follows the number of the copy.
             bytes[8] += 1;
         }
         Some(bytes.into())
@@ -121,13 +121,13 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
 }
 
 #[test]
-fn the_log_of_a_replica_is_believed_over_a_search_that_ends_later() {
+fn the_leader_known_to_the_log_outweighs_a_lookup_that_ends_later() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.schema().create_table("test", "t", options).unwrap().id;
     wait_until("the table", || c.node.catalog().table("test", "t").is_some());
-    // Whoever begins to search has this handle, which knows of no replica.
+    // A lookup that begins now has this handle, which has no local replica.
     let handle = c.node.catalog().table("test", "t").unwrap().shards()[0].clone();
     assert!(handle.local().is_none());
     let all = on(&[&[&a, &b, &c]]);
@@ -137,7 +137,7 @@ fn the_log_of_a_replica_is_believed_over_a_search_that_ends_later() {
         .unwrap();
     a.wait_ready("t");
     wait_until("the leader", || handle.known_leader().leader() == Some(a.server()));
-    hub.count_answers(c.server(), 0);
+    hub.limit_responses(c.server(), 0);
     c.node.leaders().find_leaders(&[&handle]);
-    assert_eq!(handle.known_leader().leader(), Some(a.server()), "nobody answered, and the log knows");
+    assert_eq!(handle.known_leader().leader(), Some(a.server()), "no server responded, but the log knows");
 }

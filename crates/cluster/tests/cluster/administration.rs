@@ -1,4 +1,4 @@
-//! What operators do to a cluster: repair, removal, settings, proxies.
+//! Operations of administrators: repair, removal, settings, proxies, rebalancing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use storage::TableId;
 
 use crate::fixture::{STATES, three};
 use crate::hub::{
-    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, row, wait_until, write_until_done,
+    Endpoint, Hub, HubClient, Machine, Running, TEST_TIMEOUT, missing, replicated, row, wait_until,
+    write_until_done,
 };
 
 #[test]
-fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
+fn a_table_that_lost_its_quorum_is_repaired_with_every_row_of_the_survivor() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
@@ -51,7 +52,7 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     for server in lost {
         assert!(c.node.catalog().is_removed(server), "{server} is still in the catalog");
     }
-    // One of those that were given up comes back: its replicas are told, and nothing is lost.
+    // A removed server comes back: its replicas learn that they were removed, and no row is lost.
     let catalogs = |node: &Running| node.node.log().group_status(GroupId(0));
     let back = machines[0].start(&hub, None);
     wait_until("the old replica of the catalog leaves", || catalogs(&back).is_err());
@@ -85,11 +86,11 @@ fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
     let holder = if repaired.table.shards[0].primary == a.server() { &a } else { &b };
     let catalog = holder.node.catalog();
     let shard = &catalog.table_by_id(id).unwrap().shards()[0];
-    assert_eq!(shard.local().map(|near| near.count()), Some(1), "only the new row is there");
+    assert_eq!(shard.local().map(|local| local.count()), Some(1), "only the new row is there");
 }
 
 #[test]
-fn a_server_that_was_removed_is_not_let_in_again() {
+fn a_server_that_was_removed_is_not_admitted_again() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
@@ -102,7 +103,7 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     a.node.removal().remove_server(gone).unwrap();
     let members = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members;
     wait_until("two voters", || members(&a).voters.len() == 2 || members(&b).voters.len() == 2);
-    // The one that leads forgets nothing when it is started again.
+    // The leader still knows of the removal after a restart.
     a.kill();
     let a = machines[0].start(&hub, None);
     wait_until("two voters again", || members(&a).voters.len() == 2);
@@ -118,25 +119,25 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     };
     let fresh = Machine::new("c");
     let wiring = Wiring::new(Replicas::new(fresh.engine.clone()).unwrap());
-    wiring.peers.connect(Arc::new(Line { hub: hub.clone(), own: gone }));
-    let end = End {
+    wiring.peers.connect(Arc::new(HubClient { hub: hub.clone(), own: gone }));
+    let end = Endpoint {
         wiring: wiring.clone(),
         log: a.node.log().clone(),
-        desk: RwLock::new(None),
-        heard: Mutex::default(),
+        rpc_server: RwLock::new(None),
+        heartbeats: Mutex::default(),
     };
-    hub.ends.write().insert(gone, Arc::new(end));
+    hub.endpoints.write().insert(gone, Arc::new(end));
     let members = || Some(vec![a.server()]);
-    let patience = Some(Duration::from_millis(500));
+    let timeout = Some(Duration::from_millis(500));
     let removed = join(&options, &wiring, || None, &*fresh.files, &PathBuf::from("data"), None);
-    assert!(matches!(removed, Err(OpenError::Removed)), "its links have told it");
-    let refused = join(&options, &wiring, members, &*fresh.files, &PathBuf::from("data"), patience);
+    assert!(matches!(removed, Err(OpenError::Removed)), "its links have reported it");
+    let refused = join(&options, &wiring, members, &*fresh.files, &PathBuf::from("data"), timeout);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("removed from the cluster permanently"), "{refused}");
 }
 
 #[test]
-fn a_node_that_was_told_nothing_yet_catches_up_when_asked() {
+fn a_node_that_has_not_learned_of_a_change_yet_catches_up_when_asked() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     for round in 0..20 {
@@ -144,14 +145,14 @@ fn a_node_that_was_told_nothing_yet_catches_up_when_asked() {
         nodes[round % 3].node.schema().create_db(&name).unwrap();
         for node in &nodes {
             let has = || node.node.catalog().database(&name).is_some();
-            let found = has() || node.node.catch_up(PATIENCE) && has() || has();
+            let found = has() || node.node.catch_up(TEST_TIMEOUT) && has() || has();
             assert!(found, "{name} is missing");
         }
     }
 }
 
 #[test]
-fn what_one_node_was_told_the_others_show_when_it_is_done() {
+fn a_change_made_through_one_node_is_shown_by_the_others_when_it_returns() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let shown = |there: &dyn Fn(&Catalog) -> bool| nodes.iter().all(|node| there(&node.node.catalog()));
@@ -182,12 +183,12 @@ fn the_heartbeat_is_a_setting_of_the_whole_cluster() {
     for node in &nodes {
         wait_until("the new setting", || node.node.catalog().heartbeat_secs() == 3);
     }
-    let is_told = |end: &Arc<End>| end.heard.lock().last() == Some(&Duration::from_secs(3));
-    wait_until("all links are told", || hub.ends.read().values().all(is_told));
+    let is_reported = |end: &Arc<Endpoint>| end.heartbeats.lock().last() == Some(&Duration::from_secs(3));
+    wait_until("the setting of all links", || hub.endpoints.read().values().all(is_reported));
 }
 
 #[test]
-fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
+fn a_proxy_has_only_the_catalog_and_is_deleted_when_it_leaves() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let proxy = Machine::new("proxy").start(&hub, Some(&a));
@@ -212,7 +213,7 @@ fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
     wait_until("the proxy is forgotten", || a.node.catalog().servers().len() == 3);
 }
 
-/// A table "t" of two shards on the last two nodes, each of which leads one.
+/// Creates table `t` with two shards on the last two nodes, each of which leads one.
 fn table_on_two([a, b, c]: [&Running; 3]) -> (TableId, Vec<ShardPlaces>) {
     let place = |first: &Running, second: &Running| {
         let replicas = vec![(first.server(), true), (second.server(), true)];
@@ -226,7 +227,7 @@ fn table_on_two([a, b, c]: [&Running; 3]) -> (TableId, Vec<ShardPlaces>) {
 }
 
 fn wait_for_places(node: &Running, id: TableId, places: &[ShardPlaces]) {
-    wait_until("the replicas of before, and no others", || {
+    wait_until("exactly the earlier replicas", || {
         let catalog = node.node.catalog();
         let shards = &catalog.table_by_id(id).unwrap().config.shards;
         places_of(shards) == places && shards.iter().all(|shard| shard.leaving.is_empty())
@@ -234,21 +235,20 @@ fn wait_for_places(node: &Running, id: TableId, places: &[ShardPlaces]) {
 }
 
 #[test]
-fn shards_that_were_made_equal_have_the_replicas_they_had() {
+fn rebalanced_shards_have_the_same_replicas_as_before() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (id, places) = table_on_two([&a, &b, &c]);
     for n in 0..200 {
         write_until_done(&[&a, &b, &c], n);
     }
-    // Whoever lacks rows for it may get replicas for as long as that takes. Now and then who leads
-    // moves in between, which is an error that says to try again.
-    wait_until("a division", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
+    // A rebalance may add temporary replicas. It fails if leadership moves meanwhile, and is tried again then.
+    wait_until("a reshard", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
     wait_for_places(&a, id, &places);
     assert_eq!(missing(&b, 200), []);
 }
 
-/// The same with one row in each shard, when each is led from where it should be.
+/// Creates the table of [`table_on_two`] with one row in each shard, and waits until each is led by its primary.
 fn one_row_in_each([a, b, c]: [&Running; 3]) -> TableId {
     let (id, _) = table_on_two([a, b, c]);
     let shard_of = |n: u32| {
@@ -260,14 +260,14 @@ fn one_row_in_each([a, b, c]: [&Running; 3]) -> TableId {
     wait_until("the leaders", || {
         [b, c].iter().enumerate().all(|(at, node)| {
             let catalog = node.node.catalog();
-            catalog.table_by_id(id).unwrap().shards()[at].local().is_some_and(|near| near.leads())
+            catalog.table_by_id(id).unwrap().shards()[at].local().is_some_and(|local| local.leads())
         })
     });
     id
 }
 
 #[test]
-fn rows_count_of_shards_that_others_lead() {
+fn rows_of_shards_that_other_servers_lead_are_counted() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let id = one_row_in_each([&a, &b, &c]);
@@ -283,12 +283,12 @@ fn few_rows_are_spread_evenly() {
     let options = TableOptions { shards: replicated(8, 3), ..TableOptions::default() };
     let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     (0..100).for_each(|n| write_until_done(&[&a, &b, &c], n));
-    wait_until("a division", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
+    wait_until("a reshard", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(true)));
     let (catalog, mut sizes) = (a.node.catalog(), Vec::new());
     let divided = catalog.table_by_id(id).unwrap();
     wait_until("all rows of all shards", || {
-        let near = divided.shards().iter().map(|shard| shard.local().map_or(0, |near| near.count()));
-        sizes = near.collect();
+        let local = divided.shards().iter().map(|shard| shard.local().map_or(0, |local| local.count()));
+        sizes = local.collect();
         sizes.iter().sum::<u64>() == 100
     });
     assert!(sizes.iter().all(|rows| (11..=14).contains(rows)), "{sizes:?}");
@@ -307,7 +307,7 @@ fn a_shard_whose_leader_is_silent_is_waited_for() {
         is_silent.fetch_and(!is_third, Ordering::AcqRel);
         true
     });
-    assert!(!matches!(done, Ok(false)), "who says nothing is not without rows");
+    assert!(!matches!(done, Ok(false)), "a shard whose leader is silent does not count as empty");
     assert!(rounds.load(Ordering::Acquire) > 2);
 }
 
@@ -318,18 +318,18 @@ fn a_rebalance_has_one_deadline() {
     let id = one_row_in_each([&a, &b, &c]);
     let is_silent = silence(&hub, &c);
     let rounds = AtomicUsize::new(0);
-    // The rows have been counted when it falls silent.
+    // The leader falls silent after the rows were counted.
     let done = a.node.resharder().rebalance_until(id, Instant::now() + Duration::from_secs(1), &|| {
         is_silent.store(rounds.fetch_add(1, Ordering::AcqRel) > 0, Ordering::Release);
         true
     });
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
-    // Each after the first takes longer than that.
+    // Each round after the first takes longer than the deadline.
     assert!(rounds.load(Ordering::Acquire) <= 3, "{rounds:?}");
 }
 
 #[test]
-fn without_a_majority_it_is_said_who_is_away() {
+fn the_error_for_a_missing_quorum_names_the_disconnected_servers() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
@@ -338,27 +338,27 @@ fn without_a_majority_it_is_said_who_is_away() {
     let names = [b.node.name().to_string(), c.node.name().to_string()];
     [b, c].into_iter().for_each(Running::kill);
     let Err(AdminError::NoMajority { servers }) = a.node.resharder().rebalance(id, &|| true) else {
-        panic!("two of three are away")
+        panic!("two of three are disconnected")
     };
     assert!(names.iter().all(|name| servers.contains(&format!("`{name}`"))), "{servers}");
 }
 
-/// While this is set nobody hears of a node how its groups are.
+/// While the returned flag is set, a node's responses about the states of its groups are lost.
 fn silence(hub: &Hub, node: &Running) -> Arc<AtomicBool> {
     let is_silent = Arc::new(AtomicBool::new(false));
     let (server, says_nothing) = (node.server(), Arc::clone(&is_silent));
-    hub.meddle(move |answer| {
-        let is_state = answer.answered_by == server && answer.kind == Some(STATES);
-        (!is_state || !says_nothing.load(Ordering::Acquire)).then_some(answer.bytes)
+    hub.intercept(move |response| {
+        let is_state = response.responder == server && response.kind == Some(STATES);
+        (!is_state || !says_nothing.load(Ordering::Acquire)).then_some(response.bytes)
     });
     is_silent
 }
 
 #[test]
-fn shards_too_small_to_be_made_equal_have_the_replicas_they_had() {
+fn shards_too_small_to_be_rebalanced_have_the_same_replicas_as_before() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (id, places) = table_on_two([&a, &b, &c]);
-    wait_until("too few rows to divide", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(false)));
+    wait_until("too few rows to reshard", || matches!(a.node.resharder().rebalance(id, &|| true), Ok(false)));
     wait_for_places(&a, id, &places);
 }

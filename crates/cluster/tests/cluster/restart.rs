@@ -1,4 +1,4 @@
-//! What a node does that starts again and knows less than it did.
+//! Restarts of nodes whose engine or files have lost recent state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn groups(node: &Running) -> Vec<log::GroupId> {
     catalog.table("test", "t").unwrap().shards().iter().map(|shard| shard.group()).collect()
 }
 
-/// The first machine, over `memory`, the two others, and what runs on them.
+/// The first machine, with `memory` as its engine, the two others, and the nodes that run on them.
 fn three_of_which_the_first_has(
     hub: &Arc<Hub>,
     memory: &MemoryEngine,
@@ -38,7 +38,7 @@ fn three_of_which_the_first_has(
 }
 
 #[test]
-fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
+fn an_older_catalog_does_not_delete_rows_that_a_later_one_places_here() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
     let (first, others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     let (here, there) = (a.server(), b.server());
@@ -47,13 +47,13 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     for n in 0..60 {
         write_until_done(&[&a], n);
     }
-    // Half of the table is to go to one who is not there, and comes back before it went.
+    // Half of the table is to move to a server that is down, and is moved back before that.
     b.kill();
     let change = |servers: &[ServerId]| TableChange { shards: Some(on(servers)), ..TableChange::default() };
     a.node.resharder().change_table(table, &change(&[here, there])).unwrap();
     let halves = groups(&a);
     assert_eq!(halves.len(), 2);
-    // What its engine has written down last: the catalog of before, and all rows.
+    // The last flushed state of its engine: the earlier catalog, and all rows.
     memory.flush().unwrap();
     let before = memory.after_crash();
     a.node.resharder().change_table(table, &change(&[here])).unwrap();
@@ -64,7 +64,7 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     a.kill();
     let first = Machine { engine: Arc::new(before), ..first };
     let a = first.start(&hub, None);
-    // Nobody is there to tell it of the later catalog; its log does, if it had time to write down what is committed.
+    // No server is up that could send it the later catalog. Its log has it, if the commit index was written in time.
     let known = groups(&a);
     assert!(known == halves || known.len() == 1, "{known:?}");
     let _c = others[1].start(&hub, None);
@@ -75,9 +75,9 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
 }
 
 #[test]
-fn the_first_server_does_not_begin_the_cluster_again() {
+fn the_first_server_does_not_bootstrap_the_cluster_again() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
-    // Its engine never wrote anything down: all it has after a power loss is in the log.
+    // Its engine never flushed anything: after a power loss everything it has is in the log.
     let (first, _others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     b.node.schema().drop_db("test").unwrap();
     let admin = |node: &Running| node.node.catalog().user("admin").unwrap().clone();
@@ -86,7 +86,7 @@ fn the_first_server_does_not_begin_the_cluster_again() {
     a.kill();
     let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
     let a = first.start(&hub, None);
-    // What it would have written comes before this.
+    // Anything it would write at the start comes before this.
     a.node.schema().create_db("after").unwrap();
     wait_until("the catalog", || {
         [&a, &b, &c].iter().all(|node| node.node.catalog().database("after").is_some())
@@ -104,14 +104,14 @@ fn the_first_server_starts_before_the_others() {
     [a, b, c].into_iter().for_each(Running::kill);
     let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
     let begun = std::time::Instant::now();
-    let a = first.start_unheard(&hub, None);
-    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "it waits for others while it starts");
+    let a = first.start_without_catalog(&hub, None);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "the start waits for other servers");
     let _b = others[0].start(&hub, None);
     wait_until("the catalog", || a.node.catalog().user("admin").is_some());
 }
 
 #[test]
-fn a_replica_that_left_for_good_and_is_named_all_the_same_is_replaced() {
+fn a_replica_that_left_its_group_and_is_still_named_by_the_catalog_is_replaced() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
@@ -135,7 +135,7 @@ fn a_replica_that_left_for_good_and_is_named_all_the_same_is_replaced() {
     assert_eq!(missing(&c, 20), []);
 }
 
-/// Ends a node, and returns when its log has let go of the files.
+/// Ends a node, and returns when its log has released the files.
 fn stop(node: Running) {
     let log = Arc::downgrade(node.node.log());
     node.kill();
@@ -143,7 +143,7 @@ fn stop(node: Running) {
 }
 
 #[test]
-fn a_server_whose_older_files_are_put_back_gets_what_it_lacks_although_nobody_writes() {
+fn a_server_whose_older_files_are_restored_receives_missing_rows_without_new_writes() {
     let hub = Arc::new(Hub::default());
     let (a, b) = (Machine::new("a"), Machine::new("b"));
     let (a, b) = {
@@ -175,7 +175,7 @@ fn a_server_whose_older_files_are_put_back_gets_what_it_lacks_although_nobody_wr
     stop(c);
 
     let c = before.start(&hub, None);
-    assert_eq!(missing(&c, 60), [], "what was acknowledged since then");
+    assert_eq!(missing(&c, 60), [], "rows acknowledged since then");
     a.wait_ready("t");
-    wait_until("the catalog of today", || c.node.catalog().database("since_then").is_some());
+    wait_until("the latest catalog", || c.node.catalog().database("since_then").is_some());
 }

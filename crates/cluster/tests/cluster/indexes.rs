@@ -1,4 +1,4 @@
-//! Indexes of a table with several replicas, one of which hears of them late.
+//! Indexes of a table with several replicas, one of which learns of them late.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn shard(node: &Running) -> Arc<Shard> {
     Arc::clone(catalog.table("test", "t").unwrap().shards()[0].local().unwrap())
 }
 
-/// An index of the primary key.
+/// Creates an index of the primary key.
 fn create(node: &Running, name: &'static str) -> IndexId {
     let function = StoredFunc::parse(r#"[69,[[2,[1]],[170,[[10,[1]],"id"]]]]"#.into()).unwrap();
     let id = node.node.catalog().table("test", "t").unwrap().config.id;
@@ -31,7 +31,7 @@ fn index(node: &Running, name: &str) -> Option<IndexId> {
     node.node.catalog().table("test", "t")?.config.indexes.find(name).map(|index| index.id)
 }
 
-/// Builds what there is to build where a node leads.
+/// Builds the indexes of the shards that a node leads.
 fn build(node: &Running) {
     let mut work = IndexWork::new(node.node.indexes(), node.node.clock().clone());
     while work.step() != BuildStep::Nothing {}
@@ -44,26 +44,26 @@ fn found(node: &Running, index: IndexId) -> u64 {
 }
 
 #[test]
-fn the_entries_of_an_index_stay_where_the_catalog_comes_later_than_they() {
+fn the_entries_of_an_index_that_arrive_before_the_catalog_are_kept() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a, &b, &c]]), ..TableOptions::default() };
     a.node.schema().create_table("test", "t", options).unwrap();
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_until_done(&[&a], n));
-    hub.deafen(c.server(), GroupId(0));
+    hub.drop_messages(c.server(), GroupId(0));
     let of_a = create(&a, "x");
     build(&a);
     wait_until("the entries", || shard(&c).index_build(of_a) == IndexBuild::Ready);
-    assert_eq!(index(&c, "x"), None, "it has not heard of the index");
+    assert_eq!(index(&c, "x"), None, "its catalog does not have the index yet");
     c.node.sweep_left_behind().unwrap();
-    hub.let_all_hear();
+    hub.deliver_messages();
     wait_until("the index", || index(&c, "x").is_some());
     assert_eq!([&a, &b, &c].map(|node| found(node, of_a)), [u64::from(ROWS); 3]);
 }
 
 #[test]
-fn an_index_that_was_dropped_while_it_was_built_keeps_nobody_from_a_copy() {
+fn an_index_that_was_dropped_during_its_build_does_not_prevent_a_copy() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, _c]) = three(&hub);
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
@@ -73,7 +73,7 @@ fn an_index_that_was_dropped_while_it_was_built_keeps_nobody_from_a_copy() {
     let (gone, stays) = (create(&a, "gone"), create(&a, "stays"));
     build(&a);
     a.node.indexes().drop_index(table, &Text::from_static("gone")).unwrap();
-    // What was on its way to the log when it was dropped.
+    // This entry was on its way to the log when the index was dropped.
     shard(&a).set_built(gone).wait().unwrap();
     let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
     a.node.resharder().change_table(table, &change).unwrap();

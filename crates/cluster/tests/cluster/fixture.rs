@@ -1,5 +1,5 @@
-//! What tests begin with: servers that vote on the catalog, a table on some of them, and the kinds of questions that are
-//! meddled with (docs/formats/cluster-request.md).
+//! Fixtures: clusters whose servers vote on the catalog, a table on some of them, and the kinds of the requests whose responses
+//! tests intercept (docs/formats/cluster-request.md).
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,31 +11,31 @@ use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableConfig, Tabl
 
 use crate::hub::{Hub, Machine, Running, wait_until};
 
-/// The kind of the question that begins a copy.
+/// The request that begins a copy.
 pub const COPY_BEGIN: u8 = 3;
-/// The kind of the question to set the members of a group by force.
-pub const RESET: u8 = 8;
-/// The kind of the question whom a server sees.
-pub const SEES: u8 = 10;
-/// The kind of the question how the replicas of groups are.
+/// The request that sets the members of a group by force.
+pub const RESET_MEMBERS: u8 = 8;
+/// The request for the servers that a server is connected to.
+pub const CONNECTED_SERVERS: u8 = 10;
+/// The request for the states of groups.
 pub const STATES: u8 = 15;
-/// The kinds of the questions how far the logs of a group, or of several, reach.
-pub const END: u8 = 7;
-pub const ENDS: u8 = 18;
-/// The kind of the question where a shard may be cut.
-pub const CUTS: u8 = 13;
-/// The kind of the question to seal a group, or to open it again.
-pub const SET_MARK: u8 = 14;
+/// The requests for the log position of one group, and of several.
+pub const LOG_POSITION: u8 = 7;
+pub const LOG_POSITIONS: u8 = 18;
+/// The request for the split points of a shard.
+pub const SPLIT_POINTS: u8 = 13;
+/// The request that seals a group, or opens it again.
+pub const SET_SEAL: u8 = 14;
 
-/// How many vote on the catalog, as a node's log has it.
+/// The number of voters of the catalog, as a node's log has it.
 pub fn voters(node: &Running) -> usize {
     members(node, GroupId(0)).voters.len()
 }
 
-/// Waits until so many vote on the catalog, as a node's log has it.
+/// Waits until the catalog has `count` voters, as a node's log has it.
 #[track_caller]
 pub fn wait_for_voters(node: &Running, count: usize) {
-    wait_until("all who vote on the catalog", || voters(node) == count);
+    wait_until("all voters of the catalog", || voters(node) == count);
 }
 
 /// Three servers that vote on the catalog.
@@ -83,13 +83,13 @@ pub fn group(node: &Running) -> GroupId {
     table(node).shards()[0].group()
 }
 
-/// Gives the table other shards, as soon as everything is there that this needs.
-pub fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
+/// Reshards table `t`, and waits until the new shards are in the catalog.
+pub fn reshard(node: &Running, shards: ShardsWanted) -> TableConfig {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
     node.node.resharder().change_table(table(node).config.id, &change).unwrap().1
 }
 
-/// One shard for each of these, with voters on those servers, the first its primary.
+/// One shard for each list of servers: they have its voters, and the first is its primary.
 pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
     let place = |servers: &&[&Running]| ShardPlaces {
         primary: servers[0].server(),
@@ -98,10 +98,10 @@ pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
     ShardsWanted::Named(shards.iter().map(place).collect())
 }
 
-/// Waits until nothing of the shards before is left on any node.
-pub fn settled(nodes: &[&Running]) {
+/// Waits until no node has anything of the earlier shards of table `t`.
+pub fn wait_until_resharded(nodes: &[&Running]) {
     for node in nodes {
-        wait_until("the end of the groups before", || {
+        wait_until("the end of the earlier groups", || {
             let table = table(node);
             let present: BTreeSet<GroupId> = table.shards().iter().map(|shard| shard.group()).collect();
             let old = (1..50).map(GroupId).filter(|group| !present.contains(group));

@@ -1,4 +1,4 @@
-//! A disk that is full, or hangs, while its server lives.
+//! Servers that are alive while their disk is full or hangs.
 
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -13,11 +13,11 @@ use shard::{Decision, WriteTicket};
 use crate::fixture::{create, group, on, table, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, change, missing, row, stored, wait_until, write_until_done};
 
-pub fn look(nodes: &[&Running]) {
+pub fn check_health(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.health().check());
 }
 
-/// The disk of a server. It is well again once this is dropped, so that the server, dropped later, ends.
+/// The disk of a server. Dropping it ends the fault, so that the server, which is dropped later, can end.
 pub struct Disk(pub SimFiles);
 
 impl std::ops::Deref for Disk {
@@ -35,7 +35,7 @@ impl Drop for Disk {
     }
 }
 
-/// Three that vote on the catalog, and the disk of the first.
+/// Three voters of the catalog, and the disk of the first.
 pub fn three_and_a_disk(hub: &Arc<Hub>) -> ([Running; 3], Disk) {
     let files = SimFiles::new(7);
     files.create_dir_all(Path::new("data")).unwrap();
@@ -46,13 +46,13 @@ pub fn three_and_a_disk(hub: &Arc<Hub>) -> ([Running; 3], Disk) {
     ([a, b, c], Disk(files))
 }
 
-/// What a node says that a table can be used for.
+/// The readiness of a table, according to a node.
 pub fn ready(node: &Running, table: &str) -> Readiness {
-    wait_until("it has heard of the table", || node.node.catalog().table("test", table).is_some());
+    wait_until("the table", || node.node.catalog().table("test", table).is_some());
     readiness(&node.node.states().table_state(node.node.catalog().table("test", table).unwrap()))
 }
 
-/// A row on its way into the only shard of a table that is led by a node.
+/// Begins to write a row into the only shard of a table, which the node leads.
 pub fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
     let shard = node.node.catalog().table("test", table).unwrap().shards()[0].local().unwrap().clone();
     let (key, object) = row(n);
@@ -60,7 +60,7 @@ pub fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
 }
 
 #[test]
-fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
+fn other_servers_lead_the_shards_of_a_server_with_a_full_disk_and_are_found() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
@@ -71,25 +71,25 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     wait_until("a leads", || matches!(handle(&a).leader(), Some(Route::Local(_))));
 
     files.fill(true);
-    // It waits until there is space.
+    // The write waits until there is space.
     let late = write_on(&a, "t", 1);
-    wait_until("it is noticed", || {
-        look(&nodes);
+    wait_until("the stall is noticed", || {
+        check_health(&nodes);
         a.node.health().own_stall().is_some()
     });
-    wait_until("another leads", || {
-        look(&nodes);
-        [&b, &c].iter().any(|node| handle(node).local().is_some_and(|near| near.is_leader()))
+    wait_until("another leader", || {
+        check_health(&nodes);
+        [&b, &c].iter().any(|node| handle(node).local().is_some_and(|local| local.is_leader()))
     });
-    wait_until("both have heard of it", || {
-        look(&nodes);
+    wait_until("the reports on both", || {
+        check_health(&nodes);
         b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
     });
     write_until_done(&[&b, &c], 2);
     let there = handle(&a);
-    assert!(!matches!(there.leader(), Some(Route::Local(_))), "what a holds is old");
-    assert!(!there.has_leader_contact(), "its log hears nothing");
-    wait_until("others say who leads", || {
+    assert!(!matches!(there.leader(), Some(Route::Local(_))), "the replica on a is out of date");
+    assert!(!there.has_leader_contact(), "its log receives nothing");
+    wait_until("the leader named by others", || {
         a.node.leaders().find_leaders(&[&there]);
         matches!(there.leader(), Some(Route::Remote(_)))
     });
@@ -98,19 +98,19 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
 
     files.fill(false);
     wait_until("there is space again", || {
-        look(&nodes);
+        check_health(&nodes);
         a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server())
     });
-    wait_until("a hears who leads", || handle(&a).has_leader_contact());
+    wait_until("contact of a with the leader", || handle(&a).has_leader_contact());
     a.wait_ready("t");
-    wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
+    wait_until("the latest catalog on a", || a.node.catalog().database("meanwhile").is_some());
     match late.wait() {
-        Ok(_) => nodes.iter().for_each(|node| assert_eq!(missing(node, 3), [], "what is done is there")),
+        Ok(_) => nodes.iter().for_each(|node| assert_eq!(missing(node, 3), [], "a completed write is lost")),
         Err(error) if error.is_definite() => {
             let (key, _) = row(1);
             for node in nodes {
-                let near = handle(node).local().unwrap().clone();
-                assert!(near.get(&key).unwrap().is_none(), "it was refused: {error}");
+                let local = handle(node).local().unwrap().clone();
+                assert!(local.get(&key).unwrap().is_none(), "it was refused: {error}");
             }
         }
         Err(_) => {}
@@ -119,15 +119,15 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     for node in nodes {
         assert_eq!(missing(node, 3), [], "an acknowledged row is lost");
     }
-    // It is the primary replica.
-    wait_until("the shard is handed back to a", || {
-        look(&nodes);
+    // The replica on a is the primary one.
+    wait_until("a leads again", || {
+        check_health(&nodes);
         matches!(handle(&a).leader(), Some(Route::Local(_)))
     });
 }
 
 #[test]
-fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
+fn a_table_only_on_a_server_with_a_full_or_hung_disk_takes_no_writes() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a]]));
@@ -141,8 +141,8 @@ fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
         assert!(ready(&a, "t").writes && ready(&b, "t").all_replicas);
         stop(true);
         let late = write_on(&a, "t", 1);
-        wait_until("it is noticed", || {
-            look(&[&a, &b, &c]);
+        wait_until("the stall is noticed", || {
+            check_health(&[&a, &b, &c]);
             a.node.health().own_stall().is_some()
         });
         for node in [&a, &b] {
@@ -155,33 +155,33 @@ fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
         stop(false);
         late.wait().unwrap();
         wait_until("all is well", || {
-            look(&[&a, &b, &c]);
+            check_health(&[&a, &b, &c]);
             a.node.health().own_stall().is_none() && ready(&b, "t").all_replicas
         });
     }
 }
 
 #[test]
-fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
+fn the_only_voter_keeps_leading_although_the_catalog_wants_others() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a]]));
     a.wait_ready("t");
     write_until_done(&[&a], 0);
     let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
-    // They learn nothing, and get no votes.
-    [&b, &c].iter().for_each(|node| hub.deafen(node.server(), group));
+    // The other replicas receive nothing and stay learners.
+    [&b, &c].iter().for_each(|node| hub.drop_messages(node.server(), group));
     change(&a, id, on(&[&[&a, &b, &c]])).unwrap();
-    wait_until("two who learn", || a.node.log().group_status(group).unwrap().members.learners.len() == 2);
+    wait_until("two learners", || a.node.log().group_status(group).unwrap().members.learners.len() == 2);
     files.fill(true);
     let late = write_on(&a, "t", 1);
-    wait_until("it is noticed", || {
-        look(&[&a, &b, &c]);
+    wait_until("the stall is noticed", || {
+        check_health(&[&a, &b, &c]);
         a.node.health().own_stall().is_some()
     });
     for _ in 0..20 {
-        look(&[&a, &b, &c]);
-        assert!(a.node.shard_of(group).unwrap().is_leader(), "nobody else can lead it");
+        check_health(&[&a, &b, &c]);
+        assert!(a.node.shard_of(group).unwrap().is_leader(), "no other server can lead it");
     }
     assert!(ready(&b, "t").reads);
     files.fill(false);
@@ -189,7 +189,7 @@ fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
 }
 
 #[test]
-fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
+fn an_fsync_that_hangs_is_reported_without_a_step_down() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
@@ -198,20 +198,20 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
     ["t", "alone"].iter().for_each(|table| a.wait_ready(table));
     files.hang(Some(Hang::Syncs));
     let late = write_on(&a, "alone", 1);
-    wait_until("it is noticed", || {
-        look(&[&a, &b, &c]);
+    wait_until("the stall is noticed", || {
+        check_health(&[&a, &b, &c]);
         a.node.health().hung_sync().is_some()
     });
     let hangs = a.node.clock().now().since(a.node.health().hung_sync().unwrap());
     assert!(hangs >= Duration::from_secs(4), "{hangs:?}");
     assert!(a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server()));
     write_on(&a, "t", 2).wait().unwrap();
-    assert!(ready(&b, "t").writes, "two others keep what is written");
+    assert!(ready(&b, "t").writes, "two other servers have durable disks");
     assert!(ready(&b, "alone").reads && !ready(&b, "alone").writes);
     files.hang(None);
     late.wait().unwrap();
     wait_until("all is well", || {
-        look(&[&a, &b, &c]);
+        check_health(&[&a, &b, &c]);
         a.node.health().hung_sync().is_none() && ready(&b, "alone").all_replicas
     });
 }
@@ -228,20 +228,20 @@ fn new_tables_go_to_servers_that_can_write() {
     create(&a, on(&[&[&a]]));
     made("on_b", on(&[&[&b], &[&b]]));
     made("on_c", on(&[&[&c], &[&c]]));
-    // The one that holds least is the one whose disk is full afterwards.
+    // The server with the fewest replicas is the one whose disk becomes full.
     assert_eq!(made("before", ShardsWanted::count(1)), a.server());
     b.node.schema().drop_table("test", "before").unwrap();
     files.fill(true);
     let late = write_on(&a, "t", 1);
-    wait_until("both have heard of it", || {
-        look(&nodes);
+    wait_until("the reports on both", || {
+        check_health(&nodes);
         b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
     });
     assert_ne!(made("meanwhile", ShardsWanted::count(1)), a.server());
-    assert_eq!(made("named", on(&[&[&a]])), a.server(), "who names a server has it");
+    assert_eq!(made("named", on(&[&[&a]])), a.server(), "a named server is used");
     files.fill(false);
     wait_until("there is space again", || {
-        look(&nodes);
+        check_health(&nodes);
         !b.node.health().is_stalled(a.server()) && !c.node.health().is_stalled(a.server())
     });
     late.wait().unwrap();
@@ -250,7 +250,7 @@ fn new_tables_go_to_servers_that_can_write() {
 }
 
 #[test]
-fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_written() {
+fn the_data_of_a_removed_replica_is_kept_until_a_full_disk_has_space_for_its_tombstone() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
@@ -259,8 +259,8 @@ fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_writt
     write_until_done(&nodes, 0);
     assert_eq!(missing(&a, 1), []);
     let group = group(&a);
-    // It hears of it from the catalog alone, and the disk is full just before it acts.
-    hub.deafen(a.server(), group);
+    // It learns of the removal only from the catalog, and the disk becomes full just before it discards the replica.
+    hub.drop_messages(a.server(), group);
     let (disk, own, once) = (files.clone(), a.server(), Once::new());
     a.node.watch_catalog(Box::new(move |catalog| {
         let config = catalog.table("test", "t").map(|table| table.config.clone());
@@ -275,7 +275,7 @@ fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_writt
     wait_until("the replica is closed", || a.node.log().group_status(group).is_err());
     assert!(matches!(a.node.log().leave_group(group), Err(LogError::TombstonePending(_))));
     wait_until("the full disk is noticed", || {
-        look(&nodes);
+        check_health(&nodes);
         a.node.health().own_stall().is_some()
     });
     let position = || storage::Applied::read(&**a.node.engine(), group).unwrap();
@@ -283,10 +283,10 @@ fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_writt
     assert_eq!(stored(&a).len(), 1);
 
     files.fill(false);
-    wait_until("it is forgotten when there is space", || position().is_none() && stored(&a).is_empty());
-    hub.let_all_hear();
-    wait_until("it may come back", || {
-        look(&nodes);
+    wait_until("deletion when there is space", || position().is_none() && stored(&a).is_empty());
+    hub.deliver_messages();
+    wait_until("a new replica on a", || {
+        check_health(&nodes);
         change(&b, table(&b).config.id, on(&[&[&b, &c, &a]])).is_ok()
     });
     a.wait_ready("t");

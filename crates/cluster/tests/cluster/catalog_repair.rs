@@ -1,4 +1,4 @@
-//! The catalog loses its majority for good: whoever is left goes on with it, when somebody says so.
+//! Repair of a catalog that has lost its quorum permanently.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rekindle_cluster::{AdminError, RepairMode, RepairScope, Repaired, ServerId, 
 use crate::fixture::{create, on, table, three, voters, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
 
-/// Two who vote on the catalog.
+/// Two voters of the catalog.
 fn two(hub: &Arc<Hub>) -> [Running; 2] {
     let a = Machine::new("a").start(hub, None);
     let b = Machine::new("b").start(hub, Some(&a));
@@ -29,8 +29,8 @@ fn a_catalog_without_a_majority_is_repaired_where_there_is_no_table() {
     assert!(matches!(&refused, AdminError::CatalogNoMajority { servers } if servers == "`b`"), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("`emergency_repair` on the database `rethinkdb`"), "{text}");
-    let is_told = || a.node.states().catalog_outage().is_some_and(|trouble| trouble.is_lost);
-    wait_until("the trouble", is_told);
+    let is_reported = || a.node.states().catalog_outage().is_some_and(|outage| outage.is_lost);
+    wait_until("the outage", is_reported);
     assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
     assert!(!a.node.catalog().is_removed(gone), "it was only planned");
     assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
@@ -73,7 +73,7 @@ fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_rem
         let hub = Arc::new(Hub::default());
         let (_machines, [a, b, c]) = three(&hub);
         let d = Machine::new("d").start(&hub, Some(&a));
-        wait_until("four who vote", || voters(&a) == 4);
+        wait_until("four voters", || voters(&a) == 4);
         create(&a, on(&[&[&b, &a, &d], &[&a, &b]]));
         a.wait_ready("t");
         (0..20).for_each(|n| write_until_done(&[&a, &b], n));
@@ -105,7 +105,7 @@ fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_rem
 }
 
 #[test]
-fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_back() {
+fn an_interrupted_repair_is_finished_although_the_removed_servers_are_back() {
     let hub = Arc::new(Hub::default());
     let a = Machine::new("a").start(&hub, None);
     let second = Machine::new("b");
@@ -114,10 +114,10 @@ fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_ba
     let peer = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().own;
     let (gone, removed) = (b.server(), vec![peer(&b)]);
     b.kill();
-    // What a repair does first.
+    // The first step of a repair.
     let alone = Members { voters: vec![peer(&a)], removed, ..Members::default() };
     a.node.log().reset_members(GroupId(0), alone).unwrap();
-    let _back = second.start_unheard(&hub, None);
+    let _back = second.start_without_catalog(&hub, None);
     wait_until("the link", || a.node.connected_servers() == [gone]);
     assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
     assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
@@ -126,30 +126,30 @@ fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_ba
 }
 
 #[test]
-fn who_is_to_vote_and_does_not_yet_is_no_majority() {
+fn a_learner_of_the_catalog_does_not_count_for_the_quorum() {
     let hub = Arc::new(Hub::default());
     let [a, b] = two(&hub);
     let third = Machine::new("c");
     let server = ServerId(uuid::Uuid::from_u128(u128::from(b'c')));
-    hub.deafen(server, GroupId(0));
-    let c = third.start_unheard(&hub, Some(&a));
+    hub.drop_messages(server, GroupId(0));
+    let c = third.start_without_catalog(&hub, Some(&a));
     assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 2));
     let gone = b.server();
     b.kill();
     assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
-    hub.let_all_hear();
+    hub.deliver_messages();
     wait_until("the repair", || a.node.repair().repair_catalog().is_ok());
     a.node.schema().create_db("after").unwrap();
-    wait_until("the news", || c.node.catalog().database("after").is_some());
+    wait_until("the new database", || c.node.catalog().database("after").is_some());
 }
 
 #[test]
-fn whoever_is_away_and_does_not_vote_yet_is_not_needed_and_not_given_up() {
+fn a_disconnected_learner_is_neither_needed_nor_removed() {
     let hub = Arc::new(Hub::default());
     let a = Machine::new("a").start(&hub, None);
     let servers = ["b", "c"].map(|name| ServerId(uuid::Uuid::from_u128(u128::from(name.as_bytes()[0]))));
-    servers.into_iter().for_each(|server| hub.deafen(server, GroupId(0)));
-    let others = ["b", "c"].map(|name| Machine::new(name).start_unheard(&hub, Some(&a)));
+    servers.into_iter().for_each(|server| hub.drop_messages(server, GroupId(0)));
+    let others = ["b", "c"].map(|name| Machine::new(name).start_without_catalog(&hub, Some(&a)));
     create(&a, on(&[&[&a]]));
     let id = table(&a).config.id;
     others.into_iter().for_each(Running::kill);

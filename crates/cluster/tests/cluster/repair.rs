@@ -1,4 +1,4 @@
-//! What is done by force, and when it is not.
+//! Emergency repairs of tables, and the changes of members by force that they make or refuse.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,23 +14,27 @@ use rekindle_cluster::{
     TableChange, TableOptions,
 };
 
-use crate::fixture::{END, RESET, create, divide, five, on, settled, table, three, wait_for_voters};
+use crate::fixture::{
+    LOG_POSITION, RESET_MEMBERS, create, five, on, reshard, table, three, wait_for_voters,
+    wait_until_resharded,
+};
 use crate::hub::{Hub, Machine, Running, missing, replicated, stored, wait_until, write, write_until_done};
 
-/// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-request.md).
+/// Sends `node` a request of `from` to set the members of a group by force (docs/formats/cluster-request.md).
 pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
-    let (mut question, members) = (BytesMut::new(), members.encode());
-    question.put_slice(&[0, 4, RESET]);
-    question.put_u64_le(group.0);
-    question.put_u32_le(members.len() as u32);
-    question.put_slice(&members);
+    let (mut request, members) = (BytesMut::new(), members.encode());
+    request.put_slice(&[0, 4, RESET_MEMBERS]);
+    request.put_u64_le(group.0);
+    request.put_u32_le(members.len() as u32);
+    request.put_slice(&members);
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    node.node.rpc_server().handle(from, question.freeze(), Box::new(move |reply| drop(sender.send(reply))));
+    let respond = Box::new(move |response| drop(sender.send(response)));
+    node.node.rpc_server().handle(from, request.freeze(), respond);
     receiver.recv().unwrap()
 }
 
 #[test]
-fn nobody_sets_members_by_force_where_most_of_them_live() {
+fn members_are_not_set_by_force_while_a_quorum_is_alive() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
@@ -46,16 +50,16 @@ fn nobody_sets_members_by_force_where_most_of_them_live() {
     let refused = reset(&a, stranger, group, &alone).unwrap_err();
     assert!(refused.contains("none of this cluster"), "{refused}");
     assert_eq!(members(), before);
-    // Of those that are left one is not most.
+    // With two of three down, the request is accepted.
     let server = b.server();
     b.kill();
     c.kill();
     reset(&a, server, group, &alone).unwrap();
     assert_eq!(members().voters, [own]);
-    reset(&a, server, group, &alone).expect("what was interrupted is repeated");
+    reset(&a, server, group, &alone).expect("the request can be repeated");
 }
 
-/// Five who vote on the catalog, and a table of twenty rows with replicas on the first three of them.
+/// Five voters of the catalog, and a table of twenty rows with replicas on the first three of them.
 fn five_and_a_table_on_three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 5]) {
     let (machines, [a, b, c]) = three(hub);
     let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
@@ -67,18 +71,18 @@ fn five_and_a_table_on_three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 5]) {
 }
 
 #[test]
-fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
+fn a_repair_does_not_continue_from_an_older_position_while_a_founder_may_come_back() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c, d, e]) = five_and_a_table_on_three(&hub);
     let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
     assert_eq!(missing(&a, 20), []);
-    hub.deafen(a.server(), old);
-    let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
+    hub.drop_messages(a.server(), old);
+    let config = reshard(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
     assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "{config:?}");
-    wait_until("the news on a", || table(&a).shards().len() == 2);
+    wait_until("the new shards on a", || table(&a).shards().len() == 2);
     let gone = [b.server(), c.server()];
     [b, c].into_iter().for_each(Running::kill);
-    wait_until("the news on e", || table(&e).shards().len() == 2);
+    wait_until("the new shards on e", || table(&e).shards().len() == 2);
     for refused in [
         d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster),
         e.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster),
@@ -95,24 +99,24 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
         drop(d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (20..30).all(|n| write(&[&a], n))
     });
-    settled(&[&a, &d, &e]);
+    wait_until_resharded(&[&a, &d, &e]);
     assert_eq!(missing(&a, 30), []);
 }
 
 #[test]
-fn who_has_the_end_goes_on_while_founders_are_away() {
+fn a_replica_with_the_last_position_continues_while_founders_are_down() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c, d, e]) = five_and_a_table_on_three(&hub);
     let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
-    // It never hears of the seal, so that the group before is not forgotten.
-    hub.deafen(c.server(), old);
-    let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
+    // It never receives the seal, so the sealed group is not deleted.
+    hub.drop_messages(c.server(), old);
+    let config = reshard(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
     let is_open = |shard: &ShardConfig| a.node.log().group_status(shard.group).is_ok();
     wait_until("the new shards on a", || config.shards.iter().all(is_open));
     [b, c].into_iter().for_each(Running::kill);
     for node in [&d, &e] {
         let sealed = || table(node).config.lineage.sealed.iter().any(|sealed| sealed.group == old);
-        wait_until("the news of the division", sealed);
+        wait_until("the sealed group in the catalog", sealed);
     }
     wait_until("the repair", || {
         match d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
@@ -124,7 +128,7 @@ fn who_has_the_end_goes_on_while_founders_are_away() {
 }
 
 #[test]
-fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
+fn a_shard_with_live_wanted_replicas_but_without_a_quorum_of_members_is_repaired() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let on = |servers: [&Running; 2]| {
@@ -142,16 +146,17 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
         b.node.repair().plan_repair(table, RepairMode::Rollback, RepairScope::Cluster),
         Err(AdminError::NothingToRepair)
     ));
-    // It has no rows, and no vote, for as long as it hears nothing.
-    hub.deafen(c.server(), b.node.catalog().table("test", "t").unwrap().shards()[0].group());
+    // It has no rows and no vote while its messages are dropped.
+    hub.drop_messages(c.server(), b.node.catalog().table("test", "t").unwrap().shards()[0].group());
     let change = TableChange { shards: Some(on([&b, &c])), ..TableChange::default() };
     wait_until("the change", || b.node.resharder().change_table(table, &change).is_ok());
     a.kill();
-    hub.let_all_hear();
-    let leads =
-        || b.node.catalog().table("test", "t").unwrap().shards()[0].local().is_some_and(|near| near.leads());
-    wait_until("the end of its office", || !leads());
-    // Both that are to have it are there, and one of the two who vote is not.
+    hub.deliver_messages();
+    let leads = || {
+        b.node.catalog().table("test", "t").unwrap().shards()[0].local().is_some_and(|local| local.leads())
+    };
+    wait_until("the end of its leadership", || !leads());
+    // Both wanted replicas are up, but one of the two voters is not.
     wait_until("the repair", || {
         match b.node.repair().emergency_repair(table, RepairMode::Rollback, RepairScope::Cluster) {
             Ok(_) => true,
@@ -167,7 +172,7 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
 }
 
 #[test]
-fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
+fn a_failure_after_members_were_set_by_force_is_indeterminate() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
@@ -177,16 +182,16 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
     (0..10).for_each(|n| write_until_done(&[&a, &b, &c], n));
     let id = table(&d).config.id;
     [b, c].into_iter().for_each(Running::kill);
-    // It goes on with a, the first of those that have all of it, and d hears that no change was made.
-    hub.meddle(|answer| match answer.kind {
+    // The repair continues with a, the first replica that has all rows; the response that reaches d says that nothing was changed.
+    hub.intercept(|response| match response.kind {
         Some(1) => Some(Bytes::from_static(b"\x03no")),
-        _ => Some(answer.bytes),
+        _ => Some(response.bytes),
     });
     let error = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(error.is_indeterminate(), "{error}");
     assert!(!error.to_string().contains("nothing was changed"), "{error}");
-    hub.meddle(|answer| Some(answer.bytes));
-    wait_until("the rest", || {
+    hub.intercept(|response| Some(response.bytes));
+    wait_until("the rest of the repair", || {
         match d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
             Ok(_) | Err(AdminError::NothingToRepair) => true,
             Err(error) => {
@@ -201,7 +206,7 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
     assert_eq!(names, ["a", "d"]);
 }
 
-/// Five who vote on the catalog, and a table of two shards with replicas on the first three of them.
+/// Five voters of the catalog, and a table of two shards with replicas on the first three of them.
 fn five_and_two_shards(hub: &Arc<Hub>) -> [Running; 5] {
     let [a, b, c, d, e] = five(hub);
     create(&a, on(&[&[&a, &b, &c], &[&a, &b, &c]]));
@@ -220,15 +225,17 @@ fn a_repair_that_was_interrupted_is_finished_when_it_is_repeated() {
         let (id, before) = (table(&d).config.id, table(&d).config.clone());
         [b, c].into_iter().for_each(Running::kill);
         let set = AtomicU32::new(0);
-        hub.meddle(move |answer| match answer.kind {
-            Some(RESET) if set.fetch_add(1, Ordering::AcqRel) + 1 == forced => Some(Bytes::from_static(b"?")),
-            _ => Some(answer.bytes),
+        hub.intercept(move |response| match response.kind {
+            Some(RESET_MEMBERS) if set.fetch_add(1, Ordering::AcqRel) + 1 == forced => {
+                Some(Bytes::from_static(b"?"))
+            }
+            _ => Some(response.bytes),
         });
         let error =
             d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
         assert!(matches!(error, AdminError::RepairBegun(_)), "{error}");
-        hub.meddle(|answer| Some(answer.bytes));
-        wait_until("who goes on", || {
+        hub.intercept(|response| Some(response.bytes));
+        wait_until("leaders of the repaired shards", || {
             let table = table(&a);
             let led = table.shards().iter().filter(|shard| shard.local().unwrap().is_leader());
             led.count() as u32 >= forced
@@ -249,7 +256,7 @@ fn a_repair_that_was_interrupted_is_finished_when_it_is_repeated() {
 }
 
 #[test]
-fn links_to_servers_that_have_no_part_in_a_repair_may_break_meanwhile() {
+fn links_to_servers_without_a_part_in_a_repair_may_break_during_it() {
     let hub = Arc::new(Hub::default());
     let [a, b, c, d, e] = five_and_two_shards(&hub);
     let proxy = Machine::new("proxy").start(&hub, Some(&a));
@@ -257,11 +264,11 @@ fn links_to_servers_that_have_no_part_in_a_repair_may_break_meanwhile() {
     let id = table(&d).config.id;
     [b, c].into_iter().for_each(Running::kill);
     let (weak, pair) = (Arc::downgrade(&hub), [d.server(), proxy.server()]);
-    hub.meddle(move |answer| {
-        if answer.kind == Some(RESET) {
+    hub.intercept(move |response| {
+        if response.kind == Some(RESET_MEMBERS) {
             weak.upgrade().unwrap().cut(pair[0], pair[1]);
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
     let repaired = d.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert!(repaired.table.shards.iter().all(|shard| shard.replicas.len() == 1), "{repaired:?}");
@@ -279,25 +286,25 @@ fn a_proxy_that_comes_and_goes_does_not_end_the_repair_of_the_catalog() {
     wait_until("the proxy", || d.node.catalog().servers().len() == 5);
     let gone = [b.server(), c.server()];
     [b, c].into_iter().for_each(Running::kill);
-    // Asked when it is looked who is lost, when that was waited for, and before members are set.
+    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets members.
     let (asked, weak, pair) = (AtomicU32::new(0), Arc::downgrade(&hub), [d.server(), proxy.server()]);
-    hub.meddle(move |answer| {
-        let is_about_it = answer.kind == Some(END) && answer.group == Some(GroupId(0));
+    hub.intercept(move |response| {
+        let is_about_it = response.kind == Some(LOG_POSITION) && response.group == Some(GroupId(0));
         if is_about_it && asked.fetch_add(1, Ordering::AcqRel) == 2 {
             weak.upgrade().unwrap().cut(pair[0], pair[1]);
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
     let removed = d.node.repair().repair_catalog().unwrap();
     assert_eq!(removed, gone);
     assert!(!d.node.is_connected(proxy.server()));
-    hub.mend();
+    hub.heal();
     d.node.schema().create_db("after").unwrap();
-    wait_until("the news", || proxy.node.catalog().database("after").is_some());
+    wait_until("the new database", || proxy.node.catalog().database("after").is_some());
 }
 
 #[test]
-fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whether_they_were() {
+fn a_disk_failure_while_members_are_set_on_another_server_is_indeterminate() {
     let hub = Arc::new(Hub::default());
     let files = SimFiles::new(7);
     files.create_dir_all(Path::new("data")).unwrap();
@@ -310,27 +317,27 @@ fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whet
     (0..10).for_each(|n| write_until_done(&[&b, &c], n));
     let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
     c.kill();
-    // Asked when it is looked who is lost, when that was waited for, and before members are set.
+    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets members.
     let asked = AtomicU32::new(0);
-    hub.meddle(move |answer| {
-        let is_about_it = answer.kind == Some(END) && answer.group == Some(group);
+    hub.intercept(move |response| {
+        let is_about_it = response.kind == Some(LOG_POSITION) && response.group == Some(group);
         if is_about_it && asked.fetch_add(1, Ordering::AcqRel) == 2 {
             files.inject(Fault::Sync);
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
     let error = a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(matches!(error, AdminError::RepairBegun(_)) && error.is_indeterminate(), "{error}");
 }
 
 #[test]
-fn whoever_follows_in_a_shard_that_is_led_is_not_waited_for() {
+fn a_repair_does_not_wait_for_silent_followers_of_a_shard_that_has_a_leader() {
     let hub = Arc::new(Hub::default());
     let [a, b, c, d, _e] = five_and_two_shards(&hub);
     let (id, follower) = (table(&d).config.id, b.server());
     c.kill();
-    hub.meddle(move |answer| {
-        (answer.kind != Some(END) || answer.answered_by != follower).then_some(answer.bytes)
+    hub.intercept(move |response| {
+        (response.kind != Some(LOG_POSITION) || response.responder != follower).then_some(response.bytes)
     });
     let begin = Instant::now();
     let refused = d.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Table);
@@ -340,7 +347,7 @@ fn whoever_follows_in_a_shard_that_is_led_is_not_waited_for() {
 }
 
 #[test]
-fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
+fn a_nonvoting_replica_that_does_not_respond_does_not_end_a_repair() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
@@ -354,12 +361,12 @@ fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
     [b, c].into_iter().for_each(Running::kill);
     let (lost, weak) = (Arc::new(AtomicU32::new(0)), Arc::downgrade(&hub));
     let counted = Arc::clone(&lost);
-    hub.meddle(move |answer| {
-        // Its answer is lost, and the next one is not.
-        let is_lost = answer.kind == Some(RESET) && answer.answered_by == silent;
+    hub.intercept(move |response| {
+        // Its response is lost, and the next one is not.
+        let is_lost = response.kind == Some(RESET_MEMBERS) && response.responder == silent;
         counted.fetch_add(u32::from(is_lost), Ordering::AcqRel);
-        weak.upgrade().unwrap().count_answers(asker, if is_lost { 0 } else { u64::MAX });
-        Some(answer.bytes)
+        weak.upgrade().unwrap().limit_responses(asker, if is_lost { 0 } else { u64::MAX });
+        Some(response.bytes)
     });
     let repaired = e.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert_eq!(lost.load(Ordering::Acquire), 1, "it is asked once");

@@ -1,4 +1,4 @@
-//! An engine that takes its time does not hold up what has nothing to do with it.
+//! A slow engine does not delay unrelated work.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use engine::{
 };
 use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
-use crate::hub::{Hub, Machine, PATIENCE, missing, wait_until, write_until_done};
+use crate::hub::{Hub, Machine, TEST_TIMEOUT, missing, wait_until, write_until_done};
 
-/// Scans of rows of tables wait while it is so.
+/// While the flag is set, scans of rows of tables wait. Counts those scans.
 #[derive(Clone, Default)]
 struct Halt(Arc<parking_lot::Mutex<bool>>, Arc<AtomicU64>);
 
@@ -57,10 +57,10 @@ impl Snapshot for SlowView {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
-        // The catalog's rows stand under an id of zeros.
+        // The table id of the catalog's rows is all zeros.
         if space == Space::Rows && start.iter().take(16).any(|byte| *byte != 0) && *self.1.0.lock() {
             self.1.1.fetch_add(1, Ordering::AcqRel);
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TEST_TIMEOUT;
             while *self.1.0.lock() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -83,7 +83,7 @@ impl Snapshot for SlowView {
 }
 
 #[test]
-fn rows_of_a_new_shard_are_counted_while_everything_else_goes_on() {
+fn other_tables_do_not_wait_while_the_rows_of_a_new_shard_are_counted() {
     let (hub, halt) = (Arc::new(Hub::default()), Halt::default());
     let slow = Slow(MemoryEngine::new(), halt.clone());
     let machine = Machine { engine: Arc::new(slow), ..Machine::new("a") };

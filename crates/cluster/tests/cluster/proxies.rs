@@ -1,4 +1,4 @@
-//! Proxies hold nothing and vote on nothing, also when they are all that is left beside one server.
+//! Proxies hold no replicas and do not vote, even if only one other server is left.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::hub::{Hub, Machine, Running, change, missing, replicated, wait_until,
 use crate::repair::reset;
 
 fn wait_for_table(proxy: &Running) {
-    wait_until("the news on the proxy", || proxy.node.catalog().table("test", "t").is_some());
+    wait_until("the table on the proxy", || proxy.node.catalog().table("test", "t").is_some());
 }
 
-/// Three and a proxy that has everything they have.
+/// Three servers with a table, and a proxy that shows the same catalog.
 fn three_and_a_proxy(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 4]) {
     let (machines, [a, b, c]) = three(hub);
     let proxy = Machine::new("proxy").start(hub, Some(&a));
@@ -27,7 +27,7 @@ fn three_and_a_proxy(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 4]) {
 }
 
 #[test]
-fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
+fn a_repaired_catalog_never_continues_on_a_proxy() {
     for is_asked_of_proxy in [false, true] {
         let hub = Arc::new(Hub::default());
         let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
@@ -45,7 +45,7 @@ fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
         (20..30).for_each(|n| write_until_done(&[&a], n));
         assert_eq!(missing(&a, 30), []);
         a.node.schema().create_db("after").unwrap();
-        wait_until("the news on the proxy", || proxy.node.catalog().database("after").is_some());
+        wait_until("the database on the proxy", || proxy.node.catalog().database("after").is_some());
         assert!(lost.iter().all(|server| a.node.catalog().is_removed(*server)));
         let catalog = a.node.catalog();
         let votes = |running: &Running| catalog.server(running.server()).unwrap().catalog.voting;
@@ -54,7 +54,7 @@ fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
 }
 
 #[test]
-fn a_shard_that_begins_anew_does_not_begin_on_a_proxy() {
+fn an_erased_shard_does_not_begin_again_on_a_proxy() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let proxy = Machine::new("proxy").start(&hub, Some(&a));
@@ -90,7 +90,7 @@ fn a_proxy_gets_no_replica_and_no_vote_by_force() {
 }
 
 #[test]
-fn a_proxy_whose_cluster_is_out_of_reach_goes_at_once() {
+fn a_proxy_whose_cluster_is_unreachable_leaves_at_once() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
     let goes = |proxy: &Running| {
@@ -104,22 +104,22 @@ fn a_proxy_whose_cluster_is_out_of_reach_goes_at_once() {
     assert!(took < Duration::from_secs(1), "{took:?} with one of three");
     b.kill();
     let took = goes(&proxy);
-    assert!(took < Duration::from_secs(1), "{took:?} with nobody");
+    assert!(took < Duration::from_secs(1), "{took:?} with no server");
 }
 
 #[test]
-fn a_proxy_whose_cluster_has_no_leader_goes_within_seconds() {
+fn a_proxy_whose_cluster_has_no_leader_leaves_within_seconds() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
-    // They are there, and hear nothing of each other.
-    [&a, &b, &c].iter().for_each(|node| hub.deafen(node.server(), GroupId(0)));
+    // They are connected, but receive no messages of the catalog's group.
+    [&a, &b, &c].iter().for_each(|node| hub.drop_messages(node.server(), GroupId(0)));
     let leads = |node: &Running| {
         node.node
             .log()
             .group_status(GroupId(0))
             .is_ok_and(|status| matches!(status.role, log::Role::Leader { .. }))
     };
-    wait_until("nobody leads", || ![&a, &b, &c].iter().any(|node| leads(node)));
+    wait_until("no leader", || ![&a, &b, &c].iter().any(|node| leads(node)));
     let begun = Instant::now();
     assert!(proxy.node.servers().leave().is_err());
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! Machines whose nodes reach each other without sockets, and rows to write.
+//! A simulated network ([`Hub`]), machines whose nodes use it ([`Machine`], [`Running`]), and helpers that write and read rows.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,162 +24,169 @@ use rekindle_cluster::{
 use shard::{Decision, Replicas, WriteError};
 use storage::TableId;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a repair waits for whoever was killed.
-const RETURN_PATIENCE: Duration = Duration::from_millis(500);
-/// The network: who is there, and how to reach them.
+/// How long a test waits for anything.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a repair waits for servers that were killed.
+const RETURN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The network: the running nodes, and the faults between them.
 #[derive(Default)]
 pub struct Hub {
-    pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
+    pub endpoints: RwLock<HashMap<ServerId, Arc<Endpoint>>>,
     cuts: RwLock<Vec<[ServerId; 2]>>,
-    tolls: Mutex<HashMap<ServerId, Toll>>,
-    deaf: Mutex<Vec<(ServerId, GroupId)>>,
-    unnoticed: Mutex<Vec<[ServerId; 2]>>,
-    meddler: RwLock<Option<Box<Meddler>>>,
+    response_counts: Mutex<HashMap<ServerId, ResponseCount>>,
+    dropping: Mutex<Vec<(ServerId, GroupId)>>,
+    silent_cuts: Mutex<Vec<[ServerId; 2]>>,
+    interceptor: RwLock<Option<Box<Interceptor>>>,
 }
 
-/// An answer on its way to whoever asked.
-pub struct Passing {
-    pub asked_by: ServerId,
-    pub answered_by: ServerId,
-    /// The kind of the question (docs/formats/cluster-request.md); none of a query's.
+/// A response on its way to the server that sent the request.
+pub struct Intercepted {
+    pub sent_by: ServerId,
+    pub responder: ServerId,
+    /// The kind of the request (docs/formats/cluster-request.md); `None` for one of a query.
     pub kind: Option<u8>,
-    /// The group that it is about, where it is about one.
+    /// The group that the request is about, if it is about one.
     pub group: Option<GroupId>,
     pub bytes: Bytes,
 }
 
-/// What becomes of an answer; who gets none waits as long as it has patience.
-type Meddler = dyn Fn(Passing) -> Option<Bytes> + Send + Sync;
+/// Returns the response that arrives. With `None` nothing arrives, and the request times out.
+type Interceptor = dyn Fn(Intercepted) -> Option<Bytes> + Send + Sync;
 
-/// The bytes of answers that a server got, and how many it gets at most: the rest is lost on the way.
+/// The bytes of responses that were sent to a server, and the limit above which responses are lost.
 #[derive(Clone, Copy)]
-struct Toll {
+struct ResponseCount {
     bytes: u64,
-    most: u64,
+    limit: u64,
 }
 
 impl Hub {
-    /// Counts the bytes of answers to `server` from now on; more than `most` do not arrive.
-    pub fn count_answers(&self, server: ServerId, most: u64) {
-        self.tolls.lock().insert(server, Toll { bytes: 0, most });
+    /// Counts the bytes of responses to `server` from now on. Responses above `limit` are lost.
+    pub fn limit_responses(&self, server: ServerId, limit: u64) {
+        self.response_counts.lock().insert(server, ResponseCount { bytes: 0, limit });
     }
 
-    /// The bytes of answers that came to `server` since it is counted, and whether some were lost.
-    pub fn answered(&self, server: ServerId) -> (u64, bool) {
-        self.tolls
+    /// The bytes of responses that arrived at `server` since they are counted, and whether some were lost.
+    pub fn response_bytes(&self, server: ServerId) -> (u64, bool) {
+        self.response_counts
             .lock()
             .get(&server)
-            .map_or((0, false), |toll| (toll.bytes.min(toll.most), toll.bytes > toll.most))
+            .map_or((0, false), |count| (count.bytes.min(count.limit), count.bytes > count.limit))
     }
 
-    /// From now on no letters of a group come to `server`.
-    pub fn deafen(&self, server: ServerId, group: GroupId) {
-        self.deaf.lock().push((server, group));
+    /// Drops all messages of a group to `server` from now on.
+    pub fn drop_messages(&self, server: ServerId, group: GroupId) {
+        self.dropping.lock().push((server, group));
     }
 
-    /// All letters come to everybody again.
-    pub fn let_all_hear(&self) {
-        self.deaf.lock().clear();
+    /// Delivers the messages of all groups again.
+    pub fn deliver_messages(&self) {
+        self.dropping.lock().clear();
     }
 
-    /// From now on these two do not reach each other.
+    /// Disconnects two servers.
     pub fn cut(&self, one: ServerId, other: ServerId) {
         self.cuts.write().extend([[one, other], [other, one]]);
     }
 
-    /// From now on nothing goes between these two, and nobody has noticed: they count as connected.
-    pub fn cut_unnoticed(&self, one: ServerId, other: ServerId) {
-        self.unnoticed.lock().extend([[one, other], [other, one]]);
+    /// Drops everything between two servers, which still count as connected.
+    pub fn cut_silently(&self, one: ServerId, other: ServerId) {
+        self.silent_cuts.lock().extend([[one, other], [other, one]]);
     }
 
-    fn is_cut_unnoticed(&self, one: ServerId, other: ServerId) -> bool {
-        self.unnoticed.lock().contains(&[one, other])
+    fn is_cut_silently(&self, one: ServerId, other: ServerId) -> bool {
+        self.silent_cuts.lock().contains(&[one, other])
     }
 
-    /// These two reach each other again.
-    pub fn mend_between(&self, pair: [ServerId; 2]) {
+    /// Connects two servers again.
+    pub fn heal_between(&self, pair: [ServerId; 2]) {
         self.cuts.write().retain(|cut| !cut.iter().all(|server| pair.contains(server)));
     }
 
-    /// All reach each other again.
-    pub fn mend(&self) {
+    /// Connects all servers again.
+    pub fn heal(&self) {
         self.cuts.write().clear();
-        self.unnoticed.lock().clear();
+        self.silent_cuts.lock().clear();
     }
 
-    /// From now on answers become what `meddler` makes of them.
-    pub fn meddle(&self, meddler: impl Fn(Passing) -> Option<Bytes> + Send + Sync + 'static) {
-        *self.meddler.write() = Some(Box::new(meddler));
+    /// Passes all responses through `interceptor` from now on.
+    pub fn intercept(&self, interceptor: impl Fn(Intercepted) -> Option<Bytes> + Send + Sync + 'static) {
+        *self.interceptor.write() = Some(Box::new(interceptor));
     }
 
-    fn meddled(&self, passing: Passing) -> Option<Bytes> {
-        let cut = self.is_cut_unnoticed(passing.asked_by, passing.answered_by);
-        let passed = match &*self.meddler.read() {
-            Some(meddler) => meddler(passing),
-            None => Some(passing.bytes),
+    fn intercepted(&self, intercepted_response: Intercepted) -> Option<Bytes> {
+        let cut = self.is_cut_silently(intercepted_response.sent_by, intercepted_response.responder);
+        let passed = match &*self.interceptor.read() {
+            Some(interceptor) => interceptor(intercepted_response),
+            None => Some(intercepted_response.bytes),
         };
         passed.filter(|_| !cut)
     }
 
     fn passes(&self, server: ServerId, bytes: usize) -> bool {
-        let mut tolls = self.tolls.lock();
-        let Some(toll) = tolls.get_mut(&server) else { return true };
-        toll.bytes += bytes as u64;
-        toll.bytes <= toll.most
+        let mut response_counts = self.response_counts.lock();
+        let Some(count) = response_counts.get_mut(&server) else { return true };
+        count.bytes += bytes as u64;
+        count.bytes <= count.limit
     }
 }
 
-pub struct End {
+pub struct Endpoint {
     pub wiring: Wiring,
     pub log: Arc<dyn Log>,
-    pub desk: RwLock<Option<RpcServer>>,
-    // The heartbeats its links were told.
-    pub heard: Mutex<Vec<Duration>>,
+    pub rpc_server: RwLock<Option<RpcServer>>,
+    /// The heartbeat timeouts that its links were set to.
+    pub heartbeats: Mutex<Vec<Duration>>,
 }
 
-/// One node's way into the network. It works only while the node is in it.
-pub struct Line {
+/// One node's connection to the network. It works only while the node is part of the network.
+pub struct HubClient {
     pub hub: Arc<Hub>,
     pub own: ServerId,
 }
 
-impl Line {
-    fn to(&self, server: ServerId) -> Option<Arc<End>> {
+impl HubClient {
+    fn to(&self, server: ServerId) -> Option<Arc<Endpoint>> {
         if self.hub.cuts.read().contains(&[self.own, server]) {
             return None;
         }
-        let ends = self.hub.ends.read();
-        ends.contains_key(&self.own).then(|| ends.get(&server).cloned())?
+        let endpoints = self.hub.endpoints.read();
+        endpoints.contains_key(&self.own).then(|| endpoints.get(&server).cloned())?
     }
 }
 
-impl RpcClient for Line {
-    fn call(&self, server: ServerId, question: Bytes, patience: Duration, answered: OnResponse) {
-        let Some(end) = self.to(server) else { return answered(Err(RpcError::NotConnected(server))) };
+impl RpcClient for HubClient {
+    fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
+        let Some(end) = self.to(server) else { return on_response(Err(RpcError::NotConnected(server))) };
         let (own, hub) = (self.own, Arc::clone(&self.hub));
-        let kind = question.get(2).copied().filter(|_| question[0] == 0);
-        let group = question.get(3..11).map(|bytes| GroupId(u64::from_le_bytes(bytes.try_into().unwrap())));
+        let kind = request.get(2).copied().filter(|_| request[0] == 0);
+        let group = request.get(3..11).map(|bytes| GroupId(u64::from_le_bytes(bytes.try_into().unwrap())));
         std::thread::spawn(move || {
             let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-            match &*end.desk.read() {
-                Some(desk) => desk.handle(own, question, Box::new(move |reply| drop(sender.send(reply)))),
+            match &*end.rpc_server.read() {
+                Some(rpc_server) => {
+                    rpc_server.handle(own, request, Box::new(move |response| drop(sender.send(response))));
+                }
                 None => drop(sender),
             }
-            let passing = |bytes| Passing { asked_by: own, answered_by: server, kind, group, bytes };
-            let reply = receiver.recv().map(|reply| reply.map(|bytes| hub.meddled(passing(bytes))));
-            let reply = match reply {
+            let intercepted_response =
+                |bytes| Intercepted { sent_by: own, responder: server, kind, group, bytes };
+            let response = receiver
+                .recv()
+                .map(|response| response.map(|bytes| hub.intercepted(intercepted_response(bytes))));
+            let response = match response {
                 Ok(Ok(None)) => {
-                    std::thread::sleep(patience);
-                    return answered(Err(RpcError::NoAnswer(server)));
+                    std::thread::sleep(timeout);
+                    return on_response(Err(RpcError::NoAnswer(server)));
                 }
                 Ok(Ok(Some(bytes))) => Ok(Ok(bytes)),
                 Ok(Err(why)) => Ok(Err(why)),
-                Err(gone) => Err(gone),
+                Err(closed) => Err(closed),
             };
-            answered(match reply {
-                Ok(Ok(reply)) if !hub.passes(own, reply.len()) => Err(RpcError::NoAnswer(server)),
-                Ok(reply) => reply.map_err(|why| RpcError::Refused { server, why }),
+            on_response(match response {
+                Ok(Ok(response)) if !hub.passes(own, response.len()) => Err(RpcError::NoAnswer(server)),
+                Ok(response) => response.map_err(|why| RpcError::Refused { server, why }),
                 Err(_) => Err(RpcError::NoAnswer(server)),
             });
         });
@@ -190,35 +197,35 @@ impl RpcClient for Line {
     }
 }
 
-impl PeerTransport for Line {
-    fn send(&self, to: ServerId, mut letters: Vec<Message>) {
-        let deaf = self.hub.deaf.lock().clone();
-        letters.retain(|letter| !deaf.contains(&(to, letter.group)));
-        if self.hub.is_cut_unnoticed(self.own, to) {
+impl PeerTransport for HubClient {
+    fn send(&self, to: ServerId, mut messages: Vec<Message>) {
+        let dropping = self.hub.dropping.lock().clone();
+        messages.retain(|message| !dropping.contains(&(to, message.group)));
+        if self.hub.is_cut_silently(self.own, to) {
             return;
         }
         if let Some(end) = self.to(to) {
-            end.wiring.transport.receive(self.own, letters, &*end.log);
+            end.wiring.transport.receive(self.own, messages, &*end.log);
         }
     }
 
     fn set_heartbeat(&self, timeout: Duration) {
-        if let Some(end) = self.hub.ends.read().get(&self.own) {
-            end.heard.lock().push(timeout);
+        if let Some(end) = self.hub.endpoints.read().get(&self.own) {
+            end.heartbeats.lock().push(timeout);
         }
     }
 }
 
-/// What stays when a node is killed.
+/// The parts of a server that survive when its node is killed.
 pub struct Machine {
     pub name: &'static str,
     pub engine: Arc<dyn Engine>,
     pub files: Arc<dyn Files>,
-    /// Its log keeps no more than this.
+    /// The limit of its log.
     pub log_bytes_max: u64,
 }
 
-/// A node that runs.
+/// A running node.
 pub struct Running {
     pub node: Arc<Node>,
     hub: Arc<Hub>,
@@ -232,16 +239,16 @@ impl Machine {
         Machine { name, engine: Arc::new(MemoryEngine::new()), files, log_bytes_max }
     }
 
-    /// Starts the node; one without an identity joins `into`, if that is given.
+    /// Starts the node, and waits until it has a catalog. A node without an identity joins the cluster of `into`, if given.
     pub fn start(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
-        let running = self.start_unheard(hub, into);
-        assert!(running.node.await_catalog(PATIENCE), "{} has no catalog", self.name);
+        let running = self.start_without_catalog(hub, into);
+        assert!(running.node.await_catalog(TEST_TIMEOUT), "{} has no catalog", self.name);
         running
     }
 
-    /// The machine's log, as soon as whoever was stopped here has let go of it.
+    /// Opens the machine's log, once the node that ran here before has released it.
     fn log_of(&self, dir: &Path, replicas: &Arc<Replicas>, wiring: &Wiring) -> Arc<dyn Log> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let defaults = FileLogOptions::default();
             let options = FileLogOptions {
@@ -265,8 +272,8 @@ impl Machine {
         }
     }
 
-    /// The same, and does not wait until it has a catalog.
-    pub fn start_unheard(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
+    /// As [`Machine::start`], without waiting for a catalog.
+    pub fn start_without_catalog(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
         let dir = PathBuf::from("data");
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let wiring = Wiring::new(replicas.clone());
@@ -274,15 +281,15 @@ impl Machine {
         let known = Identity::load(&*self.files, &dir).unwrap();
         let fresh = ServerId(uuid::Uuid::from_u128(self.name.bytes().map(u128::from).sum()));
         let server = known.as_ref().map_or(fresh, |known| known.server);
-        wiring.peers.connect(Arc::new(Line { hub: hub.clone(), own: server }));
-        let end = Arc::new(End {
+        wiring.peers.connect(Arc::new(HubClient { hub: hub.clone(), own: server }));
+        let end = Arc::new(Endpoint {
             wiring: wiring.clone(),
             log: log.clone(),
-            desk: RwLock::new(None),
-            heard: Mutex::default(),
+            rpc_server: RwLock::new(None),
+            heartbeats: Mutex::default(),
         });
         if let (None, Some(other)) = (&known, into) {
-            hub.ends.write().insert(server, end.clone());
+            hub.endpoints.write().insert(server, end.clone());
             let options = JoinOptions {
                 server,
                 cluster: other.node.identity().cluster,
@@ -293,12 +300,12 @@ impl Machine {
                 is_proxy: self.name.starts_with("proxy"),
             };
             let members = || Some(vec![other.node.identity().server]);
-            join(&options, &wiring, members, &*self.files, &dir, Some(PATIENCE)).unwrap();
+            join(&options, &wiring, members, &*self.files, &dir, Some(TEST_TIMEOUT)).unwrap();
         } else if known.is_none() {
             let identity = Identity { server, cluster: uuid::Uuid::from_u128(99), joined: None };
             identity.store(&*self.files, &dir).unwrap();
         }
-        hub.ends.write().insert(server, end.clone());
+        hub.endpoints.write().insert(server, end.clone());
         let node = Node::open(NodeOptions {
             dir,
             server_name: Text::from_static(self.name),
@@ -314,8 +321,8 @@ impl Machine {
             admin_password: (Object::default(), false),
         })
         .unwrap();
-        *end.desk.write() = Some(node.rpc_server());
-        node.repair().set_return_timeout(RETURN_PATIENCE);
+        *end.rpc_server.write() = Some(node.rpc_server());
+        node.repair().set_return_timeout(RETURN_TIMEOUT);
         Running { node, hub: hub.clone() }
     }
 }
@@ -325,21 +332,21 @@ impl Running {
         self.node.identity().server
     }
 
-    /// Cuts the node off and ends it; what it had proposed is not waited for.
+    /// Disconnects the node and ends it, without waiting for its proposals.
     pub fn kill(self) {
         let server = self.server();
-        let gone = self.hub.ends.write().remove(&server);
+        let gone = self.hub.endpoints.write().remove(&server);
         if let Some(end) = gone {
-            *end.desk.write() = None;
+            *end.rpc_server.write() = None;
         }
-        // As links do when they end.
-        for end in self.hub.ends.read().values() {
+        // Links do this when they end.
+        for end in self.hub.endpoints.read().values() {
             end.log.peers_unreachable(end.wiring.transport.replicas_on(server));
         }
     }
 
     pub fn wait_ready(&self, table: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let catalog = self.node.catalog();
             let state = self.node.states().table_state(catalog.table("test", table).unwrap());
@@ -369,7 +376,7 @@ pub fn row(n: u32) -> (PrimaryKey, Object) {
     (PrimaryKey::encode(&id).unwrap(), object.into_iter().collect())
 }
 
-/// Writes a row wherever it is led from; true once it is acknowledged.
+/// Writes a row through the node that leads its shard. True if the write is acknowledged.
 pub fn write(nodes: &[&Running], n: u32) -> bool {
     let (key, object) = row(n);
     put(nodes, &key, &object)
@@ -385,7 +392,7 @@ fn put(nodes: &[&Running], key: &PrimaryKey, object: &Object) -> bool {
             match shard.write_rows(put, Durability::Hard).wait() {
                 Ok(_) => return true,
                 Err(WriteError::Definite { .. }) => {}
-                // It may have happened; it is written again, to the same effect.
+                // The write may have happened. Writing the row again has the same effect.
                 Err(WriteError::Indeterminate { .. }) => {}
             }
         }
@@ -393,7 +400,7 @@ fn put(nodes: &[&Running], key: &PrimaryKey, object: &Object) -> bool {
     false
 }
 
-/// Writes row `n` with a text of so many bytes beside its number.
+/// Writes row `n` with an additional text of `bytes` bytes.
 pub fn write_long_until_done(nodes: &[&Running], n: u32, bytes: usize) {
     let (key, object) = row(n);
     let text = Datum::from("x".repeat(bytes));
@@ -402,16 +409,16 @@ pub fn write_long_until_done(nodes: &[&Running], n: u32, bytes: usize) {
 }
 
 pub fn write_until_done(nodes: &[&Running], n: u32) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !write(nodes, n) {
         assert!(Instant::now() < deadline, "row {n} found no leader");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Which of the rows `0..count` a node does not have, when it has had time to get them.
+/// The rows among `0..count` that a node does not have. Waits until it has all of them, or the timeout is over.
 pub fn missing(node: &Running, count: u32) -> Vec<u32> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let catalog = node.node.catalog();
         let table = catalog.table("test", "t").unwrap();
@@ -420,7 +427,7 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
             table
                 .shard(&key)
                 .local()
-                .is_none_or(|near| near.is_recovering() || near.get(&key).unwrap().is_none())
+                .is_none_or(|local| local.is_recovering() || local.get(&key).unwrap().is_none())
         };
         let missing: Vec<u32> = (0..count).filter(is_missing).collect();
         if missing.is_empty() || Instant::now() > deadline {
@@ -430,7 +437,7 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
     }
 }
 
-/// The rows of table `t` that lie on a node, as they are stored, whoever they belong to.
+/// The rows of table `t` that are stored on a node, including rows of shards that are not placed there.
 pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
     let table = node.node.catalog().table("test", "t").unwrap().config.id;
     let part = storage::ShardRange { range: datum::KeyRange::all(), group: GroupId(u64::MAX) };
@@ -443,7 +450,7 @@ pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
     found
 }
 
-/// Gives a table other shards, or the same with other replicas.
+/// Changes the shards of a table, or their replicas.
 pub fn change(node: &Running, table: TableId, shards: ShardsWanted) -> Result<TableConfig, AdminError> {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
     node.node.resharder().change_table(table, &change).map(|(_, after)| after)
@@ -452,9 +459,9 @@ pub fn change(node: &Running, table: TableId, shards: ShardsWanted) -> Result<Ta
 /// Waits until `is_so`.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
+        assert!(Instant::now() < deadline, "{what}: timed out");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

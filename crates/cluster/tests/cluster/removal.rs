@@ -1,15 +1,15 @@
-//! A server is removed for good: not while a shard needs it, and whoever is told so can do something about it.
+//! Permanent removal of servers: refused while a shard needs the server, with an error that names a remedy.
 
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions};
 
-use crate::fixture::{END, ENDS, create, on, table, three, wait_for_voters};
-use crate::hub::{Hub, Machine, PATIENCE, change, missing, stored, wait_until, write_until_done};
+use crate::fixture::{LOG_POSITION, LOG_POSITIONS, create, on, table, three, wait_for_voters};
+use crate::hub::{Hub, Machine, TEST_TIMEOUT, change, missing, stored, wait_until, write_until_done};
 
 #[test]
-fn a_server_that_a_shard_needs_for_its_majority_is_not_removed() {
+fn a_server_that_a_shard_needs_for_its_quorum_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &c]]));
@@ -17,7 +17,7 @@ fn a_server_that_a_shard_needs_for_its_majority_is_not_removed() {
     (0..20).for_each(|n| write_until_done(&[&a, &c], n));
     let (id, gone, before) = (table(&a).config.id, c.server(), table(&a).config.clone());
     c.kill();
-    // Also by one that has no replica of it.
+    // The same through a server that has no replica of the table.
     for node in [&a, &b] {
         let refused = node.node.removal().remove_server(gone).unwrap_err();
         let AdminError::NeededForMajority { server, tables } = &refused else { panic!("{refused}") };
@@ -35,7 +35,7 @@ fn a_server_that_a_shard_needs_for_its_majority_is_not_removed() {
 }
 
 #[test]
-fn a_server_that_comes_back_can_be_spared_later() {
+fn a_removal_succeeds_once_another_server_is_back() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
@@ -43,7 +43,7 @@ fn a_server_that_comes_back_can_be_spared_later() {
     let (second, third) = (b.server(), c.server());
     c.kill();
     b.kill();
-    // Neither is the catalog there, nor most of the table.
+    // Neither the catalog nor the table has a quorum.
     a.node.removal().remove_server(second).unwrap_err();
     let b = machines[1].start(&hub, None);
     wait_until("two of three", || a.node.removal().remove_server(third).is_ok());
@@ -52,7 +52,7 @@ fn a_server_that_comes_back_can_be_spared_later() {
 }
 
 #[test]
-fn a_server_whose_replicas_have_no_vote_can_be_spared() {
+fn a_server_with_only_nonvoting_replicas_can_be_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let replicas = vec![(a.server(), true), (c.server(), false)];
@@ -65,17 +65,17 @@ fn a_server_whose_replicas_have_no_vote_can_be_spared() {
 }
 
 #[test]
-fn a_replica_on_its_way_out_that_still_votes_keeps_its_server() {
+fn a_server_whose_leaving_replica_still_votes_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &c]]));
     a.wait_ready("t");
     let (id, gone, group) = (table(&a).config.id, c.server(), table(&a).shards()[0].group());
-    // It is there when it is sent away, and does not hear of that.
-    [a.server(), gone].into_iter().for_each(|server| hub.deafen(server, group));
+    // It is connected when its replica is to leave, but receives no messages of the group.
+    [a.server(), gone].into_iter().for_each(|server| hub.drop_messages(server, group));
     change(&b, id, on(&[&[&a]])).unwrap();
     c.kill();
-    hub.let_all_hear();
+    hub.deliver_messages();
     let refused = b.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     let members = a.node.log().group_status(group).unwrap().members;
@@ -87,7 +87,7 @@ fn a_replica_on_its_way_out_that_still_votes_keeps_its_server() {
 }
 
 #[test]
-fn many_tables_are_named_by_some_of_them() {
+fn the_error_names_only_some_of_many_tables() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     for nth in 0..13 {
@@ -104,7 +104,7 @@ fn many_tables_are_named_by_some_of_them() {
 }
 
 #[test]
-fn the_only_voting_replica_is_given_up_in_the_way_that_keeps_what_others_have() {
+fn the_error_for_the_only_voting_replica_names_the_repair_that_keeps_the_rows_of_others() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let replicas = vec![(c.server(), true), (a.server(), false)];
@@ -133,7 +133,7 @@ fn the_only_voting_replica_is_given_up_in_the_way_that_keeps_what_others_have() 
     assert_eq!(missing(&a, 30), []);
 }
 
-/// Answers of how far logs reach that are kept back, and how many there are.
+/// Holds back responses with log positions, and counts them.
 #[derive(Default)]
 struct KeptBack {
     state: Mutex<(usize, bool)>,
@@ -149,14 +149,14 @@ impl KeptBack {
         }
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         self.state.lock().1 = true;
         self.changed.notify_all();
     }
 }
 
 #[test]
-fn servers_that_hang_are_asked_together_and_hold_up_no_other_change() {
+fn servers_that_hang_are_asked_at_the_same_time_and_delay_no_other_change() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
@@ -166,23 +166,23 @@ fn servers_that_hang_are_asked_together_and_hold_up_no_other_change() {
     let (gone, asker) = (d.server(), a.server());
     d.kill();
     let kept = Arc::new(KeptBack::default());
-    let meddler = Arc::clone(&kept);
-    hub.meddle(move |answer| {
-        if answer.asked_by == asker && matches!(answer.kind, Some(END | ENDS)) {
-            meddler.wait();
+    let interceptor = Arc::clone(&kept);
+    hub.intercept(move |response| {
+        if response.sent_by == asker && matches!(response.kind, Some(LOG_POSITION | LOG_POSITIONS)) {
+            interceptor.wait();
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
     let removal = std::thread::spawn({
         let node = Arc::clone(&a.node);
         move || node.removal().remove_server(gone)
     });
-    wait_until("questions to both", || kept.state.lock().0 == 2);
+    wait_until("requests to both", || kept.state.lock().0 == 2);
     let (sender, receiver) = std::sync::mpsc::channel();
     let node = Arc::clone(&a.node);
     std::thread::spawn(move || sender.send(node.schema().create_db("meanwhile").is_ok()));
-    assert!(matches!(receiver.recv_timeout(PATIENCE), Ok(true)), "the removal holds up others");
-    kept.let_go();
+    assert!(matches!(receiver.recv_timeout(TEST_TIMEOUT), Ok(true)), "the removal delays other changes");
+    kept.release();
     removal.join().unwrap().unwrap();
     assert!(a.node.catalog().is_removed(gone));
 }

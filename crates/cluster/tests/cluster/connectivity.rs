@@ -1,5 +1,5 @@
-//! Whoever is cut off from some of the others gives nobody up whom one of those sees that it is connected to, and waits
-//! for whoever is away.
+//! Repairs and removals through a server that is cut off from some others: a server that another one is connected to does not count
+//! as lost, and a repair waits for servers that are restarting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use bytes::Bytes;
 use log::{GroupId, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
-use crate::fixture::{ENDS, SEES, STATES, create, five, members, on, table, three};
-use crate::hub::{Hub, Machine, PATIENCE, Running, missing, wait_until, write_until_done};
+use crate::fixture::{CONNECTED_SERVERS, LOG_POSITIONS, STATES, create, five, members, on, table, three};
+use crate::hub::{Hub, Machine, Running, TEST_TIMEOUT, missing, wait_until, write_until_done};
 
 fn cut(hub: &Hub, one: &Running, others: &[&Running]) {
     others.iter().for_each(|other| hub.cut(one.server(), other.server()));
@@ -42,7 +42,7 @@ fn a_table_is_not_repaired_through_a_server_that_is_cut_off_from_its_living_repl
     let healthy = b.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert!(matches!(healthy, Err(AdminError::NothingToRepair)), "{healthy:?}");
     assert_eq!((table(&c).config.clone(), members(&a, group)), before);
-    hub.mend();
+    hub.heal();
     (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
     [&a, &d, &e].into_iter().for_each(|node| assert_eq!(missing(node, 30), []));
 }
@@ -64,30 +64,32 @@ fn the_catalog_is_not_repaired_through_a_server_that_is_cut_off() {
     assert_hidden(other.join().unwrap(), "`c`, `d`, `e`", "`b`");
     assert_eq!(members(&a, GroupId(0)), before);
     assert_eq!(b.node.catalog().servers().len(), 5);
-    // The one that is cut off may have led it.
+    // The server that is cut off may have led the catalog.
     wait_until("a change", || match b.node.schema().create_db("meanwhile") {
         Err(AdminError::DbExists(_)) => true,
         changed => changed.is_ok(),
     });
-    hub.mend();
-    wait_until("the news", || a.node.catalog().database("meanwhile").is_some());
+    hub.heal();
+    wait_until("the database on a", || a.node.catalog().database("meanwhile").is_some());
 }
 
 #[test]
-fn who_refuses_because_a_majority_lives_ends_the_repair() {
+fn a_server_that_is_connected_to_a_quorum_refuses_the_repair() {
     let hub = Arc::new(Hub::default());
     let [a, b, c, d, e] = five(&hub);
     create(&a, on(&[&[&a]]));
     (0..10).for_each(|n| write_until_done(&[&a], n));
     let before = b.node.catalog().servers().len();
     cut(&hub, &a, &[&c, &d, &e]);
-    // It does not say whom it sees.
-    hub.meddle(|answer| (answer.kind != Some(SEES)).then_some(answer.bytes));
+    // The other server does not list its connections.
+    hub.intercept(|response| (response.kind != Some(CONNECTED_SERVERS)).then_some(response.bytes));
     let silent = a.node.repair().repair_catalog().unwrap_err();
     assert!(matches!(&silent, AdminError::ServersSilent { servers } if servers == "`b`"), "{silent}");
-    // It says that it sees nobody else, and does all the same.
+    // The other server lists no further connections, although it has them.
     let own = Bytes::copy_from_slice(a.server().0.as_bytes());
-    hub.meddle(move |answer| Some(if answer.kind == Some(SEES) { own.clone() } else { answer.bytes }));
+    hub.intercept(move |response| {
+        Some(if response.kind == Some(CONNECTED_SERVERS) { own.clone() } else { response.bytes })
+    });
     let refused = a.node.repair().repair_catalog().unwrap_err();
     assert!(matches!(refused, AdminError::RepairBegun(_) | AdminError::Refused(_)), "{refused}");
     assert!(
@@ -98,7 +100,7 @@ fn who_refuses_because_a_majority_lives_ends_the_repair() {
 }
 
 #[test]
-fn a_server_that_others_see_is_not_removed() {
+fn a_server_that_others_are_connected_to_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let [a, _b, _c, d, _e] = five(&hub);
     hub.cut(a.server(), d.server());
@@ -112,41 +114,41 @@ fn a_server_that_others_see_is_not_removed() {
 }
 
 #[test]
-fn a_server_that_one_may_see_who_does_not_say_so_is_not_removed() {
+fn a_server_that_a_silent_server_may_be_connected_to_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
     hub.cut(a.server(), c.server());
     let hangs = b.server();
-    hub.meddle(move |answer| {
-        (answer.kind != Some(SEES) || answer.answered_by != hangs).then_some(answer.bytes)
+    hub.intercept(move |response| {
+        (response.kind != Some(CONNECTED_SERVERS) || response.responder != hangs).then_some(response.bytes)
     });
     let refused = a.node.removal().remove_server(c.server()).unwrap_err();
     assert!(matches!(&refused, AdminError::ServersSilent { servers } if servers == "`b`"), "{refused}");
     assert!(!a.node.catalog().is_removed(c.server()));
     let gone = c.server();
     c.kill();
-    hub.meddle(|answer| Some(answer.bytes));
+    hub.intercept(|response| Some(response.bytes));
     a.node.removal().remove_server(gone).unwrap();
 }
 
 #[test]
-fn a_server_that_came_to_others_while_tables_were_asked_about_is_not_removed() {
+fn a_server_that_connects_to_others_during_its_removal_is_not_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
     let gone = c.server();
     cut(&hub, &c, &[&a, &b]);
-    // The link between b and c is back before b says how far its log reaches.
+    // The link between b and c is back before b responds with its log positions.
     let (weak, pair) = (Arc::downgrade(&hub), [b.server(), gone]);
     let asker = a.server();
-    hub.meddle(move |answer| {
-        if answer.asked_by == asker && answer.kind == Some(ENDS) {
-            weak.upgrade().unwrap().mend_between(pair);
+    hub.intercept(move |response| {
+        if response.sent_by == asker && response.kind == Some(LOG_POSITIONS) {
+            weak.upgrade().unwrap().heal_between(pair);
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
     let refused = a.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(&refused, AdminError::ServerConnectedElsewhere { by, .. } if by == "`b`"), "{refused}");
@@ -154,7 +156,7 @@ fn a_server_that_came_to_others_while_tables_were_asked_about_is_not_removed() {
 }
 
 #[test]
-fn a_server_that_starts_again_is_waited_for() {
+fn a_repair_waits_for_a_server_that_restarts() {
     let hub = Arc::new(Hub::default());
     let a = Machine::new("a").start(&hub, None);
     let machine = Machine::new("b");
@@ -163,9 +165,9 @@ fn a_server_that_starts_again_is_waited_for() {
     create(&a, on(&[&[&a, &b]]));
     a.wait_ready("t");
     let id = table(&a).config.id;
-    a.node.repair().set_return_timeout(PATIENCE);
+    a.node.repair().set_return_timeout(TEST_TIMEOUT);
     b.kill();
-    // What is only planned waits for nobody.
+    // A plan waits for no server.
     assert_eq!(a.node.repair().plan_catalog_repair().unwrap().len(), 1);
     let node = Arc::clone(&a.node);
     let of_table = std::thread::spawn(move || {
@@ -183,7 +185,7 @@ fn a_server_that_starts_again_is_waited_for() {
 }
 
 #[test]
-fn whoever_may_repair_the_table_alone_removes_no_server() {
+fn a_repair_of_a_table_alone_removes_no_server() {
     let hub = Arc::new(Hub::default());
     let a = Machine::new("a").start(&hub, None);
     let b = Machine::new("b").start(&hub, Some(&a));
@@ -198,10 +200,10 @@ fn whoever_may_repair_the_table_alone_removes_no_server() {
     {
         assert!(matches!(refused, Err(AdminError::CatalogFirst)), "{refused:?}");
     }
-    // Nor is one removed because the configuration is to be written again.
+    // A rewrite of the configuration removes no server either.
     let (mode, scope) = (RepairMode::Recommit, RepairScope::Cluster);
     assert_eq!(a.node.repair().plan_repair(id, mode, scope).unwrap().table, before);
-    // Who leads it has perhaps not noticed yet.
+    // The leader may not have noticed yet.
     let refused = a.node.repair().emergency_repair(id, mode, scope);
     assert!(
         matches!(refused, Err(AdminError::CatalogNoMajority { .. } | AdminError::InDoubt(_))),
@@ -211,7 +213,7 @@ fn whoever_may_repair_the_table_alone_removes_no_server() {
 }
 
 #[test]
-fn no_trouble_is_told_of_a_catalog_whose_leader_answers() {
+fn a_catalog_whose_leader_responds_has_no_outage() {
     let hub = Arc::new(Hub::default());
     let five = five(&hub);
     let leads = |node: &&Running| {
@@ -227,37 +229,37 @@ fn no_trouble_is_told_of_a_catalog_whose_leader_answers() {
     cut(&hub, asked, &[witness]);
     assert_eq!(asked.node.states().catalog_outage(), None);
     asked.node.schema().create_db("after").unwrap();
-    // It is led by one that others see.
-    hub.mend();
+    // Only other servers are connected to the leader.
+    hub.heal();
     cut(&hub, asked, others);
     cut(&hub, asked, &[leader]);
-    let trouble = asked.node.states().catalog_outage().unwrap();
-    assert_eq!((trouble.leader, trouble.is_lost), (Some(leader.server()), false));
+    let outage = asked.node.states().catalog_outage().unwrap();
+    assert_eq!((outage.leader, outage.is_lost), (Some(leader.server()), false));
 }
 
 #[test]
-fn whoever_tells_of_trouble_asks_everything_at_once() {
+fn the_check_for_an_outage_sends_all_requests_at_once() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, _b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
-    wait_until("four who vote", || members(&a, GroupId(0)).voters.len() == 4);
+    wait_until("four voters", || members(&a, GroupId(0)).voters.len() == 4);
     [c, d].into_iter().for_each(Running::kill);
     let (asker, told, waits) = (a.server(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let (states, waited) = (Arc::clone(&told), Arc::clone(&waits));
-    hub.meddle(move |answer| {
-        if answer.asked_by == asker && answer.kind == Some(STATES) {
+    hub.intercept(move |response| {
+        if response.sent_by == asker && response.kind == Some(STATES) {
             states.store(true, Ordering::Release);
         }
-        if answer.asked_by == asker && answer.kind == Some(SEES) {
+        if response.sent_by == asker && response.kind == Some(CONNECTED_SERVERS) {
             let until = Instant::now() + Duration::from_secs(5);
             while !states.load(Ordering::Acquire) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
             waited.fetch_or(!states.load(Ordering::Acquire), Ordering::AcqRel);
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
-    // Who leads it has perhaps not noticed yet.
-    wait_until("the trouble", || a.node.states().catalog_outage().is_some());
-    assert!(told.load(Ordering::Acquire) && !waits.load(Ordering::Acquire), "who leads is asked later");
+    // The leader may not have noticed yet.
+    wait_until("the outage", || a.node.states().catalog_outage().is_some());
+    assert!(told.load(Ordering::Acquire) && !waits.load(Ordering::Acquire), "the leader is asked for later");
 }

@@ -1,4 +1,4 @@
-//! Replicas are wanted where others of the same shards are on their way out.
+//! New replicas on servers whose earlier replicas of the same shards are still being removed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::fixture::{create, on, table, three};
 use crate::hub::{Hub, change, missing, replicated, write_until_done};
 
 #[test]
-fn replicas_that_are_wanted_again_wait_until_the_old_ones_have_gone() {
+fn new_replicas_wait_until_the_old_ones_on_the_same_server_are_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, replicated(1, 3));
@@ -28,15 +28,15 @@ fn replicas_that_are_wanted_again_wait_until_the_old_ones_have_gone() {
 }
 
 #[test]
-fn replicas_that_cannot_go_are_not_waited_for_long_and_are_named() {
+fn the_wait_for_a_replica_that_cannot_be_removed_is_short_and_the_error_names_it() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, _c]) = three(&hub);
     create(&a, on(&[&[&a, &b]]));
     a.wait_ready("t");
     let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
     let both = on(&[&[&a, &b]]);
-    // Both are there, and neither hears the other.
-    [&a, &b].into_iter().for_each(|node| hub.deafen(node.server(), group));
+    // Both servers are connected, but receive no messages of the group.
+    [&a, &b].into_iter().for_each(|node| hub.drop_messages(node.server(), group));
     change(&a, id, on(&[&[&a]])).unwrap();
     let begin = Instant::now();
     let refused = change(&a, id, both).unwrap_err();

@@ -1,5 +1,5 @@
-//! Replicas that a table is given so that it can be divided are there for that and no longer, unless somebody
-//! wants them meanwhile.
+//! Temporary replicas, which a reshard adds to have all rows on one server, are removed after it, unless another change wants them
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use rekindle_cluster::{
     places_of,
 };
 
-use crate::fixture::{SET_MARK, create, divide, on, settled, table, three};
+use crate::fixture::{SET_SEAL, create, on, reshard, table, three, wait_until_resharded};
 use crate::hub::{Hub, Machine, Running, missing, row, wait_until, write_until_done};
 
-/// Where the replicas of the shards are, those that were added too, each shard's in order.
+/// The servers of each shard's replicas, including temporary ones, sorted.
 fn everywhere(shards: &[ShardConfig]) -> Vec<Vec<ServerId>> {
     let servers = |shard: &ShardConfig| {
         let mut servers: Vec<ServerId> = shard.replicas.iter().map(|replica| replica.server).collect();
@@ -33,10 +33,10 @@ fn servers(shards: &[&[&Running]]) -> Vec<Vec<ServerId>> {
     shards.iter().map(servers).collect()
 }
 
-/// Waits until the table has replicas there and nowhere else, and shows no others.
+/// Waits until the table has, and shows, replicas on exactly these servers.
 #[track_caller]
 fn wait_for(node: &Running, shards: &[&[&Running]]) {
-    wait_until("the replicas that are wanted, and no others", || {
+    wait_until("exactly the wanted replicas", || {
         let config = &table(node).config;
         let shown: Vec<Vec<ServerId>> = places_of(&config.shards).iter().map(shown).collect();
         everywhere(&config.shards) == servers(shards)
@@ -51,7 +51,7 @@ fn shown(place: &ShardPlaces) -> Vec<ServerId> {
     servers
 }
 
-/// A table whose rows all lie in the first shard, so that each of the even shards needs it: how many rows.
+/// Creates a table whose rows are all in the first shard, so that each of the rebalanced shards needs it. Returns their number.
 fn lopsided(nodes: &[&Running], shards: &[&[&Running]]) -> u32 {
     create(nodes[0], on(shards));
     for node in nodes {
@@ -71,7 +71,7 @@ fn is_added(to: &Running, node: &Running) -> bool {
     config.shards[0].replicas.iter().any(|replica| replica.server == node.server())
 }
 
-/// What `work` does once a replica was added on `node`.
+/// A callback that runs `work` once a temporary replica was added on `node`, and always returns true.
 fn once_added<'a>(to: &'a Running, node: &'a Running, work: impl Fn() + 'a) -> impl Fn() -> bool + 'a {
     let is_done = AtomicBool::new(false);
     move || {
@@ -92,56 +92,56 @@ fn wait_for_vote(node: &Running, group: GroupId) {
 }
 
 #[test]
-fn replicas_that_were_added_are_none_of_the_table_when_somebody_else_moves_its_own() {
+fn temporary_replicas_do_not_stay_when_another_change_moves_the_tables_own() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
     lopsided(&[&a, &b, &c, &d], &[&[&a, &b], &[&c, &b, &d]]);
     let gone = d.server();
     let id = table(&a).config.id;
-    // It does not get ready before its server hears.
-    hub.deafen(c.server(), table(&a).shards()[0].group());
+    // The temporary replica does not become ready while messages to its server are dropped.
+    hub.drop_messages(c.server(), table(&a).shards()[0].group());
     let d = Mutex::new(Some(d));
     let done = a.node.resharder().rebalance(
         id,
         &once_added(&a, &c, || {
             d.lock().unwrap().take().unwrap().kill();
             a.node.removal().remove_server(gone).unwrap();
-            hub.let_all_hear();
+            hub.deliver_messages();
         }),
     );
     assert!(done.unwrap());
-    settled(&[&a, &b, &c]);
+    wait_until_resharded(&[&a, &b, &c]);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
 }
 
 #[test]
-fn two_who_divide_a_table_do_not_take_what_the_other_added_for_its_own() {
+fn concurrent_reshards_do_not_keep_each_others_temporary_replicas() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     lopsided(&[&a, &b, &c], &[&[&a, &b], &[&c, &b]]);
     let id = table(&a).config.id;
-    hub.deafen(c.server(), table(&a).shards()[0].group());
+    hub.drop_messages(c.server(), table(&a).shards()[0].group());
     let done = a.node.resharder().rebalance(
         id,
         &once_added(&a, &c, || {
-            hub.let_all_hear();
-            wait_until("a division", || matches!(b.node.resharder().rebalance(id, &|| true), Ok(true)));
+            hub.deliver_messages();
+            wait_until("a reshard", || matches!(b.node.resharder().rebalance(id, &|| true), Ok(true)));
         }),
     );
     assert!(matches!(done, Ok(true) | Err(AdminError::ReplicasNotReady)), "{done:?}");
-    settled(&[&a, &b, &c]);
+    wait_until_resharded(&[&a, &b, &c]);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
 }
 
 #[test]
-fn replicas_that_were_added_go_when_there_was_no_time_for_them() {
+fn temporary_replicas_are_removed_when_the_deadline_passes() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let nodes = [&a, &b, &c];
     lopsided(&nodes, &[&[&a, &b], &[&c, &b]]);
     let id = table(&a).config.id;
-    hub.deafen(c.server(), table(&a).shards()[0].group());
+    hub.drop_messages(c.server(), table(&a).shards()[0].group());
     let was_there = AtomicBool::new(false);
     let deadline = Instant::now() + Duration::from_secs(3);
     let done = a.node.resharder().rebalance_until(
@@ -152,16 +152,16 @@ fn replicas_that_were_added_go_when_there_was_no_time_for_them() {
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert!(was_there.load(Ordering::Acquire));
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
-    hub.let_all_hear();
-    // Whoever asks for it does without, too.
+    hub.deliver_messages();
+    // The same if the caller cancels.
     let done = a.node.resharder().rebalance(id, &|| !is_added(&a, &c));
     assert!(matches!(done, Err(AdminError::ReplicasNotReady) | Ok(true)), "{done:?}");
-    settled(&nodes);
+    wait_until_resharded(&nodes);
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
 }
 
 #[test]
-fn replicas_that_were_added_go_when_nothing_comes_of_the_seals() {
+fn temporary_replicas_are_removed_when_the_seals_fail() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
@@ -169,27 +169,27 @@ fn replicas_that_were_added_go_when_nothing_comes_of_the_seals() {
     lopsided(&nodes, &[&[&a, &b], &[&c, &b]]);
     let groups: Vec<_> = table(&a).shards().iter().map(|shard| shard.group()).collect();
     let asked = d.server();
-    hub.meddle(move |answer| {
-        let is_mark = answer.asked_by == asked && answer.kind == Some(SET_MARK);
-        (!is_mark).then_some(answer.bytes)
+    hub.intercept(move |response| {
+        let is_mark = response.sent_by == asked && response.kind == Some(SET_SEAL);
+        (!is_mark).then_some(response.bytes)
     });
     let done = d.node.resharder().rebalance(table(&a).config.id, &|| true);
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert_eq!(table(&d).shards().iter().map(|shard| shard.group()).collect::<Vec<_>>(), groups);
-    assert!(table(&d).config.lineage.epoch > 0, "it came to the seals");
+    assert!(table(&d).config.lineage.epoch > 0, "seals were set");
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
     write_until_done(&nodes, 0);
 }
 
 #[test]
-fn replicas_that_were_added_stay_if_somebody_wants_them_meanwhile() {
+fn temporary_replicas_stay_if_another_change_wants_them_meanwhile() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let nodes = [&a, &b, &c];
     lopsided(&nodes, &[&[&a, &b], &[&c, &b]]);
     let id = table(&a).config.id;
     let first = table(&a).shards()[0].group();
-    hub.deafen(c.server(), first);
+    hub.drop_messages(c.server(), first);
     let change = TableChange { shards: Some(on(&[&[&a, &b, &c], &[&c, &b]])), ..TableChange::default() };
     let is_wanted = AtomicBool::new(false);
     let want = once_added(&a, &c, || {
@@ -199,7 +199,7 @@ fn replicas_that_were_added_stay_if_somebody_wants_them_meanwhile() {
     let done = a.node.resharder().rebalance(id, &|| want() && !is_wanted.load(Ordering::Acquire));
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert_eq!(table(&a).shards()[0].group(), first);
-    hub.let_all_hear();
+    hub.deliver_messages();
     wait_for(&a, &[&[&a, &b, &c], &[&c, &b]]);
     a.wait_ready("t");
     write_until_done(&nodes, 0);
@@ -207,18 +207,18 @@ fn replicas_that_were_added_stay_if_somebody_wants_them_meanwhile() {
 }
 
 #[test]
-fn replicas_that_were_added_do_not_come_to_other_shards() {
+fn temporary_replicas_do_not_become_replicas_of_other_shards() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let nodes = [&a, &b, &c];
     lopsided(&nodes, &[&[&a, &b], &[&c, &b]]);
-    divide(&a, on(&[&[&c, &a]]));
-    settled(&nodes);
+    reshard(&a, on(&[&[&c, &a]]));
+    wait_until_resharded(&nodes);
     wait_for(&a, &[&[&c, &a]]);
 }
 
 #[test]
-fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
+fn temporary_replicas_stay_while_the_server_of_one_of_the_tables_own_is_away() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     lopsided(&[&a, &b, &c], &[&[&a, &b], &[&c, &b]]);
@@ -233,9 +233,9 @@ fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
     assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
     let shard = table(&a).config.shards[0].clone();
     assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Temporary::Replica(c.server())][..], &[][..]));
-    // It can take the place of the one that is away.
+    // The temporary replica can replace the one on the disconnected server.
     a.node.resharder().change_table(id, &instead).unwrap();
-    // The other shard has no majority without that one, and goes on when it is given up.
+    // The other shard has no quorum without that server, and continues after a repair without it.
     let refused = a.node.removal().remove_server(gone).unwrap_err();
     assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     wait_until("the repair", || {
@@ -248,12 +248,12 @@ fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
 }
 
 #[test]
-fn a_replica_that_was_added_and_has_no_rows_does_not_take_the_place_of_the_only_one() {
+fn a_temporary_replica_without_rows_does_not_replace_the_only_one() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     lopsided(&[&a, &b, &c], &[&[&b], &[&c]]);
     let (id, gone) = (table(&a).config.id, b.server());
-    hub.deafen(c.server(), table(&a).shards()[0].group());
+    hub.drop_messages(c.server(), table(&a).shards()[0].group());
     let b = Mutex::new(Some(b));
     let add = once_added(&a, &c, || {
         b.lock().unwrap().take().unwrap().kill();
@@ -270,7 +270,7 @@ fn a_replica_that_was_added_and_has_no_rows_does_not_take_the_place_of_the_only_
 }
 
 #[test]
-fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_given_up() {
+fn a_temporary_replica_that_votes_stays_when_a_repair_removes_the_only_other_one() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     lopsided(&[&a, &b, &c], &[&[&b], &[&c]]);

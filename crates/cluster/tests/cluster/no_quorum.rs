@@ -1,4 +1,4 @@
-//! A shard without a majority has the replicas it has: nobody is told that it has others.
+//! The replicas of a shard without a quorum cannot be changed.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::fixture::{create, on, table, three, with_nonvoting};
 use crate::hub::{Hub, change, missing, replicated, stored, wait_until, write_until_done};
 
 #[test]
-fn a_shard_without_a_majority_is_given_no_other_replicas() {
+fn the_replicas_of_a_shard_without_a_quorum_are_not_changed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b]]));
@@ -16,7 +16,7 @@ fn a_shard_without_a_majority_is_given_no_other_replicas() {
     (0..20).for_each(|n| write_until_done(&[&a, &b], n));
     let (id, before) = (table(&a).config.id, table(&a).config.clone());
     b.kill();
-    // The leader has perhaps not noticed yet.
+    // The leader may not have noticed yet.
     let divided = on(&[&[&a], &[&c]]);
     for (node, wanted) in [(&a, replicated(1, 1)), (&c, on(&[&[&a]])), (&c, on(&[&[&a, &c]])), (&a, divided)]
     {
@@ -35,7 +35,7 @@ fn a_shard_without_a_majority_is_given_no_other_replicas() {
 }
 
 #[test]
-fn a_replica_without_a_vote_that_has_all_rows_stays_when_the_one_that_votes_is_away() {
+fn a_nonvoting_replica_with_all_rows_stays_while_the_only_voter_is_down() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, with_nonvoting(&b, &c));
@@ -55,7 +55,7 @@ fn a_replica_without_a_vote_that_has_all_rows_stays_when_the_one_that_votes_is_a
 }
 
 #[test]
-fn shards_that_stay_as_they_are_may_lack_one() {
+fn shards_that_a_change_does_not_affect_may_lack_their_quorum() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b], &[&a]]));

@@ -1,5 +1,5 @@
-//! Tables get other shards: nobody copies what they have, nobody loses what was acknowledged, whoever stops
-//! and whenever.
+//! Reshards of tables: no rows are copied where they are present already, and no acknowledged row is lost, whichever server stops
+//! at whatever time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,15 @@ use rekindle_cluster::{
 };
 use shard::SealState;
 
-use crate::fixture::{STATES, create, divide, on, settled, table, three, wait_for_voters};
-use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, wait_until, write, write_until_done};
+use crate::fixture::{STATES, create, on, reshard, table, three, wait_for_voters, wait_until_resharded};
+use crate::hub::{
+    Hub, Machine, Running, TEST_TIMEOUT, missing, replicated, wait_until, write, write_until_done,
+};
 
-/// When all is done, each of `nodes` has the first `written` rows and no others.
+/// Waits for the end of the reshard. Each of `nodes` then has exactly the first `written` rows.
 #[track_caller]
-pub fn everybody_has(nodes: &[&Running], written: u32) {
-    settled(nodes);
+pub fn all_have_rows(nodes: &[&Running], written: u32) {
+    wait_until_resharded(nodes);
     for node in nodes {
         assert_eq!(missing(node, written), []);
         assert_eq!(rows(node), u64::from(written));
@@ -29,10 +31,10 @@ pub fn everybody_has(nodes: &[&Running], written: u32) {
 }
 
 pub fn rows(node: &Running) -> u64 {
-    table(node).shards().iter().map(|shard| shard.local().map_or(0, |near| near.count())).sum()
+    table(node).shards().iter().map(|shard| shard.local().map_or(0, |local| local.count())).sum()
 }
 
-/// Writes rows one after another while `work` is done; how many there are then.
+/// Writes rows one after another, from `first` on, while `work` runs. Returns the number of the next row.
 pub fn while_writing(nodes: &[&Running], first: u32, work: impl FnOnce() + Send) -> u32 {
     let (next, done) = (AtomicU32::new(first), AtomicBool::new(false));
     std::thread::scope(|threads| {
@@ -50,7 +52,7 @@ pub fn while_writing(nodes: &[&Running], first: u32, work: impl FnOnce() + Send)
 }
 
 #[test]
-fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
+fn reshards_on_the_same_servers_neither_copy_nor_remove_replicas() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let all: Vec<&Running> = nodes.iter().collect();
@@ -59,21 +61,21 @@ fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
     let written = while_writing(&all, 200, || {
         for (turn, shards) in [4, 2, 5, 1, 3].into_iter().enumerate() {
             let by = all[turn % 3];
-            let config = divide(by, replicated(shards, 3));
+            let config = reshard(by, replicated(shards, 3));
             assert_eq!(config.shards.len(), shards);
             for shard in &config.shards {
-                assert_eq!(shard.founders.len(), 3, "everybody begins it: {shard:?}");
+                assert_eq!(shard.founders.len(), 3, "all are founders: {shard:?}");
                 assert!(shard.leaving.is_empty());
             }
             all.iter().for_each(|node| assert_eq!(node.node.copies().under_way(), [], "nothing is copied"));
         }
         assert!(all[1].node.resharder().rebalance(table(all[1]).config.id, &|| true).unwrap());
     });
-    everybody_has(&all, written);
+    all_have_rows(&all, written);
 }
 
 #[test]
-fn a_shard_keeps_its_replicas_when_nowhere_is_named_for_it() {
+fn a_shard_without_named_servers_is_refused() {
     let (_machines, nodes) = three(&Arc::new(Hub::default()));
     create(&nodes[0], on(&[&[&nodes[0]]]));
     let nowhere = ShardPlaces { primary: nodes[0].server(), replicas: Vec::new() };
@@ -84,33 +86,33 @@ fn a_shard_keeps_its_replicas_when_nowhere_is_named_for_it() {
 }
 
 #[test]
-fn shards_that_lie_on_different_servers_are_put_together() {
+fn shards_on_different_servers_are_merged() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let [a, b, c] = &nodes;
     let all = [a, b, c];
     create(a, on(&[&[a, b], &[b, c]]));
     (0..200).for_each(|n| write_until_done(&all, n));
-    let written = while_writing(&all, 200, || drop(divide(b, on(&[&[c, a]]))));
-    settled(&all);
+    let written = while_writing(&all, 200, || drop(reshard(b, on(&[&[c, a]]))));
+    wait_until_resharded(&all);
     assert_eq!((missing(a, written), missing(c, written)), (vec![], vec![]));
     assert!(table(b).shards()[0].local().is_none());
-    // And taken apart to where nobody has them.
-    let written = while_writing(&all, written, || drop(divide(a, on(&[&[b], &[a], &[c, b]]))));
-    settled(&all);
+    // And split onto servers that do not have the rows.
+    let written = while_writing(&all, written, || drop(reshard(a, on(&[&[b], &[a], &[c, b]]))));
+    wait_until_resharded(&all);
     assert_eq!(rows(a) + rows(c), u64::from(written) - table(b).shards()[0].local().unwrap().count());
     for n in 0..written {
         let (key, _) = crate::hub::row(n);
         let holders = all.iter().filter(|node| {
             let table = table(node);
-            table.shard(&key).local().is_some_and(|near| near.get(&key).unwrap().is_some())
+            table.shard(&key).local().is_some_and(|local| local.get(&key).unwrap().is_some())
         });
         assert!(holders.count() >= 1, "row {n}");
     }
 }
 
 #[test]
-fn a_seal_of_somebody_who_stopped_is_given_up() {
+fn a_seal_of_a_reshard_that_stopped_is_abandoned() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let all: Vec<&Running> = nodes.iter().collect();
@@ -118,7 +120,7 @@ fn a_seal_of_somebody_who_stopped_is_given_up() {
     (0..20).for_each(|n| write_until_done(&all, n));
     let led = || {
         all.iter().find_map(|node| match table(node).shards()[0].leader() {
-            Some(Route::Local(near)) => Some(Arc::clone(near)),
+            Some(Route::Local(local)) => Some(Arc::clone(local)),
             _ => None,
         })
     };
@@ -128,31 +130,31 @@ fn a_seal_of_somebody_who_stopped_is_given_up() {
     write_until_done(&all, 20);
     assert_eq!(leader.seal_state(), SealState::open(1));
     assert_eq!(table(all[0]).config.lineage.epoch, 1);
-    // A seal of before that arrives now means nothing.
+    // An earlier seal that arrives now has no effect.
     leader.set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert!(write(&all, 21));
-    divide(all[2], replicated(2, 3));
-    settled(&all);
+    reshard(all[2], replicated(2, 3));
+    wait_until_resharded(&all);
     assert_eq!(missing(all[1], 22), []);
 }
 
 #[test]
-fn who_was_away_during_a_division_comes_back_to_the_new_shards() {
+fn a_server_that_was_down_during_a_reshard_gets_the_new_shards() {
     let hub = Arc::new(Hub::default());
     let (machines, [a, b, c]) = three(&hub);
     create(&a, replicated(2, 3));
     (0..100).for_each(|n| write_until_done(&[&a, &b, &c], n));
     c.kill();
-    divide(&a, replicated(3, 2));
+    reshard(&a, replicated(3, 2));
     (100..150).for_each(|n| write_until_done(&[&a, &b], n));
-    settled(&[&a, &b]);
+    wait_until_resharded(&[&a, &b]);
     let c = machines[2].start(&hub, None);
-    divide(&b, replicated(3, 3));
-    settled(&[&a, &b, &c]);
+    reshard(&b, replicated(3, 3));
+    wait_until_resharded(&[&a, &b, &c]);
     assert_eq!(missing(&c, 150), []);
     assert_eq!(rows(&c), 150);
-    // It counts: another may go.
-    wait_until("three who vote in each shard", || {
+    // It counts for the quorum: another server may stop.
+    wait_until("three voters in each shard", || {
         let led = |shard: &rekindle_cluster::ShardHandle| {
             [&a, &b, &c].iter().any(|node| {
                 let status = node.node.log().group_status(shard.group());
@@ -165,7 +167,7 @@ fn who_was_away_during_a_division_comes_back_to_the_new_shards() {
     (150..170).for_each(|n| write_until_done(&[&b, &c], n));
 }
 
-/// Machines whose engines lose what was not flushed when they stop.
+/// A machine whose engine loses unflushed writes when it stops.
 struct Weak {
     engine: MemoryEngine,
     machine: Machine,
@@ -179,7 +181,7 @@ impl Weak {
 
     fn stop(self, running: Running) -> Weak {
         running.kill();
-        // What still runs of it could write into the log that rows are there for good which the engine is to lose.
+        // A thread of the node that still runs could record in the log that rows are durable which the engine then loses.
         wait_until("the end of the process", || Arc::strong_count(&self.machine.engine) == 1);
         let engine = self.engine.after_crash();
         Weak { machine: Machine { engine: Arc::new(engine.clone()), ..self.machine }, engine }
@@ -187,7 +189,7 @@ impl Weak {
 }
 
 #[test]
-fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_has_it_again() {
+fn servers_that_crash_during_a_reshard_recover_unflushed_rows() {
     let hub = Arc::new(Hub::default());
     let mut machines: Vec<Weak> = ["a", "b", "c"].map(Weak::new).into_iter().collect();
     let a = machines[0].machine.start(&hub, None);
@@ -217,7 +219,7 @@ fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_ha
             let change = TableChange { shards: Some(replicated(shards, 3)), ..TableChange::default() };
             let divided = by.node.resharder().change_table(table(by).config.id, &change);
             assert!(divided.is_ok(), "turn {turn}: {divided:?}");
-            // Some have opened the new shards by now, and some have not.
+            // By now some servers have opened the new shards, and some have not.
             std::thread::sleep(Duration::from_millis(7 * turn));
             done.store(true, Ordering::Release);
         });
@@ -229,12 +231,12 @@ fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_ha
             stopped.push((nth, machines.remove(nth).stop(nodes.remove(nth))));
         }
         for (_, machine) in stopped {
-            nodes.push(machine.machine.start_unheard(&hub, None));
+            nodes.push(machine.machine.start_without_catalog(&hub, None));
             machines.push(machine);
         }
         let all: Vec<&Running> = nodes.iter().collect();
-        all.iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
-        settled(&all);
+        all.iter().for_each(|node| assert!(node.node.await_catalog(TEST_TIMEOUT)));
+        wait_until_resharded(&all);
         for node in &all {
             assert_eq!(missing(node, written), [], "turn {turn}");
         }
@@ -250,7 +252,7 @@ fn a_table_is_dropped_while_its_shards_are_sealed() {
     let all: Vec<&Running> = nodes.iter().collect();
     create(all[0], replicated(1, 3));
     (0..20).for_each(|n| write_until_done(&all, n));
-    divide(all[1], replicated(3, 3));
+    reshard(all[1], replicated(3, 3));
     let groups: Vec<GroupId> = table(all[1]).shards().iter().map(|shard| shard.group()).collect();
     all[2].node.schema().drop_table("test", "t").unwrap();
     for node in &all {
@@ -265,7 +267,7 @@ fn a_table_is_dropped_while_its_shards_are_sealed() {
 }
 
 #[test]
-fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
+fn a_late_seal_does_not_block_membership_changes() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let all: Vec<&Running> = nodes.iter().collect();
@@ -274,22 +276,22 @@ fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
     (0..20).for_each(|n| write_until_done(&all, n));
     let leader = || {
         all.iter().find_map(|node| match table(node).shards()[0].leader() {
-            Some(Route::Local(near)) => Some(Arc::clone(near)),
+            Some(Route::Local(local)) => Some(Arc::clone(local)),
             _ => None,
         })
     };
     leader().unwrap().set_seal_state(SealState::sealed(0)).wait().unwrap();
     write_until_done(&all, 20);
-    // It was on its way while the division that wanted it was given up.
+    // This seal was on its way while its reshard was abandoned.
     leader().unwrap().set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert_eq!(leader().unwrap().seal_state(), SealState::open(1));
-    divide(a, on(&[&[a, b, c]]));
-    settled(&all);
+    reshard(a, on(&[&[a, b, c]]));
+    wait_until_resharded(&all);
     assert_eq!(missing(c, 21), []);
 }
 
 #[test]
-fn a_division_that_nobody_could_begin_is_given_up() {
+fn a_reshard_that_no_server_could_found_is_abandoned() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
@@ -302,19 +304,19 @@ fn a_division_that_nobody_could_begin_is_given_up() {
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
     let first = table(&e).shards()[0].group();
     let one = TableChange { shards: Some(on(&[&[&b]])), ..TableChange::default() };
-    // The others seal that shard without it.
-    hub.deafen(b.server(), first);
+    // The other replicas seal the first shard without b.
+    hub.drop_messages(b.server(), first);
     let refused = e.node.resharder().change_table(table(&e).config.id, &one).unwrap_err();
     assert!(matches!(refused, AdminError::ReplicasNotReady), "{refused}");
     assert_eq!(table(&e).shards().len(), 2);
     (20..40).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
-    hub.let_all_hear();
-    wait_until("the division", || e.node.resharder().change_table(table(&e).config.id, &one).is_ok());
-    everybody_has(&[&b], 40);
+    hub.deliver_messages();
+    wait_until("the reshard", || e.node.resharder().change_table(table(&e).config.id, &one).is_ok());
+    all_have_rows(&[&b], 40);
 }
 
 #[test]
-fn a_replica_that_lags_for_a_moment_begins_the_new_shards_with_the_others() {
+fn a_replica_that_lags_briefly_is_a_founder_of_the_new_shards() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
@@ -323,49 +325,49 @@ fn a_replica_that_lags_for_a_moment_begins_the_new_shards_with_the_others() {
     wait_until("the table", || d.node.catalog().table("test", "t").is_some());
     a.wait_ready("t");
     fall_behind(&hub, &c, &[&a, &b, &c], 20);
-    // It hears again once the division has been put off.
-    let (asked, looks, its_hub) = (d.server(), AtomicU32::new(0), Arc::downgrade(&hub));
-    hub.meddle(move |answer| {
-        if answer.kind == Some(STATES)
-            && answer.asked_by == asked
+    // Its messages are delivered again once the reshard was deferred.
+    let (asked, looks, weak_hub) = (d.server(), AtomicU32::new(0), Arc::downgrade(&hub));
+    hub.intercept(move |response| {
+        if response.kind == Some(STATES)
+            && response.sent_by == asked
             && looks.fetch_add(1, Ordering::AcqRel) == 2
         {
-            its_hub.upgrade().unwrap().let_all_hear();
+            weak_hub.upgrade().unwrap().deliver_messages();
         }
-        Some(answer.bytes)
+        Some(response.bytes)
     });
-    let config = divide(&d, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
+    let config = reshard(&d, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
     assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "{config:?}");
-    everybody_has(&[&a, &b, &c], 21);
+    all_have_rows(&[&a, &b, &c], 21);
 }
 
 #[test]
-fn a_replica_that_lags_for_long_holds_no_division_up() {
+fn a_replica_that_lags_for_long_does_not_delay_a_reshard() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
     a.wait_ready("t");
     let founders = |config: &TableConfig| config.shards.iter().map(|s| s.founders.len()).collect::<Vec<_>>();
-    // Less time than it would be waited for: the rows are to lie evenly before it is over.
+    // The deadline is shorter than the wait for a lagging replica: the rebalance must end before it.
     fall_behind(&hub, &c, &[&a, &b, &c], 20);
     let id = table(&a).config.id;
     let deadline = std::time::Instant::now() + Duration::from_secs(3);
     assert!(a.node.resharder().rebalance_until(id, deadline, &|| true).unwrap());
     assert_eq!(founders(&table(&a).config).iter().min(), Some(&2));
-    hub.let_all_hear();
-    everybody_has(&[&a, &b, &c], 21);
-    // It has all that one of the shards has that are put together.
+    hub.deliver_messages();
+    all_have_rows(&[&a, &b, &c], 21);
+    // It has all rows of one of the two merged shards.
     fall_behind(&hub, &c, &[&a, &b, &c], 21);
-    assert_eq!(founders(&divide(&a, on(&[&[&a, &b, &c]]))), [2]);
-    hub.let_all_hear();
-    everybody_has(&[&a, &b, &c], 22);
+    assert_eq!(founders(&reshard(&a, on(&[&[&a, &b, &c]]))), [2]);
+    hub.deliver_messages();
+    all_have_rows(&[&a, &b, &c], 22);
 }
 
-/// The first shard's log does not reach `node` any more, and its leader has noticed. Writes row number `n`.
+/// Drops the messages of the first shard to `node`, writes row `n`, and waits until the leader has noticed the lag.
 fn fall_behind(hub: &Hub, node: &Running, all: &[&Running], n: u32) {
-    hub.deafen(node.server(), table(all[0]).shards()[0].group());
-    // A group at rest notices nothing.
+    hub.drop_messages(node.server(), table(all[0]).shards()[0].group());
+    // A quiesced group would not notice.
     write_until_done(all, n);
     wait_until("the replica that lags", || {
         let states = all[0].node.states().table_state(&table(all[0]));
@@ -374,7 +376,7 @@ fn fall_behind(hub: &Hub, node: &Running, all: &[&Running], n: u32) {
 }
 
 #[test]
-fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
+fn a_table_with_single_write_acks_is_resharded_during_writes() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
     let all: Vec<&Running> = nodes.iter().collect();
@@ -387,39 +389,39 @@ fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
     (0..50).for_each(|n| write_until_done(&all, n));
     let written = while_writing(&all, 50, || {
         for (turn, shards) in [3, 2, 4, 1].into_iter().enumerate() {
-            divide(all[turn % 3], replicated(shards, 3));
+            reshard(all[turn % 3], replicated(shards, 3));
         }
     });
-    everybody_has(&all, written);
+    all_have_rows(&all, written);
 }
 
 #[test]
-fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
+fn a_table_that_lost_its_quorum_in_a_reshard_is_repaired() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&b, &c]]));
     (0..60).for_each(|n| write_until_done(&[&b, &c], n));
-    divide(&a, on(&[&[&b, &c], &[&c, &b]]));
-    // It may have opened the new shards, and said so, or not.
+    reshard(&a, on(&[&[&b, &c], &[&c, &b]]));
+    // It may or may not have opened the new shards and reported that.
     c.kill();
     let id = table(&a).config.id;
     wait_until("the repair", || {
-        // Before the new shards can be repaired the old ones may have to be.
+        // The old shards may have to be repaired before the new ones.
         drop(a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (60..70).all(|n| write(&[&b], n))
     });
-    settled(&[&a, &b]);
+    wait_until_resharded(&[&a, &b]);
     assert_eq!(missing(&b, 70), []);
 }
 
 #[test]
-fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywhere() {
-    // Its leader may hear too early that its rows are void.
-    assert!((0..20).any(|_| found_without_rows()), "the leader heard of it each time");
+fn a_founder_without_rows_receives_them_despite_a_power_loss_of_all_servers() {
+    // The leader may learn too early that the founder's rows are void.
+    assert!((0..20).any(|_| found_without_rows()), "the leader learned of it each time");
 }
 
-/// One of three loses its rows just before a division, founds the new shards, and gets half of a copy when the power goes
-/// everywhere. Whether it was taken for a founder.
+/// One of three servers loses its rows just before a reshard, is a founder of the new shards, and has half of a copy when all
+/// servers lose power. Returns whether it was chosen as a founder.
 fn found_without_rows() -> bool {
     let hub = Arc::new(Hub::default());
     let mut machines = ["a", "b", "c"].map(Weak::new);
@@ -434,31 +436,31 @@ fn found_without_rows() -> bool {
         assert_eq!(missing(node, 40), []);
     }
     machines.iter().for_each(|machine| engine::Engine::flush(&machine.engine).unwrap());
-    // Its rows are void now, and gone; it gets no copy before the shard is sealed, nor after it.
-    hub.count_answers(c.server(), 0);
+    // Its rows are void now, and deleted. It receives no copy before the shard is sealed, nor after it.
+    hub.limit_responses(c.server(), 0);
     c.node.log().begin_restore(old).unwrap();
     c.node.replicas().mark_recovering(old);
     shard::clear_rows(table(&c).shards()[0].local().unwrap(), &datum::KeyRange::all()).unwrap();
-    let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
+    let config = reshard(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
     if config.shards.iter().any(|shard| shard.founders.len() < 3) {
         return false;
     }
-    // Then it gets about half.
-    hub.count_answers(c.server(), 2_000_000);
-    wait_until("a copy that is interrupted", || hub.answered(c.server()).1);
+    // Then it receives about half of them.
+    hub.limit_responses(c.server(), 2_000_000);
+    wait_until("a copy that is interrupted", || hub.response_bytes(c.server()).1);
     let news: Vec<GroupId> = config.shards.iter().map(|shard| shard.group).collect();
     let waits = |group: &&GroupId| c.node.log().group_status(**group).is_ok_and(|status| status.needs_rows);
-    assert!(news.iter().any(|group| waits(&group)), "it has begun without rows");
-    hub.count_answers(c.server(), u64::MAX);
+    assert!(news.iter().any(|group| waits(&group)), "it began without rows");
+    hub.limit_responses(c.server(), u64::MAX);
     let mut nodes = Vec::new();
     machines = {
         let [first, second, third] = machines;
         [first.stop(a), second.stop(b), third.stop(c)]
     };
-    machines.iter().for_each(|machine| nodes.push(machine.machine.start_unheard(&hub, None)));
-    nodes.iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
+    machines.iter().for_each(|machine| nodes.push(machine.machine.start_without_catalog(&hub, None)));
+    nodes.iter().for_each(|node| assert!(node.node.await_catalog(TEST_TIMEOUT)));
     let all: Vec<&Running> = nodes.iter().collect();
-    settled(&all);
+    wait_until_resharded(&all);
     for node in &all {
         assert_eq!(missing(node, 40), []);
         assert_eq!(crate::hub::stored(node), crate::hub::stored(all[0]));
