@@ -242,8 +242,8 @@ pub enum AdminError {
         /// The names of the servers that are connected to them.
         by: String,
     },
-    /// Connected servers did not respond. They may be connected to a server that an emergency repair would treat as lost, or
-    /// that is to be permanently removed.
+    /// Connected servers did not respond. They may be connected to a server that an emergency repair would treat as
+    /// lost, or that is to be permanently removed.
     #[error(
         "{servers} did not say which servers can be reached from there. A server that another server is connected to is \
          neither lost nor removed: wait until they respond, or stop the servers that hang."

@@ -53,8 +53,9 @@ impl Accounts {
         })
     }
 
-    /// Changes the permissions of the user at the scope. `change` maps the current permissions to the new ones; it may be called
-    /// several times. Returns the permissions before and after. Fails for `admin`, and if there is no such user.
+    /// Changes the permissions of the user at the scope. `change` maps the current permissions to the new ones; it may
+    /// be called several times. Returns the permissions before and after. Fails for `admin`, and if there is no such
+    /// user.
     pub fn grant(
         &self,
         user: &str,

@@ -1,5 +1,6 @@
-//! Changes of the catalog, from any node. A change is computed on the version shown here, and the leader of group zero commits
-//! it if that is still the current version. Otherwise the change is computed again on a later version. Decision 0009.
+//! Changes of the catalog, from any node. A change is computed on the version shown here, and the leader of group zero
+//! commits it if that is still the current version. Otherwise the change is computed again on a later version. Decision
+//! 0009.
 
 use std::time::Duration;
 
@@ -37,9 +38,9 @@ enum Attempt {
 }
 
 impl CatalogClient {
-    /// Changes the catalog. `edit` adds the changed rows to the draft; it may be called several times, each time with a later
-    /// version. Returns the result of its last call, once the change is durable and this node shows it. Fails, among other
-    /// reasons, if a table would get replicas on servers that are not in the catalog.
+    /// Changes the catalog. `edit` adds the changed rows to the draft; it may be called several times, each time with a
+    /// later version. Returns the result of its last call, once the change is durable and this node shows it. Fails,
+    /// among other reasons, if a table would get replicas on servers that are not in the catalog.
     pub(crate) fn change<T>(
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
@@ -56,17 +57,18 @@ impl CatalogClient {
         self.change_within(CHANGE_TIMEOUT, edit)
     }
 
-    /// As [`CatalogClient::change`], for a change that a user requests. If `edit` fails or has nothing to change, it is called
-    /// again on the latest version of the catalog, because another server may have changed it just before. When this returns,
-    /// the connected servers show the change too, because the user may send the next query to any of them.
+    /// As [`CatalogClient::change`], for a change that a user requests. If `edit` fails or has nothing to change, it is
+    /// called again on the latest version of the catalog, because another server may have changed it just before. When
+    /// this returns, the connected servers show the change too, because the user may send the next query to any of
+    /// them.
     pub(crate) fn administer<T>(
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
         let before = self.shown().version;
-        let held = self.lock_changes();
+        let one_at_a_time = self.lock_changes();
         let outcome = self.administer_locked(edit);
-        drop(held);
+        drop(one_at_a_time);
         self.await_other_servers(before);
         outcome
     }
@@ -84,7 +86,8 @@ impl CatalogClient {
         self.peers.call_all(requests, OTHER_SERVERS_TIMEOUT);
     }
 
-    /// As [`CatalogClient::administer`], for a caller that holds [`CatalogClient::lock_changes`]; does not wait for other servers.
+    /// As [`CatalogClient::administer`], for a caller that holds [`CatalogClient::lock_changes`]; does not wait for
+    /// other servers.
     pub(crate) fn administer_locked<T>(
         &self,
         mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
@@ -170,8 +173,8 @@ impl CatalogClient {
         }
     }
 
-    /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits until they are durable. Refuses rows
-    /// that it could not read, also from other servers.
+    /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits until they are durable. Refuses
+    /// rows that it could not read, also from other servers.
     pub(crate) fn commit_here(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> CommitResponse {
         let unreadable =
             rows.iter().filter_map(|(_, row)| CatalogRow::from_object(row.as_ref()?).err()).next();

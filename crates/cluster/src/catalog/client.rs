@@ -1,5 +1,5 @@
-//! The client through which any node reads and changes the catalog. Its methods are in three files: the state and the quorum
-//! here, the lookup of the leader in `leader`, changes in `change`.
+//! The client through which any node reads and changes the catalog. Its methods are in three files: the state and the
+//! quorum here, the lookup of the leader in `leader`, changes in `change`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

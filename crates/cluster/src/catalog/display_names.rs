@@ -1,5 +1,5 @@
-//! Display names of groups, replicas, servers and membership changes for log lines and errors: by their names in the catalog,
-//! else by id.
+//! Display names of groups, replicas, servers and membership changes for log lines and errors: by their names in the
+//! catalog, else by id.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ pub(crate) fn change(catalog: &Catalog, of: GroupId, change: MemberChange, repli
     }
 }
 
-/// The words with the first letter capitalized, to begin a sentence.
-pub(crate) fn sentence(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+/// The text with its first letter capitalized, to begin a sentence.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

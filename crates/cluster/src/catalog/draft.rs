@@ -22,8 +22,8 @@ impl Draft {
         Draft { put: Vec::new(), delete: Vec::new(), group_next, group_first: group_next }
     }
 
-    /// Adds a row. Every change of a table's replicas and of the catalog's voters passes here, so this prunes the shard history
-    /// of a table, and takes the vote from a proxy.
+    /// Adds a row. Every change of a table's replicas and of the catalog's voters passes here, so this prunes the shard
+    /// history of a table, and takes the vote from a proxy.
     pub(crate) fn put(&mut self, mut row: CatalogRow) {
         match &mut row {
             CatalogRow::Table(table) => table.prune_history(),
@@ -43,8 +43,8 @@ impl Draft {
         GroupId(self.group_next - 1)
     }
 
-    /// The rows in their stored form. Fails if one of them could not be read back unchanged: no node could read the catalog any
-    /// more, so no node could correct it either.
+    /// The rows in their stored form. Fails if one of them could not be read back unchanged: no node could read the
+    /// catalog any more, so no node could correct it either.
     pub(super) fn into_rows(mut self) -> Result<Vec<(PrimaryKey, Option<Object>)>, AdminError> {
         if self.group_next != self.group_first {
             self.put.push(CatalogRow::Groups(self.group_next));
@@ -53,8 +53,8 @@ impl Draft {
         puts.chain(self.delete.into_iter().map(|key| Ok((key, None)))).collect()
     }
 
-    /// A server that would get its first replica of a table but must not: a proxy, or a server other than `own` that is not in
-    /// the catalog, for example because it was removed after the change was planned.
+    /// A server that would get its first replica of a table but must not: a proxy, or a server other than `own` that is
+    /// not in the catalog, for example because it was removed after the change was planned.
     pub(super) fn ineligible_server(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
         let tables = self.put.iter().filter_map(|row| match row {
             CatalogRow::Table(table) => Some(table),

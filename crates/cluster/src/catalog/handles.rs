@@ -14,8 +14,8 @@ use crate::notifier::Notifier;
 use crate::routing::{DiskStalls, LeaderLookup, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Each owner of a later room keeps only the handles
-/// that it uses.
+/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Each owner of a later room keeps only the
+/// handles that it uses.
 pub(crate) struct Handles {
     /// This server.
     pub(crate) own: ServerId,

@@ -51,8 +51,9 @@ impl CatalogClient {
         decode_number(self.peers.call(leader, Request::Version.encode(), timeout).ok()?)
     }
 
-    /// Whether `version` is the latest version of the catalog, according to its leader. For a caller that removes replicas: a
-    /// replica that an old version does not list may be listed by the latest one, and its removal cannot be undone.
+    /// Whether `version` is the latest version of the catalog, according to its leader. For a caller that removes
+    /// replicas: a replica that an old version does not list may be listed by the latest one, and its removal cannot be
+    /// undone.
     pub(crate) fn is_latest_version(&self, version: u64) -> bool {
         self.version_as_leader().or_else(|| self.version_at_leader(VERSION_TIMEOUT)) == Some(version)
     }
@@ -74,8 +75,8 @@ impl CatalogClient {
         leader
     }
 
-    /// The leader of the catalog by the responses of other servers: a server that responds as leader, else a server that others
-    /// name and that this node is not connected to.
+    /// The leader of the catalog by the responses of other servers: a server that responds as leader, else a server
+    /// that others name and that this node is not connected to.
     pub(crate) fn leader_from_responses(
         &self,
         responses: Vec<(ServerId, Option<Bytes>)>,

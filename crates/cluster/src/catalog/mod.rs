@@ -1,11 +1,11 @@
 //! The catalog: databases, tables, servers and users, replicated to every server as the table of group zero.
 //!
 //! - [`Catalog`] (`snapshot`): one immutable version of the catalog.
-//! - [`CatalogView`] (`view`): the version that this node shows. `node` replaces it whenever the log has applied rows of the
-//!   catalog. Its lock is held while a version is replaced.
-//! - [`CatalogClient`] (`client`, `leader`, `change`): reads and changes the catalog from any node. A change is computed on the
-//!   version shown here, and the leader of group zero commits it if that is still the current version. Its lock, rank
-//!   `CatalogChange` in `locks`, allows one change at a time on this node.
+//! - [`CatalogView`] (`view`): the version that this node shows. `node` replaces it whenever the log has applied rows
+//!   of the catalog. Its lock is held while a version is replaced.
+//! - [`CatalogClient`] (`client`, `leader`, `change`): reads and changes the catalog from any node. A change is
+//!   computed on the version shown here, and the leader of group zero commits it if that is still the current version.
+//!   Its lock, rank `CatalogChange` in `locks`, allows one change at a time on this node.
 //! - [`Draft`] and `row`: the rows that a change writes, and their stored form.
 //! - [`Schema`], [`Accounts`], [`Servers`]: changes to databases and tables, to users, and to servers.
 //! - [`ShardPlacer`] and `placement`: choose the servers of a table's shards.

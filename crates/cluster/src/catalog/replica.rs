@@ -19,8 +19,8 @@ pub struct CatalogReplica {
 }
 
 impl CatalogReplica {
-    /// Opens the replica of the server that `identity` names. If it is the only voter, its log is replayed. Otherwise it holds
-    /// the rows of its engine until it receives messages from the other replicas.
+    /// Opens the replica of the server that `identity` names. If it is the only voter, its log is replayed. Otherwise
+    /// it holds the rows of its engine until it receives messages from the other replicas.
     pub fn open(
         identity: &Identity,
         replicas: &Arc<Replicas>,

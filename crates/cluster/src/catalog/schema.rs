@@ -91,8 +91,8 @@ impl Schema {
         self.drop_db_if(name, |_, _| true)
     }
 
-    /// As [`Schema::drop_db`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given the version of the
-    /// catalog that the drop is based on.
+    /// As [`Schema::drop_db`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given the
+    /// version of the catalog that the drop is based on.
     pub fn drop_db_if(
         &self,
         name: &str,
@@ -128,8 +128,8 @@ impl Schema {
         self.create_table_if(db, name, options, |_, _| true)
     }
 
-    /// As [`Schema::create_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given the version
-    /// of the catalog that the creation is based on.
+    /// As [`Schema::create_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the database, given
+    /// the version of the catalog that the creation is based on.
     pub fn create_table_if(
         &self,
         db: &str,
@@ -169,8 +169,8 @@ impl Schema {
         self.drop_table_if(db, name, |_, _| true)
     }
 
-    /// As [`Schema::drop_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the table, given the version of the
-    /// catalog that the drop is based on.
+    /// As [`Schema::drop_table`], but fails with [`AdminError::Forbidden`] if `permits` refuses the table, given the
+    /// version of the catalog that the drop is based on.
     pub fn drop_table_if(
         &self,
         db: &str,

@@ -63,8 +63,8 @@ impl Servers {
         })
     }
 
-    /// Changes the name, tags and cache size of a server. Fails if there is no such server, or if another server has the new
-    /// name.
+    /// Changes the name, tags and cache size of a server. Fails if there is no such server, or if another server has
+    /// the new name.
     pub fn change_server(
         &self,
         id: ServerId,
@@ -85,8 +85,8 @@ impl Servers {
         })
     }
 
-    /// Removes this server from the catalog if it is a proxy, because it stops now. Does nothing on other servers. Fails at once
-    /// if no quorum of the catalog's voters is connected, otherwise within seconds.
+    /// Removes this server from the catalog if it is a proxy, because it stops now. Does nothing on other servers.
+    /// Fails at once if no quorum of the catalog's voters is connected, otherwise within seconds.
     pub fn leave(&self) -> Result<(), AdminError> {
         if !self.catalog.has_quorum() {
             return Err(self.catalog.no_leader_error());

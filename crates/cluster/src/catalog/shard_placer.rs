@@ -45,8 +45,8 @@ impl ShardPlacer {
         ShardPlacer { own, peers, stalls, ids }
     }
 
-    /// The servers of the requested shards: only connected servers, and servers with a stalled disk only where no other fits.
-    /// `table` is the table that is resharded or moved; `None` for a new one.
+    /// The servers of the requested shards: only connected servers, and servers with a stalled disk only where no other
+    /// fits. `table` is the table that is resharded or moved; `None` for a new one.
     pub(crate) fn places(
         &self,
         catalog: &Catalog,
@@ -112,8 +112,8 @@ impl ShardPlacer {
         place.replicas.iter().map(replica).collect()
     }
 
-    /// Places the replicas of existing shards on other servers. The leader of each shard reconciles its members with that. Fails
-    /// if a server would get a replica while its old replica of the same shard is still being removed.
+    /// Places the replicas of existing shards on other servers. The leader of each shard reconciles its members with
+    /// that. Fails if a server would get a replica while its old replica of the same shard is still being removed.
     pub(crate) fn replace_replicas(
         &self,
         catalog: &Catalog,

@@ -147,8 +147,8 @@ impl Catalog {
         self.removed.keys().copied()
     }
 
-    /// The name of the server with this id, also after it was permanently removed, because tables may still refer to it. `None` if
-    /// the name of a removed server was not stored, or is the name of another server now.
+    /// The name of the server with this id, also after it was permanently removed, because tables may still refer to
+    /// it. `None` if the name of a removed server was not stored, or is the name of another server now.
     #[must_use]
     pub fn server_name(&self, id: ServerId) -> Option<&Text> {
         let name_of_removed = || {

@@ -59,8 +59,8 @@ impl CatalogView {
         true
     }
 
-    /// Sets the watcher for [`CatalogView::notify_watcher`], and calls it with the version shown now. If one is set already, that one is
-    /// kept and called.
+    /// Sets the watcher for [`CatalogView::notify_watcher`], and calls it with the version shown now. If one is set
+    /// already, that one is kept and called.
     pub(crate) fn watch(&self, watcher: CatalogWatcher) {
         self.watcher.get_or_init(|| watcher)(&self.shown());
     }

@@ -36,8 +36,8 @@ impl TableConfig {
         self.shards.iter().any(|shard| shard.founder_on(server).is_some())
     }
 
-    /// Removes entries that are no longer needed: servers that found no shard any more from `waiting`, the sealed groups once
-    /// no server waits, and temporary replicas that no longer exist.
+    /// Removes entries that are no longer needed: servers that found no shard any more from `waiting`, the sealed
+    /// groups once no server waits, and temporary replicas that no longer exist.
     pub(crate) fn prune_history(&mut self) {
         self.shards.iter_mut().for_each(ShardConfig::prune_temporary);
         if self.lineage.sealed.is_empty() {

@@ -1,7 +1,7 @@
 //! Temporary replicas: members of a shard's group that exist only while the table is resharded, and are not part of the
-//! table's configured placement. A reshard that succeeds leaves them behind with the old group; one that is abandoned removes
-//! them. If the table's replicas are moved meanwhile, that placement covers all of them, and none is temporary after it.
-//! Decision 0024.
+//! table's configured placement. A reshard that succeeds leaves them behind with the old group; one that is abandoned
+//! removes them. If the table's replicas are moved meanwhile, that placement covers all of them, and none is temporary
+//! after it. Decision 0024.
 
 use log::{GroupId, PeerId};
 
@@ -27,7 +27,8 @@ impl Temporary {
 }
 
 impl ShardConfig {
-    /// The servers of the permanent replicas, and whether each votes: the configuration without temporary replicas and votes.
+    /// The servers of the permanent replicas, and whether each votes: the configuration without temporary replicas and
+    /// votes.
     pub fn permanent_replicas(&self) -> impl Iterator<Item = (ServerId, bool)> {
         self.replicas.iter().filter(|replica| !self.is_temporary(Temporary::Replica(replica.server))).map(
             |replica| (replica.server, replica.voting && !self.is_temporary(Temporary::Vote(replica.server))),
@@ -66,9 +67,9 @@ impl ShardConfig {
         true
     }
 
-    /// Removes temporary replicas and votes from `servers`, but only if `is_there` holds for each permanent voter. The leader
-    /// completes a removal only when the other voters suffice. If one of those is missing, the replica could stay half removed
-    /// for ever, and could not replace the missing one either.
+    /// Removes temporary replicas and votes from `servers`, but only if `is_there` holds for each permanent voter. The
+    /// leader completes a removal only when the other voters suffice. If one of those is missing, the replica could
+    /// stay half removed for ever, and could not replace the missing one either.
     fn remove_temporary(
         &mut self,
         servers: impl Fn(ServerId) -> bool,
@@ -92,8 +93,8 @@ impl ShardConfig {
         }
     }
 
-    /// Removes entries for temporary replicas that no longer exist. If the permanent replicas no longer include the primary as
-    /// a voter, for example because a server was removed, all temporary replicas become permanent.
+    /// Removes entries for temporary replicas that no longer exist. If the permanent replicas no longer include the
+    /// primary as a voter, for example because a server was removed, all temporary replicas become permanent.
     pub(crate) fn prune_temporary(&mut self) {
         let replicas = &self.replicas;
         self.added.retain(|added| replicas.iter().any(|replica| replica.server == added.server()));

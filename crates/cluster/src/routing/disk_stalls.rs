@@ -103,8 +103,8 @@ impl DiskStalls {
         self.own.lock().stall
     }
 
-    /// The cause of a stall of the own log, or of a step that may become one. This is the response to a server whose log has
-    /// stalled, which steps down from groups that this server can lead.
+    /// The cause of a stall of the own log, or of a step that may become one. This is the response to a server whose
+    /// log has stalled, which steps down from groups that this server can lead.
     pub(crate) fn stall_or_doubt(&self, found: Option<Stall>, now: Nanos) -> Option<StallCause> {
         let is_doubtful = |stall: &Stall| {
             stall.cause != StallCause::Slow || now.since(stall.since) >= DOUBTFUL_STEP_TIMEOUT
@@ -112,8 +112,8 @@ impl DiskStalls {
         found.filter(is_doubtful).or(self.own()).map(|stall| stall.cause)
     }
 
-    /// Takes the response of `server` to the report of a stall: `cause` is why its log is stalled, `None` if that is healthy. While
-    /// the own log is stalled, calls `step_down` with the servers whose logs are healthy.
+    /// Takes the response of `server` to the report of a stall: `cause` is why its log is stalled, `None` if that is
+    /// healthy. While the own log is stalled, calls `step_down` with the servers whose logs are healthy.
     pub(crate) fn take_response(
         &self,
         server: ServerId,
@@ -148,8 +148,8 @@ impl DiskStalls {
         self.own.lock().healthy_servers()
     }
 
-    /// The groups and servers of recent confirmations, during the stall, that the server knows no later term of the group. `None`
-    /// for [`REPORT_LIFETIME`] after the stall was noticed, because the first responses may be late.
+    /// The groups and servers of recent confirmations, during the stall, that the server knows no later term of the
+    /// group. `None` for [`REPORT_LIFETIME`] after the stall was noticed, because the first responses may be late.
     pub(crate) fn recently_confirmed(&self, now: Nanos) -> Option<BTreeSet<(GroupId, ServerId)>> {
         let own = self.own.lock();
         let recent = || own.confirmed.iter().filter(|(_, at)| now.since(**at) < REPORT_LIFETIME);
@@ -157,8 +157,8 @@ impl DiskStalls {
             .then(|| recent().map(|(confirmed, _)| *confirmed).collect())
     }
 
-    /// Checks an fsync that runs in parallel to the log's steps, began at `found` and has not returned. Returns the start of a
-    /// hanging fsync as of the last check and as of this one.
+    /// Checks an fsync that runs in parallel to the log's steps, began at `found` and has not returned. Returns the
+    /// start of a hanging fsync as of the last check and as of this one.
     pub(crate) fn check_sync(&self, found: Option<Nanos>, now: Nanos) -> (Option<Nanos>, Option<Nanos>) {
         let hangs = found.filter(|since| now.since(*since) >= LOG_STEP_TIMEOUT);
         (std::mem::replace(&mut *self.sync.lock(), hangs), hangs)

@@ -72,8 +72,8 @@ impl Known {
         (self.leader, self.is_from_log, self.hint) = (leader, false, None);
     }
 
-    /// Takes a hint of another server that `wrong` does not lead, and that `leader` does. The local log will report it too, but may
-    /// be late.
+    /// Takes a hint of another server that `wrong` does not lead, and that `leader` does. The local log will report it
+    /// too, but may be late.
     fn correct_log(&mut self, wrong: ServerId, leader: Option<ServerId>, now: Instant) {
         if self.leader(now) != Some(wrong) {
             return;
@@ -98,8 +98,8 @@ impl KnownLeader {
         KnownLeader { known: Mutex::new(Known::no_leader(task::now())), log_is_stalled }
     }
 
-    /// Whether the local log reports the leader: it makes progress, and reports a leader now or did within the last election
-    /// timeout.
+    /// Whether the local log reports the leader: it makes progress, and reports a leader now or did within the last
+    /// election timeout.
     pub(crate) fn is_from_local_log(&self) -> bool {
         !self.log_is_stalled.load(Ordering::Acquire) && self.known.lock().is_from_local_log(task::now())
     }
@@ -115,7 +115,8 @@ impl KnownLeader {
         self.known.lock().report(leader, task::now());
     }
 
-    /// Records a leader that the local log did not report: one that another server named, or a guess; `None` if none is known.
+    /// Records a leader that the local log did not report: one that another server named, or a guess; `None` if none is
+    /// known.
     pub(crate) fn set_named(&self, leader: Option<ServerId>) {
         self.known.lock().set_named(leader);
     }
@@ -128,8 +129,8 @@ impl KnownLeader {
         }
     }
 
-    /// As [`KnownLeader::correct`], for a group whose leader the local log reports: the hint is used for a second, then the log's
-    /// report again.
+    /// As [`KnownLeader::correct`], for a group whose leader the local log reports: the hint is used for a second, then
+    /// the log's report again.
     pub(super) fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
         self.known.lock().correct_log(wrong, leader, task::now());
     }

@@ -1,5 +1,5 @@
-//! Looks up the leaders of shards, and the state of their replicas, on other servers. One request to a server covers all of its
-//! shards, so that the state of a thousand tables takes a few requests, not thousands.
+//! Looks up the leaders of shards, and the state of their replicas, on other servers. One request to a server covers
+//! all of its shards, so that the state of a thousand tables takes a few requests, not thousands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ impl Search<'_> {
                 self.led = Some((server, state));
             }
             Some(StateResponse::NotLeader(leader)) => {
-                // The responder leads the group, but the group is sealed. The server that seals it needs this leader, and may have
-                // sent its requests to another server so far.
+                // The responder leads the group, but the group is sealed. The server that seals it needs this leader,
+                // and may have sent its requests to another server so far.
                 if leader == Some(server) {
                     leadership.found_leader(self.handle, leader);
                 }
@@ -110,8 +110,8 @@ impl LeaderLookup {
         searches.into_iter().map(|search| search.led).collect()
     }
 
-    /// Looks up the leaders of shards without a local replica. The server given with each shard does not respond, so it is not
-    /// asked. Records the leaders in the handles. Waits a few times `OTHER_LEADER_TIMEOUT` at most.
+    /// Looks up the leaders of shards without a local replica. The server given with each shard does not respond, so it
+    /// is not asked. Records the leaders in the handles. Waits a few times `OTHER_LEADER_TIMEOUT` at most.
     pub fn find_other_leaders(&self, shards: &[(&ShardHandle, ServerId)]) {
         let search = |(handle, server)| Search { handle, asked: vec![server], hint: None, led: None };
         let mut searches: Vec<Search<'_>> = shards.iter().copied().map(search).collect();
@@ -122,8 +122,8 @@ impl LeaderLookup {
         }
     }
 
-    /// Looks up the leaders of the shards whose leader no local replica reports: this node is not notified when they change.
-    /// Records the leaders in the handles. Takes a few round trips, each one second at most.
+    /// Looks up the leaders of the shards whose leader no local replica reports: this node is not notified when they
+    /// change. Records the leaders in the handles. Takes a few round trips, each one second at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
         let is_unreported = |handle: &&ShardHandle| {
             !handle.has_leader_contact() && !matches!(handle.leader(), Some(Route::Local(_)))
@@ -133,8 +133,8 @@ impl LeaderLookup {
             searched.iter().map(|handle| handle.known_leader().leader()).collect();
         let led = self.leaders_within(&searched, QUERY_LEADER_TIMEOUT);
         for ((handle, known), led) in searched.iter().zip(known).zip(led) {
-            // Another thread, or this lookup if the group is sealed, may have found the leader meanwhile. If a local replica was
-            // opened meanwhile, the log reports its leader.
+            // Another thread, or this lookup if the group is sealed, may have found the leader meanwhile. If a local
+            // replica was opened meanwhile, the log reports its leader.
             let is_new = handle.known_leader().leader() != known;
             if led.is_none()
                 && !is_new

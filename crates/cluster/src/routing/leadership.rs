@@ -1,7 +1,7 @@
 //! The roles of the replicas on this node, and the leaders of their groups.
 //!
-//! [`Leadership`] is created before the log, which reports every change to it on the log's thread, so nothing here blocks. The
-//! lock of the roles is held while a change is passed on, so that changes are passed on in order.
+//! [`Leadership`] is created before the log, which reports every change to it on the log's thread, so nothing here
+//! blocks. The lock of the roles is held while a change is passed on, so that changes are passed on in order.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ struct Roles {
     reported: HashMap<GroupId, Role>,
     /// The voters of each group.
     voters: HashMap<GroupId, Vec<PeerId>>,
-    /// Groups that this node has stepped down from, even if the log reports that it leads: the log makes no progress and other
-    /// replicas can lead, or it is not yet confirmed that no other replica does.
+    /// Groups that this node has stepped down from, even if the log reports that it leads: the log makes no progress
+    /// and other replicas can lead, or it is not yet confirmed that no other replica does.
     stepped_down: BTreeSet<GroupId>,
     /// How often the log has stalled.
     stalls: u64,
@@ -109,9 +109,9 @@ impl Leadership {
         roles.stepped_down.remove(&group);
     }
 
-    /// The groups for which `is_enough` holds, given the number of voters on servers for which `counts` holds, and of all voters.
-    /// Uses the voters that the log reported, because the catalog may list replicas that do not vote yet, and may no longer list
-    /// some that still vote.
+    /// The groups for which `is_enough` holds, given the number of voters on servers for which `counts` holds, and of
+    /// all voters. Uses the voters that the log reported, because the catalog may list replicas that do not vote yet,
+    /// and may no longer list some that still vote.
     fn groups_by_votes(
         &self,
         counts: impl Fn(GroupId, ServerId) -> bool,
@@ -143,8 +143,8 @@ impl Leadership {
         with.into_iter().filter(is_led).collect()
     }
 
-    /// The newest term that the log reported of each group; zero if it reported none. Zero proves nothing: the group may have
-    /// been removed here, or opened just now.
+    /// The newest term that the log reported of each group; zero if it reported none. Zero proves nothing: the group
+    /// may have been removed here, or opened just now.
     pub(crate) fn terms(&self, groups: &[GroupId]) -> Vec<Term> {
         let roles = self.roles.lock();
         let term = |group: &GroupId| match roles.reported.get(group) {
@@ -169,8 +169,8 @@ impl Leadership {
         }
     }
 
-    /// The log makes progress again, so its reports count again, also of groups that this node only follows. This node leads the
-    /// groups that it stepped down from again once a quorum confirms it: [`Leadership::unconfirmed`].
+    /// The log makes progress again, so its reports count again, also of groups that this node only follows. This node
+    /// leads the groups that it stepped down from again once a quorum confirms it: [`Leadership::unconfirmed`].
     pub(crate) fn resume(&self) {
         let mut roles = self.roles.lock();
         self.log_is_stalled.store(false, Ordering::Release);
@@ -194,8 +194,8 @@ impl Leadership {
         roles.stepped_down.iter().filter_map(leadership).collect()
     }
 
-    /// Leads a group again, after a quorum has confirmed the leadership. Does nothing if the term has changed, or if the log has
-    /// stalled again, since the confirmation was requested.
+    /// Leads a group again, after a quorum has confirmed the leadership. Does nothing if the term has changed, or if
+    /// the log has stalled again, since the confirmation was requested.
     pub(crate) fn confirm(&self, group: GroupId, confirmed: Unconfirmed) {
         let mut roles = self.roles.lock();
         let still_leads = roles.reported.get(&group) == Some(&Role::Leader { term: confirmed.term });

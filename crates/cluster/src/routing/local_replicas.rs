@@ -18,8 +18,8 @@ pub(crate) struct LocalReplica {
     pub(crate) range: KeyRange,
     /// The id of this replica in its group.
     pub(crate) own: PeerId,
-    /// Whether a version of the catalog shown here has listed it. After a restart, a node may hold replicas of versions that it
-    /// does not show yet.
+    /// Whether a version of the catalog shown here has listed it. After a restart, a node may hold replicas of versions
+    /// that it does not show yet.
     pub(crate) is_named: bool,
     pub(crate) gate: Arc<Gate>,
 }
@@ -74,8 +74,8 @@ impl LocalReplicas {
     }
 }
 
-/// Guards the rows of a replica. A copy reads or writes them inside the gate. The gate is closed permanently when the replica is
-/// discarded, because the same keys may then belong to another replica.
+/// Guards the rows of a replica. A copy reads or writes them inside the gate. The gate is closed permanently when the
+/// replica is discarded, because the same keys may then belong to another replica.
 pub(crate) struct Gate {
     is_closed: RankedMutex<bool>,
 }

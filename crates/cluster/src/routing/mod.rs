@@ -1,17 +1,20 @@
 //! Routes to shards: the leaders that this node knows, and the replicas that are open on it.
 //!
-//! - [`TableHandle`], [`ShardHandle`], [`Route`]: a query gets the handle of a key's shard from its table, and from the handle a
-//!   route to the leader or to any replica.
+//! - [`TableHandle`], [`ShardHandle`], [`Route`]: a query gets the handle of a key's shard from its table, and from the
+//!   handle a route to the leader or to any replica.
 //! - [`KnownLeader`]: the leader of one group, shared by all handles of the group.
 //! - [`Leadership`]: receives roles and voters from the log; steps down from groups while the log makes no progress.
-//! - [`LeaderLookup`], [`ReplicaStates`]: ask other servers for leaders and the state of their replicas; respond with the local ones.
-//! - [`LocalReplicas`], [`Gate`]: the replicas that are open on this node, and the locks that protect their rows from copies.
+//! - [`LeaderLookup`], [`ReplicaStates`]: ask other servers for leaders and the state of their replicas; respond with
+//!   the local ones.
+//! - [`LocalReplicas`], [`Gate`]: the replicas that are open on this node, and the locks that protect their rows from
+//!   copies.
 //! - [`ReplicaTransport`]: sends the messages of replicas to the servers that hold the receiving replicas.
 //! - [`DiskStalls`]: stalls of this server's log and of other servers' logs.
 //! - `readers`, `lag`: the servers to read from; how far a replica may be behind its leader.
 //!
-//! Locks: [`LocalReplicas`] and [`Gate`] have ranks in `locks`. The others are leaves, except for the roles of [`Leadership`],
-//! which are locked while it updates a [`KnownLeader`] and notifies the event loop.
+//! Locks: [`LocalReplicas`] and [`Gate`] have ranks in `locks`. Two of the others are held while further locks are
+//! taken: the own log of [`DiskStalls`], while it calls [`Leadership::step_down`]; and the roles of [`Leadership`],
+//! while it updates a [`KnownLeader`] and notifies the event loop. The rest are leaves.
 
 pub(crate) mod disk_stalls;
 pub(crate) mod known_leader;

@@ -1,8 +1,8 @@
 //! Chooses the servers from which a node reads the shards that it has no replica of, for reads that any replica can serve.
 //!
-//! Each node reads from few servers, and prefers servers that read from it, so that few links carry all requests and responses.
-//! All replicas are read about equally often. To get there, a node also computes the choices of the servers before it, in a
-//! pseudorandom order of the table's servers that is the same on every node.
+//! Each node reads from few servers, and prefers servers that read from it, so that few links carry all requests and
+//! responses. All replicas are read about equally often. To get there, a node also computes the choices of the servers
+//! before it, in a pseudorandom order of the table's servers that is the same on every node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,8 @@ use crate::{ServerId, ShardConfig};
 
 /// The server that `own` reads each of `shards` from; `None` for a shard that it has a replica of.
 ///
-/// On a fast core this takes 5 ms for 256 shards of three replicas on 64 servers, and less than 0.1 ms for 32 shards on 16 servers.
+/// On a fast core this takes 5 ms for 256 shards of three replicas on 64 servers, and less than 0.1 ms for 32 shards on
+/// 16 servers.
 pub(crate) fn readers_of(own: ServerId, shards: &[ShardConfig]) -> Vec<Option<ServerId>> {
     if shards.iter().all(|shard| replicas(shard).any(|server| server == own)) {
         return vec![None; shards.len()];
@@ -78,8 +79,9 @@ impl Assignments {
 
     /// Chooses the server that `own` reads each shard from; `own` is `None` for a server without replicas.
     ///
-    /// Greedy: repeatedly chooses the server with a replica of the most open shards. Ties are broken by the fewest open shards
-    /// that the other holders would keep, then by the fewest reads so far, then in favor of a server that reads from `own`.
+    /// Greedy: repeatedly chooses the server with a replica of the most open shards. Ties are broken by the fewest open
+    /// shards that the other holders would keep, then by the fewest reads so far, then in favor of a server that reads
+    /// from `own`.
     fn assign(&mut self, own: Option<usize>) -> Vec<Option<usize>> {
         let mut readers = vec![None; self.holders.len()];
         let is_open = |holders: &Vec<usize>| own.is_none_or(|own| !holders.contains(&own));
@@ -143,8 +145,8 @@ mod tests {
         })
     }
 
-    /// A table with one shard for each of `servers`, each with a second replica on the next server in the ring. The ring has
-    /// another order than the ids.
+    /// A table with one shard for each of `servers`, each with a second replica on the next server in the ring. The
+    /// ring has another order than the ids.
     fn ring(servers: u64) -> Vec<ShardConfig> {
         let place = |nth: u64| nth * 11 % servers;
         let shards = (0..servers).map(|nth| shard(nth, b"", &[place(nth), place((nth + 1) % servers)]));

@@ -29,8 +29,8 @@ impl ReplicaStates {
         ReplicaStates { log, leadership, local, stalls }
     }
 
-    /// The state of each of these groups that this node leads; for others, the leader that this node knows. Takes one step of the
-    /// log, unless the log is stalled.
+    /// The state of each of these groups that this node leads; for others, the leader that this node knows. Takes one
+    /// step of the log, unless the log is stalled.
     pub(crate) fn here(&self, groups: &[GroupId]) -> Vec<StateResponse> {
         let shard = |group: &GroupId| {
             let shard = self.local.shard_of(*group)?;
@@ -71,8 +71,8 @@ impl ReplicaStates {
     }
 }
 
-/// The state of a shard's group, if its local replica leads. If the local disk makes nothing durable, writes need a quorum of
-/// other voters.
+/// The state of a shard's group, if its local replica leads. If the local disk makes nothing durable, writes need a
+/// quorum of other voters.
 fn group_state(shard: &Shard, status: &GroupStatus, syncs: bool) -> Option<GroupState> {
     if !matches!(status.role, Role::Leader { .. }) {
         return None;

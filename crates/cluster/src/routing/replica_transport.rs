@@ -71,9 +71,9 @@ impl ReplicaTransport {
         voters.iter().filter(|voter| servers.get(voter).is_some_and(|server| counts(*server))).count()
     }
 
-    /// The status, with members on disconnected servers marked as inactive. The log notices a lost connection only after an
-    /// election timeout. If such a member counted as active until then, a membership change could leave a group of two with it
-    /// as one half.
+    /// The status, with members on disconnected servers marked as inactive. The log notices a lost connection only
+    /// after an election timeout. If such a member counted as active until then, a membership change could leave a
+    /// group of two with it as one half.
     pub(crate) fn with_connected(&self, mut status: GroupStatus) -> GroupStatus {
         let is_connected = |peer| self.server_of(peer).is_some_and(|server| self.peers.is_connected(server));
         status.peers.iter_mut().for_each(|known| known.active &= is_connected(known.peer));

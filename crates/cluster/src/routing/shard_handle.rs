@@ -1,7 +1,7 @@
 //! The handle of a shard, local or remote.
 //!
-//! A handle belongs to one version of the catalog. Its known leader is shared by all versions and may change at any time. So the
-//! caller gets a [`Route`] from the handle for each request, and reports a wrong route back to it.
+//! A handle belongs to one version of the catalog. Its known leader is shared by all versions and may change at any
+//! time. So the caller gets a [`Route`] from the handle for each request, and reports a wrong route back to it.
 
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ impl ShardHandle {
         self.0.replicas.iter().chain(&self.0.leaving).map(|replica| replica.server)
     }
 
-    /// Whether a replica on another server may lead, now or soon: also if the local replica leads, because it may be removed.
+    /// Whether a replica on another server may lead, now or soon: also if the local replica leads, because it may be
+    /// removed.
     #[must_use]
     pub fn may_move(&self) -> bool {
         self.0.replicas.iter().any(|replica| replica.server != self.0.own)
@@ -103,8 +104,9 @@ impl ShardHandle {
         self.0.local.as_ref()
     }
 
-    /// Whether a local replica is in contact with the leader, so that no other server has to be asked. A replica without contact for
-    /// an election timeout may be partitioned: in a group of two it cannot elect another leader, and the old one remains.
+    /// Whether a local replica is in contact with the leader, so that no other server has to be asked. A replica
+    /// without contact for an election timeout may be partitioned: in a group of two it cannot elect another leader,
+    /// and the old one remains.
     #[must_use]
     pub fn has_leader_contact(&self) -> bool {
         self.local().is_some() && self.0.known_leader.is_from_local_log()
@@ -116,8 +118,8 @@ impl ShardHandle {
         &self.0.known_leader
     }
 
-    /// The route to the leader, for writes and for reads that must be up to date. `None` if no leader is known; then ask any
-    /// replica, which may know it.
+    /// The route to the leader, for writes and for reads that must be up to date. `None` if no leader is known; then
+    /// ask any replica, which may know it.
     #[must_use]
     pub fn leader(&self) -> Option<Route<'_>> {
         match self.local() {
@@ -127,8 +129,8 @@ impl ShardHandle {
         }
     }
 
-    /// As [`ShardHandle::nearest`], but without a local replica it is the replica assigned to this node: this spreads the reads of
-    /// all nodes over all replicas, while each node reads from few servers.
+    /// As [`ShardHandle::nearest`], but without a local replica it is the replica assigned to this node: this spreads
+    /// the reads of all nodes over all replicas, while each node reads from few servers.
     #[must_use]
     pub fn reader(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         match self.0.reader {
@@ -146,8 +148,8 @@ impl ShardHandle {
         self.0.known_leader.set_without_rows(server);
     }
 
-    /// The route to any replica, the local one first, for reads that may be outdated. `is_connected` tells which servers can be
-    /// asked; `None` if none can.
+    /// The route to any replica, the local one first, for reads that may be outdated. `is_connected` tells which
+    /// servers can be asked; `None` if none can.
     #[must_use]
     pub fn nearest(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
         if let Some(local) = self.local().filter(|local| !local.is_recovering()) {
@@ -169,10 +171,10 @@ impl ShardHandle {
 
     /// Reports that `server` does not lead and named `leader` instead, or that it could not be reached.
     ///
-    /// If a local replica is in contact with the leader, the named server is used for one second, or until the log reports a
-    /// leader, or until the named server denies to be the leader: the log may be late, but the other server's information may be
-    /// outdated or a guess. Ignores a claim that this server leads, because its own replica knows better. Does nothing if the
-    /// known leader has changed meanwhile.
+    /// If a local replica is in contact with the leader, the named server is used for one second, or until the log
+    /// reports a leader, or until the named server denies to be the leader: the log may be late, but the other server's
+    /// information may be outdated or a guess. Ignores a claim that this server leads, because its own replica knows
+    /// better. Does nothing if the known leader has changed meanwhile.
     pub fn report_not_leader(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
         match self.has_leader_contact() {

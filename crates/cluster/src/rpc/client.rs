@@ -53,12 +53,12 @@ pub trait PeerTransport: RpcClient {
     /// Sends messages to replicas on `to`. They may be lost.
     fn send(&self, to: ServerId, messages: Vec<Message>);
 
-    /// Closes the link to a server that was removed from the cluster, and refuses further links. By default does nothing, for
-    /// transports without an address book.
+    /// Closes the link to a server that was removed from the cluster, and refuses further links. By default does
+    /// nothing, for transports without an address book.
     fn forget(&self, _server: ServerId) {}
 
-    /// Sets the heartbeat timeout: a link to a server that sends nothing for this long is closed. By default does nothing, for
-    /// transports without a clock.
+    /// Sets the heartbeat timeout: a link to a server that sends nothing for this long is closed. By default does
+    /// nothing, for transports without a clock.
     fn set_heartbeat(&self, _timeout: Duration) {}
 
     /// Sets the name of a server, which may be this one. By default does nothing, for transports that exchange no names.
@@ -70,11 +70,11 @@ pub type Responder = Box<dyn FnOnce(Result<Bytes, String>) + Send>;
 
 /// Handles the requests of other servers.
 pub trait RpcHandler: Send + Sync {
-    /// Handles a request of `from` and calls `respond`, now or later, from any thread. Called on the thread of the links, so it
-    /// must not block.
+    /// Handles a request of `from` and calls `respond`, now or later, from any thread. Called on the thread of the
+    /// links, so it must not block.
     fn handle(&self, from: ServerId, request: Bytes, respond: Responder);
 
-    /// The link to `server` was closed: state kept for it can be dropped, and work for it cancelled. Called on the thread of the
-    /// links, so it must not block.
+    /// The link to `server` was closed: state kept for it can be dropped, and work for it cancelled. Called on the
+    /// thread of the links, so it must not block.
     fn disconnected(&self, _server: ServerId) {}
 }

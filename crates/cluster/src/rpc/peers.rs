@@ -9,8 +9,8 @@ use io::task;
 use super::client::{OnResponse, PeerTransport, RpcError};
 use crate::config::ServerId;
 
-/// Sends requests to other servers and waits for responses. A node that is not part of a cluster has no transport and reaches
-/// only itself.
+/// Sends requests to other servers and waits for responses. A node that is not part of a cluster has no transport and
+/// reaches only itself.
 #[derive(Default)]
 pub struct Peers {
     own: OnceLock<ServerId>,
@@ -18,8 +18,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Sets the transport. Only the first call has an effect. Must be called before the node is opened, because opening passes
-    /// the servers' names to the transport.
+    /// Sets the transport. Only the first call has an effect. Must be called before the node is opened, because opening
+    /// passes the servers' names to the transport.
     pub fn connect(&self, transport: Arc<dyn PeerTransport>) {
         drop(self.transport.set(transport));
     }
@@ -66,8 +66,8 @@ impl Peers {
         receiver.recv().unwrap_or(Err(RpcError::NoAnswer(server)))
     }
 
-    /// Sends requests to other servers concurrently and waits for the responses. Returns them in the order of the requests; `None`
-    /// for a server that does not respond within `timeout`.
+    /// Sends requests to other servers concurrently and waits for the responses. Returns them in the order of the
+    /// requests; `None` for a server that does not respond within `timeout`.
     pub(crate) fn call_all(&self, requests: Vec<(ServerId, Bytes)>, timeout: Duration) -> Vec<Option<Bytes>> {
         let mut responses = vec![None; requests.len()];
         let (sender, receiver) = task::channel();

@@ -43,8 +43,8 @@ pub(crate) enum Request {
     ConnectedServers,
     /// To the leader of the catalog: its version.
     Version,
-    /// From the leader of a group to the server of a replica: the replica needs a copy, because the leader's log, which begins
-    /// after `start`, no longer has the entries that it lacks, or because its rows are void.
+    /// From the leader of a group to the server of a replica: the replica needs a copy, because the leader's log, which
+    /// begins after `start`, no longer has the entries that it lacks, or because its rows are void.
     OfferCopy { group: GroupId, start: Lsn },
     /// The next rows of a copy, after the key `after`, for a receiver that already has the rows of `copy_ranges` there.
     CopyNext { copy: u64, after: Option<PrimaryKey>, copy_ranges: Vec<CopyRange> },

@@ -139,8 +139,8 @@ fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     Some(builds)
 }
 
-/// The response to [`Request::States`] for one group: its state if the responder leads it, else the leader that the responder
-/// knows.
+/// The response to [`Request::States`] for one group: its state if the responder leads it, else the leader that the
+/// responder knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateResponse {
     NotLeader(Option<ServerId>),
@@ -374,7 +374,7 @@ mod tests {
         let bytes = encode_log_positions(&positions);
         assert_eq!(decode_log_positions(bytes.clone()), Some(positions));
         assert_eq!(decode_log_positions(bytes.slice(..bytes.len() - 1)), None);
-        let doubt = CommitResponse::InDoubt("why".to_owned());
-        assert_eq!(CommitResponse::decode(&doubt.encode()), Some(doubt));
+        let in_doubt = CommitResponse::InDoubt("why".to_owned());
+        assert_eq!(CommitResponse::decode(&in_doubt.encode()), Some(in_doubt));
     }
 }

@@ -1,7 +1,9 @@
-//! Chooses the servers of a table's replicas: a pure function of the servers, their load, the current places, and the request.
+//! Chooses the servers of a table's replicas: a pure function of the servers, their load, the current places, and the
+//! request.
 //!
-//! Replicas are spread evenly over the servers of their tag. Where that leaves a choice, a replica stays on its server, else it
-//! goes to the server with the lowest load. Primaries are placed first, each on a different server if there are enough.
+//! Replicas are spread evenly over the servers of their tag. Where that leaves a choice, a replica stays on its server,
+//! else it goes to the server with the lowest load. Primaries are placed first, each on a different server if there are
+//! enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,8 +64,8 @@ fn load_of<'a>(shards: impl Iterator<Item = &'a ShardConfig>) -> Load {
     load
 }
 
-/// Places a table's shards on `servers`. `current` gives the places that hold the rows of each new shard now; it is empty for a
-/// new table.
+/// Places a table's shards on `servers`. `current` gives the places that hold the rows of each new shard now; it is
+/// empty for a new table.
 ///
 /// Fails with the first error in the request.
 pub fn place(
@@ -266,7 +268,8 @@ impl Board<'_> {
         self.level(&servers.iter().copied().collect());
     }
 
-    /// Moves secondaries from the server with the most replicas to the one with the fewest, while these differ by two or more.
+    /// Moves secondaries from the server with the most replicas to the one with the fewest, while these differ by two
+    /// or more.
     fn level(&mut self, servers: &BTreeSet<ServerId>) {
         for _ in 0..self.rows.len() * servers.len() {
             let by_held = |server: &&ServerId| self.held(**server);

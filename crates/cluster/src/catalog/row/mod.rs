@@ -1,5 +1,5 @@
-//! The rows of the catalog: the stored form of databases, tables, users, grants and servers in the table of group zero. The fields
-//! are described in docs/formats/catalog.md.
+//! The rows of the catalog: the stored form of databases, tables, users, grants and servers in the table of group zero.
+//! The fields are described in docs/formats/catalog.md.
 
 mod fields;
 
@@ -36,8 +36,8 @@ pub(crate) enum CatalogRow {
     Heartbeat(u64),
     /// A permanently removed server, which may not join again.
     Removed(RemovedServer),
-    /// A dropped table, or a dropped set of shards, whose groups are still being removed. `rows`: whether the table's rows are
-    /// removed too.
+    /// A dropped table, or a dropped set of shards, whose groups are still being removed. `rows`: whether the table's
+    /// rows are removed too.
     Dropped {
         table: TableId,
         groups: Vec<GroupId>,
