@@ -121,13 +121,13 @@ fn points(test_node: &TestNode) {
 }
 
 /// Point queries with another service: both sides on this thread, without a link.
-fn far_points(test_node: &TestNode) {
+fn remote_points(test_node: &TestNode) {
     let session = test_node.session("admin");
     let gets: Vec<Arc<Query>> =
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("Session::point get, asked of another service", ROWS, || {
         for query in &gets {
-            let Some(PointAnswer::RemoteRead(read)) = session.point(query) else { panic!("not far") };
+            let Some(PointAnswer::RemoteRead(read)) = session.point(query) else { panic!("not remote") };
             test_node.service.flush();
             black_box(support::block_on(read)).expect("read");
         }
@@ -167,9 +167,9 @@ fn main() {
     fill(&test_node);
     points(&test_node);
     scans(&test_node);
-    let far = TestNode::remote(None);
-    println!("the same through questions to another service of the process");
-    fill(&far);
-    far_points(&far);
-    scans(&far);
+    let remote = TestNode::remote(None);
+    println!("the same through requests to another service of the process");
+    fill(&remote);
+    remote_points(&remote);
+    scans(&remote);
 }

@@ -414,12 +414,12 @@ mod tests {
     fn a_request_has_the_number_of_its_encoding() {
         let mut kinds = BTreeSet::new();
         for request in all() {
-            let bytes = request.to_bytes().expect("a small question");
+            let bytes = request.to_bytes().expect("a small request");
             kinds.insert(bytes[1]);
             assert_eq!(Request::number_of(&bytes), request.number(), "kind {}", bytes[1]);
             assert!(request.number().is_none_or(|number| number == 300), "kind {}", bytes[1]);
             let again = Request::from_bytes(bytes.clone()).expect("what was written is read");
-            assert_eq!(again.to_bytes().expect("a small question"), bytes);
+            assert_eq!(again.to_bytes().expect("a small request"), bytes);
         }
         let is_known = |kind: &u8| {
             let read = Request::from_bytes(Bytes::copy_from_slice(&[REQUEST_VERSION, *kind]));
