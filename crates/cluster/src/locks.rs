@@ -77,7 +77,7 @@ impl<T> DerefMut for RankedGuard<'_, T> {
     }
 }
 
-#[cfg(any(debug_assertions, feature = "mutants"))]
+#[cfg(any(debug_assertions, test, feature = "mutants"))]
 mod held {
     //! The ranks that each thread, or each task of a simulation, holds.
 
@@ -86,7 +86,7 @@ mod held {
 
     use io::task;
 
-    use super::Rank;
+    use crate::locks::Rank;
 
     thread_local! {
         static HELD: RefCell<BTreeMap<u64, Vec<Rank>>> = const { RefCell::new(BTreeMap::new()) };
@@ -130,11 +130,11 @@ mod held {
     }
 }
 
-#[cfg(not(any(debug_assertions, feature = "mutants")))]
+#[cfg(not(any(debug_assertions, test, feature = "mutants")))]
 mod held {
     //! Nothing is checked in the program that is handed out.
 
-    use super::Rank;
+    use crate::locks::Rank;
 
     pub(super) fn check(_: Rank) {}
 
@@ -147,7 +147,7 @@ mod held {
     }
 }
 
-#[cfg(all(test, debug_assertions))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

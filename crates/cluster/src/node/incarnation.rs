@@ -4,13 +4,13 @@
 //!
 //! The catalog determines which of the two is the later one, once it has caught up ([`super::restart_state::RestartState`]).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use io::task;
 use log::{GroupId, PeerId};
 use storage::TableId;
 
-use super::replica_host::ReplicaHost;
+use super::replica_host::{ReplicaHost, Superseded};
 use crate::catalog::{Catalog, display_names};
 use crate::config::TableConfig;
 use crate::error::AdminError;
@@ -19,14 +19,6 @@ use crate::routing::LocalReplica;
 /// How long the catalog may name a removed replica before this node replaces it: a version that no longer names it may be on its
 /// way.
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(5);
-
-/// A replica of this server that was removed from its group although the catalog named it when it was to be opened.
-#[derive(Clone, Copy)]
-pub(super) struct Superseded {
-    table: TableId,
-    peer: PeerId,
-    since: Instant,
-}
 
 impl ReplicaHost {
     /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has caught up:

@@ -16,6 +16,7 @@
 //! `rpc_server` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms without
 //! it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
 
+mod assembly;
 mod bootstrap;
 mod core;
 mod discard;
@@ -39,13 +40,13 @@ mod wiring;
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use datum::{Object, Text};
 use io::task::{self, Thread};
 use io::{Clock, Files, Random};
-use log::{GroupStatus, Log};
+use log::Log;
 use shard::Replicas;
 
 pub use self::core::Core;
@@ -55,24 +56,10 @@ pub use self::table_state::{CatalogOutage, Readiness, ReplicaState, ShardState, 
 pub use self::wiring::Wiring;
 
 use self::bootstrap::NewServer;
-use self::event_loop::EventLoop;
-use self::publisher::Publisher;
-use self::reconcile_loop::ReconcileLoop;
-use self::replica_host::ReplicaHost;
-use self::restart_state::RestartState;
-use self::rpc_server::{ClusterRequests, Owners};
-use crate::catalog::{
-    Accounts, CatalogClient, CatalogReplica, CatalogView, Handles, Identity, Schema, Servers, ShardPlacer,
-};
+use crate::catalog::{CatalogReplica, Identity};
 use crate::config::{CATALOG_GROUP, Ids, ServerId};
-use crate::copy::Copies;
 use crate::error::{AdminError, OpenError};
 use crate::event_queue::{Event, EventQueue};
-use crate::index::Indexes;
-use crate::membership::{Connectivity, LogHealth, Membership, PositionLookup};
-use crate::repair::{Repair, ServerRemoval};
-use crate::reshard::{HandoverEnd, PendingHandovers, Resharder};
-use crate::routing::{DiskStalls, LeaderLookup, LocalReplicas, ReplicaStates};
 
 /// The options to open a node.
 pub struct NodeOptions {
@@ -147,7 +134,7 @@ impl Node {
         let is_first = identity.joined.is_none() && votes_alone;
         let (own, peer) = (identity.server, begun.own);
         let (server, admin_password) = (new_server(&options), options.admin_password.clone());
-        let (core, event_loop, reconcile_loop) = build(options, identity, catalog, &begun);
+        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &begun);
         core.publisher.publish()?;
         let threads = vec![
             task::spawn("event-loop", move || event_loop.run())?,
@@ -199,132 +186,4 @@ fn push(events: &Weak<EventQueue>, event: Event) {
     if let Some(events) = events.upgrade() {
         events.push(event);
     }
-}
-
-/// The handles of the rooms below `membership`.
-fn handles_of(
-    options: &NodeOptions,
-    own: ServerId,
-    catalog: &CatalogReplica,
-) -> (Handles, Arc<ReplicaStates>) {
-    let wiring = &options.wiring;
-    let (peers, transport, leadership) =
-        (wiring.peers.clone(), wiring.transport.clone(), wiring.leadership.clone());
-    let (log, ids) = (options.log.clone(), Ids::new(options.random.clone()));
-    let local = Arc::new(LocalReplicas::new(catalog.shard.clone()));
-    let stalls = Arc::<DiskStalls>::default();
-    let states = Arc::new(ReplicaStates::new(log.clone(), leadership.clone(), local.clone(), stalls.clone()));
-    let leaders = LeaderLookup::new(own, peers.clone(), leadership.clone(), local.clone(), states.clone());
-    let client = CatalogClient::new(
-        own,
-        (peers.clone(), transport.clone()),
-        leadership.clone(),
-        log.clone(),
-        catalog.shard.clone(),
-        Arc::<CatalogView>::default(),
-    );
-    let handles = Handles {
-        own,
-        placer: Arc::new(ShardPlacer::new(own, peers.clone(), stalls.clone(), ids.clone())),
-        peers,
-        transport,
-        leadership,
-        leaders: Arc::new(leaders),
-        log,
-        replicas: options.replicas.clone(),
-        local,
-        stalls,
-        catalog: Arc::new(client),
-        ids,
-        clock: options.clock.clone(),
-        events: wiring.events.clone(),
-        state_changes: wiring.state_changes.clone(),
-    };
-    (handles, states)
-}
-
-/// Builds the owners of all rooms.
-fn build(
-    options: NodeOptions,
-    identity: Identity,
-    catalog: CatalogReplica,
-    begun: &GroupStatus,
-) -> (Arc<Core>, EventLoop, ReconcileLoop) {
-    let (handles, states) = handles_of(&options, identity.server, &catalog);
-    let stopping = Arc::<AtomicBool>::default();
-    let pending = Arc::<PendingHandovers>::default();
-    let restart = Arc::new(RestartState::new(options.log.clone(), begun.last));
-    let connectivity = Arc::new(Connectivity::new(&handles));
-    let positions = Arc::new(PositionLookup::new(&handles));
-    let membership = Arc::new(Membership::new(&handles, positions.clone()));
-    let health = Arc::new(LogHealth::new(&handles));
-    let handovers = Arc::new(HandoverEnd::new(&handles, pending.clone()));
-    let resharder =
-        Arc::new(Resharder::new(&handles, membership.clone(), positions.clone(), handovers.clone()));
-    let repair = Arc::new(Repair::new(&handles, positions.clone(), connectivity.clone()));
-    let removal =
-        Arc::new(ServerRemoval::new(&handles, positions.clone(), connectivity.clone(), repair.clone()));
-    let copies = Arc::new(Copies::new(&handles, stopping.clone()));
-    let indexes = Arc::new(Indexes::new(&handles));
-    let servers = Arc::new(Servers::new(handles.own, handles.catalog.clone()));
-    let host = Arc::new(ReplicaHost::new(&handles, membership.clone(), pending.clone(), restart.clone()));
-    let publisher = Arc::new(Publisher::new(
-        &handles,
-        catalog.shard,
-        host.clone(),
-        indexes.clone(),
-        pending.clone(),
-        restart.clone(),
-    ));
-    let owners = Owners {
-        health: health.clone(),
-        positions,
-        handovers: handovers.clone(),
-        resharder: resharder.clone(),
-        repair: repair.clone(),
-        copies: copies.clone(),
-        states,
-    };
-    let requests = Arc::new(ClusterRequests::new(&handles, owners));
-    let event_loop = EventLoop {
-        events: handles.events.clone(),
-        publisher: publisher.clone(),
-        copies: copies.clone(),
-        pending,
-        restart,
-    };
-    let reconcile_loop = ReconcileLoop {
-        peers: handles.peers.clone(),
-        catalog: handles.catalog.clone(),
-        membership,
-        resharder: resharder.clone(),
-        handovers,
-        removal: removal.clone(),
-        servers: servers.clone(),
-        host,
-        copies: copies.clone(),
-        stopping: stopping.clone(),
-    };
-    let core = Core {
-        first_name: options.server_name,
-        started: (handles.clock.now(), handles.clock.unix()),
-        random: options.random,
-        schema: Schema::new(handles.catalog.clone(), handles.placer.clone(), handles.ids.clone()),
-        accounts: Accounts::new(handles.catalog.clone()),
-        states: TableStates::new(&handles, connectivity.clone()),
-        identity,
-        handles,
-        stopping,
-        publisher,
-        requests,
-        servers,
-        resharder,
-        repair,
-        removal,
-        indexes,
-        copies,
-        health,
-        connectivity,
-    };
-    (Arc::new(core), event_loop, reconcile_loop)
 }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use datum::KeyRange;
 use log::{GroupId, InitialConfig, Log, LogError, Lsn, PeerId};
 use shard::{Predecessor, Replicas, Shard};
 use storage::{Applied, TableId};
 
-use super::incarnation::Superseded;
 use super::leftover_rows::LeftoverRows;
 use super::opening::{Opening, Openings};
 use super::restart_state::RestartState;
@@ -25,6 +25,14 @@ use crate::routing::readers::readers_of;
 use crate::routing::{
     KnownLeader, Leadership, LocalReplica, LocalReplicas, ReplicaTransport, ShardHandle, shard_range,
 };
+
+/// A replica of this server that was removed from its group, and that the catalog named when it was to be opened.
+#[derive(Clone, Copy)]
+pub(super) struct Superseded {
+    pub(super) table: TableId,
+    pub(super) peer: PeerId,
+    pub(super) since: Instant,
+}
 
 /// Opens and discards the replicas of this node.
 pub(super) struct ReplicaHost {

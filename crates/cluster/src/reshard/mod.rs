@@ -25,6 +25,7 @@ mod change_table;
 mod handover;
 mod pending_handovers;
 mod plan;
+mod preparation;
 mod quorum;
 mod rebalance;
 mod removal_wait;

@@ -11,6 +11,7 @@ use storage::TableId;
 
 use super::TableChange;
 use super::handover::HandoverEnd;
+use super::preparation::{PREPARATION_TIMEOUT, preparation_timeout};
 use super::quorum::{QuorumTimeout, TableQuorum};
 use super::shard_layout::{ShardLayout, predecessors_of};
 use super::split_points::{RangeEstimate, even_boundaries_of};
@@ -26,9 +27,6 @@ use crate::rpc::response::{GroupState, SealResponse};
 use crate::rpc::split_points::SplitPointsResponse;
 use crate::rpc::{Peers, Request};
 
-/// How long the steps before the seals may take, and how much longer for each shard of the table.
-const PREPARATION_TIMEOUT: Duration = Duration::from_secs(30);
-const PREPARATION_TIMEOUT_PER_SHARD: Duration = Duration::from_millis(400);
 /// How long one leader may take to respond.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Up to this many rows, split points come from reading all keys: the engine's size estimates are bad for rows still in
@@ -36,12 +34,6 @@ const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
 const ROWS_WALKED_MAX: u64 = 50_000;
 /// The wait between two attempts to plan.
 const PLAN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long the steps before the seals may take for a table with this many shards.
-pub(crate) fn preparation_timeout(shards: usize) -> Duration {
-    PREPARATION_TIMEOUT
-        + PREPARATION_TIMEOUT_PER_SHARD.saturating_mul(u32::try_from(shards).unwrap_or(u32::MAX))
-}
 
 /// The new shards of a table, computed from its present ones.
 pub(crate) struct Plan {

@@ -6,7 +6,7 @@ use io::task;
 use storage::TableId;
 
 use super::Resharder;
-use super::plan::preparation_timeout;
+use super::preparation::preparation_timeout;
 use super::quorum::QuorumTimeout;
 use crate::catalog::row::CatalogRow;
 use crate::catalog::table_by_id;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use io::task;
 use storage::TableId;
 
-use super::plan::preparation_timeout;
+use super::preparation::preparation_timeout;
 use super::quorum::QUORUM_TIMEOUT;
 use crate::catalog::CatalogClient;
 use crate::routing::{LeaderLookup, ShardHandle};

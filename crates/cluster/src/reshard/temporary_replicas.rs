@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use log::{GroupId, Log, Role};
 use storage::TableId;
 
-use super::plan::preparation_timeout;
+use super::preparation::preparation_timeout;
 use crate::catalog::row::CatalogRow;
 use crate::catalog::{CatalogClient, Handles};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig, Temporary};

@@ -1,0 +1,188 @@
+//! Builds a node: the owners of all rooms, from the bottom up, and the loops that its threads run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use log::{GroupStatus, Lsn};
+use shard::Shard;
+
+use super::NodeOptions;
+use super::core::Core;
+use super::event_loop::EventLoop;
+use super::publisher::Publisher;
+use super::reconcile_loop::ReconcileLoop;
+use super::replica_host::ReplicaHost;
+use super::restart_state::RestartState;
+use super::rpc_server::{ClusterRequests, Owners};
+use super::table_state::TableStates;
+use crate::catalog::{
+    Accounts, CatalogClient, CatalogReplica, CatalogView, Handles, Identity, Schema, Servers, ShardPlacer,
+};
+use crate::config::{Ids, ServerId};
+use crate::copy::Copies;
+use crate::index::Indexes;
+use crate::membership::{Connectivity, LogHealth, Membership, PositionLookup};
+use crate::repair::{Repair, ServerRemoval};
+use crate::reshard::{HandoverEnd, PendingHandovers, Resharder};
+use crate::routing::{DiskStalls, LeaderLookup, LocalReplicas, ReplicaStates};
+
+/// The handles of the rooms below `membership`.
+fn handles_of(
+    options: &NodeOptions,
+    own: ServerId,
+    catalog: &CatalogReplica,
+) -> (Handles, Arc<ReplicaStates>) {
+    let wiring = &options.wiring;
+    let (peers, transport, leadership) =
+        (wiring.peers.clone(), wiring.transport.clone(), wiring.leadership.clone());
+    let (log, ids) = (options.log.clone(), Ids::new(options.random.clone()));
+    let local = Arc::new(LocalReplicas::new(catalog.shard.clone()));
+    let stalls = Arc::<DiskStalls>::default();
+    let states = Arc::new(ReplicaStates::new(log.clone(), leadership.clone(), local.clone(), stalls.clone()));
+    let leaders = LeaderLookup::new(own, peers.clone(), leadership.clone(), local.clone(), states.clone());
+    let client = CatalogClient::new(
+        own,
+        (peers.clone(), transport.clone()),
+        leadership.clone(),
+        log.clone(),
+        catalog.shard.clone(),
+        Arc::<CatalogView>::default(),
+    );
+    let handles = Handles {
+        own,
+        placer: Arc::new(ShardPlacer::new(own, peers.clone(), stalls.clone(), ids.clone())),
+        peers,
+        transport,
+        leadership,
+        leaders: Arc::new(leaders),
+        log,
+        replicas: options.replicas.clone(),
+        local,
+        stalls,
+        catalog: Arc::new(client),
+        ids,
+        clock: options.clock.clone(),
+        events: wiring.events.clone(),
+        state_changes: wiring.state_changes.clone(),
+    };
+    (handles, states)
+}
+
+/// The owners of the rooms above `catalog`, and what the loops share.
+struct Rooms {
+    stopping: Arc<AtomicBool>,
+    pending: Arc<PendingHandovers>,
+    restart: Arc<RestartState>,
+    connectivity: Arc<Connectivity>,
+    positions: Arc<PositionLookup>,
+    membership: Arc<Membership>,
+    handovers: Arc<HandoverEnd>,
+    resharder: Arc<Resharder>,
+    repair: Arc<Repair>,
+    copies: Arc<Copies>,
+    indexes: Arc<Indexes>,
+    host: Arc<ReplicaHost>,
+    publisher: Arc<Publisher>,
+}
+
+impl Rooms {
+    fn new(handles: &Handles, catalog: Arc<Shard>, catalog_end: Lsn) -> Rooms {
+        let stopping = Arc::<AtomicBool>::default();
+        let pending = Arc::<PendingHandovers>::default();
+        let restart = Arc::new(RestartState::new(handles.log.clone(), catalog_end));
+        let connectivity = Arc::new(Connectivity::new(handles));
+        let positions = Arc::new(PositionLookup::new(handles));
+        let membership = Arc::new(Membership::new(handles, positions.clone()));
+        let handovers = Arc::new(HandoverEnd::new(handles, pending.clone()));
+        let resharder = Resharder::new(handles, membership.clone(), positions.clone(), handovers.clone());
+        let repair = Repair::new(handles, positions.clone(), connectivity.clone());
+        let host =
+            Arc::new(ReplicaHost::new(handles, membership.clone(), pending.clone(), restart.clone()));
+        let indexes = Arc::new(Indexes::new(handles));
+        let (opened, built) = (host.clone(), indexes.clone());
+        let publisher = Publisher::new(handles, catalog, opened, built, pending.clone(), restart.clone());
+        Rooms {
+            copies: Arc::new(Copies::new(handles, stopping.clone())),
+            publisher: Arc::new(publisher),
+            resharder: Arc::new(resharder),
+            repair: Arc::new(repair),
+            host,
+            indexes,
+            stopping,
+            pending,
+            restart,
+            connectivity,
+            positions,
+            membership,
+            handovers,
+        }
+    }
+}
+
+/// Builds the core of a node, and the loops that its threads run.
+pub(super) fn build(
+    options: NodeOptions,
+    identity: Identity,
+    catalog: CatalogReplica,
+    begun: &GroupStatus,
+) -> (Arc<Core>, EventLoop, ReconcileLoop) {
+    let (handles, states) = handles_of(&options, identity.server, &catalog);
+    let rooms = Rooms::new(&handles, catalog.shard, begun.last);
+    let Rooms { stopping, pending, restart, connectivity, positions, membership, handovers, .. } = rooms;
+    let Rooms { resharder, repair, copies, indexes, host, publisher, .. } = rooms;
+    let health = Arc::new(LogHealth::new(&handles));
+    let removal = ServerRemoval::new(&handles, positions.clone(), connectivity.clone(), repair.clone());
+    let (removal, servers) =
+        (Arc::new(removal), Arc::new(Servers::new(handles.own, handles.catalog.clone())));
+    let owners = Owners {
+        health: health.clone(),
+        positions,
+        handovers: handovers.clone(),
+        resharder: resharder.clone(),
+        repair: repair.clone(),
+        copies: copies.clone(),
+        states,
+    };
+    let requests = Arc::new(ClusterRequests::new(&handles, owners));
+    let event_loop = EventLoop {
+        events: handles.events.clone(),
+        publisher: publisher.clone(),
+        copies: copies.clone(),
+        pending,
+        restart,
+    };
+    let reconcile_loop = ReconcileLoop {
+        peers: handles.peers.clone(),
+        catalog: handles.catalog.clone(),
+        membership,
+        resharder: resharder.clone(),
+        handovers,
+        removal: removal.clone(),
+        servers: servers.clone(),
+        host,
+        copies: copies.clone(),
+        stopping: stopping.clone(),
+    };
+    let core = Core {
+        first_name: options.server_name,
+        started: (handles.clock.now(), handles.clock.unix()),
+        random: options.random,
+        schema: Schema::new(handles.catalog.clone(), handles.placer.clone(), handles.ids.clone()),
+        accounts: Accounts::new(handles.catalog.clone()),
+        states: TableStates::new(&handles, connectivity.clone()),
+        identity,
+        handles,
+        stopping,
+        publisher,
+        requests,
+        servers,
+        resharder,
+        repair,
+        removal,
+        indexes,
+        copies,
+        health,
+        connectivity,
+    };
+    (Arc::new(core), event_loop, reconcile_loop)
+}
