@@ -96,8 +96,7 @@ impl Rooms {
         let handovers = Arc::new(HandoverEnd::new(handles, pending.clone()));
         let resharder = Resharder::new(handles, membership.clone(), positions.clone(), handovers.clone());
         let repair = Repair::new(handles, positions.clone(), connectivity.clone());
-        let host =
-            Arc::new(ReplicaHost::new(handles, membership.clone(), pending.clone(), restart.clone()));
+        let host = Arc::new(ReplicaHost::new(handles, membership.clone(), pending.clone(), restart.clone()));
         let indexes = Arc::new(Indexes::new(handles));
         let (opened, built) = (host.clone(), indexes.clone());
         let publisher = Publisher::new(handles, catalog, opened, built, pending.clone(), restart.clone());
