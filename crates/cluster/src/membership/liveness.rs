@@ -43,8 +43,8 @@ impl Probes {
         self.sent_at.is_some_and(|at| now < at + PROBE_LIFETIME) && self.groups.contains(&group)
     }
 
-    /// Begins a new round of probes at `now`. Returns the groups to ask each server about: the `due` groups whose voters would
-    /// change.
+    /// Begins a new round of probes at `now`. Returns the groups to ask each server about: the `due` groups whose voters
+    /// would change.
     fn begin<'a>(
         &mut self,
         due: impl Iterator<Item = (&'a Wanted, GroupStatus)>,

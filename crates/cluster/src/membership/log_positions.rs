@@ -67,7 +67,8 @@ pub(crate) struct Farthest {
 }
 
 impl Farthest {
-    /// Chooses among these positions. Among equal ones it prefers the first that votes: that is one that the table is to have.
+    /// Chooses among these positions. Among equal ones it prefers the first that votes: that is one that the table is to
+    /// have.
     pub(crate) fn of(ends: Vec<(ReplicaConfig, LogPositionResponse)>) -> Option<Farthest> {
         let reach =
             |end: &LogPositionResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
@@ -152,8 +153,8 @@ impl PositionLookup {
         self.here_all(&[group]).pop().flatten()
     }
 
-    /// The positions of this node's replicas of these groups. `None` for a replica without rows, and for all of them while the
-    /// log hangs or has stopped.
+    /// The positions of this node's replicas of these groups. `None` for a replica without rows, and for all of them
+    /// while the log hangs or has stopped.
     pub(crate) fn here_all(&self, groups: &[GroupId]) -> Vec<Option<LogPositionResponse>> {
         let end = |status: Option<GroupStatus>| {
             let GroupStatus { own, last_term, last, members, .. } =

@@ -10,11 +10,12 @@
 //! - [`Connectivity`] asks servers for their connections: a repair or a removal fails on a server that is cut off.
 //! - [`LogHealth`] (`step_down`) handles a log that makes no progress.
 //!
-//! A server whose disk is full or hangs, or whose log has stopped, is alive and connected, but nothing that it leads can be
-//! written. [`LogHealth::check`], called twice a second, notices that and reports the stall to the connected servers. They treat
-//! the replicas of the stalled server as unreachable, so their groups elect other leaders. Once enough of them have responded
-//! that their own logs make progress, the stalled server steps down from the groups that they can lead. When its log makes
-//! progress again, it leads a group only after a quorum has confirmed that no other leader was elected (decision 0037).
+//! A server whose disk is full or hangs, or whose log has stopped, is alive and connected, but nothing that it leads can
+//! be written. [`LogHealth::check`], called twice a second, notices that and reports the stall to the connected servers.
+//! They treat the replicas of the stalled server as unreachable, so their groups elect other leaders. Once enough of them
+//! have responded that their own logs make progress, the stalled server steps down from the groups that they can lead.
+//! When its log makes progress again, it leads a group only after a quorum has confirmed that no other leader was elected
+//! (decision 0037).
 
 mod connectivity;
 #[cfg(test)]

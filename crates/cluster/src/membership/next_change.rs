@@ -25,9 +25,9 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether a removed replica is replaced by a new one on the same server. Not in the catalog's group: an emergency repair
-    /// removes that server, and will delete its row. Nor while the server is not connected: it cannot use another replica
-    /// before it is back, and an emergency repair may be removing it.
+    /// Whether a removed replica is replaced by a new one on the same server. Not in the catalog's group: an emergency
+    /// repair removes that server, and will delete its row. Nor while the server is not connected: it cannot use another
+    /// replica before it is back, and an emergency repair may be removing it.
     fn may_be_replaced(&self, replica: &ReplicaConfig) -> bool {
         self.table.is_some() && !self.away.contains(&replica.peer)
     }

@@ -1,8 +1,8 @@
 //! Reconciles the members of a group with the catalog: adds new replicas as learners, promotes them to voters, then removes
 //! old replicas; and moves leadership to the server that the catalog prefers.
 //!
-//! The leader makes one change at a time and derives it from the present members, so the next leader continues an interrupted
-//! series of changes.
+//! The leader makes one change at a time and derives it from the present members, so the next leader continues an
+//! interrupted series of changes.
 
 use std::sync::Arc;
 use std::time::Duration;

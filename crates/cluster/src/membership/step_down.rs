@@ -101,8 +101,8 @@ impl LogHealth {
         }
     }
 
-    /// Reports the health of the own log to the connected servers. They respond with the health of theirs. While the log makes
-    /// no progress, also asks them for the newest terms that they know of the groups that are still led here.
+    /// Reports the health of the own log to the connected servers. They respond with the health of theirs. While the log
+    /// makes no progress, also asks them for the newest terms that they know of the groups that are still led here.
     fn report(&self, cause: Option<StallCause>) {
         for server in self.catalog.connected_servers() {
             let (stalls, leadership) = (Arc::clone(&self.stalls), Arc::clone(&self.leadership));
@@ -130,8 +130,8 @@ impl LogHealth {
         }
     }
 
-    /// Asks a quorum of each group that the log claims to lead to confirm that, after the log has made progress again: another
-    /// leader may have been elected without the log having learned of it. The group is led here again only then.
+    /// Asks a quorum of each group that the log claims to lead to confirm that, after the log has made progress again:
+    /// another leader may have been elected without the log having learned of it. The group is led here again only then.
     fn confirm_leaderships(&self) {
         for (group, unconfirmed) in self.leadership.unconfirmed() {
             let leadership = Arc::clone(&self.leadership);
@@ -144,8 +144,8 @@ impl LogHealth {
         }
     }
 
-    /// Takes the report of `server` that its log makes no progress, or makes progress again. Responds with the health of the own
-    /// log. Does not wait.
+    /// Takes the report of `server` that its log makes no progress, or makes progress again. Responds with the health of
+    /// the own log. Does not wait.
     pub(crate) fn take_report(&self, server: ServerId, cause: Option<StallCause>) -> Bytes {
         let is_new = self.stalls.take_report(server, cause);
         let peers = self.transport.replicas_on(server);

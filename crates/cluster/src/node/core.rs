@@ -225,14 +225,15 @@ impl Core {
         drop(self.handles.catalog.lock_changes());
     }
 
-    /// Shows at least the version of the catalog that was committed when this was called, if its leader responds. Whether that
-    /// is newer than the version shown before. For a caller that misses something that another node may just have created.
+    /// Shows at least the version of the catalog that was committed when this was called, if its leader responds. Whether
+    /// that is newer than the version shown before. For a caller that misses something that another node may just have
+    /// created.
     pub fn catch_up(&self, timeout: Duration) -> bool {
         self.handles.catalog.catch_up(timeout)
     }
 
-    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node that has
-    /// just joined does not show one.
+    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node
+    /// that has just joined does not show one.
     pub fn await_catalog(&self, timeout: Duration) -> bool {
         self.publisher.await_catalog(timeout)
     }

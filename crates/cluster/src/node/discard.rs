@@ -1,7 +1,7 @@
 //! Closes replicas that the catalog no longer places here, and deletes their rows.
 //!
-//! Rows that belong to another shard of this node now are kept. The entries that the closed replica applied must then be durable
-//! in the engine before its log is deleted, since they cannot be replayed after that.
+//! Rows that belong to another shard of this node now are kept. The entries that the closed replica applied must then be
+//! durable in the engine before its log is deleted, since they cannot be replayed after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::error::AdminError;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ReplicaHost {
-    /// Discards the replicas that `catalog` no longer places here. A replica that no catalog has named since the start is kept
-    /// until the catalog has caught up: a version that this node acted on before the restart may name it.
+    /// Discards the replicas that `catalog` no longer places here. A replica that no catalog has named since the start is
+    /// kept until the catalog has caught up: a version that this node acted on before the restart may name it.
     pub(super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.own);
@@ -84,9 +84,9 @@ impl ReplicaHost {
         self.leftovers.forget_rows(catalog, table, group, open.as_ref())
     }
 
-    /// Ends the writes of `strays` whose table has other shards now, and flushes the entries that they applied. The rows of all
-    /// other strays are deleted, so they need no flush. A stray is a group, its table, and whether the catalog has the group on
-    /// other servers.
+    /// Ends the writes of `strays` whose table has other shards now, and flushes the entries that they applied. The rows
+    /// of all other strays are deleted, so they need no flush. A stray is a group, its table, and whether the catalog has
+    /// the group on other servers.
     fn flush_superseded(
         &self,
         strays: &[(GroupId, TableId, bool)],
@@ -108,9 +108,9 @@ impl ReplicaHost {
         superseded.iter().for_each(|shard| shard.retire());
         let deadline = task::now() + WRITE_TIMEOUT;
         for shard in &superseded {
-            // A sync that fails does not matter: only a leader can have acknowledged a write that no other replica has. A sync
-            // that waits too long for the disks of other servers ends this attempt: the group is kept until the next one, and
-            // the other work of the node goes on.
+            // A sync that fails does not matter: only a leader can have acknowledged a write that no other replica has. A
+            // sync that waits too long for the disks of other servers ends this attempt: the group is kept until the next
+            // one, and the other work of the node goes on.
             let synced = shard.sync().wait_for(deadline.saturating_duration_since(task::now()));
             drop(synced.map_err(|_| AdminError::Unfinished(shard.group()))?);
         }
@@ -159,10 +159,11 @@ impl ReplicaHost {
         Ok(true)
     }
 
-    /// Leaves a group that has data in the engine and that the catalog does not place here. Whether its tombstone is durable.
+    /// Leaves a group that has data in the engine and that the catalog does not place here. Whether its tombstone is
+    /// durable.
     ///
-    /// The group is not opened for that: if the log did not know the group, opening it would create a group of one member that
-    /// leads.
+    /// The group is not opened for that: if the log did not know the group, opening it would create a group of one member
+    /// that leads.
     fn close_unopened(&self, group: GroupId) -> Result<bool, AdminError> {
         if !self.tombstones.write(group, End::Left)? {
             return Ok(false);

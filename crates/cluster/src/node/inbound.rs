@@ -1,5 +1,5 @@
-//! Passes inbound traffic from the links to the node: log messages to the log, requests to the RPC server. When a link opens,
-//! falls silent or comes back, marks the replicas of its server reachable or unreachable.
+//! Passes inbound traffic from the links to the node: log messages to the log, requests to the RPC server. When a link
+//! opens, falls silent or comes back, marks the replicas of its server reachable or unreachable.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ struct ClusterState {
 }
 
 impl Inbound {
-    /// The receiver of a node whose data directory is `dir`. `joining` is the id of a server that has never been in a cluster
-    /// and is to join one.
+    /// The receiver of a node whose data directory is `dir`. `joining` is the id of a server that has never been in a
+    /// cluster and is to join one.
     ///
     /// Fails if the system cannot start a thread.
     pub fn new(
@@ -94,8 +94,8 @@ impl Inbound {
         }))
     }
 
-    /// Calls `listener` when the other servers report that this one was removed permanently. The call is on the thread of the
-    /// links: it must not block, and may be repeated. Only the first listener is kept.
+    /// Calls `listener` when the other servers report that this one was removed permanently. The call is on the thread of
+    /// the links: it must not block, and may be repeated. Only the first listener is kept.
     pub fn on_removed(&self, listener: Box<dyn Fn() + Send + Sync>) {
         drop(self.removal_listener.set(listener));
         if self.was_removed.load(Ordering::Acquire) {

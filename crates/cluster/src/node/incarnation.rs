@@ -1,6 +1,6 @@
-//! Successive replicas of one group on one server. The catalog may remove a replica and later place another one of the same group
-//! on the same server, while the server is disconnected or before it has noticed. The two are different members of the group:
-//! the data of the earlier one is discarded, and the later one begins without rows.
+//! Successive replicas of one group on one server. The catalog may remove a replica and later place another one of the
+//! same group on the same server, while the server is disconnected or before it has noticed. The two are different
+//! members of the group: the data of the earlier one is discarded, and the later one begins without rows.
 //!
 //! The catalog determines which of the two is the later one, once it has caught up ([`super::restart_state::RestartState`]).
 
@@ -16,13 +16,13 @@ use crate::config::TableConfig;
 use crate::error::AdminError;
 use crate::routing::LocalReplica;
 
-/// How long the catalog may name a removed replica before this node replaces it: a version that no longer names it may be on its
-/// way.
+/// How long the catalog may name a removed replica before this node replaces it: a version that no longer names it may be
+/// on its way.
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(5);
 
 impl ReplicaHost {
-    /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has caught up:
-    /// `config` names another replica on this server.
+    /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has
+    /// caught up: `config` names another replica on this server.
     pub(super) fn has_earlier(&self, config: &TableConfig) -> bool {
         if !self.restart.is_caught_up() {
             return false;

@@ -1,5 +1,5 @@
-//! Joins a server with an empty data directory to a cluster: asks the servers of the cluster until one admits it, and stores the
-//! identity before anything is opened.
+//! Joins a server with an empty data directory to a cluster: asks the servers of the cluster until one admits it, and
+//! stores the identity before anything is opened.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,9 +42,10 @@ pub struct JoinOptions {
     pub is_proxy: bool,
 }
 
-/// Asks the servers that `members` returns to admit this one, in a loop, and stores the resulting identity in `dir`. Without a
-/// `timeout` it asks until it is admitted: a cluster may be without a quorum for days. Fails with [`OpenError::Removed`] once
-/// `members` returns `None`: the other servers have then reported that this one was removed permanently.
+/// Asks the servers that `members` returns to admit this one, in a loop, and stores the resulting identity in `dir`.
+/// Without a `timeout` it asks until it is admitted: a cluster may be without a quorum for days. Fails with
+/// [`OpenError::Removed`] once `members` returns `None`: the other servers have then reported that this one was removed
+/// permanently.
 pub fn join(
     options: &JoinOptions,
     wiring: &Wiring,

@@ -1,5 +1,6 @@
-//! Deletes rows that belong to no replica of this node any more. If a replica leaves its group while the catalog shown here still
-//! names it, its rows are kept until the catalog no longer does: this server may be given another replica of the same rows.
+//! Deletes rows that belong to no replica of this node any more. If a replica leaves its group while the catalog shown
+//! here still names it, its rows are kept until the catalog no longer does: this server may be given another replica of
+//! the same rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,8 +60,8 @@ impl LeftoverRows {
         self.lock().insert(table);
     }
 
-    /// Deletes the rows of replicas that left their groups and that `catalog` no longer names here. The replicas that `catalog`
-    /// places here must be open.
+    /// Deletes the rows of replicas that left their groups and that `catalog` no longer names here. The replicas that
+    /// `catalog` places here must be open.
     pub(super) fn clear(&self, catalog: &Catalog) -> Result<(), AdminError> {
         // An old catalog may lack shards that a later one, which this node acted on before its restart, places here.
         if !self.restart.is_shown() {

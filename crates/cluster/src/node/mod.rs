@@ -2,19 +2,19 @@
 //!
 //! [`Node::open`] builds the owners of all rooms ([`Core`] holds them) and starts two threads:
 //!
-//! - `event_loop` follows the catalog. `publisher` reads each new version and shows it; `replica_host` opens the replicas that it
-//!   places here (`opening` decides when) and discards the others (`discard`, `incarnation`). Data is deleted only once the
-//!   replica's tombstone is durable (`tombstone`, `leftover_rows`). `restart_state` tells whether the catalog has caught up
-//!   since the start: nothing is discarded because of an older version.
-//! - `reconcile_loop` makes the next change in each group that this node leads: members, leadership, the continuation of a reshard,
-//!   the removal of servers and proxies.
+//! - `event_loop` follows the catalog. `publisher` reads each new version and shows it; `replica_host` opens the replicas
+//!   that it places here (`opening` decides when) and discards the others (`discard`, `incarnation`). Data is deleted
+//!   only once the replica's tombstone is durable (`tombstone`, `leftover_rows`). `restart_state` tells whether the
+//!   catalog has caught up since the start: nothing is discarded because of an older version.
+//! - `reconcile_loop` makes the next change in each group that this node leads: members, leadership, the continuation of
+//!   a reshard, the removal of servers and proxies.
 //!
-//! Other threads enter through `inbound` (messages and requests from the links), `rpc_server` (cluster requests), `table_state`
-//! (states of tables for queries), `join` (before the node is opened) and `stop` (before it is dropped).
+//! Other threads enter through `inbound` (messages and requests from the links), `rpc_server` (cluster requests),
+//! `table_state` (states of tables for queries), `join` (before the node is opened) and `stop` (before it is dropped).
 //!
 //! When the disk of a leader hangs or is full, `membership::step_down` moves its leaderships to other servers. Meanwhile
-//! `rpc_server` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms without
-//! it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
+//! `rpc_server` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms
+//! without it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
 
 mod assembly;
 mod bootstrap;
@@ -89,7 +89,8 @@ pub struct NodeOptions {
     pub admin_password: (Object, bool),
 }
 
-/// One server of the cluster with its replicas. Dropping it ends its threads; the log and the engine end with their last owner.
+/// One server of the cluster with its replicas. Dropping it ends its threads; the log and the engine end with their last
+/// owner.
 pub struct Node {
     core: Arc<Core>,
     threads: Vec<Thread>,
@@ -114,11 +115,11 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Opens the node: its identity (created in a new directory), the catalog, and every replica that is placed here. Deletes
-    /// the remains of replicas that are not.
+    /// Opens the node: its identity (created in a new directory), the catalog, and every replica that is placed here.
+    /// Deletes the remains of replicas that are not.
     ///
-    /// Blocks while the log is replayed. Fails if anything stored cannot be read. A node that has joined and does not have the
-    /// catalog yet opens without one: [`Core::await_catalog`].
+    /// Blocks while the log is replayed. Fails if anything stored cannot be read. A node that has joined and does not
+    /// have the catalog yet opens without one: [`Core::await_catalog`].
     pub fn open(options: NodeOptions) -> Result<Arc<Node>, OpenError> {
         Node::open_on(options, None)
     }

@@ -1,5 +1,5 @@
-//! Decides when a replica of a new shard may be opened on this node: once every predecessor with keys of its range is applied here
-//! up to its seal. Decision 0024.
+//! Decides when a replica of a new shard may be opened on this node: once every predecessor with keys of its range is
+//! applied here up to its seal. Decision 0024.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,8 +116,8 @@ impl Openings {
         Ok(self.log.group_status(old.group).is_ok_and(is_final))
     }
 
-    /// Prevents writes of earlier groups into the range of shard `at`, before its replica is opened here. False if that is not
-    /// possible yet. Adds the groups whose rows the replica will overwrite with a copy to `overwritten`.
+    /// Prevents writes of earlier groups into the range of shard `at`, before its replica is opened here. False if that
+    /// is not possible yet. Adds the groups whose rows the replica will overwrite with a copy to `overwritten`.
     pub(super) fn prepare(
         &self,
         config: &TableConfig,
@@ -158,8 +158,8 @@ impl Openings {
         Ok(true)
     }
 
-    /// Leaves an earlier group of a table whose replica here is not needed. Its rows stay until a copy overwrites them. Rows of
-    /// shards that are not placed here are deleted once the catalog has dropped the table's sealed groups.
+    /// Leaves an earlier group of a table whose replica here is not needed. Its rows stay until a copy overwrites them.
+    /// Rows of shards that are not placed here are deleted once the catalog has dropped the table's sealed groups.
     fn abandon(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
         let Some(open) = self.local.lock().remove(&group) else { return Ok(()) };
         open.gate.close();

@@ -1,5 +1,5 @@
-//! Publishes the catalog on this node: whenever the catalog's group has applied rows here, reads them, opens and discards replicas,
-//! and shows the new version.
+//! Publishes the catalog on this node: whenever the catalog's group has applied rows here, reads them, opens and discards
+//! replicas, and shows the new version.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -145,8 +145,8 @@ impl Publisher {
             .for_each(|server| transport.forget(server));
     }
 
-    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node that has
-    /// just joined does not show one.
+    /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node
+    /// that has just joined does not show one.
     pub(super) fn await_catalog(&self, timeout: Duration) -> bool {
         self.catalog.view().wait_until(|catalog| names_server(catalog, self.own), timeout)
     }

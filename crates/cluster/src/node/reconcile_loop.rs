@@ -179,8 +179,8 @@ impl ReconcileLoop {
 
     /// Deletes replicas that have left their group from the catalog.
     ///
-    /// Only if the row of the shard has not changed since the group was reconciled with it: replicas that a newer row names as
-    /// leaving may be the only ones that the group has.
+    /// Only if the row of the shard has not changed since the group was reconciled with it: replicas that a newer row
+    /// names as leaving may be the only ones that the group has.
     fn forget_leaving(&self, table: &TableConfig, left: &ShardConfig) -> Result<(), AdminError> {
         let id = table.id;
         self.catalog.change(|catalog, draft| {

@@ -90,8 +90,8 @@ impl ReplicaHost {
 
     /// Opens this node's replicas of a table, and returns handles for all of its shards.
     ///
-    /// The row of a table that was created before clusters existed names no replicas. They are on this node, and are added to
-    /// `config`.
+    /// The row of a table that was created before clusters existed names no replicas. They are on this node, and are
+    /// added to `config`.
     pub(super) fn open_shards(&self, config: &mut TableConfig) -> Result<Vec<ShardHandle>, AdminError> {
         self.open_sealed(config)?;
         let openings = (0..config.shards.len()).map(|at| self.openings.opening(config, at));
@@ -196,8 +196,9 @@ impl ReplicaHost {
             add_unnamed_replica(config, server, open.own);
             return Ok(Some(Arc::clone(&open.shard)));
         }
-        // Opened without the lock of `local`, which every query takes: opening replays the log, and counts rows that belonged to
-        // other groups before. The publisher's `publishing` lock, held here, keeps others from opening the same replica.
+        // Opened without the lock of `local`, which every query takes: opening replays the log, and counts rows that
+        // belonged to other groups before. The publisher's `publishing` lock, held here, keeps others from opening the
+        // same replica.
         let Some(shard) = self.open_as(table, group, range, initial, opening)? else { return Ok(None) };
         let own = self.log.group_status(group)?.own;
         add_unnamed_replica(config, server, own);

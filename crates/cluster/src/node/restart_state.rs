@@ -1,8 +1,8 @@
 //! Whether the catalog has caught up with the version that this node acted on before its restart.
 //!
-//! After a crash the catalog may be older: its rows are in the state that was durable in the engine, until the log has been applied
-//! again. The node acts on an entry of the catalog only after the entry is in its log. So the catalog has caught up once it has
-//! applied the log up to the end that it had at the start.
+//! After a crash the catalog may be older: its rows are in the state that was durable in the engine, until the log has
+//! been applied again. The node acts on an entry of the catalog only after the entry is in its log. So the catalog has
+//! caught up once it has applied the log up to the end that it had at the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -76,9 +76,9 @@ impl ClusterRequests {
         drop(self.queries.set(queries));
     }
 
-    /// Admits a server to the cluster: adds it to the catalog and returns its catalog replica, or returns the replica of a
-    /// server that is in the catalog already. A server that disconnects before the change is made is not admitted: it would be
-    /// reported as missing until an operator deletes it.
+    /// Admits a server to the cluster: adds it to the catalog and returns its catalog replica, or returns the replica of
+    /// a server that is in the catalog already. A server that disconnects before the change is made is not admitted: it
+    /// would be reported as missing until an operator deletes it.
     fn admit(&self, object: &Object) -> Result<JoinResponse, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
         let CatalogRow::Server(wanted) = row? else {
@@ -112,8 +112,8 @@ impl ClusterRequests {
         Ok(JoinResponse { own, places })
     }
 
-    /// Whether this node leads the group, according to the log. A node that does not lead can respond without waiting for the
-    /// log, which matters while a group has no leader: every server asks then.
+    /// Whether this node leads the group, according to the log. A node that does not lead can respond without waiting for
+    /// the log, which matters while a group has no leader: every server asks then.
     fn may_lead(&self, group: GroupId) -> bool {
         self.leadership.leader(group) == Some(self.own)
     }

@@ -56,7 +56,8 @@ pub struct ShardState {
     pub replicas: Vec<(ServerId, ReplicaState)>,
 }
 
-/// An outage of the catalog: as far as this node knows it has no leader that is reachable from here, so it cannot be changed.
+/// An outage of the catalog: as far as this node knows it has no leader that is reachable from here, so it cannot be
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogOutage {
     /// How many servers vote on changes of the catalog.

@@ -1,6 +1,6 @@
-//! Deletes a removed replica's data, but only once its tombstone is durable; otherwise a power loss could bring a stale replica
-//! back. On a full disk there may be no space for the tombstone. The deletion then waits until there is, and until then no new
-//! replica of the group is opened here.
+//! Deletes a removed replica's data, but only once its tombstone is durable; otherwise a power loss could bring a stale
+//! replica back. On a full disk there may be no space for the tombstone. The deletion then waits until there is, and
+//! until then no new replica of the group is opened here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl Tombstones {
         }
     }
 
-    /// Leaves a group as the replica that the log knows. True if another replica of the group may be opened here now. The rows
-    /// stay until a copy for the next replica overwrites them.
+    /// Leaves a group as the replica that the log knows. True if another replica of the group may be opened here now. The
+    /// rows stay until a copy for the next replica overwrites them.
     pub(super) fn leave(&self, table: TableId, group: GroupId) -> Result<bool, AdminError> {
         let is_durable = self.write(group, End::Left)?;
         self.replicas.forget(group);

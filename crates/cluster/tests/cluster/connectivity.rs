@@ -1,5 +1,5 @@
-//! Repairs and removals through a server that is cut off from some others: a server that another one is connected to does not count
-//! as lost, and a repair waits for servers that are restarting.
+//! Repairs and removals through a server that is cut off from some others: a server that another one is connected to does
+//! not count as lost, and a repair waits for servers that are restarting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -244,8 +244,9 @@ fn the_check_for_an_outage_sends_all_requests_at_once() {
     let d = Machine::new("d").start(&hub, Some(&a));
     wait_until("four voters", || members(&a, GroupId(0)).voters.len() == 4);
     [c, d].into_iter().for_each(Running::kill);
-    let (asker, told, waits) = (a.server(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let (states, waited) = (Arc::clone(&told), Arc::clone(&waits));
+    let (asker, states_asked, waits) =
+        (a.server(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (states, waited) = (Arc::clone(&states_asked), Arc::clone(&waits));
     hub.intercept(move |response| {
         if response.sent_by == asker && response.kind == Some(STATES) {
             states.store(true, Ordering::Release);
@@ -261,5 +262,8 @@ fn the_check_for_an_outage_sends_all_requests_at_once() {
     });
     // The leader may not have noticed yet.
     wait_until("the outage", || a.node.states().catalog_outage().is_some());
-    assert!(told.load(Ordering::Acquire) && !waits.load(Ordering::Acquire), "the leader is asked for later");
+    assert!(
+        states_asked.load(Ordering::Acquire) && !waits.load(Ordering::Acquire),
+        "the leader is asked for later"
+    );
 }

@@ -147,9 +147,9 @@ fn a_table_only_on_a_server_with_a_full_or_hung_disk_takes_no_writes() {
         });
         for node in [&a, &b] {
             let begun = Instant::now();
-            let told = ready(node, "t");
-            let what = format!("{told:?}, hangs: {hangs}, after {:?}", begun.elapsed());
-            assert!(told.reads && !told.writes && !told.all_replicas, "{what}");
+            let readiness = ready(node, "t");
+            let what = format!("{readiness:?}, hangs: {hangs}, after {:?}", begun.elapsed());
+            assert!(readiness.reads && !readiness.writes && !readiness.all_replicas, "{what}");
             assert!(begun.elapsed() < Duration::from_millis(800), "{what}");
         }
         stop(false);

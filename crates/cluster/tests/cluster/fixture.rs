@@ -1,5 +1,5 @@
-//! Fixtures: clusters whose servers vote on the catalog, a table on some of them, and the kinds of the requests whose responses
-//! tests intercept (docs/formats/cluster-request.md).
+//! Fixtures: clusters whose servers vote on the catalog, a table on some of them, and the kinds of the requests whose
+//! responses tests intercept (docs/formats/cluster-request.md).
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! A simulated network ([`Hub`]), machines whose nodes use it ([`Machine`], [`Running`]), and helpers that write and read rows.
+//! A simulated network ([`Hub`]), machines whose nodes use it ([`Machine`], [`Running`]), and helpers that write and read
+//! rows.
 
 #![allow(clippy::unwrap_used)]
 

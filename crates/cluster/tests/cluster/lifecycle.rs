@@ -64,8 +64,8 @@ fn every_node_knows_the_state_of_many_tables_on_other_servers() {
     }
 }
 
-/// The rows exceed the limit of bytes in flight to one follower, so some entries are still held back when the copy of the rows
-/// has overtaken them.
+/// The rows exceed the limit of bytes in flight to one follower, so some entries are still held back when the copy of the
+/// rows has overtaken them.
 #[test]
 fn a_replica_that_received_a_copy_of_a_large_table_continues_from_the_log() {
     let hub = Arc::new(Hub::default());

@@ -23,9 +23,9 @@ fn takes_all_for_alive(leader: &Running) -> bool {
     status.peers.iter().all(|known| known.active)
 }
 
-/// Changes the members of the shard that `leader` leads to `wanted` while `leader` and `silent` are cut off from each other but
-/// not from `other`. The change must not be made before the cut is over, and rows can be written all the time. Returns whether
-/// `silent` was probed: if the log notices the cut first, the probe was not tested.
+/// Changes the members of the shard that `leader` leads to `wanted` while `leader` and `silent` are cut off from each
+/// other but not from `other`. The change must not be made before the cut is over, and rows can be written all the time.
+/// Returns whether `silent` was probed: if the log notices the cut first, the probe was not tested.
 #[track_caller]
 fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: ShardsWanted) -> bool {
     (0..20).for_each(|n| write_until_done(&[leader], n));

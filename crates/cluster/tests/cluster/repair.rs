@@ -182,7 +182,8 @@ fn a_failure_after_members_were_set_by_force_is_indeterminate() {
     (0..10).for_each(|n| write_until_done(&[&a, &b, &c], n));
     let id = table(&d).config.id;
     [b, c].into_iter().for_each(Running::kill);
-    // The repair continues with a, the first replica that has all rows; the response that reaches d says that nothing was changed.
+    // The repair continues with a, the first replica that has all rows; the response that reaches d says that nothing was
+    // changed.
     hub.intercept(|response| match response.kind {
         Some(1) => Some(Bytes::from_static(b"\x03no")),
         _ => Some(response.bytes),
@@ -286,7 +287,8 @@ fn a_proxy_that_comes_and_goes_does_not_end_the_repair_of_the_catalog() {
     wait_until("the proxy", || d.node.catalog().servers().len() == 5);
     let gone = [b.server(), c.server()];
     [b, c].into_iter().for_each(Running::kill);
-    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets members.
+    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets
+    // members.
     let (asked, weak, pair) = (AtomicU32::new(0), Arc::downgrade(&hub), [d.server(), proxy.server()]);
     hub.intercept(move |response| {
         let is_about_it = response.kind == Some(LOG_POSITION) && response.group == Some(GroupId(0));
@@ -317,7 +319,8 @@ fn a_disk_failure_while_members_are_set_on_another_server_is_indeterminate() {
     (0..10).for_each(|n| write_until_done(&[&b, &c], n));
     let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
     c.kill();
-    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets members.
+    // The request is sent when the repair determines the lost servers, after it has waited for them, and before it sets
+    // members.
     let asked = AtomicU32::new(0);
     hub.intercept(move |response| {
         let is_about_it = response.kind == Some(LOG_POSITION) && response.group == Some(group);

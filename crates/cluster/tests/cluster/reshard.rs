@@ -1,5 +1,5 @@
-//! Reshards of tables: no rows are copied where they are present already, and no acknowledged row is lost, whichever server stops
-//! at whatever time.
+//! Reshards of tables: no rows are copied where they are present already, and no acknowledged row is lost, whichever
+//! server stops at whatever time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -420,8 +420,8 @@ fn a_founder_without_rows_receives_them_despite_a_power_loss_of_all_servers() {
     assert!((0..20).any(|_| found_without_rows()), "the leader learned of it each time");
 }
 
-/// One of three servers loses its rows just before a reshard, is a founder of the new shards, and has half of a copy when all
-/// servers lose power. Returns whether it was chosen as a founder.
+/// One of three servers loses its rows just before a reshard, is a founder of the new shards, and has half of a copy when
+/// all servers lose power. Returns whether it was chosen as a founder.
 fn found_without_rows() -> bool {
     let hub = Arc::new(Hub::default());
     let mut machines = ["a", "b", "c"].map(Weak::new);
@@ -448,9 +448,9 @@ fn found_without_rows() -> bool {
     // Then it receives about half of them.
     hub.limit_responses(c.server(), 2_000_000);
     wait_until("a copy that is interrupted", || hub.response_bytes(c.server()).1);
-    let news: Vec<GroupId> = config.shards.iter().map(|shard| shard.group).collect();
+    let new_groups: Vec<GroupId> = config.shards.iter().map(|shard| shard.group).collect();
     let waits = |group: &&GroupId| c.node.log().group_status(**group).is_ok_and(|status| status.needs_rows);
-    assert!(news.iter().any(|group| waits(&group)), "it began without rows");
+    assert!(new_groups.iter().any(|group| waits(&group)), "it began without rows");
     hub.limit_responses(c.server(), u64::MAX);
     let mut nodes = Vec::new();
     machines = {

@@ -1,5 +1,5 @@
-//! The time between the first seal of a reshard and its new shards: leaders change, replicas are moved, and applied entries may not
-//! be committed.
+//! The time between the first seal of a reshard and its new shards: leaders change, replicas are moved, and applied
+//! entries may not be committed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -119,19 +119,19 @@ fn a_seal_that_is_applied_but_not_committed_does_not_end_a_group() {
     let (log, weak_hub, dropping) =
         (Arc::clone(a.node.log()), Arc::downgrade(&hub), [c.server(), d.server()]);
     let (is_alone, was_alone) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
-    let alone_told = Arc::clone(&was_alone);
+    let was_alone_flag = Arc::clone(&was_alone);
     hub.intercept(move |response| {
         // The reshard is planned by then.
         if response.kind == Some(SPLIT_POINTS) && !is_alone.swap(true, Ordering::AcqRel) {
             let hub = weak_hub.upgrade().unwrap();
             dropping.iter().for_each(|server| hub.drop_messages(*server, first));
-            // A seal of another reshard, applied by a leader that does not wait for followers: as if it had just been elected and
-            // did not know of the seal. One other replica has the entry, and could be a founder.
+            // A seal of another reshard, applied by a leader that does not wait for followers: as if it had just been
+            // elected and did not know of the seal. One other replica has the entry, and could be a founder.
             drop(local.set_seal_state(SealState::sealed(0)));
             local.abandon_seal(SealState::sealed(0));
             wait_until("the seal", || local.seal_state().is_sealed());
             let status = log.group_status(first).unwrap();
-            alone_told.store(status.committed < status.applied, Ordering::Release);
+            was_alone_flag.store(status.committed < status.applied, Ordering::Release);
         }
         Some(response.bytes)
     });

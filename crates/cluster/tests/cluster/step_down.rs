@@ -1,5 +1,5 @@
-//! A server whose log makes no progress: the groups from which it steps down, the groups that it keeps leading, and when it leads
-//! again.
+//! A server whose log makes no progress: the groups from which it steps down, the groups that it keeps leading, and when
+//! it leads again.
 
 use std::path::Path;
 use std::sync::Arc;

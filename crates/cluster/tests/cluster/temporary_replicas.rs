@@ -1,5 +1,5 @@
-//! Temporary replicas, which a reshard adds to have all rows on one server, are removed after it, unless another change wants them
-//! meanwhile.
+//! Temporary replicas, which a reshard adds to have all rows on one server, are removed after it, unless another change
+//! wants them meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,8 @@ fn shown(place: &ShardPlaces) -> Vec<ServerId> {
     servers
 }
 
-/// Creates a table whose rows are all in the first shard, so that each of the rebalanced shards needs it. Returns their number.
+/// Creates a table whose rows are all in the first shard, so that each of the rebalanced shards needs it. Returns their
+/// number.
 fn lopsided(nodes: &[&Running], shards: &[&[&Running]]) -> u32 {
     create(nodes[0], on(shards));
     for node in nodes {
