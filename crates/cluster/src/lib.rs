@@ -3,14 +3,14 @@
 //!
 //! The crate is divided into rooms; each uses only those above it in this list:
 //!
-//! - `config`: what the catalog says of databases, tables, shards, servers and users, as plain values.
+//! - `config`: databases, tables, shards, servers and users as the catalog describes them, as plain values.
 //! - `rpc`: requests and responses between servers, and [`Peers`], through which they are sent.
 //! - [`link`]: the connection between each two servers.
 //! - `routing`: which replica leads each shard, and which replicas are open on this node.
 //! - `catalog`: the catalog as this node shows it, and `CatalogClient`, through which any node changes it.
 //! - `copy`: copies of a replica's rows, given and received.
 //! - `index`: creating, dropping and building secondary indexes.
-//! - `membership`: brings the members of groups to what the catalog says, one change at a time.
+//! - `membership`: brings the members of groups to those in the catalog, one change at a time.
 //! - `reshard`: splits, merges and moves shards.
 //! - `repair`: emergency repair, and the removal of servers.
 //! - `node`: opens and closes replicas, runs the event loop, and answers requests of other servers.
