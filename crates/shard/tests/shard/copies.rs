@@ -38,7 +38,7 @@ fn copy(
     responses_max: usize,
 ) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(to, end_of(&snapshot)).unwrap();
     let mut sent = 0;
     for _ in 0..responses_max {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
