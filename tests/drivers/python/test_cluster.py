@@ -66,7 +66,7 @@ class Cluster:
 
     def all_vote(self):
         """Waits until every server has a vote on the catalog, according to the first server."""
-        votes = lambda line: "catalog" in line and "votes from now on" in line
+        votes = lambda line: "catalog" in line and "was promoted to voter" in line
         wait_until("every vote", lambda: sum(map(votes, self.nodes[0].lines)) == len(self.nodes) - 1)
 
     def alive(self):

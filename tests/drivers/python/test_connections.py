@@ -126,7 +126,7 @@ class Doors(unittest.TestCase):
                 server.kill()
                 kept, away = server.directory / "data" / part, server.directory / "away"
                 kept.rename(away)
-                with self.assertRaisesRegex(RuntimeError, f"not whole: {what} is missing"):
+                with self.assertRaisesRegex(RuntimeError, f"is incomplete: {what} is missing"):
                     server.start()
                 away.rename(kept)
                 server.start()

@@ -218,7 +218,7 @@ class TwoServers(unittest.TestCase):
         self.addCleanup(cluster.remove)
         first, second = cluster.nodes
         issues = r.db("rethinkdb").table("current_issues").coerce_to("array")
-        wait_until("two voters", lambda: any("votes from now on" in line for line in first.lines))
+        wait_until("two voters", lambda: any("was promoted to voter" in line for line in first.lines))
         self.assertEqual(ask(first, issues), [])
         second.kill()
         wait_until("an issue", lambda: ask(first, issues) != [])

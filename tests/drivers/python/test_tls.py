@@ -118,7 +118,7 @@ class ClusterPort(unittest.TestCase):
                 threading.Thread(target=self.start_in_vain, args=(second,), daemon=True).start()
                 clear, sealed = (second, first) if first_tls else (first, second)
                 self.eventually(clear, "the other side uses TLS and this one does not")
-                self.eventually(sealed, "does not use it, and this one does")
+                self.eventually(sealed, "does not use TLS, but this side does")
                 time.sleep(5)
                 for server in (clear, sealed):
                     told = [line for line in server.lines if "does not" in line]
