@@ -1,9 +1,12 @@
 //! The order of this crate's locks, and the mutex that checks it.
 //!
-//! A thread that holds a lock may take only locks that come after it in [`Rank`]. All other mutexes of the crate are leaves: no
-//! lock is taken and nothing is waited for while one of them is held, with two exceptions: `DiskStalls` calls `Leadership` while
-//! its lock of the own log is held, and `Leadership` notifies `EventQueue`, `Notifier` and `KnownLeader` while its lock of the
-//! roles is held.
+//! A thread that holds a lock may take only locks that come after it in [`Rank`]. All other locks of the crate are leaves: no
+//! lock is taken and nothing is waited for while one of them is held, with these exceptions:
+//!
+//! - `DiskStalls` calls `Leadership` while its lock of the own log is held.
+//! - `Leadership` uses `ReplicaTransport`, its table of known leaders, `Replicas`, `EventQueue`, `Notifier` and
+//!   `KnownLeader` while its lock of the roles is held. Their locks are leaves.
+//! - `Inbound` writes the identity file while its lock of the cluster is held, so that a server joins one cluster only.
 //!
 //! Debug builds, and the simulation (feature `mutants`), check the order at each lock and panic if it is broken.
 

@@ -116,23 +116,18 @@ impl CatalogClient {
         peers.iter().map(server_of).collect()
     }
 
-    /// The replicas of the catalog.
-    pub(crate) fn replicas(&self) -> Vec<ReplicaConfig> {
-        self.shown().servers().iter().map(|server| server.catalog).collect()
-    }
-
     /// Whether a quorum of the catalog's voters, by the local replica, is connected, so that the catalog can be changed.
-    pub(crate) fn has_quorum(&self) -> bool {
+    /// `catalog` names the servers of the voters.
+    pub(crate) fn has_quorum(&self, catalog: &Catalog) -> bool {
         let status = self.log.group_status(CATALOG_GROUP);
         status.map_or_else(
-            |_| self.has_configured_quorum(),
-            |status| self.is_quorum_connected(&status.members, &self.replicas()),
+            |_| self.has_configured_quorum(catalog),
+            |status| self.is_quorum_connected(&status.members, &catalog.own_replicas()),
         )
     }
 
-    /// Whether a quorum of the servers that the catalog configures as its voters is connected. New ones may not vote yet.
-    pub(crate) fn has_configured_quorum(&self) -> bool {
-        let catalog = self.shown();
+    /// Whether a quorum of the servers that `catalog` configures as its voters is connected. New ones may not vote yet.
+    pub(crate) fn has_configured_quorum(&self, catalog: &Catalog) -> bool {
         let servers = catalog.servers();
         let voters = || servers.iter().filter(|server| server.catalog.voting);
         voters().filter(|server| self.peers.is_connected(server.id)).count() * 2 > voters().count()
@@ -141,7 +136,7 @@ impl CatalogClient {
     /// The reason why the catalog cannot be changed while it has no leader.
     pub(crate) fn no_leader_error(&self) -> AdminError {
         let catalog = self.shown();
-        if self.has_quorum() {
+        if self.has_quorum(&catalog) {
             return AdminError::NoCatalog;
         }
         let voters = catalog.servers().into_iter().filter(|server| server.catalog.voting);

@@ -88,7 +88,7 @@ impl Servers {
     /// Removes this server from the catalog if it is a proxy, because it stops now. Does nothing on other servers.
     /// Fails at once if no quorum of the catalog's voters is connected, otherwise within seconds.
     pub fn leave(&self) -> Result<(), AdminError> {
-        if !self.catalog.has_quorum() {
+        if !self.catalog.has_quorum(&self.catalog.shown()) {
             return Err(self.catalog.no_leader_error());
         }
         let deadline = task::now() + LEAVE_TIMEOUT;

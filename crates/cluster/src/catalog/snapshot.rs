@@ -7,7 +7,7 @@ use datum::Text;
 use storage::TableId;
 
 use super::row::RemovedServer;
-use crate::config::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, User};
+use crate::config::{DbConfig, DbId, Grant, ReplicaConfig, Scope, ServerConfig, ServerId, User};
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 
@@ -117,6 +117,11 @@ impl Catalog {
         let mut servers: Vec<_> = self.servers.values().collect();
         servers.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
         servers
+    }
+
+    /// The replicas of the catalog itself: one on each server.
+    pub(crate) fn own_replicas(&self) -> Vec<ReplicaConfig> {
+        self.servers().iter().map(|server| server.catalog).collect()
     }
 
     /// The version: the number of changes so far.

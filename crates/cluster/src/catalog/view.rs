@@ -33,12 +33,13 @@ impl CatalogView {
         self.shown.load()
     }
 
-    /// Shows another version.
-    pub(crate) fn show(&self, catalog: Arc<Catalog>) {
+    /// Shows another version. `before_waking` is called when it is shown, before waiting threads are woken.
+    pub(crate) fn show(&self, catalog: Arc<Catalog>, before_waking: impl FnOnce()) {
         {
             let _waiting = self.waiting.lock();
             self.shown.store(catalog);
         }
+        before_waking();
         self.published.notify_all();
     }
 

@@ -116,8 +116,7 @@ impl Publisher {
         let catalogs = catalog.servers().into_iter().map(|server| (server.catalog.peer, server.id));
         self.transport.learn(catalogs.collect::<Vec<_>>());
         let catalog = Arc::new(catalog);
-        self.restart.set_shown(is_caught_up);
-        self.catalog.view().show(Arc::clone(&catalog));
+        self.catalog.view().show(Arc::clone(&catalog), || self.restart.set_shown(is_caught_up));
         self.indexes.changes.notify();
         self.state_changes.notify();
         self.update_transport(&before, &catalog);

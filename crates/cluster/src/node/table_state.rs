@@ -179,8 +179,9 @@ impl TableStates {
             Some(leader) if self.peers.is_connected(leader) => return None,
             leader => leader.filter(|leader| connections.is_connected_to(*leader)),
         };
-        let is_lost =
-            leader.is_none() && !self.catalog.has_quorum() && connections.refuse_hidden(&catalog).is_ok();
+        let is_lost = leader.is_none()
+            && !self.catalog.has_quorum(&catalog)
+            && connections.refuse_hidden(&catalog).is_ok();
         Some(CatalogOutage { voters: voters.len(), gone, leader, is_lost })
     }
 

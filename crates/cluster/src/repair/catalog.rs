@@ -88,14 +88,14 @@ impl CatalogRepair {
     ) -> Result<(), AdminError> {
         let CatalogLoss { survivor, is_forced, lost } = loss;
         let catalog = self.catalog.shown();
-        self.lost.check(lost_servers, &self.catalog.replicas())?;
+        self.lost.check(lost_servers, &catalog.own_replicas())?;
         let names: Vec<String> = lost.iter().map(|id| display_names::server(&catalog, *id)).collect();
         tracing::warn!(
             "Emergency repair: the catalog has lost its majority and continues without {}",
             names.join(", ")
         );
         if !is_forced {
-            let replicas = self.catalog.replicas();
+            let replicas = catalog.own_replicas();
             self.members.force_survivor(CATALOG_GROUP, *survivor, &replicas, lost_servers, forced)?;
         }
         let mut positions = self.log_positions(&catalog, lost);
@@ -139,9 +139,9 @@ impl CatalogRepair {
     /// chooses a proxy as the survivor, although it has a replica: the catalog would lose its only voter when the proxy
     /// leaves.
     pub(super) fn loss(&self, catalog: &Catalog) -> Result<Option<CatalogLoss>, AdminError> {
-        let replicas = self.catalog.replicas();
-        if self.catalog.has_configured_quorum() && self.catalog.has_quorum() && !self.names_removed(&replicas)
-        {
+        let replicas = catalog.own_replicas();
+        let has_quorum = self.catalog.has_configured_quorum(catalog) && self.catalog.has_quorum(catalog);
+        if has_quorum && !self.names_removed(&replicas) {
             return Ok(None);
         }
         let is_connected = |replica: &&ReplicaConfig| self.peers.is_connected(replica.server);

@@ -83,7 +83,7 @@ impl ServerRemoval {
             }
             let catalog = self.catalog.shown();
             name_of(&catalog, id)?;
-            if !self.catalog.has_quorum() {
+            if !self.catalog.has_quorum(&catalog) {
                 return Err(self.catalog.no_leader_error());
             }
             // A server may not respond. No other change waits for it: catalog changes are not locked yet, and the

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use log::{GroupStatus, Log, Message, PeerId, Transport};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::config::ServerId;
 use crate::rpc::Peers;
@@ -65,10 +65,9 @@ impl ReplicaTransport {
         self.servers.read().keys().copied().collect()
     }
 
-    /// How many of these voters are on servers for which `counts` holds.
-    pub(crate) fn count_voters(&self, voters: &[PeerId], counts: impl Fn(ServerId) -> bool) -> usize {
-        let servers = self.servers.read();
-        voters.iter().filter(|voter| servers.get(voter).is_some_and(|server| counts(*server))).count()
+    /// The server of each known replica. No message from an unknown replica is received while this is held.
+    pub(crate) fn servers_by_replica(&self) -> RwLockReadGuard<'_, BTreeMap<PeerId, ServerId>> {
+        self.servers.read()
     }
 
     /// The status, with members on disconnected servers marked as inactive. The log notices a lost connection only
