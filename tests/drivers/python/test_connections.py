@@ -66,7 +66,7 @@ class Doors(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("--initial-password", done.stdout + done.stderr)
 
-    def test_nobody_can_connect_before_it_is_known_that_there_is_a_password(self):
+    def test_no_driver_connects_before_the_password_is_known(self):
         with node() as server:
             server.kill()
             ports = [server.driver_port, server.http_port, server.cluster_port]

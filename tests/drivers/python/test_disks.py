@@ -68,14 +68,14 @@ class Disks(unittest.TestCase):
         # Without this, some more writes would still fit.
         led_by_others = lambda name: self.leader(second, name) in (["s0"], ["s1"])
         wait_until("another leader", lambda: write() and led_by_others("t"))
-        wait_until("another leader of what nobody writes to", lambda: led_by_others("unused"))
+        wait_until("another leader of the table without writers", lambda: led_by_others("unused"))
         written = self.read(first)
         self.assertGreater(written, 0)
         wait_until("the third reads what others wrote", lambda: self.read(third) == written)
         wait_until("an issue", lambda: "disk_error" in self.issues())
         told = r.db("rethinkdb").table("current_issues").filter({"type": "disk_error"})["info"]["message"]
         messages = [ask(second, told.coerce_to("array")), time.sleep(1.1), ask(second, told.coerce_to("array"))]
-        self.assertEqual(messages[0], messages[2], "nobody who follows the issues is told the same again and again")
+        self.assertEqual(messages[0], messages[2], "an issue that has not changed has the same text")
         # Tables can be configured, also through the third server.
         ask(third, r.db_create("through_the_third"))
         ask(second, r.db_create("meanwhile"))

@@ -36,7 +36,7 @@ class DriverPort(unittest.TestCase):
             for n in range(200):
                 self.assertEqual(r.table("t").get(n)["id"].run(connection), n)
 
-    def test_a_driver_in_the_clear_is_turned_away_and_harms_nobody(self):
+    def test_a_driver_without_tls_is_rejected_and_disturbs_no_other(self):
         with node(*DRIVER) as server:
             with self.assertRaises(ReqlDriverError):
                 r.connect("127.0.0.1", server.driver_port, timeout=15)
