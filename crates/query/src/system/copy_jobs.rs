@@ -16,24 +16,24 @@ const KIND: &str = "backfill";
 pub(super) fn copy_jobs(cx: &Cx, identifiers: Identifiers) -> Vec<Object> {
     let catalog = cx.catalog();
     let copies = cx.node().copies().under_way().into_iter();
-    copies.filter_map(|(group, getting)| row(cx, &catalog, group, getting, identifiers)).collect()
+    copies.filter_map(|(group, copy)| row(cx, &catalog, group, copy, identifiers)).collect()
 }
 
 fn row(
     cx: &Cx,
     catalog: &Catalog,
     group: GroupId,
-    getting: CopyProgress,
+    copy: CopyProgress,
     identifiers: Identifiers,
 ) -> Option<Object> {
     let is_of =
         |table: &&std::sync::Arc<TableHandle>| table.config.shards.iter().any(|shard| shard.group == group);
     let table = catalog.tables().into_iter().find(is_of)?;
-    let source = named_server(catalog, getting.source?, identifiers);
+    let source = named_server(catalog, copy.source?, identifiers);
     let destination = server_name(cx, identifiers);
     let own = cx.node().identity().server.0;
     let id = Uuid::new_v5(&own, &group.0.to_be_bytes());
-    let seconds = cx.node().clock().now().since(getting.begun).as_secs_f64();
+    let seconds = cx.node().clock().now().since(copy.begun).as_secs_f64();
     let name = match identifiers {
         Identifiers::Name => table.config.name.clone(),
         Identifiers::Uuid => table.config.id.uuid().to_string().into(),
@@ -44,7 +44,7 @@ fn row(
         ("table", Datum::String(name)),
         ("source_server", text(&source)),
         ("destination_server", text(&destination)),
-        ("progress", Datum::Number(progress(&getting))),
+        ("progress", Datum::Number(progress(&copy))),
     ]);
     Some(object([
         ("id", vec![KIND.into(), id.to_string().into()].into()),
@@ -57,9 +57,9 @@ fn row(
 
 /// The share of the rows that has arrived, from 0 to 1.
 #[allow(clippy::cast_precision_loss, reason = "a share need not be exact")]
-fn progress(getting: &CopyProgress) -> f64 {
-    match getting.rows_total {
+fn progress(copy: &CopyProgress) -> f64 {
+    match copy.rows_total {
         0 => 0.0,
-        total => (getting.rows as f64 / total as f64).min(1.0),
+        total => (copy.rows as f64 / total as f64).min(1.0),
     }
 }
