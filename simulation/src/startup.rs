@@ -234,7 +234,7 @@ fn watch_log(node: &Weak<Node>) {
     loop {
         task::sleep(LOG_CHECK_INTERVAL);
         match node.upgrade() {
-            Some(node) => node.health().check(),
+            Some(node) => node.stall_monitor().check(),
             None => return,
         }
     }

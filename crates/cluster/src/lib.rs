@@ -48,7 +48,7 @@ pub use copy::{Copies, CopyChunking, CopyProgress};
 pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};
 pub use event_queue::EventQueue;
 pub use index::{BuildStep, IndexProgress, IndexThread, IndexWork, Indexes, NoLeader, Overwrite};
-pub use membership::{Connectivity, LogHealth};
+pub use membership::{Connectivity, StallMonitor};
 pub use node::{
     CatalogOutage, Core, Inbound, JoinOptions, Node, NodeOptions, Readiness, ReplicaState, ShardState,
     TableStates, UNASSIGNED_PEER, Wiring, join, readiness,

@@ -8,10 +8,11 @@
 //! - `log_positions` asks servers for the last log positions of their replicas ([`PositionLookup`], [`LogPositions`],
 //!   [`Farthest`]).
 //! - [`Connectivity`] asks servers for their connections: a repair or a removal fails on a server that is cut off.
-//! - [`LogHealth`] (`step_down`) handles a log that makes no progress.
+//! - [`StallMonitor`] (`step_down`) handles a log that makes no progress.
 //!
 //! A server whose disk is full or hangs, or whose log has stopped, is alive and connected, but nothing that it leads can
-//! be written. [`LogHealth::check`], called twice a second, notices that and reports the stall to the connected servers.
+//! be written. [`StallMonitor::check`], called every 500 ms by `server::startup`, notices that and reports the stall to the
+//! connected servers. An `fsync` that hangs while the log still makes progress is logged, but is no stall.
 //! They treat the replicas of the stalled server as unreachable, so their groups elect other leaders. Once enough of them
 //! have responded that their own logs make progress, the stalled server steps down from the groups that they can lead.
 //! When its log makes progress again, it leads a group only after a quorum has confirmed that no other leader was elected
@@ -31,4 +32,4 @@ pub(crate) use liveness::{Probes, WaitingLog};
 pub(crate) use log_positions::{Farthest, LogPositions, PositionLookup};
 pub(crate) use next_change::{Wanted, has_quorum};
 pub(crate) use reconcile::Membership;
-pub use step_down::LogHealth;
+pub use step_down::StallMonitor;

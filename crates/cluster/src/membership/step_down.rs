@@ -30,7 +30,7 @@ use crate::rpc::{Peers, Request, RpcError, response};
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The health of this node's log, and of the logs of other servers.
-pub struct LogHealth {
+pub struct StallMonitor {
     own: ServerId,
     peers: Arc<Peers>,
     transport: Arc<ReplicaTransport>,
@@ -42,9 +42,9 @@ pub struct LogHealth {
     state_changes: Arc<Notifier>,
 }
 
-impl LogHealth {
-    pub(crate) fn new(handles: &Handles) -> LogHealth {
-        LogHealth {
+impl StallMonitor {
+    pub(crate) fn new(handles: &Handles) -> StallMonitor {
+        StallMonitor {
             own: handles.own,
             peers: handles.peers.clone(),
             transport: handles.transport.clone(),

@@ -7,13 +7,13 @@ use log::{GroupStatus, Lsn};
 use shard::Shard;
 
 use super::NodeOptions;
+use super::cluster_requests::{ClusterRequests, Owners};
 use super::core::Core;
 use super::event_loop::EventLoop;
 use super::publisher::Publisher;
 use super::reconcile_loop::ReconcileLoop;
 use super::replica_host::ReplicaHost;
 use super::restart_state::RestartState;
-use super::rpc_server::{ClusterRequests, Owners};
 use super::table_state::TableStates;
 use crate::catalog::{
     Accounts, CatalogClient, CatalogReplica, CatalogView, Handles, Identity, Schema, Servers, ShardPlacer,
@@ -21,7 +21,7 @@ use crate::catalog::{
 use crate::config::{Ids, ServerId};
 use crate::copy::Copies;
 use crate::index::Indexes;
-use crate::membership::{Connectivity, LogHealth, Membership, PositionLookup};
+use crate::membership::{Connectivity, Membership, PositionLookup, StallMonitor};
 use crate::repair::{Repair, ServerRemoval};
 use crate::reshard::{HandoverEnd, PendingHandovers, Resharder};
 use crate::routing::{DiskStalls, LeaderLookup, LocalReplicas, ReplicaStates};
@@ -129,12 +129,12 @@ pub(super) fn build(
     let rooms = Rooms::new(&handles, catalog.shard, begun.last);
     let Rooms { stopping, pending, restart, connectivity, positions, membership, handovers, .. } = rooms;
     let Rooms { resharder, repair, copies, indexes, host, publisher, .. } = rooms;
-    let health = Arc::new(LogHealth::new(&handles));
+    let stall_monitor = Arc::new(StallMonitor::new(&handles));
     let removal = ServerRemoval::new(&handles, positions.clone(), connectivity.clone(), repair.clone());
     let (removal, servers) =
         (Arc::new(removal), Arc::new(Servers::new(handles.own, handles.catalog.clone())));
     let owners = Owners {
-        health: health.clone(),
+        stall_monitor: stall_monitor.clone(),
         positions,
         handovers: handovers.clone(),
         resharder: resharder.clone(),
@@ -180,7 +180,7 @@ pub(super) fn build(
         removal,
         indexes,
         copies,
-        health,
+        stall_monitor,
         connectivity,
     };
     (Arc::new(core), event_loop, reconcile_loop)

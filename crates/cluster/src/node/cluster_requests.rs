@@ -15,7 +15,7 @@ use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerConfig, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
 use crate::event_queue::{Event, EventQueue};
-use crate::membership::{LogHealth, PositionLookup};
+use crate::membership::{PositionLookup, StallMonitor};
 use crate::repair::Repair;
 use crate::reshard::{HandoverEnd, Resharder};
 use crate::routing::{DiskStalls, Leadership, LocalReplicas, ReplicaStates};
@@ -28,7 +28,7 @@ use crate::rpc::{ClusterHandler, Peers, Request, Responder, RpcHandler};
 
 /// The owners that handle requests.
 pub(super) struct Owners {
-    pub(super) health: Arc<LogHealth>,
+    pub(super) stall_monitor: Arc<StallMonitor>,
     pub(super) positions: Arc<PositionLookup>,
     pub(super) handovers: Arc<HandoverEnd>,
     pub(super) resharder: Arc<Resharder>,
@@ -169,7 +169,7 @@ impl ClusterRequests {
                 self.events.push(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
-            Request::Stalled { cause } => Ok(self.owners.health.take_report(from, cause)),
+            Request::Stalled { cause } => Ok(self.owners.stall_monitor.take_report(from, cause)),
             Request::Terms { groups } => Ok(encode_terms(&self.leadership.terms(&groups))),
             Request::AwaitVersion { version } => {
                 self.catalog.await_version(version, OTHER_SERVERS_TIMEOUT);

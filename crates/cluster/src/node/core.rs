@@ -12,15 +12,15 @@ use log::{Log, PeerId};
 use shard::{Replicas, Shard};
 use uuid::Uuid;
 
+use super::cluster_requests::ClusterRequests;
 use super::publisher::Publisher;
-use super::rpc_server::ClusterRequests;
 use super::table_state::TableStates;
 use crate::catalog::{Accounts, Catalog, CatalogWatcher, Handles, Identity, Schema, Servers};
 use crate::config::{GroupId, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
 use crate::index::Indexes;
-use crate::membership::{Connectivity, LogHealth};
+use crate::membership::{Connectivity, StallMonitor};
 use crate::repair::{Repair, ServerRemoval};
 use crate::reshard::Resharder;
 use crate::routing::{LeaderLookup, ReplicaTransport};
@@ -46,7 +46,7 @@ pub struct Core {
     pub(super) removal: Arc<ServerRemoval>,
     pub(super) indexes: Arc<Indexes>,
     pub(super) copies: Arc<Copies>,
-    pub(super) health: Arc<LogHealth>,
+    pub(super) stall_monitor: Arc<StallMonitor>,
     pub(super) connectivity: Arc<Connectivity>,
     pub(super) states: TableStates,
 }
@@ -101,10 +101,10 @@ impl Core {
         &self.copies
     }
 
-    /// The health of the logs.
+    /// The stalls of this server's log and of others.
     #[must_use]
-    pub fn health(&self) -> &LogHealth {
-        &self.health
+    pub fn stall_monitor(&self) -> &StallMonitor {
+        &self.stall_monitor
     }
 
     /// The connections between servers.

@@ -9,15 +9,16 @@
 //! - `reconcile_loop` makes the next change in each group that this node leads: members, leadership, the continuation of
 //!   a reshard, the removal of servers and proxies.
 //!
-//! Other threads enter through `inbound` (messages and requests from the links), `rpc_server` (cluster requests),
+//! Other threads enter through `inbound` (messages and requests from the links), `cluster_requests` (cluster requests),
 //! `table_state` (states of tables for queries), `join` (before the node is opened) and `stop` (before it is dropped).
 //!
 //! When the disk of a leader hangs or is full, `membership::step_down` moves its leaderships to other servers. Meanwhile
-//! `rpc_server` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms
+//! `cluster_requests` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms
 //! without it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
 
 mod assembly;
 mod bootstrap;
+mod cluster_requests;
 mod core;
 mod discard;
 mod event_loop;
@@ -30,7 +31,6 @@ mod publisher;
 mod reconcile_loop;
 mod replica_host;
 mod restart_state;
-mod rpc_server;
 mod stop;
 mod table_state;
 #[cfg(test)]

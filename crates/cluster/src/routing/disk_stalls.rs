@@ -11,7 +11,8 @@ use crate::config::ServerId;
 
 /// How long a disk must be full before it counts as a stall.
 const FULL_DISK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long one step of the log, or an fsync, may take before it counts as a stall: it may never end.
+/// How long one step of the log may take before it counts as a stall: it may never end. An `fsync` in parallel to the
+/// steps that takes as long is reported, but is no stall.
 const LOG_STEP_TIMEOUT: Duration = Duration::from_secs(4);
 /// A stall does not end while a step of the log takes this long or longer.
 const SLOW_STEP_TIMEOUT: Duration = Duration::from_millis(100);

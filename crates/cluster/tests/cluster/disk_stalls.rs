@@ -14,7 +14,7 @@ use crate::fixture::{create, group, on, table, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, change, missing, row, stored, wait_until, write_until_done};
 
 pub fn check_health(nodes: &[&Running]) {
-    nodes.iter().for_each(|node| node.node.health().check());
+    nodes.iter().for_each(|node| node.node.stall_monitor().check());
 }
 
 /// The disk of a server. Dropping it ends the fault, so that the server, which is dropped later, can end.
@@ -75,7 +75,7 @@ fn other_servers_lead_the_shards_of_a_server_with_a_full_disk_and_are_found() {
     let late = write_on(&a, "t", 1);
     wait_until("the stall is noticed", || {
         check_health(&nodes);
-        a.node.health().own_stall().is_some()
+        a.node.stall_monitor().own_stall().is_some()
     });
     wait_until("another leader", || {
         check_health(&nodes);
@@ -83,7 +83,7 @@ fn other_servers_lead_the_shards_of_a_server_with_a_full_disk_and_are_found() {
     });
     wait_until("the reports on both", || {
         check_health(&nodes);
-        b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
+        b.node.stall_monitor().is_stalled(a.server()) && c.node.stall_monitor().is_stalled(a.server())
     });
     write_until_done(&[&b, &c], 2);
     let there = handle(&a);
@@ -99,7 +99,7 @@ fn other_servers_lead_the_shards_of_a_server_with_a_full_disk_and_are_found() {
     files.fill(false);
     wait_until("there is space again", || {
         check_health(&nodes);
-        a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server())
+        a.node.stall_monitor().own_stall().is_none() && !b.node.stall_monitor().is_stalled(a.server())
     });
     wait_until("contact of a with the leader", || handle(&a).has_leader_contact());
     a.wait_ready("t");
@@ -143,7 +143,7 @@ fn a_table_only_on_a_server_with_a_full_or_hung_disk_takes_no_writes() {
         let late = write_on(&a, "t", 1);
         wait_until("the stall is noticed", || {
             check_health(&[&a, &b, &c]);
-            a.node.health().own_stall().is_some()
+            a.node.stall_monitor().own_stall().is_some()
         });
         for node in [&a, &b] {
             let begun = Instant::now();
@@ -156,7 +156,7 @@ fn a_table_only_on_a_server_with_a_full_or_hung_disk_takes_no_writes() {
         late.wait().unwrap();
         wait_until("all is well", || {
             check_health(&[&a, &b, &c]);
-            a.node.health().own_stall().is_none() && ready(&b, "t").all_replicas
+            a.node.stall_monitor().own_stall().is_none() && ready(&b, "t").all_replicas
         });
     }
 }
@@ -177,7 +177,7 @@ fn the_only_voter_keeps_leading_although_the_catalog_wants_others() {
     let late = write_on(&a, "t", 1);
     wait_until("the stall is noticed", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_some()
+        a.node.stall_monitor().own_stall().is_some()
     });
     for _ in 0..20 {
         check_health(&[&a, &b, &c]);
@@ -200,11 +200,11 @@ fn an_fsync_that_hangs_is_reported_without_a_step_down() {
     let late = write_on(&a, "alone", 1);
     wait_until("the stall is noticed", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().hung_sync().is_some()
+        a.node.stall_monitor().hung_sync().is_some()
     });
-    let hangs = a.node.clock().now().since(a.node.health().hung_sync().unwrap());
+    let hangs = a.node.clock().now().since(a.node.stall_monitor().hung_sync().unwrap());
     assert!(hangs >= Duration::from_secs(4), "{hangs:?}");
-    assert!(a.node.health().own_stall().is_none() && !b.node.health().is_stalled(a.server()));
+    assert!(a.node.stall_monitor().own_stall().is_none() && !b.node.stall_monitor().is_stalled(a.server()));
     write_on(&a, "t", 2).wait().unwrap();
     assert!(ready(&b, "t").writes, "two other servers have durable disks");
     assert!(ready(&b, "alone").reads && !ready(&b, "alone").writes);
@@ -212,7 +212,7 @@ fn an_fsync_that_hangs_is_reported_without_a_step_down() {
     late.wait().unwrap();
     wait_until("all is well", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().hung_sync().is_none() && ready(&b, "alone").all_replicas
+        a.node.stall_monitor().hung_sync().is_none() && ready(&b, "alone").all_replicas
     });
 }
 
@@ -235,14 +235,14 @@ fn new_tables_go_to_servers_that_can_write() {
     let late = write_on(&a, "t", 1);
     wait_until("the reports on both", || {
         check_health(&nodes);
-        b.node.health().is_stalled(a.server()) && c.node.health().is_stalled(a.server())
+        b.node.stall_monitor().is_stalled(a.server()) && c.node.stall_monitor().is_stalled(a.server())
     });
     assert_ne!(made("meanwhile", ShardsWanted::count(1)), a.server());
     assert_eq!(made("named", on(&[&[&a]])), a.server(), "a named server is used");
     files.fill(false);
     wait_until("there is space again", || {
         check_health(&nodes);
-        !b.node.health().is_stalled(a.server()) && !c.node.health().is_stalled(a.server())
+        !b.node.stall_monitor().is_stalled(a.server()) && !c.node.stall_monitor().is_stalled(a.server())
     });
     late.wait().unwrap();
     b.node.schema().drop_table("test", "named").unwrap();
@@ -276,7 +276,7 @@ fn the_data_of_a_removed_replica_is_kept_until_a_full_disk_has_space_for_its_tom
     assert!(matches!(a.node.log().leave_group(group), Err(LogError::TombstonePending(_))));
     wait_until("the full disk is noticed", || {
         check_health(&nodes);
-        a.node.health().own_stall().is_some()
+        a.node.stall_monitor().own_stall().is_some()
     });
     let position = || storage::Applied::read(&**a.node.engine(), group).unwrap();
     assert!(position().is_some(), "a power loss would bring the replica back without its rows");

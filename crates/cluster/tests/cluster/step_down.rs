@@ -79,7 +79,8 @@ fn a_leadership_is_not_resumed_while_the_log_has_received_nothing() {
     write_until_done(&[&a, &b, &c], 0);
     wait_until("the first knows the leader", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_none() && matches!(handle(&a, "t").leader(), Some(Route::Remote(_)))
+        a.node.stall_monitor().own_stall().is_none()
+            && matches!(handle(&a, "t").leader(), Some(Route::Remote(_)))
             || leads(&a, "t")
     });
     for node in [&a, &b, &c] {
@@ -105,7 +106,7 @@ fn a_leader_that_was_not_replaced_leads_again_once_a_quorum_confirms_it() {
     hub.drop_messages(a.server(), group);
     wait_until("progress of its log", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_none()
+        a.node.stall_monitor().own_stall().is_none()
     });
     check_health(&[&a, &b, &c]);
     assert!(!leads(&a, "t"), "no quorum has confirmed it");
@@ -166,7 +167,7 @@ fn a_leader_that_cannot_be_replaced_stays_while_a_quorum_confirms_its_term() {
     let late = write_in(&a, "t", 0);
     wait_until("the stall is noticed", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_some()
+        a.node.stall_monitor().own_stall().is_some()
     });
     holds_for(&[&a, &b, &c], Duration::from_secs(4), || leads(&a, "t"));
     // The responses say that no terms are known.
@@ -204,7 +205,8 @@ fn a_server_whose_log_has_stopped_steps_down_permanently_where_others_can_lead()
         check_health(&[&a, &b, &c]);
         ["t", "idle"].iter().all(|table| !leads(&a, table) && [&b, &c].iter().any(|node| leads(node, table)))
     });
-    let is_stopped = || a.node.health().own_stall().is_some_and(|stall| stall.cause == StallCause::Stopped);
+    let is_stopped =
+        || a.node.stall_monitor().own_stall().is_some_and(|stall| stall.cause == StallCause::Stopped);
     holds_for(&[&a, &b, &c], Duration::from_secs(3), || is_stopped() && !leads(&a, "idle"));
     let there = handle(&a, "idle");
     a.node.leaders().find_leaders(&[&there]);
@@ -237,7 +239,7 @@ fn a_server_does_not_step_down_where_no_other_can_lead() {
         let late: Vec<_> = led[..full].iter().map(|(node, table)| write_in(node, table, 0)).collect();
         wait_until("the stall is noticed", || {
             check_health(&[&a, &b, &c]);
-            led[..full].iter().all(|(node, _)| node.node.health().own_stall().is_some())
+            led[..full].iter().all(|(node, _)| node.node.stall_monitor().own_stall().is_some())
         });
         holds_for(&[&a, &b, &c], Duration::from_secs(3), || {
             led[..full].iter().all(|(node, table)| leads(node, table))
@@ -292,7 +294,7 @@ fn the_configuration_can_be_changed_through_a_server_whose_disk_is_full() {
     drop(late.wait());
     wait_until("the latest catalog", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_none() && a.node.catalog().database("meanwhile").is_some()
+        a.node.stall_monitor().own_stall().is_none() && a.node.catalog().database("meanwhile").is_some()
     });
     a.node.schema().create_db("again").unwrap();
 }
@@ -307,7 +309,7 @@ fn requests_that_need_a_hanging_log_are_refused() {
     let late = write_in(&a, "t", 0);
     wait_until("the stall is noticed", || {
         check_health(&[&a, &b, &c]);
-        a.node.health().own_stall().is_some()
+        a.node.stall_monitor().own_stall().is_some()
     });
     let mut request = BytesMut::from(&[0, 4, LOG_POSITIONS][..]);
     request.put_u32_le(1);

@@ -5,7 +5,8 @@
 //! pending for a while: it probes the server, and looks up whether another server leads now. If the probe gets no
 //! response and another server leads, the call fails: a read is retried, the outcome of a write is unknown. A read that
 //! any replica may serve goes to another replica, and later reads avoid the server until it responds again. Calls to a
-//! server that responds are left alone: it also answers them when it does not lead any more.
+//! server that responds are left alone: it also answers them when it does not lead any more. A server that has reported
+//! that its log is stalled (decision 0037) counts as one that hangs.
 //!
 //! Fast calls do not come here: a read of one row is watched from its second attempt on, a blocking call after some
 //! time. Only a write of one row is watched from its beginning, since it cannot be retried.
@@ -157,7 +158,8 @@ impl Failover {
         }
         let is_hung =
             |(sent, slot): &(Instant, Arc<ResponseSlot>)| !slot.is_complete() && sent.elapsed() >= HUNG_AFTER;
-        let hangs = |server: &ServerId, probe| is_hung(probe) || self.node.health().is_stalled(*server);
+        let hangs =
+            |server: &ServerId, probe| is_hung(probe) || self.node.stall_monitor().is_stalled(*server);
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 

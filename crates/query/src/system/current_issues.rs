@@ -105,7 +105,7 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
 /// The log of this server makes no progress, or its disk makes nothing durable.
 fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let (node, name) = (cx.node(), cx.node().name());
-    let (message, description) = if let Some(stall) = node.health().own_stall() {
+    let (message, description) = if let Some(stall) = node.stall_monitor().own_stall() {
         let message = why_stalled(node, stall);
         let remedy = match stall.cause {
             StallCause::Stopped => "until it is restarted",
@@ -117,7 +117,7 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
         );
         (message, description)
     } else {
-        let since = moment(node, node.health().hung_sync()?);
+        let since = moment(node, node.stall_monitor().hung_sync()?);
         let message = format!("an fsync has not finished since {since}");
         let description = format!(
             "Server `{name}` cannot make writes durable: {message}. Hard writes to tables without a majority of replicas on \
@@ -338,8 +338,8 @@ fn table_issue(
 /// Whether a connected server cannot write.
 fn is_stalled(cx: &Cx, server: ServerId) -> bool {
     match server == cx.node().identity().server {
-        true => cx.node().health().own_stall().is_some(),
-        false => cx.node().health().is_stalled(server),
+        true => cx.node().stall_monitor().own_stall().is_some(),
+        false => cx.node().stall_monitor().is_stalled(server),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `reconfigure` and `rebalance`: the division of tables into shards.
+//! `reconfigure` and `rebalance`: the shards of tables and the servers of their replicas.
 
 use std::sync::Arc;
 

@@ -51,7 +51,7 @@ pub use start_error::StartError;
 const CATALOG_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a stopping server waits for other servers to take over its leaderships.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the health of the log is checked.
+/// How often the log is checked for stalls.
 const LOG_HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Creates a data directory and returns.
@@ -144,7 +144,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
         memory: running.shared.memory.clone(),
     });
     running.listen(&runtime, ports.driver)?;
-    runtime.spawn(watch_log_health(Arc::downgrade(&node)));
+    runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));
     port_summary.log();
     pages.health.enter(ready(config, &node));
 
@@ -168,12 +168,12 @@ fn ready(config: &Config, node: &Node) -> Stage {
     Stage::Ready { id, name }
 }
 
-/// Checks the health of the log periodically, as long as the node exists.
-async fn watch_log_health(node: Weak<Node>) {
+/// Checks the log for stalls periodically, as long as the node exists.
+async fn watch_for_stalls(node: Weak<Node>) {
     loop {
         tokio::time::sleep(LOG_HEALTH_INTERVAL).await;
         match node.upgrade() {
-            Some(node) => node.health().check(),
+            Some(node) => node.stall_monitor().check(),
             None => return,
         }
     }
