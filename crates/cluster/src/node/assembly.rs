@@ -68,7 +68,7 @@ fn handles_of(
     (handles, states)
 }
 
-/// The owners of the rooms above `catalog`, and what the loops share.
+/// The owners of the rooms that use `catalog`, and the state that the loops share.
 struct Rooms {
     stopping: Arc<AtomicBool>,
     pending: Arc<PendingHandovers>,
