@@ -1,7 +1,7 @@
 //! Temporary replicas: members of a shard's group that exist only while the table is resharded, and are not part of the
 //! table's configured placement. A reshard that succeeds leaves them behind with the old group; one that is abandoned
 //! removes them. If the table's replicas are moved meanwhile, that placement covers all of them, and none is temporary
-//! after it. Decision 0024.
+//! after it. Decision 0044.
 
 use log::{GroupId, PeerId};
 

@@ -1,5 +1,5 @@
 //! Repairs after the loss of servers, at an operator's request: emergency repair of tables and of the catalog, and the
-//! removal of servers. Decision 0015.
+//! removal of servers. Decisions 0015 and 0045.
 //!
 //! [`Repair`] (`tables`, `shard_repair`) repairs tables; if the catalog has lost its majority, `CatalogRepair`
 //! (`catalog`) repairs it first. Both use the same three parts:

@@ -1,4 +1,4 @@
-//! Removes a server from the cluster if its shards can do without it.
+//! Removes a server from the cluster if its shards can do without it. Decision 0045.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

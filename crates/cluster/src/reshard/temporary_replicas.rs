@@ -1,4 +1,4 @@
-//! Removes temporary replicas of a reshard that was aborted, or whose server takes too long. Decision 0024.
+//! Removes temporary replicas of a reshard that was aborted, or whose server takes too long. Decision 0044.
 
 use std::collections::HashMap;
 use std::sync::Arc;
