@@ -62,7 +62,7 @@ impl FaultPlan {
 }
 
 impl FaultPlan {
-    /// Draws the further kinds of a full seed.
+    /// Draws the kinds of faults that only a seed with everything has.
     pub(crate) fn widen(&mut self, random: &SimRandom) {
         self.reshards = self.reconfigures && random.one_in(2);
         self.clocks_jump = random.one_in(2);

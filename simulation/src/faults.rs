@@ -11,7 +11,8 @@ use crate::scenarios::{self, Scenario};
 use crate::trace::trace_line;
 use crate::world::{World, shards_wanted};
 
-/// How long the rows of a table may take to be where they must be before it is resharded.
+/// How long a scenario waits until the rows of a table are on the servers where it needs them, before it reshards the
+/// table.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(8);
 /// How often the fault schedule looks whether a scenario has ended.
 const SCENARIO_CHECK_INTERVAL: Duration = Duration::from_millis(50);

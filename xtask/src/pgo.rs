@@ -82,7 +82,7 @@ fn one_node(program: &Path, options: &Options) -> Result<()> {
     node.stop()
 }
 
-/// Every term, so that the compiler takes none for code that never runs; on a new node.
+/// Sends random queries with every term to a new node, so that the compiler considers no term as code that never runs.
 fn random_queries(program: &Path, options: &Options) -> Result<()> {
     println!("pgo: random queries");
     let folder = tempfile::tempdir().context("a folder for the node's data")?;

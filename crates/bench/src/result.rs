@@ -89,7 +89,7 @@ pub struct RunResult {
 pub struct Published {
     /// `rethinkdb-2.1.5` or `bigchaindb-0.0.1`.
     pub report: String,
-    /// Workload within the report.
+    /// The workload of that report.
     pub workload: String,
     /// Number of servers in this run.
     pub servers: usize,

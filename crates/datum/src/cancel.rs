@@ -1,8 +1,8 @@
 //! Cancels long walks through values.
 //!
-//! Values share their parts, so that a value of a few kilobytes can have more parts, each counted where it
-//! occurs, than any walk can visit. A comparison is such a walk and cannot fail. A thread therefore has at most
-//! one current [`CancelToken`], set with [`scope`], and every walk polls it once in many parts. When the token
+//! Values share their parts. A value of a few kilobytes may contain one part so many times that a walk through all
+//! of it would never end. A comparison is such a walk and cannot fail. A thread therefore has at most one current
+//! [`CancelToken`], set with [`scope`], and every walk polls it after some number of parts. When the token
 //! is cancelled, all walks of the thread end at once **with an arbitrary result**: the code that set the token
 //! checks it before it uses a result.
 

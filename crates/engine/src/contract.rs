@@ -43,7 +43,7 @@ pub trait Engine: Send + Sync {
     fn flush(&self) -> Result<(), EngineError>;
 
     /// Sets the hook, replacing any earlier one, that runs before batches become durable: in [`Engine::flush`], and in
-    /// flushes that the engine starts by itself. It starts after the last batch of the flush was written.
+    /// flushes that the engine starts by itself. The hook is called after the last batch of the flush was written.
     ///
     /// The hook runs on the thread that flushes, on several threads at once if need be; that thread waits for it, while
     /// reads and writes go on. The hook may read, but must neither write nor flush. If it fails, a flush that the

@@ -83,7 +83,7 @@ fn read_entry(index: u64, bytes: &mut &[u8]) -> Option<StoredEntry> {
     let (term, flags) = (bytes.read_u64()?, bytes.read_u8()?);
     let len = usize::try_from(bytes.read_u64()?).ok().filter(|len| *len <= PAYLOAD_BYTES_MAX)?;
     let payload = Bytes::copy_from_slice(bytes.read_bytes(len)?);
-    // A membership change is never ahead, since it takes effect only when it is committed.
+    // A membership change takes effect only once it is committed, so it is never among the entries after the base.
     let kind = EntryKind::from_flags(flags).filter(|kind| *kind != EntryKind::Members)?;
     Some(StoredEntry { index, term, kind, payload })
 }

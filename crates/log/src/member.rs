@@ -117,8 +117,8 @@ pub struct GroupStatus {
     pub needs_rows: bool,
     /// The members it knows.
     pub members: Members,
-    /// Whether this replica leads and a majority has these members durably. No election needs the votes of removed replicas
-    /// then, so those may be deleted.
+    /// Whether this replica leads and a majority has these members durably. From then on no election
+    /// needs the vote of a removed replica, so removed replicas may be deleted.
     pub members_durable: bool,
     /// On the leader, the other replicas, by peer id.
     pub peers: Vec<PeerStatus>,

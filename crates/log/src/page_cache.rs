@@ -39,7 +39,7 @@ impl CachedRange {
 }
 
 impl PageCache {
-    /// For a log that ends at `end`. Pages that were read to open it are left alone.
+    /// The page cache of a log that ends at `end`. Pages that were read to open the log stay in the cache.
     pub(crate) fn new(end: Position) -> PageCache {
         PageCache { ranges: VecDeque::new(), end }
     }

@@ -41,8 +41,8 @@ impl ThreadPool {
         let _ = self.tasks.send(Box::new(task));
     }
 
-    /// Runs `work` on every item, on this thread and all but one of the pool, and returns the results in the order of
-    /// the items. The threads of the pool use this thread's memory account and cancellation.
+    /// Runs `work` on every item, on this thread and on the pool's threads but one (this thread works in its place), and
+    /// returns the results in the order of the items. The threads of the pool use this thread's memory account and cancellation.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -66,7 +66,7 @@ impl ThreadPool {
 }
 
 fn start(name: &str, i: usize, waiting: Receiver<Task>) -> bool {
-    // The query of a task that panics notices its missing result; the thread goes on with the next task.
+    // If a task panics, its query fails because the result is missing. The thread goes on with the next task.
     let run = move || waiting.into_iter().for_each(|task| drop(catch_unwind(AssertUnwindSafe(task))));
     thread::Builder::new().name(format!("{name}-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
 }

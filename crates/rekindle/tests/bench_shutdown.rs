@@ -1,4 +1,4 @@
-//! A benchmark ends its nodes however it ends itself. Its processes are identified by the path of its folder in their
+//! A benchmark stops its nodes, whether it succeeds, fails or is interrupted. Its processes are identified by the path of its folder in their
 //! command lines.
 
 use std::fs;

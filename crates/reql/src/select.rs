@@ -63,7 +63,7 @@ impl Selector {
 }
 
 impl Selector {
-    /// Whether its function can run inside a shard.
+    /// Whether the selector can run inside a shard: its function uses only its arguments.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self {
@@ -130,7 +130,7 @@ impl Predicate {
         }
     }
 
-    /// Whether its function can run inside a shard.
+    /// Whether the predicate can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self {
@@ -219,7 +219,7 @@ impl Filter {
         }
     }
 
-    /// Whether its function can run inside a shard.
+    /// Whether the filter can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match &self.test {

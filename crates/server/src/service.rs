@@ -108,7 +108,7 @@ pub struct Batch {
     pub items: Vec<Datum>,
     /// Whether this is the last batch.
     pub done: bool,
-    /// The kind of changefeed; empty for other streams.
+    /// The notes of the response: the kind of changefeed, once there are changefeeds. Empty for other streams.
     pub notes: Vec<Note>,
     /// The profile, if the query asked for one.
     pub profile: Option<Datum>,

@@ -33,7 +33,7 @@ pub enum WriteRefusal {
     /// The write was evaluated on a proposed row, and that proposal was refused.
     #[error("an earlier write of the same row was refused")]
     Dependency,
-    /// The key belongs to another shard. The router retries with a newer shard map.
+    /// The key belongs to another shard. The query is retried with a newer version of the catalog.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
         /// The key.
@@ -48,7 +48,7 @@ pub enum WriteRefusal {
         /// The shard that was written to.
         group: GroupId,
     },
-    /// The shard's range was handed over to other shards. The router retries with a newer shard map.
+    /// The group is sealed: other shards have its range. The query is retried with a newer version of the catalog.
     #[error("the shard of group {group} is retired")]
     Retired {
         /// The shard that was written to.

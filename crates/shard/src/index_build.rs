@@ -18,8 +18,8 @@ use crate::{IndexDef, Shard, WriteError, WriteTicket};
 const LATCHED_ROWS: usize = 8;
 /// Rows of one step while there are no other writers.
 const STEP_ROWS: usize = 256;
-/// Rows of one step beside other writers: so few that the step ends before the scheduler makes another thread wait for
-/// the processor (some tenths of a millisecond).
+/// Rows of one step while there are other writers. Such a step takes some tenths of a millisecond, less than the time
+/// slice after which the scheduler would let another thread run.
 const STEP_ROWS_CONTENDED: usize = 4 * LATCHED_ROWS;
 /// Steps for which other writers are expected to write again after a write: about twenty milliseconds.
 const CONTENDED_STEPS: u32 = 64;
@@ -140,8 +140,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// The next rows to index, and for which indexes: those with the least progress, up to the position of the next
-    /// one, so that they meet and continue together.
+    /// The next rows to index, and the indexes they are for. The indexes with the least progress are built first, up to
+    /// the position that the next index has reached; from there all of them are built together.
     fn next_range(&self) -> (KeyRange, Vec<IndexId>) {
         let least = self.builds.iter().map(|build| &build.after).min().cloned().flatten();
         let indexes = self.builds.iter().filter(|build| build.after == least).map(|build| build.index);

@@ -71,8 +71,8 @@ pub(crate) enum InitialRows<'a> {
     Inherited(&'a [Predecessor]),
     /// They do not belong to the group: a copy will replace them.
     AwaitCopy,
-    /// As `AwaitCopy`, and the engine must not have a record of the group before it has its rows: otherwise the group
-    /// would be mistaken for one that began with them.
+    /// As `AwaitCopy`, and no record of the group may be in the engine before the rows are. With a record and no rows the
+    /// group would look like one that began with its rows.
     AwaitCopyUnrecorded,
 }
 

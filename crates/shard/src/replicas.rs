@@ -127,7 +127,7 @@ impl Applier for Replicas {
     fn applied(&self, group: GroupId) -> Lsn {
         match self.groups.read().get(&group) {
             Some(replica) => replica.applied(),
-            // Not open: the position with which the engine would open it.
+            // The group is not open: its replica would be opened with the position in the engine.
             None => Applied::read(&**self.store.engine(), group).ok().flatten().unwrap_or_default().lsn,
         }
     }

@@ -20,7 +20,7 @@ pub enum ReadError {
         #[source]
         cause: CorruptRow,
     },
-    /// The key belongs to another shard. The router retries with a newer shard map.
+    /// The key belongs to another shard. The query is retried with a newer version of the catalog.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
         /// The key.

@@ -101,8 +101,8 @@ impl Store {
     }
 
     /// Appends the rows at the engine's keys `keys` to `texts`, in order: from the cache, and the missing ones from
-    /// `read`. That gets their indexes in `keys` and returns the rows in that order with their sizes in bytes. Stops
-    /// once `texts` has `bytes_max` bytes or more.
+    /// `read`. `read` receives the indexes of the missing keys in `keys`, and returns their rows in that order with their
+    /// sizes in bytes. Stops once `texts` has `bytes_max` bytes or more.
     pub(crate) fn texts<E>(
         &self,
         keys: &[RowKey],

@@ -88,7 +88,8 @@ impl Evaluator {
         self.mixed()
     }
 
-    /// A hash of the order and the number of calls, so that no two draws are correlated over the orders.
+    /// A hash of the order's number and of the number of calls so far. A draw of one order tells nothing about the same
+    /// draw of another.
     /// Source: SplitMix64 (Steele, Lea, Flood, 2014).
     fn mixed(&self) -> u64 {
         self.shuffles.set(self.shuffles.get() + 1);

@@ -195,7 +195,7 @@ class ThreeServers(unittest.TestCase):
     def test_while_a_leader_hangs_everybody_is_answered_by_the_next(self):
         self.replicated()
         ask(self.first, r.table("t").insert({"id": 1, "n": 1}))
-        # It has no replica, whose log would learn of the leader.
+        # A proxy has no replica, so no log of its own tells it the leader.
         proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}").start()
         self.addCleanup(proxy.remove)
         for node in [*self.cluster.nodes, proxy]:
@@ -503,12 +503,12 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(self.tell(r.db("rethinkdb").table("server_config")["name"]), ["s0"])
         self.assertEqual(ask(proxy, r.table_create("with_proxy"))["tables_created"], 1)
         self.assertEqual(proxy.stop(), 0)
-        # Its row is removed then, which proves nothing about its cache.
+        # The proxy's row was removed, and with it the warnings about it: the log must not have one.
         self.assertNotIn("The cache size", "".join(proxy.lines))
         self.assertEqual(ask(self.first, r.table_create("without"))["tables_created"], 1)
 
     def test_a_server_that_a_table_needs_is_removed_when_the_table_is_repaired(self):
-        # A server from another cluster could still have a vote there.
+        # A server with replicas is removed only after the table's repair: otherwise the group would wait for its vote.
         shards = [{"primary_replica": "s0", "replicas": ["s0", "s2"]}]
         made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
         self.assertEqual(ask(self.first, made)["inserted"], 1)

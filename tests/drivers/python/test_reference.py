@@ -109,7 +109,7 @@ class Examples(unittest.TestCase):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
     def setUp(self):
-        # The driver numbers the variables of all functions of a process; pages show numbers.
+        # The driver numbers the variables of all functions of a process. Pages show these numbers, so each page begins at 1.
         Func.nextVarId = 1
         self.connection = r.connect("127.0.0.1", self.node.driver_port)
         run = lambda query: query.run(self.connection)

@@ -179,7 +179,7 @@ class StoppingElsewhere(unittest.TestCase):
             jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"})
             mine = jobs.filter(lambda job: job["info"]["query"].match('table."jobs"').eq(None))
             count = r.range(0, 1_000_000_000).map(lambda n: n.mul(n)).count()
-            # More than a server has threads for requests of other servers.
+            # Twelve are more than the threads that a server has for requests of other servers.
             for n in range(12):
                 other = r.connect("127.0.0.1", near.driver_port)
                 r.table("t").get(n % 10).update(lambda row: {"m": count}).run(other, noreply=True)

@@ -59,8 +59,8 @@ pub struct Options {
     trial: RunOptions,
 }
 
-/// Runs the clients under each nemesis; fails unless every history keeps the promises of its modes, or with
-/// `--expect-violation` unless one is not linearizable.
+/// Runs the clients under each nemesis. Fails if a history breaks a promise of its modes; with `--expect-violation`, fails
+/// if all histories are linearizable.
 pub fn run(options: &Options) -> ExitCode {
     let in_turn = || Nemesis::value_variants().iter().copied().filter(|one| one.is_usual()).collect();
     let nemeses: Vec<Nemesis> = options.nemesis.map_or_else(in_turn, |only| vec![only]);

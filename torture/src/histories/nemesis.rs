@@ -29,8 +29,8 @@ pub(super) enum Nemesis {
     /// Nodes that cannot reach each other: one isolated in both directions or in one, or two that reach each other only
     /// through a third.
     Partition,
-    /// Messages between nodes are delayed and keep their order: those from one node, to one node, both, or all; each by
-    /// another time.
+    /// Messages between nodes are delayed and keep their order: those from one node, to one node, both, or all. Each
+    /// message has a delay of its own.
     Delay,
     /// Any node reconfigures the table to another number of shards and replicas.
     Reconfigure,

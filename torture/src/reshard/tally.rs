@@ -58,7 +58,7 @@ impl Tally {
         self.0.lock().longest_writes.last().copied().unwrap_or_default()
     }
 
-    /// A write that began after `change` changes ended after `took`, with or without a response.
+    /// Counts a write that began when `change` changes had been made, and took `took`, with or without a response.
     pub(super) fn wrote(&self, change: usize, took: Duration) {
         let mut counts = self.0.lock();
         let longest = counts.longest_writes.iter_mut().skip(change);

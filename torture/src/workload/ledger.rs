@@ -14,7 +14,7 @@ const FILLER_WORDS: u64 = 60;
 pub(crate) struct Versions {
     pub(crate) acknowledged: u64,
     pub(crate) attempted: u64,
-    /// No longer written: an attempt without a response may still take effect.
+    /// Whether the writer writes it no more, because an attempt without a response may still take effect.
     pub(crate) retired: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Verdict {
     /// Acknowledged versions that are not stored.
     pub(crate) lost: u64,
-    /// Stored documents that no writer wrote like this.
+    /// Stored documents with a content that no writer wrote.
     pub(crate) broken: u64,
     /// Descriptions of the first few.
     pub(crate) examples: Vec<String>,

@@ -9,7 +9,8 @@ use torture::harness::checkout::root;
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// A command to run beside earlier steps; the first command of this step runs it again and finds it done.
+    /// A command that is started while earlier steps run, such as a build. This step's first command is the same: it waits
+    /// for that run and finds its work done.
     pub(super) early: Option<Vec<String>>,
     /// Commands run from the repository's root, one after another.
     pub(super) commands: Vec<Vec<String>>,

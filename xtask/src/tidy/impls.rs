@@ -100,7 +100,7 @@ fn circles(files: &BTreeMap<ModulePath, Methods>) -> Vec<Vec<String>> {
     let mut edges = graph::Edges::<String>::new();
     for (module, methods) in files {
         for (other, defined) in files.iter().filter(|(other, _)| *other != module) {
-            // A name that both define, as two constructors of different features, is a call inside the file.
+            // If both files define a method of that name (for different features), the call is to the own file's.
             if methods.called.difference(&methods.defined).any(|name| defined.defined.contains(name)) {
                 edges.entry(shown(module)).or_default().insert(shown(other));
             }
@@ -127,7 +127,7 @@ fn types(modules: &Modules) -> Types {
             methods.called.extend(called_on(&block.body, "Self::"));
         }
     }
-    // Calls by the type's name, as of constructors, count wherever in the module they stand.
+    // Calls by the type's name, such as `Group::new()`, count in any function of the module, not only in methods.
     for ((_, name), files) in &mut types {
         for (module, methods) in files {
             methods.called.extend(called_on(&squeezed(&modules[module]), &format!("{name}::")));

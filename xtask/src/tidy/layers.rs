@@ -26,7 +26,10 @@ pub(super) fn check(root: &Path, members: &[Member]) -> Vec<Finding> {
     for Member { name, folder } in members {
         let manifest = folder.join("Cargo.toml");
         let Some(line) = line_of(name) else {
-            findings.push(Finding::about(&manifest, "no line in the river for it; see ARCHITECTURE.md"));
+            findings.push(Finding::about(
+                &manifest,
+                "the list of layers has no line for it; see ARCHITECTURE.md",
+            ));
             continue;
         };
         let text = fs::read_to_string(root.join(&manifest)).unwrap_or_default();

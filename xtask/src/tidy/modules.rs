@@ -40,8 +40,8 @@ fn read_below(folder: &Path, at: &ModulePath, modules: &mut Modules, test_module
     }
 }
 
-/// The text without the items that are only compiled for tests, which may name any module, and the names of modules in
-/// other files among these. Relies on rustfmt's layout: an item ends with its line or at the first `}` in column 0.
+/// The text without the items that are compiled for tests only (these may name any module); and the names of those items
+/// that are modules in other files. Relies on rustfmt's layout: an item ends with its line or at the first `}` in column 0.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let (mut code, mut tests) = (String::new(), Vec::new());
     let mut lines = text.lines();

@@ -1,7 +1,7 @@
 //! `bench reql`: the server cost of typical query shapes of applications, in one run.
 //!
 //! Queries about few rows are sent over many connections: over one, the server's processors fall asleep between
-//! queries, and waking them costs more than the query. The tracker defines the limits. A busy machine affects the
+//! queries, and waking them costs more than the query. A busy machine affects the
 //! elapsed time, and hardly the processor time.
 
 use std::process::ExitCode;

@@ -117,9 +117,9 @@ impl MergedAlarm {
     }
 }
 
-/// The ratio of the throughput at `to` to that at `from`: the median of the ratios of the rounds in which both
-/// succeeded, for an even number the smaller of the two in the middle, because the machine may change between rounds.
-/// Without such a round, the ratio of the median runs.
+/// The ratio of the throughput at `to` to that at `from`. Ratios are taken within rounds, because the machine may change
+/// between rounds. The result is the median over the rounds in which both succeeded (of two in the middle, the smaller
+/// one). If there is no such round, it is the ratio of the median runs.
 pub(super) fn growth(from: &Point, to: &Point) -> f64 {
     let in_one_round = from.rounds.iter().zip(&to.rounds);
     let mut ratios: Vec<f64> = in_one_round.filter_map(|(from, to)| Some((*to)? / (*from)?)).collect();

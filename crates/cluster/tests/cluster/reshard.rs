@@ -325,7 +325,7 @@ fn a_replica_that_lags_briefly_is_a_founder_of_the_new_shards() {
     wait_until("the table", || d.node.catalog().table("test", "t").is_some());
     a.wait_ready("t");
     fall_behind(&hub, &c, &[&a, &b, &c], 20);
-    // Its messages are delivered again once the reshard was deferred.
+    // The messages to c are delivered again when the planner looks for the third time; it has deferred the reshard by then.
     let (asked, looks, weak_hub) = (d.server(), AtomicU32::new(0), Arc::downgrade(&hub));
     hub.intercept(move |response| {
         if response.kind == Some(STATES)

@@ -157,7 +157,7 @@ fn visible(versions: &Versions, moment: Moment) -> Option<&Bytes> {
     versions.iter().rev().find(|(written, _)| *written <= moment)?.1.as_ref()
 }
 
-/// Removes every version that no reader, no crash and no new snapshot can see. Returns the bytes freed.
+/// Removes every version that no reader and no new snapshot sees, and that no crash restores. Returns the bytes freed.
 fn prune(key: &[u8], versions: &mut Versions, readers: &BTreeMap<Moment, usize>, flushed: Moment) -> u64 {
     let mut freed_bytes = 0;
     let mut next = versions.len();

@@ -31,7 +31,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// About a dozen rows. In larger blocks a point lookup reads more in vain; with smaller blocks the pinned index is
+/// About a dozen rows. With larger blocks a point lookup reads more rows that it does not need; with smaller blocks the pinned index is
 /// larger, and a scan has more blocks to locate.
 const BLOCK_BYTES: usize = 16 << 10;
 /// The last step of a lookup walks over half as many keys on average, with a row of about a kilobyte between any two.

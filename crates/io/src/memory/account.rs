@@ -15,8 +15,8 @@ const CHECK_INTERVAL_BYTES: i64 = 256 << 10;
 /// An account reserves at least this much at once, so that not every check goes to the budget.
 const RESERVE_BYTES: i64 = 1 << 20;
 
-/// After an account that reserved this much or more has ended, the allocator is asked to return memory. Smaller
-/// remainders, in each of the allocator's arenas, fit beside the budget.
+/// After an account that reserved this much or more has ended, the allocator is asked to return memory to the
+/// system. Less may stay in the allocator's arenas: the memory limit leaves room for that beside the budget.
 const PURGE_BYTES: i64 = 8 << 20;
 
 /// The memory of one query. Dropping it releases everything.
@@ -126,8 +126,8 @@ impl Account {
         state.reserved = bytes;
     }
 
-    /// Releases everything: first to the system, if it was much, and then to the budget, so that it is not reserved
-    /// before it is available.
+    /// Releases everything. Much memory is first returned to the system, then to the budget, so that the next account
+    /// cannot reserve memory that the process still holds.
     fn end(&self) {
         if self.with_state(|state| std::mem::take(&mut state.reserved_max)) >= PURGE_BYTES {
             purge();

@@ -26,7 +26,7 @@ mod configuration {
     pub static CONFIGURATION: Configuration = Configuration(SETTINGS.as_ptr().cast());
 }
 
-/// Returns freed memory that the allocator keeps to the system. An allocator keeps freed pages for a while, separately
+/// Returns the allocator's freed memory to the system. An allocator keeps freed pages for a while, separately
 /// in each of its arenas. So queries that follow one another on different threads would together keep several times the
 /// memory that any of them may hold.
 ///

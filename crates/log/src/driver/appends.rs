@@ -1,4 +1,5 @@
-//! The life of an append: its last records, its fsync, and the steps after that.
+//! What follows one `write` of the store, which has the records of all groups: the `fsync`, and what the groups do after
+//! each of them.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! A step for a few soft entries takes less time than waking the log thread and being woken by it. So a proposer that
 //! promises to come back posts its entries without waking the log thread, and then drives the log itself for all entries
-//! in the inbox. If another thread holds the lock just then, that thread looks at the inbox again before it goes on.
-//! Entries are taken out of the inbox only under the lock, so they keep their order. The log thread carries out whatever
+//! in the inbox. If another thread holds the lock just then, that thread looks at the inbox again once it has
+//! released the lock.//! Entries are taken out of the inbox only under the lock, so they keep their order. The log thread carries out whatever
 //! may take long or involves more than soft entries.
 
 use std::sync::Arc;

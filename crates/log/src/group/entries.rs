@@ -1,7 +1,8 @@
 //! The entries of one group on their way to the engine: which are written, and which may be applied.
 //!
-//! The soft position runs ahead of the committed one: a majority has written the entries up to there. A soft entry is
-//! applied from there, a hard one once it is committed, and neither overtakes the other.
+//! A quorum has written the entries up to the *soft* position, and synced those up to the *committed* position, which
+//! is behind it. A soft entry may be applied once the soft position has reached it, a hard one once the committed position
+//! has. Entries are applied in their order.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! A follower's knowledge of its leader's log, and the *received* message, with which it reports its appends.
+//! A follower's knowledge of its leader's log, and the *received* message, with which it reports soft entries that are
+//! written. It reports hard entries after the `fsync`, with consensus's response (`persistence`).
 
 use raft::StateRole;
 

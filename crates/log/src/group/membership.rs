@@ -2,7 +2,8 @@
 //!
 //! A change is in force here once it is committed; the new members are then a record of the log. No other replica
 //! learns that the change is committed before that record is durable. A removed replica leaves permanently when it
-//! learns so, and a replica that lost the record in a power loss would wait for its vote forever.
+//! learns of its removal. If another replica then lost the record in a power loss, it would still need the vote of the
+//! removed one, and wait for it forever.
 
 use raft::eraftpb::{ConfChange, ConfChangeType, Message as RaftMessage};
 

@@ -62,7 +62,7 @@ impl Group {
         step.effects.urgent = true;
     }
 
-    /// Reports, at intervals, that `peer` needs a copy. A replica without valid rows has none to give.
+    /// Reports, at intervals, that `peer` needs a copy; not if this replica itself has no valid rows to copy.
     pub(super) fn report_snapshot_needed(&mut self, peer: u64, effects: &mut Effects) {
         if !self.recovery.rows_invalid() {
             self.replication.report_snapshot_needed(&self.consensus, peer, self.ticks, effects);
@@ -158,7 +158,7 @@ impl Group {
             self.send_all(batch.messages, step)?;
         }
         if self.membership.note_synced(step.synced) && self.consensus.is_leader() {
-            // Until the other replicas know the new members, electing another leader takes the old ones.
+            // Until the other replicas know the new members, a leader is elected by the votes of the old ones.
             self.consensus.node.raft.bcast_append();
         }
         Ok(())

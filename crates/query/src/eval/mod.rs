@@ -1,5 +1,5 @@
-//! The evaluator of open terms, whose arguments may be tables, streams and rows, and their order of evaluation. `reql`
-//! evaluates closed terms.
+//! Evaluates open terms, whose arguments may be tables, streams and rows, in RethinkDB's order. `reql` evaluates closed
+//! terms.
 
 mod control;
 mod dispatch;

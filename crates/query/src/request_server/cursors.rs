@@ -27,7 +27,7 @@ const BATCH_BYTES_MAX: usize = 512 << 10;
 const LARGE_ITEM_BYTES: usize = 1 << 20;
 /// Sizes are not counted beyond this.
 const ITEM_BYTES_MAX: usize = u32::MAX as usize;
-/// The size of a row without items in a batch.
+/// The size that is counted for a row in a batch, in addition to its items.
 const ROW_BYTES: usize = 64;
 
 pub(super) fn open(

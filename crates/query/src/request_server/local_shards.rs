@@ -51,7 +51,7 @@ impl LocalShards {
                     Some(Target::Local(shard)) => {
                         let generation = shard.rows_generation();
                         match make(&table, shard, range) {
-                            // Checked afterwards, because rows may have been removed while `make` ran.
+                            // The generation is checked afterwards: rows may have been removed while `make` ran.
                             Response::Done(_) if !shard.is_current(generation) => {
                                 return Response::NotHere(None);
                             }

@@ -153,8 +153,8 @@ impl Inner {
     fn respond_cancellable(&self, request: Request, cancel: &Arc<Cancel>) -> Bytes {
         let _cancel_scope = cancel::scope(Some(cancel.clone()));
         match request {
-            // Never responds that the shard is not here after a cancellation: the sender would repeat the part that was
-            // done.
+            // Not `unless_cancelled`: its response lets the sender repeat the request, and with it the writes that were
+            // done before the cancellation.
             Request::Write(write) => writes::write(&self.shards, write, cancel.clone()),
             Request::Count { part, .. } => {
                 unless_cancelled(cancel, || reads::count(&self.shards, &part, cancel.clone()))

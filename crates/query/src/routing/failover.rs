@@ -163,7 +163,8 @@ impl Failover {
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
-    /// Asks other servers for the leaders of shards without a local replica that learns them.
+    /// Asks other servers for the leader of each late shard that has no local replica: a local one learns its leader by
+    /// itself.
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
         let of_leader =

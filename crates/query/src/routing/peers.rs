@@ -251,7 +251,7 @@ impl ResponseSlot {
         self.wait_or(cancel, || ())
     }
 
-    /// The same; calls `on_slow` once if the response takes longer than [`CANCEL_CHECK_INTERVAL`].
+    /// Waits as [`Self::wait`] does, and calls `on_slow` once if the response takes longer than [`CANCEL_CHECK_INTERVAL`].
     pub fn wait_or(&self, cancel: &Cancel, on_slow: impl FnOnce()) -> Result<Bytes, RemoteError> {
         let mut on_slow = Some(on_slow);
         let mut state = self.state.lock();

@@ -53,7 +53,7 @@ impl Query {
 
 /// A query that may have to run again.
 pub(crate) enum KeptQuery {
-    /// The text of a parsed query: it is smaller than the query, and seldom needed.
+    /// The text that the query was parsed from. It is smaller than the parsed query, and is seldom parsed again.
     Text(Text),
     /// A query without a text.
     Parsed(Arc<Query>),

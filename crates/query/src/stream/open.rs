@@ -177,7 +177,7 @@ impl RowSource {
         }
     }
 
-    /// By the primary key, with the bucket of each row.
+    /// Opens a stream of the rows in the order of their primary keys, each with its bucket.
     fn open_bucketed(
         &self,
         cx: &Cx,

@@ -49,7 +49,7 @@ impl RowSource {
         self.index.as_ref().is_some_and(|read| read.relied_on.is_some())
     }
 
-    /// The same rows, for a query that relies on the definition of `index`.
+    /// This source, read by a query that relies on the definition of `index`.
     pub fn relying_on(&self, index: Option<IndexConfig>) -> RowSource {
         let read = self.index.as_ref().map(|read| IndexRead { relied_on: index, ..(**read).clone() });
         RowSource { index: read.map(Arc::new), ..self.clone() }

@@ -33,8 +33,8 @@ pub(crate) fn scan(
     Ok(tally)
 }
 
-/// Evaluates rows in place. Rows that need more are copied, and once most of them do, all that follow. Returns the
-/// number of rows.
+/// Evaluates rows in the engine's memory. A row that cannot be evaluated there is copied; once most rows were copied, all
+/// further ones are. Returns the number of rows.
 fn in_place(
     mut scan: RowScan,
     mut direct: Direct,

@@ -26,8 +26,8 @@ pub(crate) enum Privilege {
 }
 
 impl Privilege {
-    /// The permission that an error names. Writes name `write` even if `read` is missing. Source: docs/reql-spec.md
-    /// section 15.
+    /// The permission that an error names; for a write it is `write`, even if only `read` is missing. Source:
+    /// docs/reql-spec.md section 15.
     fn name(self) -> &'static str {
         match self {
             Privilege::Read => "read",

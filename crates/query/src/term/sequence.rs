@@ -118,7 +118,7 @@ pub(crate) fn difference_evaluated(
     Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits })
 }
 
-/// A value as a datum, a sequence as an array without array limit.
+/// The datum of a value. A sequence becomes an array, without the array limit.
 fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
     if matches!(value, Value::Datum(_) | Value::Row(_)) {
         return value.into_datum(cx);

@@ -89,8 +89,8 @@ impl Slice {
         }
     }
 
-    /// The range of primary keys between the bounds. Fails for bounds that cannot be keys. A system table has no keys,
-    /// only values.
+    /// The range of primary keys between the bounds. Fails for bounds that cannot be keys. Rows of a
+    /// system table are compared as values, so their bounds are not checked.
     fn range(&self) -> Result<KeyRange, EvalError> {
         let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
         if matches!(self.table, TableRef::Stored(_)) {

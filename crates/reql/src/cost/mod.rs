@@ -1,8 +1,8 @@
 //! Bounds the cost of a function by static analysis of its text. A thread that serves many clients runs only cheap
 //! functions itself; all others go to a separate thread, where they can be cancelled.
 //!
-//! Sizes of values are measured in rows ([`Size`]): the sum of two fields is no larger than two rows, a field times
-//! two no larger than two, and a variable has the size of the value bound to it. The time of a term grows with its
+//! Sizes of values are measured in rows ([`Size`]): the sum of two fields is no larger than two rows, twice a
+//! field is no larger than two rows, and a variable has the size of the value bound to it. The time of a term grows with its
 //! arguments and its result, but only for the terms that [`growth()`] lists; any other term may take arbitrarily
 //! long.
 

@@ -11,7 +11,8 @@ use parking_lot::{Condvar, Mutex};
 
 /// The most lines that wait for the disk; further ones are dropped.
 const WAITING_MAX: usize = 1024;
-/// How long a message waits until it is in the file, so that the last messages before the process ends are not lost.
+/// How long a thread that logs waits until the message is in the file. So the last messages before the process ends
+/// are not lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Writes lines to a file, in order.

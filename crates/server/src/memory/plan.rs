@@ -11,8 +11,8 @@ const ROW_CACHE_DIVISOR: u64 = 2;
 const MEMTABLE_DIVISOR: u64 = 4;
 const MEMTABLE_BYTES_MIN: u64 = 32 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
-/// The write buffer before the engine on disk gets this fraction of those. A second buffer of that size may be on its
-/// way to the engine, and a third is its copy.
+/// The write buffer before the engine on disk gets this fraction of the memtables' bytes. Up to three such buffers
+/// exist at once: the one that is filled, one that is on its way to the engine, and the engine's copy of that one.
 const WRITE_BUFFER_DIVISOR: u64 = 16;
 /// Upper bound of the write buffer. The allocator would return a copy of 8 MB to the system each time and request it
 /// again (`docs/decisions/0043-memory-reuse.md`). A copy may be a sixteenth longer, and is rounded up to whole

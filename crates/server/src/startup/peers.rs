@@ -181,7 +181,7 @@ impl LinkContext<'_> {
     }
 
     /// Whether a new server may found a cluster with others that have none. A proxy holds no data. A host name of
-    /// several machines does not identify the one that was reached: two servers could both reach themselves.
+    /// several machines does not identify the machine that was reached: each of two servers could reach itself by it.
     fn bootstrap_permission(&self) -> BootstrapPermission {
         let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
         BootstrapPermission { is_allowed, own_addresses: self.own_join_addresses() }

@@ -39,7 +39,7 @@ fn sweep(parent: &Path) {
     let Ok(inside) = std::fs::read_dir(parent) else { return };
     for entry in inside.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let path = entry.path();
-        // The parent may contain anything. A running proxy holds its lock.
+        // The parent may contain other folders. The folder of a running proxy is locked, so it cannot be taken here.
         if is_of_a_proxy(&path)
             && let Ok(_abandoned) = DataDirectory::take(&data_in(&path), OpenMode::Open, Box::new(RealFiles))
             && let Err(error) = std::fs::remove_dir_all(&path)

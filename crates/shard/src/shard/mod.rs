@@ -363,7 +363,7 @@ impl Shard {
     }
 
     /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them the new build
-    /// records. Not applied unless proposal `after` is.
+    /// records. They are applied only if the proposal `after` is applied.
     pub(crate) fn propose_build(
         &self,
         keys: &[PrimaryKey],

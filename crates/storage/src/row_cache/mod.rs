@@ -267,7 +267,7 @@ impl RowCache {
 }
 
 fn partition_of(hash: u64) -> usize {
-    // The lowest bits choose the chain.
+    // Other bits than the lowest, which choose the chain inside a partition.
     (hash >> 32) as usize % PARTITIONS
 }
 

@@ -124,7 +124,7 @@ pub(super) fn for_each_item(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> O
     collected(done.collect()).map(|_| ())
 }
 
-/// A sequence as a value: an array if its items were one.
+/// A sequence as a value: an array if it was made from an array.
 pub(super) fn settled(evaluator: &Evaluator, seq: Seq, was_eager: bool) -> Out<TermValue> {
     if !was_eager {
         return Ok(TermValue::Seq(seq));

@@ -99,7 +99,7 @@ pub(super) fn judge(pair: &Pair, [less, more]: &[Vec<Run>; 2]) -> (String, bool)
     verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us]), cpu_time::too_little(used))
 }
 
-/// The verdict on the costs of each round in microseconds, unless `why_none` says that there is no figure.
+/// The verdict on the costs of each round in microseconds; or, with `why_none`, that reason for having no verdict.
 fn verdict(pair: &Pair, rounds: impl Iterator<Item = [f64; 2]>, why_none: Option<String>) -> (String, bool) {
     let [less, more] = pair.phrases;
     if let Some(why) = why_none {

@@ -40,7 +40,7 @@ impl Dialer {
                 true => Err(io::Error::new(ErrorKind::NotFound, "the name has no address")),
                 false => Ok(addresses),
             });
-            // Fails if the driver has ended.
+            // If the driver has ended, the result is of no use and the errors are ignored.
             drop(sender.send((id, found)));
             drop(waker.wake());
         };
