@@ -1,5 +1,5 @@
-//! What follows one `write` of the store, which has the records of all groups: the `fsync`, and what the groups do after
-//! each of them.
+//! The steps after one `write` of the store, which has the records of all groups: the `fsync`, and
+//! the work of the groups after each of them.
 
 use std::time::Duration;
 
