@@ -34,9 +34,9 @@ mod reshard;
 mod routing;
 mod rpc;
 
-pub use catalog::placement::{Load, ShardPlaces, Wanted, load, place, places_of};
+pub use catalog::placement::{Load, PlacementGoal, ShardPlaces, load, place, places_of};
 pub use catalog::{
-    Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, Identity, Schema, Servers, ShardsWanted,
+    Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, DesiredShards, Identity, Schema, Servers,
     TableOptions,
 };
 pub use config::{

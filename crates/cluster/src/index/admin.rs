@@ -189,10 +189,10 @@ impl Indexes {
         self.changes.wait(seen, timeout);
     }
 
-    /// When this node began to build an index, if it is building it.
+    /// The start of this node's build of an index, if it is building it.
     #[must_use]
-    pub fn build_begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
-        self.builds.begun(table, index)
+    pub fn build_started(&self, table: TableId, index: IndexId) -> Option<Nanos> {
+        self.builds.started(table, index)
     }
 
     /// A number that grows with each change of an index or a build.

@@ -76,7 +76,7 @@ impl IndexWork {
     }
 }
 
-/// Notes which builds are under way, for [`Indexes::build_begun`].
+/// Notes which builds are under way, for [`Indexes::build_started`].
 fn note_builds(indexes: &Indexes, catalog: &Catalog, unbuilt: &[&Arc<Shard>], now: Nanos) {
     let mut builds = Vec::new();
     for table in catalog.tables().into_iter().filter(|_| !unbuilt.is_empty()) {

@@ -123,10 +123,10 @@ pub(super) fn build(
     options: NodeOptions,
     identity: Identity,
     catalog: CatalogReplica,
-    begun: &GroupStatus,
+    catalog_status: &GroupStatus,
 ) -> (Arc<Core>, EventLoop, ReconcileLoop) {
     let (handles, states) = handles_of(&options, identity.server, &catalog);
-    let rooms = Rooms::new(&handles, catalog.shard, begun.last);
+    let rooms = Rooms::new(&handles, catalog.shard, catalog_status.last);
     let Rooms { stopping, pending, restart, connectivity, positions, membership, handovers, .. } = rooms;
     let Rooms { resharder, repair, copies, indexes, host, publisher, .. } = rooms;
     let stall_monitor = Arc::new(StallMonitor::new(&handles));

@@ -37,9 +37,9 @@ impl ReplicaHost {
             Some(shard.replica_on(server).is_some())
         };
         let strays: Vec<(GroupId, TableId, bool)> = {
-            let hosted = self.local.lock();
+            let open_replicas = self.local.lock();
             let knows_all = self.restart.is_caught_up();
-            let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
+            let strays = open_replicas.iter().filter_map(|(group, open)| match placed(open.table, *group) {
                 Some(true) => None,
                 _ if !open.is_named && !knows_all => None,
                 known => Some((*group, open.table, known.is_some())),
@@ -93,11 +93,11 @@ impl ReplicaHost {
         catalog: &Catalog,
     ) -> Result<(), AdminError> {
         let superseded: Vec<Arc<Shard>> = {
-            let hosted = self.local.lock();
+            let open_replicas = self.local.lock();
             let is_superseded = |(_, table, has_other_replicas): &&(GroupId, TableId, bool)| {
                 !has_other_replicas && catalog.table_by_id(*table).is_some()
             };
-            let open = strays.iter().filter(is_superseded).filter_map(|(group, ..)| hosted.get(group));
+            let open = strays.iter().filter(is_superseded).filter_map(|(group, ..)| open_replicas.get(group));
             // The catalog keeps a sealed group until its rows are durable in the engines: decision 0024.
             let open = open.filter(|open| !open.shard.seal_state().is_sealed());
             open.map(|open| Arc::clone(&open.shard)).collect()
@@ -118,13 +118,13 @@ impl ReplicaHost {
     }
 
     /// Deletes the data of removed replicas whose tombstones have become durable since.
-    pub(super) fn forget_removed(&self, catalog: &Catalog, groups: &[GroupId]) -> Result<(), AdminError> {
-        let forgotten: Vec<_> = groups.iter().map(|group| self.forget_if_durable(catalog, *group)).collect();
+    pub(super) fn delete_tombstoned(&self, catalog: &Catalog, groups: &[GroupId]) -> Result<(), AdminError> {
+        let deleted: Vec<_> = groups.iter().map(|group| self.delete_if_tombstoned(catalog, *group)).collect();
         self.leftovers.clear(catalog)?;
-        forgotten.into_iter().collect()
+        deleted.into_iter().collect()
     }
 
-    fn forget_if_durable(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
+    fn delete_if_tombstoned(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
         if !self.tombstones.write(group, End::Left)? {
             return Ok(());
         }

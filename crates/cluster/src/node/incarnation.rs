@@ -27,11 +27,11 @@ impl ReplicaHost {
         if !self.restart.is_caught_up() {
             return false;
         }
-        let hosted = self.local.lock();
+        let open_replicas = self.local.lock();
         config.shards.iter().any(|shard| {
             let named = shard.replicas.iter().chain(&shard.leaving);
             let mut named = named.filter(|replica| replica.server == self.own);
-            let open = hosted.get(&shard.group);
+            let open = open_replicas.get(&shard.group);
             open.is_some_and(|open| named.next().is_some_and(|replica| replica.peer != open.own))
         })
     }
@@ -44,9 +44,9 @@ impl ReplicaHost {
         named: PeerId,
     ) -> Result<(), AdminError> {
         let earlier = {
-            let mut hosted = self.local.lock();
-            match hosted.get(&group) {
-                Some(open) if open.own != named => hosted.remove(&group),
+            let mut open_replicas = self.local.lock();
+            match open_replicas.get(&group) {
+                Some(open) if open.own != named => open_replicas.remove(&group),
                 _ => None,
             }
         };

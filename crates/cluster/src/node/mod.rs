@@ -129,13 +129,13 @@ impl Node {
         let identity = identity_in(&options)?;
         let open = || CatalogReplica::open(&identity, &options.replicas, &options.log, &options.wiring.peers);
         let catalog = catalog.map_or_else(open, Ok)?;
-        let begun = options.log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
-        let votes_alone = begun.members.voters == [begun.own] && !begun.needs_rows;
+        let catalog_status = options.log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
+        let votes_alone = catalog_status.members.voters == [catalog_status.own] && !catalog_status.needs_rows;
         report_changes(&options, &catalog);
         let is_first = identity.joined.is_none() && votes_alone;
-        let (own, peer) = (identity.server, begun.own);
+        let (own, peer) = (identity.server, catalog_status.own);
         let (server, admin_password) = (new_server(&options), options.admin_password.clone());
-        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &begun);
+        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &catalog_status);
         core.publisher.publish()?;
         let threads = vec![
             task::spawn("event-loop", move || event_loop.run())?,

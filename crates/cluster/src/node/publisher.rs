@@ -197,7 +197,7 @@ impl Publisher {
     }
 
     /// Discards the replica of a group from which the leader has removed it.
-    pub(super) fn forget_removed(&self, group: GroupId) -> Result<(), AdminError> {
+    pub(super) fn discard_removed(&self, group: GroupId) -> Result<(), AdminError> {
         if group == CATALOG_GROUP {
             tracing::error!("this server was removed from its cluster");
             return Ok(());
@@ -271,13 +271,13 @@ impl Publisher {
     }
 
     /// Deletes the data of removed replicas whose tombstones have become durable since.
-    pub(super) fn forget_removed_replicas(&self) -> Result<(), AdminError> {
+    pub(super) fn delete_removed_replicas(&self) -> Result<(), AdminError> {
         let groups = self.host.tombstones.due();
         if groups.is_empty() {
             return Ok(());
         }
         let _one_at_a_time = self.hold();
-        self.host.forget_removed(&self.catalog.shown(), &groups)
+        self.host.delete_tombstoned(&self.catalog.shown(), &groups)
     }
 
     /// Deletes the data that a crash left behind, once the catalog has caught up.
