@@ -1,9 +1,9 @@
 //! The end of a handover, on each server by itself: a new shard has the rows of its sealed predecessors durably.
 //! Decision 0024.
 //!
-//! After a crash the engine holds a prefix of its writes. So if it has the record of a new group, it has all rows of
-//! the predecessors, which were written before. The predecessors' logs are needed until the engine has that record
-//! durably; then the server notes in the catalog that it waits for them no longer. `node::opening` opens the replicas.
+//! `node::opening` opens the replica of a new shard, whose record is written to the engine after all rows of the
+//! predecessors. A crash leaves a prefix of the engine's writes, so an engine with the record also has the rows. A server
+//! needs the predecessors' logs until the record is durable. Then it notes in the catalog that it waits for them no longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
