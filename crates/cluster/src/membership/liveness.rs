@@ -12,7 +12,7 @@ use log::{GroupId, GroupStatus, Log, PeerId};
 
 use super::log_positions::{LogPositions, PositionLookup};
 use super::next_change::{DesiredMembers, next_change, waits_for};
-use crate::catalog::{CatalogClient, Handles, display_names};
+use crate::catalog::{CatalogClient, display_names};
 use crate::config::ServerId;
 use crate::routing::ReplicaTransport;
 
@@ -100,13 +100,13 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Liveness {
-        Liveness {
-            transport: handles.transport.clone(),
-            log: handles.log.clone(),
-            catalog: handles.catalog.clone(),
-            positions,
-        }
+    pub(crate) fn new(
+        transport: Arc<ReplicaTransport>,
+        log: Arc<dyn Log>,
+        catalog: Arc<CatalogClient>,
+        positions: Arc<PositionLookup>,
+    ) -> Liveness {
+        Liveness { transport, log, catalog, positions }
     }
 
     /// The `status` of a group, with the members marked inactive whose servers do not respond to a probe. Responses of this

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use log::{GroupId, GroupStatus, Log, Members, PeerId};
 
-use crate::catalog::Handles;
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::routing::DiskStalls;
 use crate::rpc::response::{LogPositionResponse, decode_log_positions};
@@ -96,13 +95,13 @@ pub(crate) struct PositionLookup {
 }
 
 impl PositionLookup {
-    pub(crate) fn new(handles: &Handles) -> PositionLookup {
-        PositionLookup {
-            own: handles.own,
-            peers: handles.peers.clone(),
-            log: handles.log.clone(),
-            stalls: handles.stalls.clone(),
-        }
+    pub(crate) fn new(
+        own: ServerId,
+        peers: Arc<Peers>,
+        log: Arc<dyn Log>,
+        stalls: Arc<DiskStalls>,
+    ) -> PositionLookup {
+        PositionLookup { own, peers, log, stalls }
     }
 
     /// Asks the connected servers about their replicas of these shards.

@@ -41,14 +41,16 @@ pub(crate) struct Membership {
 
 impl Membership {
     pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Membership {
+        let (transport, log, catalog) =
+            (handles.transport.clone(), handles.log.clone(), handles.catalog.clone());
         Membership {
             own: handles.own,
             peers: handles.peers.clone(),
-            transport: handles.transport.clone(),
-            log: handles.log.clone(),
             local: handles.local.clone(),
-            catalog: handles.catalog.clone(),
-            liveness: Liveness::new(handles, positions),
+            liveness: Liveness::new(transport.clone(), log.clone(), catalog.clone(), positions),
+            transport,
+            log,
+            catalog,
             ids: handles.ids.clone(),
             changes: RankedMutex::new(Rank::MemberChange, ()),
         }

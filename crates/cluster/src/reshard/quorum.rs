@@ -10,9 +10,7 @@ use log::GroupId;
 use storage::TableId;
 
 use crate::catalog::placement::{ShardPlaces, places_of};
-use crate::catalog::{
-    Catalog, CatalogClient, DesiredShards, Handles, ShardPlacer, display_names, table_by_id,
-};
+use crate::catalog::{Catalog, CatalogClient, DesiredShards, ShardPlacer, display_names, table_by_id};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::membership::{Farthest, PositionLookup};
@@ -84,13 +82,13 @@ pub struct TableQuorum {
 }
 
 impl TableQuorum {
-    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> TableQuorum {
-        TableQuorum {
-            peers: handles.peers.clone(),
-            catalog: handles.catalog.clone(),
-            placer: handles.placer.clone(),
-            positions,
-        }
+    pub(crate) fn new(
+        peers: Arc<Peers>,
+        catalog: Arc<CatalogClient>,
+        placer: Arc<ShardPlacer>,
+        positions: Arc<PositionLookup>,
+    ) -> TableQuorum {
+        TableQuorum { peers, catalog, placer, positions }
     }
 
     /// Where [`super::Resharder::change_table_while`] would place the shards of a table; changes nothing.

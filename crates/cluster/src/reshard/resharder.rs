@@ -60,11 +60,13 @@ impl Resharder {
         positions: Arc<PositionLookup>,
         handovers: Arc<HandoverEnd>,
     ) -> Resharder {
-        let quorum = Arc::new(TableQuorum::new(handles, positions));
+        let (peers, catalog, placer) =
+            (handles.peers.clone(), handles.catalog.clone(), handles.placer.clone());
+        let quorum = Arc::new(TableQuorum::new(peers, catalog.clone(), placer.clone(), positions));
         let temporary = Arc::new(TemporaryReplicas::new(handles));
         Resharder {
-            catalog: handles.catalog.clone(),
-            placer: handles.placer.clone(),
+            catalog,
+            placer,
             leaders: handles.leaders.clone(),
             local: handles.local.clone(),
             planner: Planner::new(handles, quorum.clone(), temporary.clone(), handovers),
