@@ -93,7 +93,7 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
                     None => Attempt::Finished(Outcome::Unknown("malformed response".to_owned())),
                 },
                 Ok(Err(RpcError::NotConnected(_) | RpcError::Refused { .. })) => Attempt::NotHere(None),
-                Ok(Err(RpcError::NoAnswer(_))) | Err(task::Disconnected) => match op.kind {
+                Ok(Err(RpcError::NoResponse(_))) | Err(task::Disconnected) => match op.kind {
                     Kind::Read(_) => Attempt::NotHere(None),
                     _ => Attempt::Finished(Outcome::Unknown("no response".to_owned())),
                 },

@@ -9,7 +9,7 @@ use io::sim::{Hang, Host, NetworkConditions};
 use crate::machine::{End, SYNC_DELAYS};
 use crate::scenarios::{self, Scenario};
 use crate::trace::trace_line;
-use crate::world::{World, shards_wanted};
+use crate::world::{World, desired_shards};
 
 /// How long a scenario waits until the rows of a table are on the servers where it needs them, before it reshards the
 /// table.
@@ -186,7 +186,7 @@ fn reconfigure(world: &mut World, nth: usize) {
     let replicas = 1 + world.random.below(world.machines.len() as u64) as usize;
     let shards = if world.fault_plan.reshards { 1 + world.random.below(4) as usize } else { 1 };
     trace_line!("node {nth} is asked for {shards} shards and {replicas} replicas of {table}");
-    let change = TableChange { shards: Some(shards_wanted(shards, replicas)), ..TableChange::default() };
+    let change = TableChange { shards: Some(desired_shards(shards, replicas)), ..TableChange::default() };
     let done = world.ask_node(nth, "reconfigure", move |node| {
         let id = node.catalog().table("test", &table).map(|table| table.config.id);
         let Some(id) = id else { return };

@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::invariant::{Invariant, Violation};
 use crate::machine::End;
 use crate::trace::{self, Trace, trace_line};
-use crate::world::{RunOptions, SOFT, World, shards_wanted};
+use crate::world::{RunOptions, SOFT, World, desired_shards};
 
 /// A seed that broke an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn form_cluster(driver: &mut Driver) -> Result<(), Violation> {
         for table in tables {
             let durability = if table == SOFT { Durability::Soft } else { Durability::Hard };
             let options =
-                TableOptions { shards: shards_wanted(1, replicas), durability, ..TableOptions::default() };
+                TableOptions { shards: desired_shards(1, replicas), durability, ..TableOptions::default() };
             if let Err(error) = node.schema().create_table("test", &table, options) {
                 return Some(error.to_string());
             }

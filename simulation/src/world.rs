@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::LinkTimings;
-use cluster::{CopyChunking, CopyRangeSizes, Core, ServerId, ShardsWanted, Wanted};
+use cluster::{CopyChunking, CopyRangeSizes, Core, DesiredShards, PlacementGoal, ServerId};
 use datum::Text;
 use engine::memory::MemoryEngine;
 use io::sim::{Host, NetworkConditions, Process, SimClock, SimNetwork, SimRandom, Tasks};
@@ -270,9 +270,9 @@ impl World {
 }
 
 /// These numbers of shards and replicas, on any servers.
-pub(crate) fn shards_wanted(shards: usize, replicas: usize) -> ShardsWanted {
+pub(crate) fn desired_shards(shards: usize, replicas: usize) -> DesiredShards {
     let tag = Text::from_static("default");
-    ShardsWanted::Placed(Wanted {
+    DesiredShards::Placed(PlacementGoal {
         shards,
         replicas: [(tag.clone(), replicas)].into(),
         primary_tag: tag,

@@ -4,6 +4,8 @@
 //! The crate is divided into rooms; each uses only those above it in this list:
 //!
 //! - `config`: databases, tables, shards, servers and users as the catalog describes them, as plain values.
+//! - `event_queue`: events of the log and of the links, which wait for the node's event loop.
+//! - `notifier`: wakes threads that wait for a change of state.
 //! - `rpc`: requests and responses between servers, and [`Peers`], through which they are sent.
 //! - [`link`]: the connection between each two servers.
 //! - `routing`: which replica leads each shard, and which replicas are open on this node.
@@ -34,9 +36,9 @@ mod reshard;
 mod routing;
 mod rpc;
 
-pub use catalog::placement::{Load, ShardPlaces, Wanted, load, place, places_of};
+pub use catalog::placement::{Load, PlacementGoal, ShardPlaces, load, place, places_of};
 pub use catalog::{
-    Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, Identity, Schema, Servers, ShardsWanted,
+    Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, DesiredShards, Identity, Schema, Servers,
     TableOptions,
 };
 pub use config::{

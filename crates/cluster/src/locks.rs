@@ -1,12 +1,27 @@
 //! The order of this crate's locks, and the mutex that checks it.
 //!
-//! A thread that holds a lock may take only locks that come after it in [`Rank`]. All other locks of the crate are leaves: no
-//! lock is taken and nothing is waited for while one of them is held, with these exceptions:
+//! A thread that holds a [`RankedMutex`] may take only those that come after it in [`Rank`], and any leaf.
 //!
-//! - `DiskStalls` calls `Leadership` while its lock of the own log is held.
-//! - `Leadership` uses `ReplicaTransport`, its table of known leaders, `Replicas`, `EventQueue`, `Notifier` and
-//!   `KnownLeader` while its lock of the roles is held. Their locks are leaves.
-//! - `Inbound` writes the identity file while its lock of the cluster is held, so that a server joins one cluster only.
+//! The plain locks of the crate are leaves: no lock is taken while one of them is held, and nothing is waited for (a wait on
+//! a condition variable releases its lock). By room:
+//!
+//! - `EventQueue` and `Notifier`
+//! - `link`: four of `Links` (inbox, statistics, timings, and the state machine until a handler takes it)
+//! - `routing`: `KnownLeader`; `ReplicaTransport`; the table of known leaders in `Leadership`, and its roles; three of
+//!   `DiskStalls` (the own log, its fsync, the other servers)
+//! - `catalog`: `CatalogView`
+//! - `copy`: five of `CopyState`
+//! - `index`: `Builds`
+//! - `repair`: the timeout in `LostServerLookup`
+//! - `node`: the state of the cluster in `Inbound`
+//!
+//! Four of these are no true leaves:
+//!
+//! - The own log of `DiskStalls`: held while `Leadership` steps down from groups.
+//! - The roles of `Leadership`: held while `ReplicaTransport`, the table of known leaders, `KnownLeader`, `Replicas` (of
+//!   `shard`), `Notifier` and `EventQueue` are used.
+//! - The table of known leaders: held while one `KnownLeader` is read.
+//! - The state of the cluster in `Inbound`: held while the identity file is written, so that a server joins one cluster only.
 //!
 //! Debug builds, and the simulation (feature `mutants`), check the order at each lock and panic if it is broken.
 

@@ -12,7 +12,7 @@ use engine::{Batch, Direction, Space};
 use log::Durability;
 use machine::Machine;
 use rekindle_cluster::{
-    BuildStep, IndexProgress, IndexWork, Node, Overwrite, ShardsWanted, TableChange, TableHandle,
+    BuildStep, DesiredShards, IndexProgress, IndexWork, Node, Overwrite, TableChange, TableHandle,
     TableOptions,
 };
 use reql::StoredFunc;
@@ -85,7 +85,11 @@ fn an_index_build_continues_and_survives_restarts() {
     let machine = Machine::new();
     let node = machine.open();
     node.schema()
-        .create_table("test", "t", TableOptions { shards: ShardsWanted::count(2), ..TableOptions::default() })
+        .create_table(
+            "test",
+            "t",
+            TableOptions { shards: DesiredShards::count(2), ..TableOptions::default() },
+        )
         .unwrap();
     fill(&node, 1400);
     create(&node, "a");
@@ -93,14 +97,14 @@ fn an_index_build_continues_and_survives_restarts() {
     IndexWork::new(node.indexes(), node.clock().clone()).step();
     let table = table(&node);
     let index = table.config.indexes.find("a").unwrap().id;
-    assert!(node.indexes().build_begun(table.config.id, index).is_some());
+    assert!(node.indexes().build_started(table.config.id, index).is_some());
     drop((table, node));
 
     let node = machine.open();
     let IndexProgress::Under(share) = progress(&node, "a") else { panic!("it cannot be ready yet") };
     assert!(share > 0.1 && share < 1.0, "the build continues after a restart: {share}");
     build(&node);
-    assert_eq!(node.indexes().build_begun(self::table(&node).config.id, index), None);
+    assert_eq!(node.indexes().build_started(self::table(&node).config.id, index), None);
     assert_eq!(threes(&node, "a"), 200);
     drop(node);
 
@@ -129,7 +133,7 @@ fn a_reshard_keeps_index_entries() {
     fill(&node, 700);
     create(&node, "a");
     build(&node);
-    let change = TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() };
+    let change = TableChange { shards: Some(DesiredShards::count(3)), ..TableChange::default() };
     node.resharder().change_table(table(&node).config.id, &change).unwrap();
     assert_eq!(progress(&node, "a"), IndexProgress::Ready);
     assert_eq!(threes(&node, "a"), 100);

@@ -7,7 +7,7 @@ mod machine;
 use datum::{Datum, Object, PrimaryKey, Text};
 use log::Durability;
 use machine::Machine;
-use rekindle_cluster::{DbId, Node, ShardsWanted, TableChange, TableOptions};
+use rekindle_cluster::{DbId, DesiredShards, Node, TableChange, TableOptions};
 use shard::Decision;
 
 fn row(n: i32) -> (PrimaryKey, Object) {
@@ -113,13 +113,13 @@ fn a_reshard_keeps_all_rows_and_spreads_them_evenly() {
     fill(&node, 40);
     let (_, after) = node
         .resharder()
-        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(4)), ..TableChange::default() })
+        .change_table(id, &TableChange { shards: Some(DesiredShards::count(4)), ..TableChange::default() })
         .unwrap();
     assert_eq!(after.shards.len(), 4);
     assert_eq!(counts(&node).iter().sum::<u64>(), 40);
     assert!(counts(&node).iter().all(|count| *count > 0), "{:?}", counts(&node));
     node.resharder()
-        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() })
+        .change_table(id, &TableChange { shards: Some(DesiredShards::count(3)), ..TableChange::default() })
         .unwrap();
     assert!(counts(&node).iter().all(|count| *count > 8), "evenly: {:?}", counts(&node));
     fill(&node, 41);
@@ -128,7 +128,7 @@ fn a_reshard_keeps_all_rows_and_spreads_them_evenly() {
     assert_eq!(counts(&node).iter().sum::<u64>(), 41);
     let (_, after) = node
         .resharder()
-        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(1)), ..TableChange::default() })
+        .change_table(id, &TableChange { shards: Some(DesiredShards::count(1)), ..TableChange::default() })
         .unwrap();
     assert_eq!(after.shards.len(), 1);
     assert_eq!(counts(&node), [41]);

@@ -15,7 +15,6 @@ mod binary;
 pub mod cancel;
 mod compact;
 pub mod deep;
-mod detach;
 mod escape;
 pub mod json;
 mod json_error;

@@ -1,10 +1,10 @@
-//! Reads, iterates over and builds objects.
+//! Reads, changes, iterates over and builds objects.
 
 use std::collections::BTreeMap;
 
 use crate::layout::{self, Layout};
 use crate::value::Repr;
-use crate::{Bytes, Datum, Object, Text, raw, reader};
+use crate::{Bytes, Datum, Object, Text, deep, raw, reader, size, splice};
 
 impl Object {
     /// The value under `key`.
@@ -82,6 +82,52 @@ impl Object {
             Repr::Tree(tree) => ObjectBuilder(Members::Sorted(tree.0.clone())),
             Repr::Raw(_) => self.iter().collect(),
         }
+    }
+
+    /// This object with some members replaced or added, or removed if the value is `None`. The last of several
+    /// changes to one key wins.
+    ///
+    /// Changing a stored row gives a stored row, unless the new values are large. Costs work in proportion to the
+    /// changes, and one copy.
+    #[must_use]
+    pub fn with_changes(&self, mut changes: Vec<(Text, Option<Datum>)>) -> Object {
+        if !changes.is_sorted_by(|a, b| a.0 < b.0) {
+            changes.reverse();
+            changes.sort_by(|a, b| a.0.cmp(&b.0));
+            changes.dedup_by(|later, earlier| later.0 == earlier.0);
+        }
+        if let Repr::Raw(row) = &self.0
+            && layout::is_row(row)
+            && let Some(changed) = splice::splice(row, &changes)
+        {
+            return changed;
+        }
+        let mut builder = self.to_builder();
+        for (key, value) in changes {
+            match value {
+                Some(value) => builder.insert(key, value),
+                None => builder.remove(&key),
+            };
+        }
+        builder.build()
+    }
+
+    /// A copy of the object that shares no memory with other values. See [`Datum::detach`].
+    #[must_use]
+    pub fn detach(&self) -> Object {
+        match &self.0 {
+            Repr::Raw(stored) => Object(Repr::Raw(Bytes::copy_from_slice(stored))),
+            Repr::Tree(tree) => deep::level(|| {
+                let members = tree.0.iter().map(|(key, value)| (Text::from(&**key), value.detach()));
+                Object::from_sorted(members.collect())
+            }),
+        }
+    }
+
+    /// [`Datum::json_size`] of an object.
+    #[must_use]
+    pub fn json_size(&self) -> usize {
+        size::object_size_to(self, usize::MAX)
     }
 
     /// The length of the JSON text that holds the object; `None` if it is held as a tree.

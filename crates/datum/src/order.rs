@@ -64,7 +64,7 @@ fn cmp_objects(a: &Object, b: &Object) -> Ordering {
     match (&a.0, &b.0) {
         (Repr::Tree(a), Repr::Tree(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
         (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
-        _ if a.same_text(b) => Ordering::Equal,
+        _ if have_same_text(a, b) => Ordering::Equal,
         // Both sides are read completely once, so that deep text is not read again at each level.
         _ => match (&a.to_tree().0, &b.to_tree().0) {
             (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
@@ -80,13 +80,11 @@ fn cmp_members(a: &[(Text, Datum)], b: &[(Text, Datum)]) -> Ordering {
     }
 }
 
-impl Object {
-    /// Whether both are stored text and the same text, which makes them equal.
-    fn same_text(&self, other: &Object) -> bool {
-        match (self.stored_text(), other.stored_text()) {
-            (Some(a), Some(b)) => a == b,
-            _ => false,
-        }
+/// Whether both are stored text and the same text, which makes them equal.
+fn have_same_text(a: &Object, b: &Object) -> bool {
+    match (a.stored_text(), b.stored_text()) {
+        (Some(a), Some(b)) => a == b,
+        _ => false,
     }
 }
 

@@ -23,11 +23,21 @@ impl Datum {
         match self {
             Datum::String(text) => text.len() + 2,
             Datum::Array(items) => sum_to(enough, items.len(), items.iter().map(|item| (1, item))),
-            Datum::Object(object) => object.json_size_to(enough),
-            Datum::Geometry(shape) => shape.json_size_to(enough) + PSEUDOTYPE_BYTES,
+            Datum::Object(object) => object_size_to(object, enough),
+            Datum::Geometry(shape) => object_size_to(shape, enough) + PSEUDOTYPE_BYTES,
             Datum::Binary(bytes) => bytes.len() / 3 * 4 + PSEUDOTYPE_BYTES,
             Datum::Time(_) => PSEUDOTYPE_BYTES,
             _ => SCALAR_BYTES,
+        }
+    }
+}
+
+/// [`Datum::json_size_to`] of an object.
+pub(crate) fn object_size_to(object: &Object, enough: usize) -> usize {
+    match &object.0 {
+        Repr::Raw(stored) => layout::text_of(stored).len(),
+        Repr::Tree(tree) => {
+            sum_to(enough, tree.0.len(), tree.0.iter().map(|(key, value)| (key.len() + 4, value)))
         }
     }
 }
@@ -132,23 +142,6 @@ fn text_has_longer_array(text: &[u8], items_max: usize) -> bool {
         }
     }
     false
-}
-
-impl Object {
-    /// [`Datum::json_size`] of an object.
-    #[must_use]
-    pub fn json_size(&self) -> usize {
-        self.json_size_to(usize::MAX)
-    }
-
-    fn json_size_to(&self, enough: usize) -> usize {
-        match &self.0 {
-            Repr::Raw(stored) => layout::text_of(stored).len(),
-            Repr::Tree(tree) => {
-                sum_to(enough, tree.0.len(), tree.0.iter().map(|(key, value)| (key.len() + 4, value)))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

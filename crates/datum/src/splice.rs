@@ -1,6 +1,6 @@
 //! Changes a stored row without parsing the unchanged members: they are copied as text.
 
-use crate::layout::{HEADER_BYTES, Keys, Layout, Span, is_row, seal};
+use crate::layout::{HEADER_BYTES, Keys, Layout, Span, seal};
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, print};
 
@@ -8,40 +8,9 @@ use crate::{Bytes, Datum, Object, Text, escape, print};
 /// that writes the row knows the limit.
 const PUT_BYTES_MAX: usize = 4 << 20;
 
-impl Object {
-    /// This object with some members replaced or added, or removed if the value is `None`. The last of several
-    /// changes to one key wins.
-    ///
-    /// Changing a stored row gives a stored row, unless the new values are large. Costs work in proportion to the
-    /// changes, and one copy.
-    #[must_use]
-    pub fn with_changes(&self, mut changes: Vec<(Text, Option<Datum>)>) -> Object {
-        if !changes.is_sorted_by(|a, b| a.0 < b.0) {
-            changes.reverse();
-            changes.sort_by(|a, b| a.0.cmp(&b.0));
-            changes.dedup_by(|later, earlier| later.0 == earlier.0);
-        }
-        match &self.0 {
-            Repr::Raw(row) if is_row(row) => {
-                if let Some(changed) = splice(row, &changes) {
-                    return changed;
-                }
-            }
-            _ => {}
-        }
-        let mut builder = self.to_builder();
-        for (key, value) in changes {
-            match value {
-                Some(value) => builder.insert(key, value),
-                None => builder.remove(&key),
-            };
-        }
-        builder.build()
-    }
-}
-
-/// Applies sorted `changes` to a row by copying text; `None` if that is not possible.
-fn splice(row: &Bytes, changes: &[(Text, Option<Datum>)]) -> Option<Object> {
+/// Applies `changes`, sorted by key, to a stored row by copying text. A change without a value removes its member.
+/// `None` if the text cannot be copied, or a new value is large.
+pub(crate) fn splice(row: &Bytes, changes: &[(Text, Option<Datum>)]) -> Option<Object> {
     let layout = Layout::of(row)?;
     let storable = |(key, value): &(Text, Option<Datum>)| {
         escape::plain_end(key.as_bytes(), 0) == key.len()

@@ -187,6 +187,22 @@ impl Datum {
     pub fn empty_array() -> Datum {
         Datum::Array(Array::default())
     }
+
+    /// A copy of the value that shares no memory with other values.
+    ///
+    /// A value read from a stored row is a slice of it and keeps the row, or the whole batch the row came in, in
+    /// memory. Detach values that are kept for long from many rows.
+    #[must_use]
+    pub fn detach(&self) -> Datum {
+        match self {
+            Datum::String(text) => Datum::String(Text::from(&**text)),
+            Datum::Binary(bytes) => Datum::Binary(Bytes::copy_from_slice(bytes)),
+            Datum::Array(items) => deep::level(|| Datum::Array(items.iter().map(Datum::detach).collect())),
+            Datum::Object(object) => Datum::Object(object.detach()),
+            Datum::Geometry(shape) => Datum::Geometry(shape.detach()),
+            scalar => scalar.clone(),
+        }
+    }
 }
 
 impl From<bool> for Datum {

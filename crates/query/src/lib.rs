@@ -7,7 +7,7 @@
 //! - [`Session::run`]: runs any query, on a thread that may block; [`Session::point`]: reads and writes of one row,
 //!   which do not block
 //! - [`Answer`], [`Cursor`], [`Batch`]: results
-//! - [`Peers`], [`QueryServer`]: requests to other nodes, and the server for theirs ([`reencode_request`] and
+//! - [`RemoteCalls`], [`QueryServer`]: requests to other nodes, and the server for theirs ([`reencode_request`] and
 //!   [`REQUEST_VERSION`] are for tests of the format)
 
 #![forbid(unsafe_code)]
@@ -36,7 +36,7 @@ pub use point::{PointAnswer, PointWrite, RemotePoint};
 pub use remote::{REQUEST_VERSION, reencode_request};
 pub use reql::BatchLimits;
 pub use request_server::QueryServer;
-pub use routing::Peers;
+pub use routing::RemoteCalls;
 pub use script::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 pub use service::{
     Client, Counters, LogLevel, LogLine, PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions,

@@ -58,7 +58,7 @@ impl RpcClient for Other {
         std::thread::spawn(move || match delay {
             None => {
                 std::thread::sleep(timeout.min(HEARTBEAT_TIMEOUT));
-                on_response(Err(RpcError::NoAnswer(server)));
+                on_response(Err(RpcError::NoResponse(server)));
             }
             Some(delay) => {
                 std::thread::sleep(delay);

@@ -145,6 +145,6 @@ fn reads_of_a_failed_batch_are_retried_alone() {
 #[test]
 fn a_lost_batch_is_retried_for_each_read() {
     let (test_node, asked) =
-        test_node(|request| is_for_many(request).then_some(Err(RpcError::NoAnswer(support::RECEIVER))));
+        test_node(|request| is_for_many(request).then_some(Err(RpcError::NoResponse(support::RECEIVER))));
     assert_eq!(read(&test_node, &asked, 10), 1 + 10);
 }

@@ -55,7 +55,7 @@ struct Tricky {
 impl RpcClient for Tricky {
     fn call(&self, server: ServerId, request: Bytes, _timeout: Duration, on_response: OnResponse) {
         if self.intercepts.is_lost(request[1]) {
-            return on_response(Err(RpcError::NoAnswer(server)));
+            return on_response(Err(RpcError::NoResponse(server)));
         }
         let refused = move |why| RpcError::Refused { server, why };
         self.server.handle(SENDER, request, Box::new(move |answer| on_response(answer.map_err(refused))));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cluster::{GroupId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig, places_of};
+use cluster::{DesiredShards, GroupId, ServerId, ShardPlaces, TableChange, TableConfig, places_of};
 use io::Nanos;
 use io::sim::{Host, NetworkConditions};
 
@@ -101,7 +101,7 @@ fn led_shard(world: &World, table: &str, group: Option<GroupId>) -> Option<LedSh
 }
 
 fn place_replicas(world: &World, led: &LedShard, places: Vec<ShardPlaces>) {
-    let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
+    let change = TableChange { shards: Some(DesiredShards::Named(places)), ..TableChange::default() };
     let id = led.config.id;
     world.ask_node(led.leader, "place", move |node| {
         if let Err(error) = node.resharder().change_table(id, &change) {

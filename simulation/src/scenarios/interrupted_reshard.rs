@@ -10,7 +10,7 @@ use io::sim::Host;
 use crate::machine::End;
 use crate::trace::trace_line;
 use crate::world::World;
-use crate::world::shards_wanted;
+use crate::world::desired_shards;
 
 /// How long the reshard may take.
 const RESHARD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(super) fn begin(world: &mut World) -> Option<InterruptedReshard> {
     let replicas = 1 + world.random.below(3) as usize;
     trace_line!("node {resharder} reshards {table} into {shards}, and ends when another node has the layout");
     world.repair(&[resharder]);
-    let change = TableChange { shards: Some(shards_wanted(shards, replicas)), ..TableChange::default() };
+    let change = TableChange { shards: Some(desired_shards(shards, replicas)), ..TableChange::default() };
     let name = table.clone();
     world.ask_node(resharder, "reshard", move |node| {
         let Some(id) = node.catalog().table("test", &name).map(|table| table.config.id) else { return };

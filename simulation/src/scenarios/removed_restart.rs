@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, places_of};
+use cluster::{DesiredShards, ServerId, ShardPlaces, TableChange, places_of};
 use io::Nanos;
 use log::GroupId;
 
@@ -68,7 +68,7 @@ pub(super) fn begin(world: &mut World) -> Option<RemovedRestart> {
         *place = ShardPlaces { primary: own, replicas: vec![(own, true)] };
         tracing::trace!("group {group} was {:?}", shard.replicas);
     }
-    let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
+    let change = TableChange { shards: Some(DesiredShards::Named(places)), ..TableChange::default() };
     world.repair(&[leader, away, removed]);
     // The state of its engine after the restart.
     world.machines[removed].flush_engine(&world.tasks);

@@ -2,6 +2,7 @@
 
 mod circles;
 mod constants;
+mod glossary;
 mod graph;
 mod impls;
 mod layers;
@@ -52,6 +53,7 @@ pub(crate) fn run() -> ExitCode {
     findings.extend(lengths::check(&sources));
     findings.extend(words::check(&root, &sources));
     findings.extend(constants::check(&members, &sources));
+    findings.extend(glossary::check(&root, &members));
     findings.extend(prose::check(&members, &sources, &documents));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.what);

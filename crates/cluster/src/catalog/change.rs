@@ -166,7 +166,7 @@ impl CatalogClient {
                     Err(Attempt::Failed(AdminError::InDoubt("the response cannot be decoded".to_owned())))
                 }
             },
-            Err(RpcError::NoAnswer(_)) => Err(Attempt::Failed(AdminError::InDoubt(
+            Err(RpcError::NoResponse(_)) => Err(Attempt::Failed(AdminError::InDoubt(
                 "the leader of the catalog did not respond".to_owned(),
             ))),
             Err(RpcError::NotConnected(_) | RpcError::Refused { .. }) => Err(Attempt::NotLeader),

@@ -1,4 +1,4 @@
-//! The handles that the owners in `copy`, `index`, `membership`, `reshard`, `repair` and `node` are built from.
+//! The handles that the owners in `copy`, `membership`, `reshard`, `repair` and `node` are built from.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::notifier::Notifier;
 use crate::routing::{DiskStalls, LeaderLookup, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Each owner of a later room keeps only the
-/// handles that it uses.
+/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Used only while a node is assembled: an owner of a
+/// later room that needs many of them is given all and keeps those that it uses; one that needs few is given these.
 pub(crate) struct Handles {
     /// This server.
     pub(crate) own: ServerId,

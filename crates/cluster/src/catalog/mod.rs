@@ -2,10 +2,11 @@
 //!
 //! - [`Catalog`] (`snapshot`): one immutable version of the catalog.
 //! - [`CatalogView`] (`view`): the version that this node shows. `node` replaces it whenever the log has applied rows
-//!   of the catalog. Its lock is held while a version is replaced.
+//!   of the catalog. Its lock, a leaf, is held for the moment in which a version is replaced, and while a thread checks
+//!   whether the version that it waits for is shown.
 //! - [`CatalogClient`] (`client`, `leader`, `change`): reads and changes the catalog from any node. A change is
 //!   computed on the version shown here, and the leader of group zero commits it if that is still the current version.
-//!   Its lock, rank `CatalogChange` in `locks`, allows one change at a time on this node.
+//!   Its lock has the rank `CatalogChange` in `locks`, the first one, and allows one change at a time on this node.
 //! - [`Draft`] and `row`: the rows that a change writes, and their stored form.
 //! - [`Schema`], [`Accounts`], [`Servers`]: changes to databases and tables, to users, and to servers.
 //! - [`ShardPlacer`] and `placement`: choose the servers of a table's shards.
@@ -39,8 +40,8 @@ pub use replica::CatalogReplica;
 pub use schema::{Schema, TableOptions};
 pub use servers::Servers;
 pub(crate) use servers::{VOTERS_MAX, fill_voters};
+pub use shard_placer::DesiredShards;
 pub(crate) use shard_placer::ShardPlacer;
-pub use shard_placer::ShardsWanted;
 pub(crate) use snapshot::table_by_id;
 pub use snapshot::{Catalog, Database};
 pub(crate) use view::CatalogView;

@@ -9,7 +9,7 @@ use storage::TableId;
 use super::client::CatalogClient;
 use super::draft::Draft;
 use super::row::{CatalogRow, grant_key};
-use super::shard_placer::{ShardPlacer, ShardsWanted};
+use super::shard_placer::{DesiredShards, ShardPlacer};
 use super::snapshot::{Catalog, Database, find_db, find_table};
 use crate::config::boundaries::even_boundaries;
 use crate::config::{DbConfig, DbId, Ids, Scope, ShardHistory, TableConfig, TableIndexes, WriteAcks};
@@ -28,7 +28,7 @@ pub struct TableOptions {
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
     /// Its shards and the placement of their replicas.
-    pub shards: ShardsWanted,
+    pub shards: DesiredShards,
 }
 
 impl Default for TableOptions {
@@ -38,7 +38,7 @@ impl Default for TableOptions {
             primary_key: Text::from_static("id"),
             durability: Durability::Hard,
             write_acks: WriteAcks::Majority,
-            shards: ShardsWanted::count(1),
+            shards: DesiredShards::count(1),
         }
     }
 }

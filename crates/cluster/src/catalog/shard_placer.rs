@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{Bytes, Text};
 
 use super::draft::Draft;
-use super::placement::{self, ShardPlaces, Wanted};
+use super::placement::{self, PlacementGoal, ShardPlaces};
 use super::snapshot::Catalog;
 use crate::config::boundaries::SHARDS_MAX;
 use crate::config::{Ids, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
@@ -13,22 +13,27 @@ use crate::error::{AdminError, PlacementError};
 use crate::routing::{DiskStalls, TableHandle};
 use crate::rpc::Peers;
 
-/// The shards that are requested for a table.
+/// The shards that a table is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ShardsWanted {
+pub enum DesiredShards {
     /// Shards that the cluster places.
-    Placed(Wanted),
+    Placed(PlacementGoal),
     /// Shards on exactly these servers.
     Named(Vec<ShardPlaces>),
 }
 
-impl ShardsWanted {
+impl DesiredShards {
     /// This many shards with one replica each, on servers with the tag `default`.
     #[must_use]
-    pub fn count(shards: usize) -> ShardsWanted {
+    pub fn count(shards: usize) -> DesiredShards {
         let tag = Text::from_static("default");
         let replicas = [(tag.clone(), 1)].into();
-        ShardsWanted::Placed(Wanted { shards, replicas, primary_tag: tag, nonvoting_tags: Vec::new() })
+        DesiredShards::Placed(PlacementGoal {
+            shards,
+            replicas,
+            primary_tag: tag,
+            nonvoting_tags: Vec::new(),
+        })
     }
 }
 
@@ -50,24 +55,24 @@ impl ShardPlacer {
     pub(crate) fn places(
         &self,
         catalog: &Catalog,
-        wanted: &ShardsWanted,
+        desired: &DesiredShards,
         table: Option<&TableHandle>,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        match wanted {
-            ShardsWanted::Named(places) if places.len() > SHARDS_MAX => {
+        match desired {
+            DesiredShards::Named(places) if places.len() > SHARDS_MAX => {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())
             }
-            ShardsWanted::Named(places) => {
+            DesiredShards::Named(places) => {
                 match places.iter().all(|place| place.replicas.iter().any(|r| r.1)) {
                     true => Ok(places.clone()),
                     false => Err(PlacementError::NoReplicas.into()),
                 }
             }
             // Checked here too, before memory is allocated for each shard.
-            ShardsWanted::Placed(wanted) if wanted.shards > SHARDS_MAX => {
+            DesiredShards::Placed(goal) if goal.shards > SHARDS_MAX => {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())
             }
-            ShardsWanted::Placed(wanted) => {
+            DesiredShards::Placed(goal) => {
                 let connected =
                     |server: &&&ServerConfig| !server.is_proxy && self.peers.is_connected(server.id);
                 let servers: Vec<ServerConfig> =
@@ -79,9 +84,9 @@ impl ShardPlacer {
                 let current = table.map_or_else(Vec::new, |table| {
                     let old = placement::places_of(&table.config.shards);
                     // Each new shard starts with the places of the old shard at the same fraction of the key space.
-                    (0..wanted.shards).map(|i| old[i * old.len() / wanted.shards].clone()).collect()
+                    (0..goal.shards).map(|i| old[i * old.len() / goal.shards].clone()).collect()
                 });
-                Ok(placement::place(&servers, &load, wanted, &current)?)
+                Ok(placement::place(&servers, &load, goal, &current)?)
             }
         }
     }

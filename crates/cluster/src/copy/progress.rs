@@ -78,8 +78,8 @@ pub(crate) struct OutgoingCopy {
 pub struct CopyProgress {
     /// The server that sends the rows; `None` until it is found.
     pub source: Option<ServerId>,
-    /// When it began.
-    pub begun: Nanos,
+    /// The start of the copy.
+    pub started: Nanos,
     /// Rows that are as in the source.
     pub rows: u64,
     /// About how many rows there will be.

@@ -223,11 +223,11 @@ impl Copies {
         if self.local.with_gate(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
             return;
         }
-        let begun = CopyProgress { source: None, begun: self.clock.now(), rows: 0, rows_total: 0 };
+        let progress = CopyProgress { source: None, started: self.clock.now(), rows: 0, rows_total: 0 };
         match self.state.incoming.lock().entry(group) {
             // A copy is under way; its progress stays.
             Entry::Occupied(_) => return,
-            Entry::Vacant(none) => _ = none.insert(begun),
+            Entry::Vacant(none) => _ = none.insert(progress),
         }
         let weak = Arc::downgrade(self);
         let mut failures = Failures::default();
@@ -354,7 +354,7 @@ impl Copies {
         let retries = || is_time_left() && known.leader().is_none_or(|leader| leader == source);
         loop {
             match self.peers.call(source, request.clone(), COPY_REQUEST_TIMEOUT) {
-                Err(RpcError::NoAnswer(_) | RpcError::NotConnected(_)) if retries() => {
+                Err(RpcError::NoResponse(_) | RpcError::NotConnected(_)) if retries() => {
                     task::sleep(COPY_RETRY_INTERVAL);
                 }
                 result => return result,

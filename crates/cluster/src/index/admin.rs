@@ -12,7 +12,7 @@ use storage::TableId;
 
 use super::builds::Builds;
 use crate::catalog::row::CatalogRow;
-use crate::catalog::{Catalog, CatalogClient, Handles, table_by_id};
+use crate::catalog::{Catalog, CatalogClient, table_by_id};
 use crate::config::{IndexConfig, TableIndexes};
 use crate::error::{AdminError, IndexName};
 use crate::notifier::Notifier;
@@ -99,23 +99,35 @@ pub struct Indexes {
     leaders: Arc<LeaderLookup>,
     replicas: Arc<Replicas>,
     /// Notified of every change of an index and of every step of a build.
-    pub(crate) changes: Arc<Notifier>,
-    pub(crate) builds: Builds,
+    changes: Arc<Notifier>,
+    builds: Builds,
 }
 
 impl Indexes {
-    pub(crate) fn new(handles: &Handles) -> Indexes {
-        Indexes {
-            catalog: handles.catalog.clone(),
-            leaders: handles.leaders.clone(),
-            replicas: handles.replicas.clone(),
-            changes: Arc::default(),
-            builds: Builds::default(),
-        }
+    pub(crate) fn new(
+        catalog: Arc<CatalogClient>,
+        leaders: Arc<LeaderLookup>,
+        replicas: Arc<Replicas>,
+    ) -> Indexes {
+        Indexes { catalog, leaders, replicas, changes: Arc::default(), builds: Builds::default() }
     }
 
     pub(super) fn catalog(&self) -> &CatalogClient {
         &self.catalog
+    }
+
+    pub(super) fn changes(&self) -> &Arc<Notifier> {
+        &self.changes
+    }
+
+    /// Wakes the threads that wait for a change of an index or a build.
+    pub(crate) fn notify_change(&self) {
+        self.changes.notify();
+    }
+
+    /// Notes that exactly these builds are under way `now`.
+    pub(super) fn note_builds(&self, builds: &[(TableId, IndexId)], now: Nanos) {
+        self.builds.set_under_way(builds, now);
     }
 
     /// How far each of `indexes` is built in all shards of a table, local and remote. Asks the leaders; fails if a
@@ -189,10 +201,10 @@ impl Indexes {
         self.changes.wait(seen, timeout);
     }
 
-    /// When this node began to build an index, if it is building it.
+    /// The start of this node's build of an index, if it is building it.
     #[must_use]
-    pub fn build_begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
-        self.builds.begun(table, index)
+    pub fn build_started(&self, table: TableId, index: IndexId) -> Option<Nanos> {
+        self.builds.started(table, index)
     }
 
     /// A number that grows with each change of an index or a build.

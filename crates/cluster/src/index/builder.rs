@@ -68,7 +68,7 @@ impl IndexWork {
         if unbuilt.is_empty() {
             return BuildStep::Nothing;
         }
-        indexes.changes.notify();
+        indexes.notify_change();
         if stuck {
             return BuildStep::Stuck;
         }
@@ -76,7 +76,7 @@ impl IndexWork {
     }
 }
 
-/// Notes which builds are under way, for [`Indexes::build_begun`].
+/// Notes which builds are under way, for [`Indexes::build_started`].
 fn note_builds(indexes: &Indexes, catalog: &Catalog, unbuilt: &[&Arc<Shard>], now: Nanos) {
     let mut builds = Vec::new();
     for table in catalog.tables().into_iter().filter(|_| !unbuilt.is_empty()) {
@@ -86,7 +86,7 @@ fn note_builds(indexes: &Indexes, catalog: &Catalog, unbuilt: &[&Arc<Shard>], no
             builds.extend(unbuilt_indexes(shard).into_iter().map(|index| (table.config.id, index)));
         }
     }
-    indexes.builds.set_under_way(&builds, now);
+    indexes.note_builds(&builds, now);
 }
 
 fn unbuilt_indexes(shard: &Shard) -> Vec<IndexId> {
@@ -116,7 +116,7 @@ impl IndexThread {
     /// Starts the thread. Fails if the system refuses a thread.
     pub fn start(indexes: &Arc<Indexes>, clock: Arc<dyn Clock>) -> std::io::Result<IndexThread> {
         let (mut work, stopped) = (IndexWork::new(indexes, clock), Arc::new(AtomicBool::new(false)));
-        let changes = indexes.changes.clone();
+        let changes = indexes.changes().clone();
         let (own_changes, own_stopped) = (changes.clone(), stopped.clone());
         let run = move || {
             while !own_stopped.load(Ordering::Acquire) {

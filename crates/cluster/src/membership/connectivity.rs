@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::catalog::{Catalog, CatalogClient, Handles, display_names};
+use crate::catalog::{Catalog, CatalogClient, display_names};
 use crate::config::ServerId;
 use crate::error::AdminError;
 use crate::rpc::response::decode_servers;
@@ -100,8 +100,8 @@ pub struct Connectivity {
 }
 
 impl Connectivity {
-    pub(crate) fn new(handles: &Handles) -> Connectivity {
-        Connectivity { own: handles.own, peers: handles.peers.clone(), catalog: handles.catalog.clone() }
+    pub(crate) fn new(own: ServerId, peers: Arc<Peers>, catalog: Arc<CatalogClient>) -> Connectivity {
+        Connectivity { own, peers, catalog }
     }
 
     /// Missing connections between servers that are alive, as far as this server and the connected servers know: the server

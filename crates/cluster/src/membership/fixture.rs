@@ -3,7 +3,7 @@
 use log::{GroupId, GroupStatus, Lsn, Members, PeerId, PeerStatus, Role, Term};
 use uuid::Uuid;
 
-use super::next_change::Wanted;
+use super::next_change::DesiredMembers;
 use crate::config::{ReplicaConfig, ServerId};
 
 /// The first and the last position of the leader's log in a group of [`led`].
@@ -34,14 +34,14 @@ pub(crate) fn known(peer: u64, matched: u64, active: bool) -> PeerStatus {
 }
 
 /// The catalog wants a group with voters on these peers.
-pub(crate) fn wanted(peers: &[u64]) -> Wanted {
+pub(crate) fn desired(peers: &[u64]) -> DesiredMembers {
     let replica = |peer: &u64| ReplicaConfig {
         server: ServerId(Uuid::from_u128(u128::from(*peer))),
         peer: PeerId(*peer),
         voting: true,
     };
     let replicas = peers.iter().map(replica).collect();
-    Wanted {
+    DesiredMembers {
         group: GroupId(3),
         table: None,
         version: 1,

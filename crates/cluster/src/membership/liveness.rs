@@ -11,8 +11,8 @@ use io::task;
 use log::{GroupId, GroupStatus, Log, PeerId};
 
 use super::log_positions::{LogPositions, PositionLookup};
-use super::next_change::{Wanted, next_change, waits_for};
-use crate::catalog::{CatalogClient, Handles, display_names};
+use super::next_change::{DesiredMembers, next_change, waits_for};
+use crate::catalog::{CatalogClient, display_names};
 use crate::config::ServerId;
 use crate::routing::ReplicaTransport;
 
@@ -47,21 +47,21 @@ impl Probes {
     /// would change.
     fn begin<'a>(
         &mut self,
-        due: impl Iterator<Item = (&'a Wanted, GroupStatus)>,
+        due: impl Iterator<Item = (&'a DesiredMembers, GroupStatus)>,
         server_of: impl Fn(PeerId) -> Option<ServerId>,
         now: Instant,
     ) -> BTreeMap<ServerId, Vec<GroupId>> {
         let mut to_ask: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
         (self.sent_at, self.groups) = (Some(now), BTreeSet::new());
-        for (wanted, status) in due {
-            if !next_change(&status, wanted).changes_votes(&status.members) {
+        for (desired, status) in due {
+            if !next_change(&status, desired).changes_votes(&status.members) {
                 continue;
             }
-            self.groups.insert(wanted.group);
+            self.groups.insert(desired.group);
             let active = status.peers.iter().filter(|peer| peer.active);
             let servers = active.filter_map(|peer| server_of(peer.peer));
             for server in servers.filter(|server| !self.silent.contains(server)) {
-                to_ask.entry(server).or_default().push(wanted.group);
+                to_ask.entry(server).or_default().push(desired.group);
             }
         }
         to_ask
@@ -100,13 +100,13 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Liveness {
-        Liveness {
-            transport: handles.transport.clone(),
-            log: handles.log.clone(),
-            catalog: handles.catalog.clone(),
-            positions,
-        }
+    pub(crate) fn new(
+        transport: Arc<ReplicaTransport>,
+        log: Arc<dyn Log>,
+        catalog: Arc<CatalogClient>,
+        positions: Arc<PositionLookup>,
+    ) -> Liveness {
+        Liveness { transport, log, catalog, positions }
     }
 
     /// The `status` of a group, with the members marked inactive whose servers do not respond to a probe. Responses of this
@@ -114,45 +114,50 @@ impl Liveness {
     /// whose voters would change as well.
     pub(crate) fn with_probed<'a>(
         &self,
-        wanted: &'a Wanted,
+        desired: &'a DesiredMembers,
         mut status: GroupStatus,
-        others: impl Iterator<Item = &'a Wanted>,
+        others: impl Iterator<Item = &'a DesiredMembers>,
         probes: &mut Probes,
     ) -> GroupStatus {
-        if !probes.count(wanted.group, task::now()) {
-            let due: Vec<&Wanted> = std::iter::once(wanted).chain(others).collect();
+        if !probes.count(desired.group, task::now()) {
+            let due: Vec<&DesiredMembers> = std::iter::once(desired).chain(others).collect();
             self.probe(&due, probes);
         }
         for peer in &mut status.peers {
             let server = self.transport.server_of(peer.peer);
             peer.active &=
-                server.is_some_and(|server| probes.positions.of(wanted.group, server, peer.peer).is_some());
+                server.is_some_and(|server| probes.positions.of(desired.group, server, peer.peer).is_some());
         }
         status
     }
 
     /// Sends each server one probe for all of the `due` groups whose voters would change. Takes as long as the slowest
     /// response, [`PROBE_TIMEOUT`] at most.
-    fn probe(&self, due: &[&Wanted], probes: &mut Probes) {
-        let groups: Vec<GroupId> = due.iter().map(|wanted| wanted.group).collect();
+    fn probe(&self, due: &[&DesiredMembers], probes: &mut Probes) {
+        let groups: Vec<GroupId> = due.iter().map(|desired| desired.group).collect();
         let statuses = self.log.group_statuses(&groups).unwrap_or_default();
         let known = due
             .iter()
             .zip(statuses)
-            .filter_map(|(wanted, status)| Some((*wanted, self.transport.with_connected(status?))));
+            .filter_map(|(desired, status)| Some((*desired, self.transport.with_connected(status?))));
         let to_ask = probes.begin(known, |peer| self.transport.server_of(peer), task::now());
         probes.positions = self.positions.of_groups(to_ask, PROBE_TIMEOUT);
         probes.silent.extend(&probes.positions.silent);
     }
 
     /// Logs which members a change of voters waits for, unless the same ones were logged lately.
-    pub(crate) fn log_waiting(&self, wanted: &Wanted, status: &GroupStatus, waiting: &mut WaitingLog) {
-        let silent = waits_for(status, wanted);
+    pub(crate) fn log_waiting(
+        &self,
+        desired: &DesiredMembers,
+        status: &GroupStatus,
+        waiting: &mut WaitingLog,
+    ) {
+        let silent = waits_for(status, desired);
         let catalog = self.catalog.shown();
         let name = |peer: &PeerId| display_names::replica(&catalog, *peer, self.transport.server_of(*peer));
         let names: Vec<String> = silent.iter().map(name).collect();
-        if waiting.is_due(wanted.group, silent, task::now()) {
-            let of = display_names::group(&catalog, wanted.group);
+        if waiting.is_due(desired.group, silent, task::now()) {
+            let of = display_names::group(&catalog, desired.group);
             tracing::info!("A change of the voters of {of} waits for a response from {}", names.join(", "));
         }
     }
@@ -160,7 +165,7 @@ impl Liveness {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{LAST, known, led, wanted};
+    use super::super::fixture::{LAST, desired, known, led};
     use super::*;
     use crate::config::fixture::server;
 
@@ -192,12 +197,12 @@ mod tests {
         let due = [(3, LAST), (4, 17)].map(|(group, matched)| {
             let mut status = led(&[1], &[known(2, matched, true)]);
             status.members.learners = vec![PeerId(2)];
-            (Wanted { group: GroupId(group), ..wanted(&[1, 2]) }, status)
+            (DesiredMembers { group: GroupId(group), ..desired(&[1, 2]) }, status)
         });
         let (mut probes, now) = (Probes::default(), task::now());
         let server_of = |peer: PeerId| Some(server(peer.0));
         let to_ask =
-            probes.begin(due.iter().map(|(wanted, status)| (wanted, status.clone())), server_of, now);
+            probes.begin(due.iter().map(|(desired, status)| (desired, status.clone())), server_of, now);
         assert_eq!(to_ask, [(server(2), vec![GroupId(3)])].into());
         assert!(probes.count(GroupId(3), now));
         assert!(!probes.count(GroupId(4), now), "it may become due after the change of the first group");

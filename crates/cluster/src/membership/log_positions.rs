@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use log::{GroupId, GroupStatus, Log, Members, PeerId};
 
-use crate::catalog::Handles;
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::routing::DiskStalls;
 use crate::rpc::response::{LogPositionResponse, decode_log_positions};
@@ -35,8 +34,10 @@ impl LogPositions {
 
     /// The position of a replica, if its server responded that it has the replica with rows.
     pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&LogPositionResponse> {
-        let ends = self.by_group.get(&group).map_or(&[][..], Vec::as_slice);
-        ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
+        let positions = self.by_group.get(&group).map_or(&[][..], Vec::as_slice);
+        let is_asked =
+            |(by, position): &&(ServerId, LogPositionResponse)| *by == server && position.own == peer;
+        positions.iter().find(is_asked).map(|(_, position)| position)
     }
 
     /// Keeps the response of a server about these groups.
@@ -44,16 +45,16 @@ impl LogPositions {
         &mut self,
         server: ServerId,
         groups: &[GroupId],
-        ends: Vec<Option<LogPositionResponse>>,
+        positions: Vec<Option<LogPositionResponse>>,
     ) {
-        for (group, end) in groups.iter().zip(ends) {
-            self.by_group.entry(*group).or_default().extend(end.map(|end| (server, end)));
+        for (group, position) in groups.iter().zip(positions) {
+            self.by_group.entry(*group).or_default().extend(position.map(|position| (server, position)));
         }
     }
 
     /// Drops the responses of servers for which `keeps` does not hold.
     pub(crate) fn retain(&mut self, keeps: impl Fn(ServerId) -> bool) {
-        self.by_group.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
+        self.by_group.values_mut().for_each(|positions| positions.retain(|(server, _)| keeps(*server)));
     }
 }
 
@@ -69,14 +70,13 @@ pub(crate) struct Farthest {
 impl Farthest {
     /// Chooses among these positions. Among equal ones it prefers the first that votes: that is one that the table is to
     /// have.
-    pub(crate) fn of(ends: Vec<(ReplicaConfig, LogPositionResponse)>) -> Option<Farthest> {
-        let reach =
-            |end: &LogPositionResponse| (end.last_term, end.last, end.members.voters.contains(&end.own));
-        let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
-        let (replica, end) = ends.iter().find(|(_, end)| reach(end) == farthest)?;
-        let members = end.members.clone();
+    pub(crate) fn of(positions: Vec<(ReplicaConfig, LogPositionResponse)>) -> Option<Farthest> {
+        let reach = |at: &LogPositionResponse| (at.last_term, at.last, at.members.voters.contains(&at.own));
+        let farthest = positions.iter().map(|(_, at)| reach(at)).max()?;
+        let (replica, position) = positions.iter().find(|(_, at)| reach(at) == farthest)?;
+        let members = position.members.clone();
         let voters_responded =
-            ends.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
+            positions.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
         Some(Farthest { replica: *replica, members, voters_responded })
     }
 
@@ -95,13 +95,13 @@ pub(crate) struct PositionLookup {
 }
 
 impl PositionLookup {
-    pub(crate) fn new(handles: &Handles) -> PositionLookup {
-        PositionLookup {
-            own: handles.own,
-            peers: handles.peers.clone(),
-            log: handles.log.clone(),
-            stalls: handles.stalls.clone(),
-        }
+    pub(crate) fn new(
+        own: ServerId,
+        peers: Arc<Peers>,
+        log: Arc<dyn Log>,
+        stalls: Arc<DiskStalls>,
+    ) -> PositionLookup {
+        PositionLookup { own, peers, log, stalls }
     }
 
     /// Asks the connected servers about their replicas of these shards.
@@ -137,8 +137,8 @@ impl PositionLookup {
         let responses = self.peers.call_all(parts.iter().map(request).collect(), timeout);
         let mut positions = LogPositions::default();
         for ((server, groups), response) in parts.into_iter().zip(responses) {
-            match response.and_then(decode_log_positions).filter(|ends| ends.len() == groups.len()) {
-                Some(ends) => positions.note(server, groups, ends),
+            match response.and_then(decode_log_positions).filter(|all| all.len() == groups.len()) {
+                Some(all) => positions.note(server, groups, all),
                 None => drop(positions.silent.insert(server)),
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! - [`Membership`] (`reconcile`) makes one change at a time in a group that this node leads. The reconciliation loop of
 //!   `node` calls it for each group.
-//! - `next_change` decides which change is next, as a pure function of the group's status and of [`Wanted`].
+//! - `next_change` decides which change is next, as a pure function of the group's status and of [`DesiredMembers`].
 //! - `liveness` probes the members before a change of voters ([`Probes`]) and logs the members that a change waits for.
 //! - `log_positions` asks servers for the last log positions of their replicas ([`PositionLookup`], [`LogPositions`],
 //!   [`Farthest`]).
@@ -30,6 +30,6 @@ mod step_down;
 pub use connectivity::Connectivity;
 pub(crate) use liveness::{Probes, WaitingLog};
 pub(crate) use log_positions::{Farthest, LogPositions, PositionLookup};
-pub(crate) use next_change::{Wanted, has_quorum};
+pub(crate) use next_change::{DesiredMembers, has_quorum};
 pub(crate) use reconcile::Membership;
 pub use step_down::StallMonitor;

@@ -9,7 +9,7 @@ use crate::config::ReplicaConfig;
 use crate::routing::lag::{Lag, is_within};
 
 /// The members that the catalog wants a group to have.
-pub(crate) struct Wanted {
+pub(crate) struct DesiredMembers {
     pub(crate) group: GroupId,
     /// `None` for the catalog.
     pub(crate) table: Option<TableId>,
@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
     pub(crate) is_leaving: bool,
 }
 
-impl Wanted {
+impl DesiredMembers {
     /// Whether a removed replica is replaced by a new one on the same server. Not in the catalog's group: an emergency
     /// repair removes that server, and will delete its row. Nor while the server is not connected: it cannot use another
     /// replica before it is back, and an emergency repair may be removing it.
@@ -33,7 +33,7 @@ impl Wanted {
     }
 }
 
-/// The next step of a group's leader towards the wanted members.
+/// The next step of a group's leader towards the desired members.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Nothing,
@@ -57,24 +57,24 @@ impl Change {
     }
 }
 
-/// The next change from the present members towards the wanted ones.
-pub(crate) fn next_change(status: &GroupStatus, wanted: &Wanted) -> Change {
+/// The next change from the present members towards the desired ones.
+pub(crate) fn next_change(status: &GroupStatus, desired: &DesiredMembers) -> Change {
     let members = &status.members;
     let is_removed = |replica: &&ReplicaConfig| members.removed.contains(&replica.peer);
-    let mut removed = wanted.replicas.iter().filter(is_removed);
-    if let Some(removed) = removed.find(|removed| wanted.may_be_replaced(removed)) {
+    let mut removed = desired.replicas.iter().filter(is_removed);
+    if let Some(removed) = removed.find(|removed| desired.may_be_replaced(removed)) {
         // The server discards the old replica as soon as it has a new one. The remaining members may need the old one until
         // the removal is durable.
         return if status.members_durable { Change::Replace(removed.peer) } else { Change::Wait };
     }
-    if let Some(new) = wanted.replicas.iter().find(|r| !members.contains(r.peer) && !is_removed(r)) {
+    if let Some(new) = desired.replicas.iter().find(|r| !members.contains(r.peer) && !is_removed(r)) {
         return Change::Members(MemberChange::AddLearner(new.peer));
     }
     let is_close = |peer: PeerId, lag: Lag| is_within(status, peer, lag);
     let mut waits = false;
     let is_future_voter =
         |replica: &&ReplicaConfig| replica.voting && members.learners.contains(&replica.peer);
-    for replica in wanted.replicas.iter().filter(is_future_voter) {
+    for replica in desired.replicas.iter().filter(is_future_voter) {
         if is_close(replica.peer, Lag::Vote) && has_quorum(status) {
             return Change::Members(MemberChange::Promote(replica.peer));
         }
@@ -83,9 +83,9 @@ pub(crate) fn next_change(status: &GroupStatus, wanted: &Wanted) -> Change {
     if waits {
         return Change::Wait;
     }
-    let is_wanted = |peer: PeerId| wanted.replicas.iter().any(|replica| replica.peer == peer);
-    let mut unwanted =
-        members.learners.iter().chain(&members.voters).copied().filter(|peer| !is_wanted(*peer));
+    let is_desired = |peer: PeerId| desired.replicas.iter().any(|replica| replica.peer == peer);
+    let mut undesired =
+        members.learners.iter().chain(&members.voters).copied().filter(|peer| !is_desired(*peer));
     // A quorum of the remaining voters must be nearly up to date, or the group would wait for one that needs a copy first.
     // Whether the removed voter is active does not matter: the log resets that from time to time.
     let is_removable = |peer: PeerId| {
@@ -94,13 +94,13 @@ pub(crate) fn next_change(status: &GroupStatus, wanted: &Wanted) -> Change {
         !members.voters.contains(&peer) || ready * 2 > remaining.count()
     };
     let successor = || {
-        let voters = wanted.replicas.iter().filter(|r| r.voting && r.peer != status.own);
-        let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);
+        let voters = desired.replicas.iter().filter(|r| r.voting && r.peer != status.own);
+        let preferred = voters.clone().find(|replica| Some(replica.peer) == desired.primary);
         preferred.into_iter().chain(voters).find(|replica| is_close(replica.peer, Lag::Vote)).map(|r| r.peer)
     };
     // Replicas that are far behind are removed first, since a remaining member could need the rows of the others. The leader
     // is removed last.
-    let others = unwanted.clone().filter(|peer| *peer != status.own);
+    let others = undesired.clone().filter(|peer| *peer != status.own);
     if let Some(next) =
         others.clone().filter(|peer| is_removable(*peer)).min_by_key(|peer| is_close(*peer, Lag::Removal))
     {
@@ -109,15 +109,15 @@ pub(crate) fn next_change(status: &GroupStatus, wanted: &Wanted) -> Change {
     if others.count() > 0 {
         return Change::Wait;
     }
-    if unwanted.next().is_some() {
+    if undesired.next().is_some() {
         return successor().map_or(Change::Wait, Change::Transfer);
     }
-    if wanted.is_leaving && !status.members_durable {
+    if desired.is_leaving && !status.members_durable {
         // Servers discard their leaving replicas as soon as the catalog no longer names them; the removal must be durable
         // before.
         return Change::Wait;
     }
-    match wanted.primary {
+    match desired.primary {
         Some(primary)
             if primary != status.own && members.voters.contains(&primary) && is_close(primary, Lag::Vote) =>
         {
@@ -128,8 +128,8 @@ pub(crate) fn next_change(status: &GroupStatus, wanted: &Wanted) -> Change {
 }
 
 /// The members that do not respond, if the voters would change as soon as these members responded and had the whole log.
-pub(crate) fn waits_for(status: &GroupStatus, wanted: &Wanted) -> BTreeSet<PeerId> {
-    let changes = |status: &GroupStatus| next_change(status, wanted).changes_votes(&status.members);
+pub(crate) fn waits_for(status: &GroupStatus, desired: &DesiredMembers) -> BTreeSet<PeerId> {
+    let changes = |status: &GroupStatus| next_change(status, desired).changes_votes(&status.members);
     let mut all_active = status.clone();
     for peer in all_active.peers.iter_mut().filter(|peer| !peer.active) {
         (peer.active, peer.matched, peer.needs_rows) = (true, status.last, false);
@@ -152,7 +152,7 @@ pub(crate) fn has_quorum(status: &GroupStatus) -> bool {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::fixture::{LAST, known as peer, led, wanted};
+    use super::super::fixture::{LAST, desired, known as peer, led};
     use super::*;
 
     #[test]
@@ -172,10 +172,10 @@ mod tests {
             (needs_copy, peer(3, LAST, false), Change::Wait),
         ] {
             let status = led(&[1, 2, 3], &[second, third]);
-            assert_eq!(next_change(&status, &wanted(&[1, 2])), next, "{second:?} {third:?}");
+            assert_eq!(next_change(&status, &desired(&[1, 2])), next, "{second:?} {third:?}");
         }
         // A leader that remains alone has the whole log.
-        assert_eq!(next_change(&led(&[1, 2], &[needs_copy]), &wanted(&[1])), remove(2));
+        assert_eq!(next_change(&led(&[1, 2], &[needs_copy]), &desired(&[1])), remove(2));
     }
 
     #[test]
@@ -190,14 +190,14 @@ mod tests {
             let peers = [peer(2, LAST, second), peer(3, LAST, third), peer(9, LAST, learner)];
             let mut status = led(&[1, 2, 3], &peers);
             status.members.learners = vec![PeerId(9)];
-            assert_eq!(next_change(&status, &wanted(&[1, 2, 3, 9])), next, "{second} {third} {learner}");
+            assert_eq!(next_change(&status, &desired(&[1, 2, 3, 9])), next, "{second} {third} {learner}");
         }
     }
 
     #[test]
     fn only_silent_members_whose_response_would_allow_a_change_are_waited_for() {
         let waits = |status: &GroupStatus, to: &[u64]| {
-            waits_for(status, &wanted(to)).into_iter().map(|peer| peer.0).collect::<Vec<_>>()
+            waits_for(status, &desired(to)).into_iter().map(|peer| peer.0).collect::<Vec<_>>()
         };
         let (silent, copying) = (peer(2, LAST, false), peer(9, 17, true));
         assert_eq!(waits(&led(&[1, 2, 3], &[silent, peer(3, LAST, true)]), &[1, 2]), [2]);
@@ -214,34 +214,34 @@ mod tests {
         let remove = |peer| Change::Members(MemberChange::Remove(PeerId(peer)));
         let complete = |nth| peer(nth, LAST, true);
         let shrinks = led(&[1, 2, 3], &[complete(2), peer(3, 17, true)]);
-        assert_eq!(next_change(&shrinks, &wanted(&[1])), remove(3), "the two complete ones stay");
+        assert_eq!(next_change(&shrinks, &desired(&[1])), remove(3), "the two complete ones stay");
         let silent = led(&[1, 2, 3, 4, 5], &[complete(2), complete(3), complete(4), peer(5, LAST, false)]);
-        assert_eq!(next_change(&silent, &wanted(&[1, 2, 3])), remove(5));
+        assert_eq!(next_change(&silent, &desired(&[1, 2, 3])), remove(5));
         // A learner has no vote that could be missing.
         let mut learns = led(&[1, 2], &[peer(2, 17, true), complete(9)]);
         learns.members.learners = vec![PeerId(9)];
-        assert_eq!(next_change(&learns, &wanted(&[1, 2])), remove(9));
+        assert_eq!(next_change(&learns, &desired(&[1, 2])), remove(9));
         // The removal of a learner does not wait for that of a voter that cannot be removed yet.
         let mut waits = led(&[1, 2, 3], &[peer(2, 17, true), peer(3, LAST, false), complete(9)]);
         waits.members.learners = vec![PeerId(9)];
-        assert_eq!(next_change(&waits, &wanted(&[1, 2])), remove(9));
+        assert_eq!(next_change(&waits, &desired(&[1, 2])), remove(9));
         // A leader that is to be removed first transfers leadership to a voter that has the log.
-        assert_eq!(next_change(&led(&[1, 2], &[complete(2)]), &wanted(&[2])), Change::Transfer(PeerId(2)));
-        assert_eq!(next_change(&led(&[1, 2], &[peer(2, 17, true)]), &wanted(&[2])), Change::Wait);
+        assert_eq!(next_change(&led(&[1, 2], &[complete(2)]), &desired(&[2])), Change::Transfer(PeerId(2)));
+        assert_eq!(next_change(&led(&[1, 2], &[peer(2, 17, true)]), &desired(&[2])), Change::Wait);
     }
 
     #[test]
     fn removed_replicas_in_the_catalog_do_not_block_the_addition_of_others() {
         let mut status = led(&[1], &[]);
         status.members.removed = vec![PeerId(2), PeerId(3)];
-        let mut wanted = wanted(&[2, 1, 3, 4]);
-        assert_eq!(next_change(&status, &wanted), Change::Members(MemberChange::AddLearner(PeerId(4))));
-        wanted.table = Some(TableId::from_uuid(Uuid::from_u128(7)));
-        assert_eq!(next_change(&status, &wanted), Change::Replace(PeerId(2)));
-        wanted.away = vec![PeerId(2)];
-        assert_eq!(next_change(&status, &wanted), Change::Replace(PeerId(3)), "2 is not connected");
-        wanted.away.push(PeerId(3));
-        assert_eq!(next_change(&status, &wanted), Change::Members(MemberChange::AddLearner(PeerId(4))));
+        let mut desired = desired(&[2, 1, 3, 4]);
+        assert_eq!(next_change(&status, &desired), Change::Members(MemberChange::AddLearner(PeerId(4))));
+        desired.table = Some(TableId::from_uuid(Uuid::from_u128(7)));
+        assert_eq!(next_change(&status, &desired), Change::Replace(PeerId(2)));
+        desired.away = vec![PeerId(2)];
+        assert_eq!(next_change(&status, &desired), Change::Replace(PeerId(3)), "2 is not connected");
+        desired.away.push(PeerId(3));
+        assert_eq!(next_change(&status, &desired), Change::Members(MemberChange::AddLearner(PeerId(4))));
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         for (matched, next) in [(at(Lag::Vote), promote), (at(Lag::Vote) - 1, Change::Wait)] {
             let mut status = led(&[1], &[peer(2, matched, true)]);
             status.members.learners = vec![PeerId(2)];
-            assert_eq!(next_change(&status, &wanted(&[1, 2])), next, "{matched}");
+            assert_eq!(next_change(&status, &desired(&[1, 2])), next, "{matched}");
             assert!(is_within(&status, PeerId(2), Lag::Ready), "it has the whole log, or nearly");
         }
         let status = led(&[1, 2], &[peer(2, at(Lag::Ready) - 1, true)]);

@@ -13,7 +13,7 @@ use storage::TableId;
 
 use super::liveness::{Liveness, Probes, WaitingLog};
 use super::log_positions::PositionLookup;
-use super::next_change::{Change, Wanted, next_change};
+use super::next_change::{Change, DesiredMembers, next_change};
 use crate::catalog::row::CatalogRow;
 use crate::catalog::{CatalogClient, Handles, display_names};
 use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerId};
@@ -41,14 +41,16 @@ pub(crate) struct Membership {
 
 impl Membership {
     pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Membership {
+        let (transport, log, catalog) =
+            (handles.transport.clone(), handles.log.clone(), handles.catalog.clone());
         Membership {
             own: handles.own,
             peers: handles.peers.clone(),
-            transport: handles.transport.clone(),
-            log: handles.log.clone(),
             local: handles.local.clone(),
-            catalog: handles.catalog.clone(),
-            liveness: Liveness::new(handles, positions),
+            liveness: Liveness::new(transport.clone(), log.clone(), catalog.clone(), positions),
+            transport,
+            log,
+            catalog,
             ids: handles.ids.clone(),
             changes: RankedMutex::new(Rank::MemberChange, ()),
         }
@@ -59,22 +61,22 @@ impl Membership {
         self.changes.lock()
     }
 
-    /// Makes the next change of a group's members towards `wanted`. True if no change is left to make.
+    /// Makes the next change of a group's members towards `desired`. True if no change is left to make.
     ///
     /// `others` are the groups that are reconciled after this one: their members and this group's are probed together.
     pub(crate) fn reconcile<'a>(
         &self,
-        wanted: &'a Wanted,
-        others: impl Iterator<Item = &'a Wanted>,
+        desired: &'a DesiredMembers,
+        others: impl Iterator<Item = &'a DesiredMembers>,
         probes: &mut Probes,
         waiting: &mut WaitingLog,
     ) -> bool {
-        let group = wanted.group;
-        if wanted.replicas.is_empty() {
+        let group = desired.group;
+        if desired.replicas.is_empty() {
             return true;
         }
-        if let [only] = &wanted.replicas[..]
-            && !wanted.is_leaving
+        if let [only] = &desired.replicas[..]
+            && !desired.is_leaving
             && self.is_alone(group, only)
         {
             return true;
@@ -84,12 +86,12 @@ impl Membership {
         if !matches!(status.role, Role::Leader { .. }) {
             return false;
         }
-        let mut change = next_change(&status, wanted);
+        let mut change = next_change(&status, desired);
         if change.changes_votes(&status.members) {
-            status = self.liveness.with_probed(wanted, status, others, probes);
-            change = next_change(&status, wanted);
+            status = self.liveness.with_probed(desired, status, others, probes);
+            change = next_change(&status, desired);
         }
-        self.liveness.log_waiting(wanted, &status, waiting);
+        self.liveness.log_waiting(desired, &status, waiting);
         match change {
             Change::Nothing => true,
             Change::Wait => false,
@@ -97,11 +99,11 @@ impl Membership {
                 self.log.transfer(group, to);
                 // A leader that is to be removed must transfer leadership first. A transfer from any other leader is only a
                 // preference, and leaves no change to make.
-                wanted.replicas.iter().any(|replica| replica.peer == status.own)
+                desired.replicas.iter().any(|replica| replica.peer == status.own)
             }
             Change::Replace(removed) => {
                 let replaced =
-                    wanted.table.map_or(Ok(()), |table| self.replace_removed(table, group, removed));
+                    desired.table.map_or(Ok(()), |table| self.replace_removed(table, group, removed));
                 if let Err(error) = replaced {
                     let catalog = self.catalog.shown();
                     let (server, of) = (self.name_of(removed), display_names::group(&catalog, group));
@@ -110,7 +112,7 @@ impl Membership {
                 false
             }
             Change::Members(MemberChange::Remove(_))
-                if wanted.table.is_some() && !self.catalog.is_latest_version(wanted.version) =>
+                if desired.table.is_some() && !self.catalog.is_latest_version(desired.version) =>
             {
                 false
             }

@@ -2,12 +2,12 @@
 //! hangs, or the log has stopped. Such a server is alive and responds, but nothing that it leads can be written, and its own
 //! log does not learn of a new leader.
 //!
-//! This node reports the stall to the other servers, whose groups elect another leader where they have a quorum without it.
-//! Once enough of them have responded that their logs make progress, this node steps down from
+//! This node reports the stall to the other servers. A group that has a quorum on them elects another leader. This node
+//! steps down from a group when
 //!
-//! - the groups that those servers can lead,
-//! - the groups in which one of them knows a later term, and
-//! - the groups in which no quorum confirms that it knows no later term.
+//! - servers that report a healthy log hold a quorum of the group,
+//! - one server knows a later term of the group, or
+//! - fewer servers than a quorum, this one included, have confirmed lately that this node's term is the newest they know.
 //!
 //! It leads a group again when its log makes progress and a quorum has confirmed its leadership. Decision 0037.
 

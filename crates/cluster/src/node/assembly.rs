@@ -83,6 +83,7 @@ struct Rooms {
     indexes: Arc<Indexes>,
     host: Arc<ReplicaHost>,
     publisher: Arc<Publisher>,
+    stall_monitor: Arc<StallMonitor>,
 }
 
 impl Rooms {
@@ -90,14 +91,17 @@ impl Rooms {
         let stopping = Arc::<AtomicBool>::default();
         let pending = Arc::<PendingHandovers>::default();
         let restart = Arc::new(RestartState::new(handles.log.clone(), catalog_end));
-        let connectivity = Arc::new(Connectivity::new(handles));
-        let positions = Arc::new(PositionLookup::new(handles));
+        let Handles { own, peers, catalog: client, log, .. } = handles;
+        let connectivity = Arc::new(Connectivity::new(*own, peers.clone(), client.clone()));
+        let positions = PositionLookup::new(*own, peers.clone(), log.clone(), handles.stalls.clone());
+        let positions = Arc::new(positions);
         let membership = Arc::new(Membership::new(handles, positions.clone()));
         let handovers = Arc::new(HandoverEnd::new(handles, pending.clone()));
         let resharder = Resharder::new(handles, membership.clone(), positions.clone(), handovers.clone());
         let repair = Repair::new(handles, positions.clone(), connectivity.clone());
         let host = Arc::new(ReplicaHost::new(handles, membership.clone(), pending.clone(), restart.clone()));
-        let indexes = Arc::new(Indexes::new(handles));
+        let (leaders, replicas) = (handles.leaders.clone(), handles.replicas.clone());
+        let indexes = Arc::new(Indexes::new(client.clone(), leaders, replicas));
         let (opened, built) = (host.clone(), indexes.clone());
         let publisher = Publisher::new(handles, catalog, opened, built, pending.clone(), restart.clone());
         Rooms {
@@ -105,6 +109,7 @@ impl Rooms {
             publisher: Arc::new(publisher),
             resharder: Arc::new(resharder),
             repair: Arc::new(repair),
+            stall_monitor: Arc::new(StallMonitor::new(handles)),
             host,
             indexes,
             stopping,
@@ -116,6 +121,19 @@ impl Rooms {
             handovers,
         }
     }
+
+    /// The owners that serve requests of other servers.
+    fn owners(&self, states: Arc<ReplicaStates>) -> Owners {
+        Owners {
+            stall_monitor: self.stall_monitor.clone(),
+            positions: self.positions.clone(),
+            handovers: self.handovers.clone(),
+            resharder: self.resharder.clone(),
+            repair: self.repair.clone(),
+            copies: self.copies.clone(),
+            states,
+        }
+    }
 }
 
 /// Builds the core of a node, and the loops that its threads run.
@@ -123,26 +141,16 @@ pub(super) fn build(
     options: NodeOptions,
     identity: Identity,
     catalog: CatalogReplica,
-    begun: &GroupStatus,
+    catalog_status: &GroupStatus,
 ) -> (Arc<Core>, EventLoop, ReconcileLoop) {
     let (handles, states) = handles_of(&options, identity.server, &catalog);
-    let rooms = Rooms::new(&handles, catalog.shard, begun.last);
+    let rooms = Rooms::new(&handles, catalog.shard, catalog_status.last);
+    let requests = Arc::new(ClusterRequests::new(&handles, rooms.owners(states)));
     let Rooms { stopping, pending, restart, connectivity, positions, membership, handovers, .. } = rooms;
-    let Rooms { resharder, repair, copies, indexes, host, publisher, .. } = rooms;
-    let stall_monitor = Arc::new(StallMonitor::new(&handles));
-    let removal = ServerRemoval::new(&handles, positions.clone(), connectivity.clone(), repair.clone());
+    let Rooms { resharder, repair, copies, indexes, host, publisher, stall_monitor, .. } = rooms;
+    let removal = ServerRemoval::new(&handles, positions, connectivity.clone(), repair.clone());
     let (removal, servers) =
         (Arc::new(removal), Arc::new(Servers::new(handles.own, handles.catalog.clone())));
-    let owners = Owners {
-        stall_monitor: stall_monitor.clone(),
-        positions,
-        handovers: handovers.clone(),
-        resharder: resharder.clone(),
-        repair: repair.clone(),
-        copies: copies.clone(),
-        states,
-    };
-    let requests = Arc::new(ClusterRequests::new(&handles, owners));
     let event_loop = EventLoop {
         events: handles.events.clone(),
         publisher: publisher.clone(),
@@ -169,8 +177,17 @@ pub(super) fn build(
         schema: Schema::new(handles.catalog.clone(), handles.placer.clone(), handles.ids.clone()),
         accounts: Accounts::new(handles.catalog.clone()),
         states: TableStates::new(&handles, connectivity.clone()),
+        peers: handles.peers,
+        transport: handles.transport,
+        leaders: handles.leaders,
+        log: handles.log,
+        replicas: handles.replicas,
+        local: handles.local,
+        catalog: handles.catalog,
+        ids: handles.ids,
+        clock: handles.clock,
+        events: handles.events,
         identity,
-        handles,
         stopping,
         publisher,
         requests,

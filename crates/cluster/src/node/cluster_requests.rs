@@ -139,8 +139,8 @@ impl ClusterRequests {
                 Ok(encode_log_positions(&self.owners.positions.here_all(&groups)))
             }
             Request::GroupsWithRows { groups } => {
-                let begun = self.owners.handovers.begun_here(&groups).map_err(|error| error.to_string())?;
-                Ok(encode_groups(&begun))
+                let with_rows = self.owners.handovers.groups_with_rows_here(&groups);
+                Ok(encode_groups(&with_rows.map_err(|error| error.to_string())?))
             }
             Request::SealNumber { group } => {
                 let shard = self.local.shard_of(group).ok_or("this server has no replica of the group")?;

@@ -15,15 +15,16 @@ use uuid::Uuid;
 use super::cluster_requests::ClusterRequests;
 use super::publisher::Publisher;
 use super::table_state::TableStates;
-use crate::catalog::{Accounts, Catalog, CatalogWatcher, Handles, Identity, Schema, Servers};
-use crate::config::{GroupId, ServerId};
+use crate::catalog::{Accounts, Catalog, CatalogClient, CatalogWatcher, Identity, Schema, Servers};
+use crate::config::{GroupId, Ids, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
+use crate::event_queue::EventQueue;
 use crate::index::Indexes;
 use crate::membership::{Connectivity, StallMonitor};
 use crate::repair::{Repair, ServerRemoval};
 use crate::reshard::Resharder;
-use crate::routing::{LeaderLookup, ReplicaTransport};
+use crate::routing::{LeaderLookup, LocalReplicas, ReplicaTransport};
 use crate::rpc::{Peers, QueryRpcClient, RpcClient, RpcHandler, RpcServer};
 
 /// The state that the threads of a node share with its users.
@@ -34,7 +35,16 @@ pub struct Core {
     /// The monotonic clock and the wall clock at the start.
     pub(super) started: (Nanos, Duration),
     pub(super) random: Arc<dyn Random>,
-    pub(super) handles: Handles,
+    pub(super) peers: Arc<Peers>,
+    pub(super) transport: Arc<ReplicaTransport>,
+    pub(super) leaders: Arc<LeaderLookup>,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) replicas: Arc<Replicas>,
+    pub(super) local: Arc<LocalReplicas>,
+    pub(super) catalog: Arc<CatalogClient>,
+    pub(super) ids: Ids,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) events: Arc<EventQueue>,
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) publisher: Arc<Publisher>,
     pub(super) requests: Arc<ClusterRequests>,
@@ -122,43 +132,43 @@ impl Core {
     /// The lookup of leaders.
     #[must_use]
     pub fn leaders(&self) -> &LeaderLookup {
-        &self.handles.leaders
+        &self.leaders
     }
 
     /// The other servers.
     #[must_use]
     pub fn peers(&self) -> &Peers {
-        &self.handles.peers
+        &self.peers
     }
 
     /// Where replicas are.
     #[must_use]
     pub fn transport(&self) -> &ReplicaTransport {
-        &self.handles.transport
+        &self.transport
     }
 
     /// The log of all groups on this node.
     #[must_use]
     pub fn log(&self) -> &Arc<dyn Log> {
-        &self.handles.log
+        &self.log
     }
 
     /// The engine under all tables.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        self.handles.replicas.engine()
+        self.replicas.engine()
     }
 
     /// All shards of the engine.
     #[must_use]
     pub fn replicas(&self) -> &Arc<Replicas> {
-        &self.handles.replicas
+        &self.replicas
     }
 
     /// The clock that queries see.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.handles.clock
+        &self.clock
     }
 
     /// The source of randomness of queries.
@@ -186,7 +196,7 @@ impl Core {
     /// Whether this server is a proxy: it holds no data and only serves clients.
     #[must_use]
     pub fn is_proxy(&self) -> bool {
-        self.handles.catalog.is_proxy()
+        self.catalog.is_proxy()
     }
 
     /// The time since the Unix epoch at `at`, by the wall clock as it was set when this node was opened.
@@ -199,19 +209,19 @@ impl Core {
     /// A random UUID of version 4.
     #[must_use]
     pub fn new_uuid(&self) -> Uuid {
-        self.handles.ids.new_uuid()
+        self.ids.new_uuid()
     }
 
     /// The version of the catalog that this node shows.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.handles.catalog.shown()
+        self.catalog.shown()
     }
 
     /// As [`Core::catalog`], without a change of the reference count. Hold the guard briefly.
     #[must_use]
     pub fn catalog_guard(&self) -> Guard<Arc<Catalog>> {
-        self.handles.catalog.guard()
+        self.catalog.guard()
     }
 
     /// Calls `watcher` with the catalog, now and whenever it has changed. Only the first watcher is kept.
@@ -222,14 +232,14 @@ impl Core {
     /// Returns once the change of the catalog that this node is making, if any, is published or has failed. A query that was
     /// rejected by a retired shard waits here before it looks up the shard again.
     pub fn await_change(&self) {
-        drop(self.handles.catalog.lock_changes());
+        drop(self.catalog.lock_changes());
     }
 
     /// Shows at least the version of the catalog that was committed when this was called, if its leader responds. Whether
     /// that is newer than the version shown before. For a caller that misses something that another node may just have
     /// created.
     pub fn catch_up(&self, timeout: Duration) -> bool {
-        self.handles.catalog.catch_up(timeout)
+        self.catalog.catch_up(timeout)
     }
 
     /// Returns once this node shows a catalog that contains it; false if that takes longer than `timeout`. Only a node
@@ -249,25 +259,25 @@ impl Core {
     /// Whether `server` is connected now. A node is always connected to itself.
     #[must_use]
     pub fn is_connected(&self, server: ServerId) -> bool {
-        self.handles.peers.is_connected(server)
+        self.peers.is_connected(server)
     }
 
     /// The other servers of the catalog that this one is connected to.
     #[must_use]
     pub fn connected_servers(&self) -> Vec<ServerId> {
-        self.handles.catalog.connected_servers()
+        self.catalog.connected_servers()
     }
 
     /// The server that a replica is on, as far as this node knows.
     #[must_use]
     pub fn server_of(&self, peer: PeerId) -> Option<ServerId> {
-        self.handles.transport.server_of(peer)
+        self.transport.server_of(peer)
     }
 
     /// The replica of a group on this node.
     #[must_use]
     pub fn shard_of(&self, group: GroupId) -> Option<Arc<Shard>> {
-        self.handles.local.shard_of(group)
+        self.local.shard_of(group)
     }
 
     /// Sets the handler of the requests of other servers' queries. Only the first call counts.
@@ -278,8 +288,8 @@ impl Core {
     /// Sends the requests of queries to other servers; `None` on a node that is alone.
     #[must_use]
     pub fn query_client(&self) -> Option<Arc<dyn RpcClient>> {
-        self.handles.peers.transport()?;
-        Some(Arc::new(QueryRpcClient(self.handles.peers.clone())))
+        self.peers.transport()?;
+        Some(Arc::new(QueryRpcClient(self.peers.clone())))
     }
 
     /// Serves the requests of other servers.

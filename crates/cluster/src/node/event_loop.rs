@@ -58,7 +58,7 @@ impl EventLoop {
     fn handle(&self, event: Event) -> Result<(), OpenError> {
         match event {
             Event::Catalog => self.publisher.publish()?,
-            Event::Removed(group) => self.publisher.forget_removed(group)?,
+            Event::Removed(group) => self.publisher.discard_removed(group)?,
             Event::NeedsRows(group) => {
                 // A copy that was offered before may be complete by now.
                 if self.copies.needs_rows(group) {
@@ -73,7 +73,7 @@ impl EventLoop {
     }
 
     fn do_pending_work(&self) {
-        if let Err(error) = self.publisher.forget_removed_replicas() {
+        if let Err(error) = self.publisher.delete_removed_replicas() {
             tracing::error!("could not delete data of removed replicas, retrying: {error}");
         }
         if let Err(error) = self.publisher.continue_handovers() {

@@ -130,7 +130,7 @@ fn ask(
         match receiver.recv_timeout(FIRST_WAITING_LOG_DELAY) {
             Some(response) => return response,
             // The sender was dropped without a response.
-            None if task::now() < until => return Err(RpcError::NoAnswer(member)),
+            None if task::now() < until => return Err(RpcError::NoResponse(member)),
             None => waiting.log_if_due(),
         }
     }

@@ -87,10 +87,10 @@ impl LeftoverRows {
     /// Whether the catalog still places a replica here that is not open.
     fn names_removed_replica(&self, table: &TableHandle) -> bool {
         let is_own = |replica: &ReplicaConfig| replica.server == self.own;
-        let hosted = self.local.lock();
+        let open_replicas = self.local.lock();
         let mut placed =
             table.config.shards.iter().filter(|s| s.replicas.iter().chain(&s.leaving).any(is_own));
-        placed.any(|shard| !hosted.contains_key(&shard.group))
+        placed.any(|shard| !open_replicas.contains_key(&shard.group))
     }
 
     /// Deletes the state of a removed replica, and its rows if it was `open`.

@@ -3,9 +3,9 @@
 //! [`Node::open`] builds the owners of all rooms ([`Core`] holds them) and starts two threads:
 //!
 //! - `event_loop` follows the catalog. `publisher` reads each new version and shows it; `replica_host` opens the replicas
-//!   that it places here (`opening` decides when) and discards the others (`discard`, `incarnation`). Data is deleted
-//!   only once the replica's tombstone is durable (`tombstone`, `leftover_rows`). `restart_state` tells whether the
-//!   catalog has caught up since the start: nothing is discarded because of an older version.
+//!   that it places here (`opening` decides when) and discards the others. Data is deleted only once the replica's
+//!   tombstone is durable (`tombstone`, `leftover_rows`). `restart_state` tells whether the catalog has caught up since the
+//!   start: nothing is discarded because of an older version.
 //! - `reconcile_loop` makes the next change in each group that this node leads: members, leadership, the continuation of
 //!   a reshard, the removal of servers and proxies.
 //!
@@ -20,10 +20,8 @@ mod assembly;
 mod bootstrap;
 mod cluster_requests;
 mod core;
-mod discard;
 mod event_loop;
 mod inbound;
-mod incarnation;
 mod join;
 mod leftover_rows;
 mod opening;
@@ -106,7 +104,7 @@ impl Deref for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.core.stopping.store(true, Ordering::Release);
-        self.core.handles.events.push(Event::Stop);
+        self.core.events.push(Event::Stop);
         for thread in self.threads.drain(..) {
             thread.unpark();
             thread.join();
@@ -129,20 +127,20 @@ impl Node {
         let identity = identity_in(&options)?;
         let open = || CatalogReplica::open(&identity, &options.replicas, &options.log, &options.wiring.peers);
         let catalog = catalog.map_or_else(open, Ok)?;
-        let begun = options.log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
-        let votes_alone = begun.members.voters == [begun.own] && !begun.needs_rows;
+        let catalog_status = options.log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
+        let votes_alone = catalog_status.members.voters == [catalog_status.own] && !catalog_status.needs_rows;
         report_changes(&options, &catalog);
         let is_first = identity.joined.is_none() && votes_alone;
-        let (own, peer) = (identity.server, begun.own);
+        let (own, peer) = (identity.server, catalog_status.own);
         let (server, admin_password) = (new_server(&options), options.admin_password.clone());
-        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &begun);
+        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &catalog_status);
         core.publisher.publish()?;
         let threads = vec![
             task::spawn("event-loop", move || event_loop.run())?,
             task::spawn("reconcile", move || reconcile_loop.run())?,
         ];
         let node = Arc::new(Node { core, threads });
-        let (client, ids) = (&node.handles.catalog, &node.handles.ids);
+        let (client, ids) = (&node.catalog, &node.ids);
         // If there are other voters, these rows were written before they joined, and may just not be applied again yet.
         if is_first {
             bootstrap::write_first_rows(client, ids, admin_password)?;

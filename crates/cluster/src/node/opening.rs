@@ -173,8 +173,8 @@ impl Openings {
     /// The open groups of a table's earlier shards with keys in `range`.
     fn earlier_groups_in(&self, config: &TableConfig, range: &KeyRange) -> Vec<GroupId> {
         let is_present = |group: &GroupId| config.shards.iter().any(|shard| shard.group == *group);
-        let hosted = self.local.lock();
-        let earlier = hosted.iter().filter(|(group, open)| {
+        let open_replicas = self.local.lock();
+        let earlier = open_replicas.iter().filter(|(group, open)| {
             open.table == config.id && !is_present(group) && !open.range.intersect(range).is_empty()
         });
         earlier.map(|(group, _)| *group).collect()

@@ -11,7 +11,6 @@ use log::{GroupId, Log};
 use shard::Shard;
 use storage::TableId;
 
-use super::opening::Opening;
 use super::replica_host::ReplicaHost;
 use super::restart_state::RestartState;
 use crate::catalog::row::CatalogRow;
@@ -117,13 +116,13 @@ impl Publisher {
         self.transport.learn(catalogs.collect::<Vec<_>>());
         let catalog = Arc::new(catalog);
         self.catalog.view().show(Arc::clone(&catalog), || self.restart.set_shown(is_caught_up));
-        self.indexes.changes.notify();
+        self.indexes.notify_change();
         self.state_changes.notify();
         self.update_transport(&before, &catalog);
         self.catalog.view().notify_watcher(&catalog);
         self.indexes.erase_dropped(&before, &catalog)?;
         self.host.discard_strays(&catalog)?;
-        Ok(self.host.leftovers.clear(&catalog)?)
+        Ok(self.host.clear_leftovers(&catalog)?)
     }
 
     /// Passes changes of the heartbeat, of names and removals of servers to the links.
@@ -197,7 +196,7 @@ impl Publisher {
     }
 
     /// Discards the replica of a group from which the leader has removed it.
-    pub(super) fn forget_removed(&self, group: GroupId) -> Result<(), AdminError> {
+    pub(super) fn discard_removed(&self, group: GroupId) -> Result<(), AdminError> {
         if group == CATALOG_GROUP {
             tracing::error!("this server was removed from its cluster");
             return Ok(());
@@ -207,8 +206,7 @@ impl Publisher {
             // The open replica is not the removed one but its replacement.
             Some((_, own)) if self.log.group_status(group).is_ok_and(|status| status.own == own) => Ok(()),
             Some((table, _)) if table.uuid() != CATALOG_TABLE => {
-                self.host.discard(&self.catalog.shown(), table, group, true)?;
-                self.host.leftovers.add(table);
+                self.host.discard_removed(&self.catalog.shown(), table, group)?;
                 self.republish(table)
             }
             _ => Ok(()),
@@ -224,7 +222,7 @@ impl Publisher {
         let shards = self.host.open_shards(&mut config)?;
         catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config, shards)));
         self.catalog.view().replace_handles(Arc::new(catalog));
-        self.indexes.changes.notify();
+        self.indexes.notify_change();
         self.state_changes.notify();
         Ok(())
     }
@@ -263,7 +261,7 @@ impl Publisher {
         for (at, shard) in config.shards.iter().enumerate() {
             let is_here = self.local.contains(shard.group);
             let is_wanted = !is_here && shard.replica_on(self.own).is_some();
-            if is_wanted && !matches!(self.host.openings.opening(config, at)?, Opening::Later) {
+            if is_wanted && self.host.may_open(config, at)? {
                 return self.republish(table);
             }
         }
@@ -271,13 +269,13 @@ impl Publisher {
     }
 
     /// Deletes the data of removed replicas whose tombstones have become durable since.
-    pub(super) fn forget_removed_replicas(&self) -> Result<(), AdminError> {
-        let groups = self.host.tombstones.due();
+    pub(super) fn delete_removed_replicas(&self) -> Result<(), AdminError> {
+        let groups = self.host.due_tombstones();
         if groups.is_empty() {
             return Ok(());
         }
         let _one_at_a_time = self.hold();
-        self.host.forget_removed(&self.catalog.shown(), &groups)
+        self.host.delete_tombstoned(&self.catalog.shown(), &groups)
     }
 
     /// Deletes the data that a crash left behind, once the catalog has caught up.

@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CatalogClient, Servers};
 use crate::config::{CATALOG_GROUP, ServerConfig, ServerId, ShardConfig, TableConfig};
 use crate::copy::Copies;
 use crate::error::AdminError;
-use crate::membership::{Membership, Probes, WaitingLog, Wanted};
+use crate::membership::{DesiredMembers, Membership, Probes, WaitingLog};
 use crate::repair::ServerRemoval;
 use crate::reshard::{HandoverEnd, ReshardAges, Resharder};
 use crate::rpc::Peers;
@@ -70,7 +70,7 @@ impl State {
 
 /// A group that this node leads and that is reconciled in this pass.
 struct Due<'a> {
-    wanted: Wanted,
+    desired: DesiredMembers,
     /// Its table and its shard; `None` for the catalog.
     shard: Option<(&'a TableConfig, &'a ShardConfig)>,
     /// This node has led the group for more than [`LEADER_SETTLE_DELAY`].
@@ -97,7 +97,7 @@ impl ReconcileLoop {
         let mut due = Vec::new();
         // Not with a version older than the one that this node leads: a server that was just admitted would look unwanted.
         if self.catalog.version_as_leader() == Some(version) {
-            let wanted = Wanted {
+            let desired = DesiredMembers {
                 group: CATALOG_GROUP,
                 table: None,
                 version,
@@ -106,7 +106,7 @@ impl ReconcileLoop {
                 primary: None,
                 is_leaving: false,
             };
-            due.push(Due { wanted, shard: None, has_settled: false });
+            due.push(Due { desired, shard: None, has_settled: false });
             self.forget_proxies(&catalog, &mut state.proxies_missing);
         }
         for table in catalog.tables() {
@@ -122,7 +122,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// The wanted members of a shard, if this node leads it and it may need a change.
+    /// The desired members of a shard, if this node leads it and it may need a change.
     fn due<'a>(
         &self,
         catalog: &Catalog,
@@ -149,7 +149,7 @@ impl ReconcileLoop {
         let has_settled = task::now() - since > LEADER_SETTLE_DELAY;
         let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
         let away = shard.replicas.iter().filter(|replica| !self.peers.is_connected(replica.server));
-        let wanted = Wanted {
+        let desired = DesiredMembers {
             group: shard.group,
             table: Some(table.id),
             version: catalog.version,
@@ -159,18 +159,18 @@ impl ReconcileLoop {
             primary: primary.map(|replica| replica.peer).filter(|_| has_settled),
             is_leaving: !shard.leaving.is_empty(),
         };
-        Some(Due { wanted, shard: Some((table, shard)), has_settled })
+        Some(Due { desired, shard: Some((table, shard)), has_settled })
     }
 
     /// Makes one change in the first group of `due`.
     fn reconcile_first(&self, due: &[Due<'_>], probes: &mut Probes, state: &mut State) {
-        let [Due { wanted, shard, has_settled }, others @ ..] = due else { return };
-        let others = others.iter().map(|due| &due.wanted);
-        let is_done = self.membership.reconcile(wanted, others, probes, &mut state.waiting);
+        let [Due { desired, shard, has_settled }, others @ ..] = due else { return };
+        let others = others.iter().map(|due| &due.desired);
+        let is_done = self.membership.reconcile(desired, others, probes, &mut state.waiting);
         let Some((table, shard)) = shard.filter(|_| is_done) else { return };
-        if !wanted.is_leaving && *has_settled {
-            state.settled.insert(shard.group, (wanted.version, task::now()));
-        } else if wanted.is_leaving
+        if !desired.is_leaving && *has_settled {
+            state.settled.insert(shard.group, (desired.version, task::now()));
+        } else if desired.is_leaving
             && let Err(error) = self.forget_leaving(table, shard)
         {
             tracing::warn!("could not delete removed replicas from the catalog, retrying: {error}");

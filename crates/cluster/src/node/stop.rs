@@ -19,14 +19,14 @@ impl Core {
         let deadline = task::now() + timeout;
         self.stopping.store(true, Ordering::Release);
         loop {
-            let mut groups: Vec<GroupId> = self.handles.local.lock().keys().copied().collect();
+            let mut groups: Vec<GroupId> = self.local.lock().keys().copied().collect();
             groups.push(CATALOG_GROUP);
             let mut waits = false;
             for group in groups {
-                if !self.handles.local.shard_of(group).is_some_and(|shard| shard.is_leader()) {
+                if !self.local.shard_of(group).is_some_and(|shard| shard.is_leader()) {
                     continue;
                 }
-                let Ok(status) = self.handles.log.group_status(group) else { continue };
+                let Ok(status) = self.log.group_status(group) else { continue };
                 let successors = status
                     .peers
                     .iter()
@@ -34,7 +34,7 @@ impl Core {
                     .filter(|peer| status.members.voters.contains(&peer.peer));
                 if let Some(successor) = successors.max_by_key(|peer| peer.matched) {
                     waits = true;
-                    self.handles.log.transfer(group, successor.peer);
+                    self.log.transfer(group, successor.peer);
                 }
             }
             if !waits || task::now() > deadline {

@@ -16,7 +16,7 @@ use shard::{Decision, Replicas};
 use super::*;
 use crate::catalog::placement::places_of;
 use crate::catalog::row::CatalogRow;
-use crate::catalog::{Catalog, TableOptions};
+use crate::catalog::{Catalog, ShardPlacer, TableOptions};
 use crate::config::CATALOG_GROUP;
 
 fn open(engine: MemoryEngine, files: &Arc<dyn Files>) -> Arc<Node> {
@@ -62,12 +62,11 @@ fn rows_that_a_shard_applied_survive_a_crash_after_the_log_of_its_group_was_dele
     let old = handle.group();
     drop(handle);
     // A new shard replaces the old one without a copy or a handover of its rows.
-    node.handles
-        .catalog
+    let placer = ShardPlacer::new(node.identity.server, node.peers.clone(), Arc::default(), node.ids.clone());
+    node.catalog
         .change(|catalog, draft| {
             let mut config = catalog.table_by_id(id).unwrap().config.clone();
-            config.shards =
-                node.handles.placer.founded(draft, vec![Bytes::new()], &places_of(&config.shards));
+            config.shards = placer.founded(draft, vec![Bytes::new()], &places_of(&config.shards));
             draft.put(CatalogRow::Table(config));
             Ok(())
         })
@@ -107,7 +106,7 @@ fn a_replica_of_a_later_catalog_is_not_discarded_because_of_an_earlier_one() {
     let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
     // The state after a restart with an older catalog, which does not place the replica here.
     node.publisher.restart.set_caught_up(false);
-    node.handles.local.lock().get_mut(&group).unwrap().is_named = false;
+    node.local.lock().get_mut(&group).unwrap().is_named = false;
     let without = Catalog::default();
     node.publisher.host.discard_strays(&without).unwrap();
     assert!(node.log().group_status(group).is_ok(), "the replica left its group");

@@ -160,7 +160,7 @@ impl MemberReset {
                 Ok(Err(why))
             }
             Err(error @ RpcError::NotConnected(_)) => Err(failed(&error.to_string())),
-            Err(error @ RpcError::NoAnswer(_)) => {
+            Err(error @ RpcError::NoResponse(_)) => {
                 // The server may have set the members all the same.
                 forced.note();
                 Err(failed(&error.to_string()))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use io::task;
 use parking_lot::Mutex;
 
-use crate::catalog::{Catalog, CatalogClient, Handles};
+use crate::catalog::{Catalog, CatalogClient};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::error::AdminError;
 use crate::membership::Connectivity;
@@ -34,13 +34,12 @@ pub(super) struct LostServerLookup {
 }
 
 impl LostServerLookup {
-    pub(super) fn new(handles: &Handles, connectivity: Arc<Connectivity>) -> LostServerLookup {
-        LostServerLookup {
-            peers: handles.peers.clone(),
-            catalog: handles.catalog.clone(),
-            connectivity,
-            return_timeout: Mutex::new(None),
-        }
+    pub(super) fn new(
+        peers: Arc<Peers>,
+        catalog: Arc<CatalogClient>,
+        connectivity: Arc<Connectivity>,
+    ) -> LostServerLookup {
+        LostServerLookup { peers, catalog, connectivity, return_timeout: Mutex::new(None) }
     }
 
     /// Sets how long a repair waits for servers to come back: for tests, which know that they do not.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use log::GroupId;
 
-use crate::catalog::Handles;
 use crate::config::{ReplicaConfig, ServerId};
 use crate::membership::{Farthest, PositionLookup};
 use crate::rpc::response::LogPositionResponse;
@@ -24,8 +23,8 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    pub(super) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> Survivors {
-        Survivors { own: handles.own, peers: handles.peers.clone(), positions }
+    pub(super) fn new(own: ServerId, peers: Arc<Peers>, positions: Arc<PositionLookup>) -> Survivors {
+        Survivors { own, peers, positions }
     }
 
     /// Asks all `replicas` at the same time for their log positions in a group, and chooses the farthest.

@@ -96,16 +96,17 @@ impl Repair {
         positions: Arc<PositionLookup>,
         connectivity: Arc<Connectivity>,
     ) -> Repair {
-        let survivors = Arc::new(Survivors::new(handles, positions.clone()));
-        let lost = Arc::new(LostServerLookup::new(handles, connectivity));
+        let (peers, catalog) = (handles.peers.clone(), handles.catalog.clone());
+        let survivors = Arc::new(Survivors::new(handles.own, peers.clone(), positions.clone()));
+        let lost = Arc::new(LostServerLookup::new(peers.clone(), catalog.clone(), connectivity));
         let members = Arc::new(MemberReset::new(handles, survivors.clone(), lost.clone()));
         let catalog_repair =
             CatalogRepair::new(handles, positions, survivors.clone(), lost.clone(), members.clone());
         Repair {
             own: handles.own,
-            peers: handles.peers.clone(),
+            peers,
             local: handles.local.clone(),
-            catalog: handles.catalog.clone(),
+            catalog,
             placer: handles.placer.clone(),
             leaders: handles.leaders.clone(),
             survivors,

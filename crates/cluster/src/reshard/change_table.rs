@@ -47,8 +47,8 @@ impl Resharder {
             }
             match (&plan, &change.shards) {
                 (Some(plan), _) => self.sealer.put_plan(draft, plan, &mut after)?,
-                (None, Some(wanted)) => {
-                    let places = self.placer.places(catalog, wanted, Some(handle))?;
+                (None, Some(desired)) => {
+                    let places = self.placer.places(catalog, desired, Some(handle))?;
                     lacking.refuse(catalog, &before, &places)?;
                     self.placer.replace_replicas(catalog, &mut after, &places)?;
                 }

@@ -1,9 +1,9 @@
 //! The end of a handover, on each server by itself: a new shard has the rows of its sealed predecessors durably.
 //! Decision 0024.
 //!
-//! After a crash the engine holds a prefix of its writes. So if it has the record of a new group, it has all rows of
-//! the predecessors, which were written before. The predecessors' logs are needed until the engine has that record
-//! durably; then the server notes in the catalog that it waits for them no longer. `node::opening` opens the replicas.
+//! `node::opening` opens the replica of a new shard, whose record is written to the engine after all rows of the
+//! predecessors. A crash leaves a prefix of the engine's writes, so an engine with the record also has the rows. A server
+//! needs the predecessors' logs until the record is durable. Then it notes in the catalog that it waits for them no longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -86,9 +86,9 @@ impl HandoverEnd {
         let own = self.own;
         // Read before `local`: a group that is opened in between is in one of the two.
         let without_rows = self.pending.lock().without_rows.clone();
-        let hosted: BTreeSet<GroupId> = self.local.lock().keys().copied().collect();
+        let open_replicas: BTreeSet<GroupId> = self.local.lock().keys().copied().collect();
         let founded = || config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
-        if founded().all(|shard| hosted.contains(&shard.group)) {
+        if founded().all(|shard| open_replicas.contains(&shard.group)) {
             self.replicas.engine().flush()?;
             self.catalog.change(|catalog, draft| {
                 let mut after = table_by_id(catalog, config.id)?.config.clone();
@@ -104,8 +104,9 @@ impl HandoverEnd {
         if since.is_none_or(|since| task::now() - since < DEFERRED_TIMEOUT) {
             return Ok(Vec::new());
         }
-        let is_missing =
-            |shard: &&ShardConfig| !hosted.contains(&shard.group) && !without_rows.contains(&shard.group);
+        let is_missing = |shard: &&ShardConfig| {
+            !open_replicas.contains(&shard.group) && !without_rows.contains(&shard.group)
+        };
         Ok(founded().filter(is_missing).collect())
     }
 
@@ -126,7 +127,7 @@ impl HandoverEnd {
         let (sender, responses) = task::channel();
         for (server, groups) in places {
             let sender = sender.clone();
-            let on_response = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
+            let on_response = Box::new(move |groups: Result<Bytes, _>| drop(sender.send(groups.ok())));
             self.peers.send(
                 server,
                 Request::GroupsWithRows { groups }.encode(),
@@ -137,26 +138,26 @@ impl HandoverEnd {
         drop(sender);
         let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
         while !left.is_empty()
-            && let Ok(begun) = responses.recv()
+            && let Ok(groups) = responses.recv()
         {
-            let begun = begun.as_ref().and_then(decode_groups).unwrap_or_default();
+            let with_rows = groups.as_ref().and_then(decode_groups).unwrap_or_default();
             // Groups in a response that were not in the request are ignored.
-            let confirmed = begun.into_iter().filter(|group| left.remove(group));
+            let confirmed = with_rows.into_iter().filter(|group| left.remove(group));
             self.pending.lock().without_rows.extend(confirmed);
         }
     }
 
     /// Returns the groups that this server has with their rows. The rows are durable in its engine on return, so the
     /// requesting server does not need the predecessors' logs for them.
-    pub(crate) fn begun_here(&self, groups: &[GroupId]) -> Result<Vec<GroupId>, AdminError> {
+    pub(crate) fn groups_with_rows_here(&self, groups: &[GroupId]) -> Result<Vec<GroupId>, AdminError> {
         let statuses = self.log.group_statuses(groups)?;
         let has_rows = |status: &Option<GroupStatus>| status.as_ref().is_some_and(|is| !is.needs_rows);
-        let begun = groups.iter().zip(statuses).filter(|(_, status)| has_rows(status));
-        let begun: Vec<GroupId> = begun.map(|(group, _)| *group).collect();
-        if !begun.is_empty() {
+        let with_rows = groups.iter().zip(statuses).filter(|(_, status)| has_rows(status));
+        let with_rows: Vec<GroupId> = with_rows.map(|(group, _)| *group).collect();
+        if !with_rows.is_empty() {
             self.replicas.engine().flush()?;
         }
-        Ok(begun)
+        Ok(with_rows)
     }
 
     /// Replaces the replicas of founders that have not opened their shards by new ones, which join and copy the rows;

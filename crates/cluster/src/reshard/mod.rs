@@ -13,10 +13,12 @@
 //!    removes replicas that were added for a merge.
 //! 2. `seal`: `Sealer` seals the old groups, and writes the new shards into the catalog. If that fails it opens the old
 //!    groups again.
-//! 3. `handover`: on each server, `HandoverEnd` reports that the founded shards have their rows durably. After that
-//!    nothing needs the old groups. `pending_handovers` lists the new replicas that are not open yet.
+//! 3. `node::opening`: each server opens its replicas of the new shards' groups. A founder opens its replica once the old
+//!    groups are applied there up to their seals; `pending_handovers` lists the replicas that are not open yet.
+//! 4. `handover`: on each server, `HandoverEnd` reports that the founded shards have their rows durably. After that
+//!    nothing needs the old groups.
 //!
-//! Locks: steps 2 and 3 write the catalog under `CatalogClient::lock_changes`, which admits one change of this node at
+//! Locks: steps 2 and 4 write the catalog under `CatalogClient::lock_changes`, which admits one change of this node at
 //! a time; waits for other servers come before it, except for the seals themselves. While a seal is proposed,
 //! `Membership::hold_changes` keeps members from being changed. `PendingHandovers::lock` is held for moments and never
 //! while another server is asked. `locks.rs` has the order of all locks.

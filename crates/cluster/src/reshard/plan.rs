@@ -173,8 +173,8 @@ impl Planner {
         let places = match (layout.as_ref(), goal) {
             (Some(layout), _) => layout.places.clone(),
             (None, Goal::Even) => places_of(old),
-            (None, Goal::Change(TableChange { shards: Some(wanted), .. })) => {
-                self.placer.places(&catalog, wanted, Some(handle))?
+            (None, Goal::Change(TableChange { shards: Some(desired), .. })) => {
+                self.placer.places(&catalog, desired, Some(handle))?
             }
             (None, Goal::Change(_)) => return Ok(Planned::Nothing),
         };

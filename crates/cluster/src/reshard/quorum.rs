@@ -10,9 +10,7 @@ use log::GroupId;
 use storage::TableId;
 
 use crate::catalog::placement::{ShardPlaces, places_of};
-use crate::catalog::{
-    Catalog, CatalogClient, Handles, ShardPlacer, ShardsWanted, display_names, table_by_id,
-};
+use crate::catalog::{Catalog, CatalogClient, DesiredShards, ShardPlacer, display_names, table_by_id};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::membership::{Farthest, PositionLookup};
@@ -84,13 +82,13 @@ pub struct TableQuorum {
 }
 
 impl TableQuorum {
-    pub(crate) fn new(handles: &Handles, positions: Arc<PositionLookup>) -> TableQuorum {
-        TableQuorum {
-            peers: handles.peers.clone(),
-            catalog: handles.catalog.clone(),
-            placer: handles.placer.clone(),
-            positions,
-        }
+    pub(crate) fn new(
+        peers: Arc<Peers>,
+        catalog: Arc<CatalogClient>,
+        placer: Arc<ShardPlacer>,
+        positions: Arc<PositionLookup>,
+    ) -> TableQuorum {
+        TableQuorum { peers, catalog, placer, positions }
     }
 
     /// Where [`super::Resharder::change_table_while`] would place the shards of a table; changes nothing.
@@ -99,29 +97,29 @@ impl TableQuorum {
     pub fn plan_places(
         &self,
         id: TableId,
-        wanted: &ShardsWanted,
+        desired: &DesiredShards,
         should_continue: &dyn Fn() -> bool,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.await_quorum(id, Some(wanted), should_continue)?;
+        self.await_quorum(id, Some(desired), should_continue)?;
         let catalog = self.catalog.shown();
-        self.placer.places(&catalog, wanted, Some(table_by_id(&catalog, id)?))
+        self.placer.places(&catalog, desired, Some(table_by_id(&catalog, id)?))
     }
 
     /// Waits until every shard that is to have other replicas has a quorum to change its members, for
     /// [`QUORUM_TIMEOUT`] at most. Returns the shards without a quorum, which keep their replicas. Asks no server if
-    /// `wanted` is `None`.
+    /// `desired` is `None`.
     pub(crate) fn await_quorum(
         &self,
         id: TableId,
-        wanted: Option<&ShardsWanted>,
+        desired: Option<&DesiredShards>,
         should_continue: &dyn Fn() -> bool,
     ) -> Result<Lacking, AdminError> {
-        let Some(wanted) = wanted else { return Ok(Lacking::default()) };
+        let Some(desired) = desired else { return Ok(Lacking::default()) };
         let until = task::now() + QUORUM_TIMEOUT;
         loop {
             let catalog = self.catalog.shown();
             let handle = table_by_id(&catalog, id)?;
-            let places = self.placer.places(&catalog, wanted, Some(handle))?;
+            let places = self.placer.places(&catalog, desired, Some(handle))?;
             if places == places_of(&handle.config.shards) {
                 return Ok(Lacking::default());
             }

@@ -15,7 +15,7 @@ use super::quorum::TableQuorum;
 use super::seal::{Sealer, put_next_epoch};
 use super::temporary_replicas::{TemporaryReplicas, TemporarySince};
 use crate::catalog::placement::ShardPlaces;
-use crate::catalog::{Catalog, CatalogClient, Handles, ShardPlacer, ShardsWanted};
+use crate::catalog::{Catalog, CatalogClient, DesiredShards, Handles, ShardPlacer};
 use crate::config::{ShardConfig, TableConfig};
 use crate::error::AdminError;
 use crate::membership::{Membership, PositionLookup};
@@ -60,11 +60,13 @@ impl Resharder {
         positions: Arc<PositionLookup>,
         handovers: Arc<HandoverEnd>,
     ) -> Resharder {
-        let quorum = Arc::new(TableQuorum::new(handles, positions));
+        let (peers, catalog, placer) =
+            (handles.peers.clone(), handles.catalog.clone(), handles.placer.clone());
+        let quorum = Arc::new(TableQuorum::new(peers, catalog.clone(), placer.clone(), positions));
         let temporary = Arc::new(TemporaryReplicas::new(handles));
         Resharder {
-            catalog: handles.catalog.clone(),
-            placer: handles.placer.clone(),
+            catalog,
+            placer,
             leaders: handles.leaders.clone(),
             local: handles.local.clone(),
             planner: Planner::new(handles, quorum.clone(), temporary.clone(), handovers),
@@ -78,20 +80,20 @@ impl Resharder {
     pub fn plan_places(
         &self,
         id: TableId,
-        wanted: &ShardsWanted,
+        desired: &DesiredShards,
         should_continue: &dyn Fn() -> bool,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.quorum.plan_places(id, wanted, should_continue)
+        self.quorum.plan_places(id, desired, should_continue)
     }
 
     /// Where new shards would be placed: on connected servers, preferably on servers that can write.
     pub fn places(
         &self,
         catalog: &Catalog,
-        wanted: &ShardsWanted,
+        desired: &DesiredShards,
         table: Option<&TableHandle>,
     ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.placer.places(catalog, wanted, table)
+        self.placer.places(catalog, desired, table)
     }
 
     /// Where a shard that this node leads may be split into about this many parts.

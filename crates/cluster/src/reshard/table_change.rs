@@ -4,7 +4,7 @@ use datum::Text;
 use log::Durability;
 use reql::StoredFunc;
 
-use crate::catalog::ShardsWanted;
+use crate::catalog::DesiredShards;
 use crate::config::{DbId, WriteAcks};
 
 /// A change to a table's configuration; `None` leaves a setting as it is.
@@ -19,7 +19,7 @@ pub struct TableChange {
     /// How many replicas must hold a write.
     pub write_acks: Option<WriteAcks>,
     /// The number of its shards, and the places of their replicas.
-    pub shards: Option<ShardsWanted>,
+    pub shards: Option<DesiredShards>,
     /// Its write hook; `Some(None)` removes it.
     pub write_hook: Option<Option<StoredFunc>>,
 }

@@ -15,7 +15,7 @@ pub enum RpcError {
     NotConnected(ServerId),
     /// The connection was lost, or the request timed out, after it was sent: it may have been carried out.
     #[error("server {0} did not respond")]
-    NoAnswer(ServerId),
+    NoResponse(ServerId),
     /// The other server refused the request: nothing was done.
     #[error("server {server} refused the request: {why}")]
     Refused {

@@ -63,7 +63,7 @@ impl Peers {
     ) -> Result<Bytes, RpcError> {
         let (sender, receiver) = task::channel();
         self.send(server, request, timeout, Box::new(move |response| drop(sender.send(response))));
-        receiver.recv().unwrap_or(Err(RpcError::NoAnswer(server)))
+        receiver.recv().unwrap_or(Err(RpcError::NoResponse(server)))
     }
 
     /// Sends requests to other servers concurrently and waits for the responses. Returns them in the order of the

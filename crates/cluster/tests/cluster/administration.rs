@@ -9,7 +9,7 @@ use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, Catalog, JoinOptions, OpenError, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
+    AdminError, Catalog, DesiredShards, JoinOptions, OpenError, RepairMode, RepairScope, ShardPlaces,
     TableChange, TableOptions, Wiring, join, places_of,
 };
 use shard::Replicas;
@@ -67,7 +67,7 @@ fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let places = vec![ShardPlaces { primary: c.server(), replicas: vec![(c.server(), true)] }];
-    let options = TableOptions { shards: ShardsWanted::Named(places), ..TableOptions::default() };
+    let options = TableOptions { shards: DesiredShards::Named(places), ..TableOptions::default() };
     let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     write_until_done(&[&a, &b, &c], 1);
@@ -220,7 +220,7 @@ fn table_on_two([a, b, c]: [&Running; 3]) -> (TableId, Vec<ShardPlaces>) {
         ShardPlaces { primary: first.server(), replicas }
     };
     let places = vec![place(b, c), place(c, b)];
-    let options = TableOptions { shards: ShardsWanted::Named(places.clone()), ..TableOptions::default() };
+    let options = TableOptions { shards: DesiredShards::Named(places.clone()), ..TableOptions::default() };
     let id = a.node.schema().create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (id, places)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use io::Files;
 use io::sim::{Hang, SimFiles};
 use log::{Durability, LogError};
-use rekindle_cluster::{Readiness, Route, ShardsWanted, TableOptions, readiness};
+use rekindle_cluster::{DesiredShards, Readiness, Route, TableOptions, readiness};
 use shard::{Decision, WriteTicket};
 
 use crate::fixture::{create, group, on, table, wait_for_voters};
@@ -221,7 +221,7 @@ fn new_tables_go_to_servers_that_can_write() {
     let hub = Arc::new(Hub::default());
     let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
-    let made = |name: &str, shards: ShardsWanted| {
+    let made = |name: &str, shards: DesiredShards| {
         let options = TableOptions { shards, ..TableOptions::default() };
         b.node.schema().create_table("test", name, options).unwrap().shards[0].primary
     };
@@ -229,7 +229,7 @@ fn new_tables_go_to_servers_that_can_write() {
     made("on_b", on(&[&[&b], &[&b]]));
     made("on_c", on(&[&[&c], &[&c]]));
     // The server with the fewest replicas is the one whose disk becomes full.
-    assert_eq!(made("before", ShardsWanted::count(1)), a.server());
+    assert_eq!(made("before", DesiredShards::count(1)), a.server());
     b.node.schema().drop_table("test", "before").unwrap();
     files.fill(true);
     let late = write_on(&a, "t", 1);
@@ -237,7 +237,7 @@ fn new_tables_go_to_servers_that_can_write() {
         check_health(&nodes);
         b.node.stall_monitor().is_stalled(a.server()) && c.node.stall_monitor().is_stalled(a.server())
     });
-    assert_ne!(made("meanwhile", ShardsWanted::count(1)), a.server());
+    assert_ne!(made("meanwhile", DesiredShards::count(1)), a.server());
     assert_eq!(made("named", on(&[&[&a]])), a.server(), "a named server is used");
     files.fill(false);
     wait_until("there is space again", || {
@@ -246,7 +246,7 @@ fn new_tables_go_to_servers_that_can_write() {
     });
     late.wait().unwrap();
     b.node.schema().drop_table("test", "named").unwrap();
-    assert_eq!(made("after", ShardsWanted::count(1)), a.server());
+    assert_eq!(made("after", DesiredShards::count(1)), a.server());
 }
 
 #[test]

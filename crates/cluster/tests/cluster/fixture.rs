@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use log::{GroupId, Members};
-use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableConfig, TableHandle, TableOptions};
+use rekindle_cluster::{DesiredShards, ShardPlaces, TableChange, TableConfig, TableHandle, TableOptions};
 
 use crate::hub::{Hub, Machine, Running, wait_until};
 
@@ -73,7 +73,7 @@ pub fn table(node: &Running) -> Arc<TableHandle> {
 }
 
 /// Makes table `t`.
-pub fn create(node: &Running, shards: ShardsWanted) {
+pub fn create(node: &Running, shards: DesiredShards) {
     let options = TableOptions { shards, ..TableOptions::default() };
     node.node.schema().create_table("test", "t", options).unwrap();
 }
@@ -84,18 +84,18 @@ pub fn group(node: &Running) -> GroupId {
 }
 
 /// Reshards table `t`, and waits until the new shards are in the catalog.
-pub fn reshard(node: &Running, shards: ShardsWanted) -> TableConfig {
+pub fn reshard(node: &Running, shards: DesiredShards) -> TableConfig {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
     node.node.resharder().change_table(table(node).config.id, &change).unwrap().1
 }
 
 /// One shard for each list of servers: they have its voters, and the first is its primary.
-pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
+pub fn on(shards: &[&[&Running]]) -> DesiredShards {
     let place = |servers: &&[&Running]| ShardPlaces {
         primary: servers[0].server(),
         replicas: servers.iter().map(|node| (node.server(), true)).collect(),
     };
-    ShardsWanted::Named(shards.iter().map(place).collect())
+    DesiredShards::Named(shards.iter().map(place).collect())
 }
 
 /// Waits until no node has anything of the earlier shards of table `t`.
@@ -114,7 +114,7 @@ pub fn wait_until_resharded(nodes: &[&Running]) {
 }
 
 /// One shard, led by `voting`, with one more replica that does not vote.
-pub fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
+pub fn with_nonvoting(voting: &Running, other: &Running) -> DesiredShards {
     let replicas = vec![(voting.server(), true), (other.server(), false)];
-    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
+    DesiredShards::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
 }

@@ -18,9 +18,9 @@ use log::file::{FileLog, FileLogOptions, StoreOptions};
 use log::{Durability, GroupId, Log, LogError, Message};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, Identity, JoinOptions, Node, NodeOptions, OnResponse, PeerTransport, Route, RpcClient,
-    RpcError, RpcHandler, RpcServer, ServerId, ShardsWanted, TableChange, TableConfig, Wanted, Wiring, join,
-    readiness,
+    AdminError, DesiredShards, Identity, JoinOptions, Node, NodeOptions, OnResponse, PeerTransport,
+    PlacementGoal, Route, RpcClient, RpcError, RpcHandler, RpcServer, ServerId, TableChange, TableConfig,
+    Wiring, join, readiness,
 };
 use shard::{Decision, Replicas, WriteError};
 use storage::TableId;
@@ -179,16 +179,16 @@ impl RpcClient for HubClient {
             let response = match response {
                 Ok(Ok(None)) => {
                     std::thread::sleep(timeout);
-                    return on_response(Err(RpcError::NoAnswer(server)));
+                    return on_response(Err(RpcError::NoResponse(server)));
                 }
                 Ok(Ok(Some(bytes))) => Ok(Ok(bytes)),
                 Ok(Err(why)) => Ok(Err(why)),
                 Err(closed) => Err(closed),
             };
             on_response(match response {
-                Ok(Ok(response)) if !hub.passes(own, response.len()) => Err(RpcError::NoAnswer(server)),
+                Ok(Ok(response)) if !hub.passes(own, response.len()) => Err(RpcError::NoResponse(server)),
                 Ok(response) => response.map_err(|why| RpcError::Refused { server, why }),
-                Err(_) => Err(RpcError::NoAnswer(server)),
+                Err(_) => Err(RpcError::NoResponse(server)),
             });
         });
     }
@@ -360,9 +360,9 @@ impl Running {
     }
 }
 
-pub fn replicated(shards: usize, replicas: usize) -> ShardsWanted {
+pub fn replicated(shards: usize, replicas: usize) -> DesiredShards {
     let tag = Text::from_static("default");
-    ShardsWanted::Placed(Wanted {
+    DesiredShards::Placed(PlacementGoal {
         shards,
         replicas: [(tag.clone(), replicas)].into(),
         primary_tag: tag,
@@ -452,7 +452,7 @@ pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
 }
 
 /// Changes the shards of a table, or their replicas.
-pub fn change(node: &Running, table: TableId, shards: ShardsWanted) -> Result<TableConfig, AdminError> {
+pub fn change(node: &Running, table: TableId, shards: DesiredShards) -> Result<TableConfig, AdminError> {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
     node.node.resharder().change_table(table, &change).map(|(_, after)| after)
 }

@@ -7,7 +7,7 @@ use datum::KeyRange;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    ReplicaState, RpcHandler, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
+    DesiredShards, ReplicaState, RpcHandler, ServerId, ShardPlaces, TableChange, TableHandle, TableOptions,
 };
 
 use crate::fixture::three;
@@ -160,7 +160,7 @@ fn a_server_without_shards_of_a_resharded_table_keeps_none_of_its_rows() {
     a.wait_ready("t");
     assert_eq!(missing(&b, 60), []);
     let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
-    let shards = Some(ShardsWanted::Named(vec![here.clone(), here]));
+    let shards = Some(DesiredShards::Named(vec![here.clone(), here]));
     let change = TableChange { shards, ..TableChange::default() };
     wait_until("the reshard", || a.node.resharder().change_table(table, &change).is_ok());
     let rows = |node: &Running| {
@@ -200,7 +200,7 @@ fn a_member_whose_server_is_down_is_removed_before_one_that_responds() {
     // According to the log the last member was active a moment ago, but its link is down.
     nodes.pop().unwrap().kill();
     let here = ShardPlaces { primary: leader.server(), replicas: vec![(leader.server(), true)] };
-    let change = TableChange { shards: Some(ShardsWanted::Named(vec![here])), ..TableChange::default() };
+    let change = TableChange { shards: Some(DesiredShards::Named(vec![here])), ..TableChange::default() };
     // The killed server may have led the catalog.
     wait_until("the change", || leader.node.resharder().change_table(table, &change).is_ok());
     wait_until("a group of one", || {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use log::Members;
-use rekindle_cluster::{RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, ShardsWanted};
+use rekindle_cluster::{DesiredShards, RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces};
 
 use crate::fixture::{RESET_MEMBERS, create, on, table, three_and};
 use crate::hub::{Hub, Running, change, missing, wait_until, write_until_done};
@@ -83,7 +83,7 @@ fn a_repair_that_is_finished_removes_the_lost_replicas_and_moves_no_others() {
     a.node.log().reset_members(shard.group, alone).unwrap();
     hub.drop_messages(d.server(), shard.group);
     let replicas = [d.server()].into_iter().chain(lost).map(|server| (server, true)).collect();
-    let wanted = ShardsWanted::Named(vec![ShardPlaces { primary: d.server(), replicas }]);
+    let wanted = DesiredShards::Named(vec![ShardPlaces { primary: d.server(), replicas }]);
     wait_until("the change", || change(&d, id, wanted.clone()).is_ok());
     assert_eq!(places(&table(&d).config.shards[0])[1], [a.server()]);
     let planned = d.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use log::Members;
-use rekindle_cluster::ShardsWanted;
+use rekindle_cluster::DesiredShards;
 
 use crate::fixture::{LOG_POSITIONS, create, group, on, table, three, with_nonvoting};
 use crate::hub::{Hub, Running, change, missing, wait_until, write_until_done};
@@ -27,7 +27,7 @@ fn takes_all_for_alive(leader: &Running) -> bool {
 /// other but not from `other`. The change must not be made before the cut is over, and rows can be written all the time.
 /// Returns whether `silent` was probed: if the log notices the cut first, the probe was not tested.
 #[track_caller]
-fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: ShardsWanted) -> bool {
+fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: DesiredShards) -> bool {
     (0..20).for_each(|n| write_until_done(&[leader], n));
     assert_eq!(missing(silent, 20), []);
     wait_until("a leader", || leads(leader));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions};
+use rekindle_cluster::{AdminError, DesiredShards, RepairMode, RepairScope, ShardPlaces, TableOptions};
 
 use crate::fixture::{LOG_POSITION, LOG_POSITIONS, create, on, table, three, wait_for_voters};
 use crate::hub::{Hub, Machine, TEST_TIMEOUT, change, missing, stored, wait_until, write_until_done};
@@ -56,7 +56,7 @@ fn a_server_with_only_nonvoting_replicas_can_be_removed() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let replicas = vec![(a.server(), true), (c.server(), false)];
-    create(&a, ShardsWanted::Named(vec![ShardPlaces { primary: a.server(), replicas }]));
+    create(&a, DesiredShards::Named(vec![ShardPlaces { primary: a.server(), replicas }]));
     a.wait_ready("t");
     let gone = c.server();
     c.kill();
@@ -108,7 +108,7 @@ fn the_error_for_the_only_voting_replica_names_the_repair_that_keeps_the_rows_of
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let replicas = vec![(c.server(), true), (a.server(), false)];
-    create(&a, ShardsWanted::Named(vec![ShardPlaces { primary: c.server(), replicas }]));
+    create(&a, DesiredShards::Named(vec![ShardPlaces { primary: c.server(), replicas }]));
     let alone = TableOptions { shards: on(&[&[&c]]), ..TableOptions::default() };
     let alone = a.node.schema().create_table("test", "u", alone).unwrap().id;
     a.wait_ready("t");

@@ -10,7 +10,7 @@ use io::Files;
 use io::sim::{Fault, SimFiles};
 use log::{GroupId, Members};
 use rekindle_cluster::{
-    AdminError, RepairMode, RepairScope, RpcHandler, ServerId, ShardConfig, ShardPlaces, ShardsWanted,
+    AdminError, DesiredShards, RepairMode, RepairScope, RpcHandler, ServerId, ShardConfig, ShardPlaces,
     TableChange, TableOptions,
 };
 
@@ -133,7 +133,7 @@ fn a_shard_with_live_wanted_replicas_but_without_a_quorum_of_members_is_repaired
     let (_machines, [a, b, c]) = three(&hub);
     let on = |servers: [&Running; 2]| {
         let replicas = servers.iter().map(|node| (node.server(), true)).collect();
-        ShardsWanted::Named(vec![ShardPlaces { primary: servers[0].server(), replicas }])
+        DesiredShards::Named(vec![ShardPlaces { primary: servers[0].server(), replicas }])
     };
     let options = TableOptions { shards: on([&a, &b]), ..TableOptions::default() };
     let table = a.node.schema().create_table("test", "t", options).unwrap().id;
@@ -357,7 +357,7 @@ fn a_nonvoting_replica_that_does_not_respond_does_not_end_a_repair() {
     wait_for_voters(&a, 5);
     let votes = [(&a, true), (&b, true), (&c, true), (&d, false)];
     let replicas = votes.iter().map(|(node, votes)| (node.server(), *votes)).collect();
-    create(&a, ShardsWanted::Named(vec![ShardPlaces { primary: a.server(), replicas }]));
+    create(&a, DesiredShards::Named(vec![ShardPlaces { primary: a.server(), replicas }]));
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
     let (id, silent, asker) = (table(&e).config.id, d.server(), e.server());

@@ -10,7 +10,7 @@ use engine::memory::MemoryEngine;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    AdminError, RepairMode, RepairScope, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted,
+    AdminError, DesiredShards, RepairMode, RepairScope, ReplicaState, Route, ServerId, ShardPlaces,
     TableChange, TableConfig, TableOptions, WriteAcks,
 };
 use shard::SealState;
@@ -79,7 +79,7 @@ fn a_shard_without_named_servers_is_refused() {
     let (_machines, nodes) = three(&Arc::new(Hub::default()));
     create(&nodes[0], on(&[&[&nodes[0]]]));
     let nowhere = ShardPlaces { primary: nodes[0].server(), replicas: Vec::new() };
-    let change = TableChange { shards: Some(ShardsWanted::Named(vec![nowhere])), ..TableChange::default() };
+    let change = TableChange { shards: Some(DesiredShards::Named(vec![nowhere])), ..TableChange::default() };
     let refused =
         nodes[0].node.resharder().change_table(table(&nodes[0]).config.id, &change).unwrap_err().to_string();
     assert!(refused.contains("nowhere to put the data"), "{refused}");

@@ -7,15 +7,15 @@ use engine::Engine;
 use engine::memory::MemoryEngine;
 use io::Files;
 use io::sim::SimFiles;
-use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
+use rekindle_cluster::{DesiredShards, ServerId, ShardPlaces, TableChange, TableOptions};
 
 use crate::fixture::{three, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, missing, replicated, wait_until, write_until_done};
 
 /// One shard with one replica on each of `servers`.
-fn on(servers: &[ServerId]) -> ShardsWanted {
+fn on(servers: &[ServerId]) -> DesiredShards {
     let place = |server: &ServerId| ShardPlaces { primary: *server, replicas: vec![(*server, true)] };
-    ShardsWanted::Named(servers.iter().map(place).collect())
+    DesiredShards::Named(servers.iter().map(place).collect())
 }
 
 fn groups(node: &Running) -> Vec<log::GroupId> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use log::Role;
-use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, WriteAcks, places_of};
+use rekindle_cluster::{AdminError, DesiredShards, TableChange, TableOptions, WriteAcks, places_of};
 use shard::SealState;
 
 use crate::fixture::{
@@ -34,7 +34,7 @@ fn retry_until_undisturbed(attempt: impl Fn() -> Result<(), Disturbed>) {
     }
 }
 
-fn shards(wanted: ShardsWanted) -> TableChange {
+fn shards(wanted: DesiredShards) -> TableChange {
     TableChange { shards: Some(wanted), ..TableChange::default() }
 }
 
@@ -230,8 +230,8 @@ fn replicas_are_moved_after_the_seals() -> Result<(), Disturbed> {
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     let places = |node: &Running| places_of(&table(node).config.shards);
     let moved = match on(&[&[&c], &[&b]]) {
-        ShardsWanted::Named(moved) => moved,
-        ShardsWanted::Placed(_) => unreachable!("they are named"),
+        DesiredShards::Named(moved) => moved,
+        DesiredShards::Placed(_) => unreachable!("they are named"),
     };
     assert_eq!(places(&a), moved);
     write_until_done(&[&b, &c], 60);

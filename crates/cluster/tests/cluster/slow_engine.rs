@@ -10,7 +10,7 @@ use engine::memory::MemoryEngine;
 use engine::{
     Batch, Direction, Engine, EngineError, EngineStats, PreFlushHook, Scan, ScanRange, Snapshot, Space,
 };
-use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableOptions};
+use rekindle_cluster::{DesiredShards, ShardPlaces, TableChange, TableOptions};
 
 use crate::hub::{Hub, Machine, TEST_TIMEOUT, missing, wait_until, write_until_done};
 
@@ -89,7 +89,7 @@ fn other_tables_do_not_wait_while_the_rows_of_a_new_shard_are_counted() {
     let machine = Machine { engine: Arc::new(slow), ..Machine::new("a") };
     let a = machine.start(&hub, None);
     let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
-    let named = |shards: usize| ShardsWanted::Named(vec![here.clone(); shards]);
+    let named = |shards: usize| DesiredShards::Named(vec![here.clone(); shards]);
     let options = TableOptions { shards: named(1), ..TableOptions::default() };
     let table = a.node.schema().create_table("test", "t", options.clone()).unwrap().id;
     a.node.schema().create_table("test", "other", options).unwrap();

@@ -103,13 +103,13 @@ fn all_are_answered(world: &mut World) {
     }
     let (before, seen) = {
         let ledger = world.ledger.lock().unwrap();
-        (ledger.not_connected.len() as u64 + ledger.no_answer, ledger.log_messages_received.len())
+        (ledger.not_connected.len() as u64 + ledger.no_response, ledger.log_messages_received.len())
     };
     world.run_for(Duration::from_secs(1));
     (0..count).for_each(|node| world.answer_deferred(node));
     world.run_for(Duration::from_secs(10));
     let ledger = world.ledger.lock().unwrap();
-    assert_eq!(ledger.not_connected.len() as u64 + ledger.no_answer, before, "a request has no response");
+    assert_eq!(ledger.not_connected.len() as u64 + ledger.no_response, before, "a request has no response");
     assert_eq!(
         ledger.log_messages_received.len(),
         seen + count * (count - 1),

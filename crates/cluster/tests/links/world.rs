@@ -23,7 +23,7 @@ pub struct Ledger {
     pub open: BTreeSet<u64>,
     pub answered: u64,
     pub not_connected: BTreeSet<u64>,
-    pub no_answer: u64,
+    pub no_response: u64,
     pub refused: BTreeSet<u64>,
     pub carried_out: BTreeSet<u64>,
     pub log_messages_sent: BTreeMap<u64, usize>,
@@ -305,8 +305,8 @@ impl World {
                     ledger.not_connected.insert(number);
                     7
                 }
-                Err(RpcError::NoAnswer(_)) => {
-                    ledger.no_answer += 1;
+                Err(RpcError::NoResponse(_)) => {
+                    ledger.no_response += 1;
                     8
                 }
                 Err(RpcError::Refused { .. }) => {

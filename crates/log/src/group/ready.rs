@@ -209,6 +209,9 @@ impl Group {
         self.send_all(now, step)
     }
 
+    /// Pushes a new entry to the next append, and keeps it in memory until it is applied. On a leader its payload comes from
+    /// the next ordered proposal, on a follower from the leader's append (`received`). An entry at a position that is taken
+    /// replaces the old entry and all after it.
     fn save_entry<S: Store>(&mut self, entry: &RaftEntry, step: &mut Step<'_, S>) {
         let (group, index, term) = (self.consensus.id, entry.index, entry.term);
         let (kind, payload, done) = match (self.proposals.next_ordered(), self.received.remove(&index)) {

@@ -1,4 +1,9 @@
 //! Messages from the other replicas of a group, and the responses that consensus does not write.
+//!
+//! An append from the leader takes this way through a follower: `receive_raft` sets the payloads of its entries aside and
+//! passes the message to consensus, which decides which of the entries are new here. `Group::save` pushes these to the next
+//! append of the log file, each with its payload, and keeps the confirmation to the leader until that append is durable. For
+//! soft entries the leader does not wait that long: once they are appended, a *received* message tells it so (`following`).
 
 use bytes::Bytes;
 use raft::StateRole;
@@ -101,6 +106,11 @@ impl Group {
                 .all(|(_, progress)| progress.matched == last && progress.committed_index >= last)
     }
 
+    /// Passes a message of consensus on to consensus, and saves what changes. The payloads of an append are not part of
+    /// Raft's entries: they are held in `received` until `save_entry` takes those of new entries. `soft` is the leader's
+    /// soft position.
+    ///
+    /// Ignores a message that consensus cannot handle, or that this replica must not obey while it recovers.
     fn receive_raft<S: Store>(
         &mut self,
         from: PeerId,

@@ -180,10 +180,10 @@ impl Retry {
 
     /// Whether a read only failed because of the short timeout of its first attempt.
     fn timed_out_early(&self, server: ServerId, answer: &Result<Bytes, CallError>) -> bool {
-        matches!(answer, Err(CallError::Rpc(RpcError::NoAnswer(_) | RpcError::NotConnected(_))))
+        matches!(answer, Err(CallError::Rpc(RpcError::NoResponse(_) | RpcError::NotConnected(_))))
             && self.attempts.call_mode != CallMode::Monitored
             && self.mode.and_then(failover_for).is_some()
-            && self.session.service.peers().is_connected(server)
+            && self.session.service.remote_calls().is_connected(server)
     }
 
     /// Waits until the next attempt makes sense.
@@ -267,7 +267,7 @@ impl RemotePoint {
         let (service, server) = (&retry.session.service, batch.server);
         let failover_to = failover_for(batch.mode);
         if failover_to.is_some() && call_mode == CallMode::Batched {
-            let slot = service.read_batches.add(service.peers(), batch, BATCH_RPC, key);
+            let slot = service.read_batches.add(service.remote_calls(), batch, BATCH_RPC, key);
             return RemotePoint { state: RemotePointState::Batched(server, slot), retry };
         }
         let timeout = if failover_to.is_some() && call_mode == CallMode::Alone {
@@ -276,7 +276,7 @@ impl RemotePoint {
             SHORT_CALL_TIMEOUT
         };
         let request = encode_get(batch.table, batch.mode, vec![key]);
-        let slot = service.peers().call_buffered(server, request, timeout);
+        let slot = service.remote_calls().call_buffered(server, request, timeout);
         if let (Some(failover_to), CallMode::Monitored) = (failover_to, call_mode) {
             watch_for_failover(service, &slot, server, &retry.shard, failover_to);
         }
@@ -292,7 +292,7 @@ impl RemotePoint {
         result: Option<WriteResult>,
     ) -> RemotePoint {
         let service = &retry.session.service;
-        let slot = service.peers().call_buffered(server, request.to_bytes(), SHORT_CALL_TIMEOUT);
+        let slot = service.remote_calls().call_buffered(server, request.to_bytes(), SHORT_CALL_TIMEOUT);
         watch_for_failover(service, &slot, server, &retry.shard, FailoverTo::Leader);
         RemotePoint { state: RemotePointState::Requested(server, slot, result), retry }
     }

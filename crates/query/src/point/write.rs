@@ -110,7 +110,7 @@ pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call) -> Optio
         }
         Some(Target::Remote(server)) => {
             let request = Request::Write(WriteRequest {
-                ticket: session.service.peers().next_number(),
+                ticket: session.service.remote_calls().next_number(),
                 table: table.config.id,
                 options,
                 settings: SettingsVersion::of(&catalog, &table.config),

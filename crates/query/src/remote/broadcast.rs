@@ -29,18 +29,21 @@ impl SystemRowRequests {
     pub fn send(cx: &Cx, table: &str, identifiers: Identifiers) -> SystemRowRequests {
         let request = Request::System { table: Text::from(table), identifiers, user: cx.caller.name() };
         let request = request.to_bytes();
-        let send = |server| (server, cx.service.peers().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
+        let send =
+            |server| (server, cx.service.remote_calls().call(server, request.clone(), SYSTEM_ROWS_TIMEOUT));
         SystemRowRequests(others(cx).into_iter().map(send).collect())
     }
 
     /// Waits for the rows of each node.
     pub fn wait(self, cx: &Cx) -> Result<Vec<ServerRows>, EvalError> {
-        let peers = cx.service.peers();
+        let remote_calls = cx.service.remote_calls();
         let mut rows = Vec::with_capacity(self.0.len());
         for (server, slot) in self.0 {
             match slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack)) {
                 Ok(rows_of_server) => rows.push((server, Some(rows_of_server))),
-                Err(RemoteError::NoResponse) if peers.is_connected(server) => rows.push((server, None)),
+                Err(RemoteError::NoResponse) if remote_calls.is_connected(server) => {
+                    rows.push((server, None))
+                }
                 Err(RemoteError::Eval(error) | RemoteError::NotSent(error)) => return Err(error),
                 Err(RemoteError::NoResponse | RemoteError::NotConnected | RemoteError::NotHere(_)) => {}
             }
@@ -52,14 +55,14 @@ impl SystemRowRequests {
 /// Asks every other node to stop the query `id`, if it runs there.
 pub(crate) fn stop_job_on_others(cx: &Cx, id: Uuid) {
     let request = Request::StopJob { id }.to_bytes();
-    others(cx).into_iter().for_each(|server| cx.service.peers().notify(server, request.clone()));
+    others(cx).into_iter().for_each(|server| cx.service.remote_calls().notify(server, request.clone()));
 }
 
 /// The other servers that are connected now.
 fn others(cx: &Cx) -> Vec<ServerId> {
-    let (peers, own) = (cx.service.peers(), cx.node().identity().server);
+    let (remote_calls, own) = (cx.service.remote_calls(), cx.node().identity().server);
     let catalog = cx.catalog();
     let known = catalog.servers().into_iter().map(|server| server.id).filter(|server| *server != own);
-    let others = peers.forced_target(&KeyRange::all()).into_iter().chain(known);
-    others.filter(|server| peers.is_connected(*server)).collect()
+    let others = remote_calls.forced_target(&KeyRange::all()).into_iter().chain(known);
+    others.filter(|server| remote_calls.is_connected(*server)).collect()
 }

@@ -35,7 +35,7 @@ impl RemoteKeys {
     ) -> RemoteKeys {
         let request = Request::Get { table, mode, keys };
         RemoteKeys {
-            slot: cx.service.peers().call(server, request.to_bytes(), SHORT_CALL_TIMEOUT),
+            slot: cx.service.remote_calls().call(server, request.to_bytes(), SHORT_CALL_TIMEOUT),
             server,
             indexes,
         }

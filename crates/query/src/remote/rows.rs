@@ -65,7 +65,7 @@ pub(crate) struct RemoteRows {
     position: Option<ReadPosition>,
     end: Option<RowsEnd>,
     /// Whether any batch arrived.
-    begun: bool,
+    has_started: bool,
     /// Rows read after the last of the ready items.
     rows_after: usize,
     budget: RetryBudget,
@@ -90,7 +90,7 @@ impl RemoteRows {
         budget: RetryBudget,
     ) -> Result<RemoteRows, EvalError> {
         let cx = cx.shared()?;
-        let cursor = cx.service.peers().next_number();
+        let cursor = cx.service.remote_calls().next_number();
         let part = TableRanges {
             table: source.table.handle.config.id,
             mode: source.table.read_mode,
@@ -100,7 +100,7 @@ impl RemoteRows {
         };
         let (eval_params, steps) = (EvalParams::of(&cx), source.steps.clone());
         let request = Request::Open { cursor, part, eval_params, steps };
-        let waiting = Some(cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT));
+        let waiting = Some(cx.service.remote_calls().call(server, request.to_bytes(), LONG_CALL_TIMEOUT));
         let ready = VecDeque::new();
         Ok(RemoteRows {
             cx,
@@ -113,7 +113,7 @@ impl RemoteRows {
             waiting,
             position: None,
             end: None,
-            begun: false,
+            has_started: false,
             rows_after: 0,
             budget,
         })
@@ -121,7 +121,8 @@ impl RemoteRows {
 
     fn request_next(&mut self) {
         let request = Request::Next { cursor: self.cursor };
-        self.waiting = Some(self.cx.service.peers().call(self.server, request.to_bytes(), LONG_CALL_TIMEOUT));
+        self.waiting =
+            Some(self.cx.service.remote_calls().call(self.server, request.to_bytes(), LONG_CALL_TIMEOUT));
     }
 
     /// Waits for the pending batch.
@@ -146,7 +147,7 @@ impl RemoteRows {
         self.cx.add_remote_rows_read(batch.rows_read);
         self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
         self.low_water = batch.items.len() / 2;
-        self.begun = true;
+        self.has_started = true;
         let positions = batch.positions.into_iter().chain(std::iter::repeat_with(IndexRowPosition::none));
         let buckets = batch.buckets.into_iter().chain(std::iter::repeat(BucketPosition::default()));
         let placed = batch.items.into_iter().zip(positions).zip(buckets);
@@ -173,7 +174,7 @@ impl RemoteRows {
                 source.index = Some(Arc::new(IndexRead { after, ..(**index).clone() }));
             }
             // Of an index of shapes the position is not known, and a row that was written since may appear again.
-            (_, Some(_)) if self.begun => {
+            (_, Some(_)) if self.has_started => {
                 return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
             }
             _ => {}
@@ -188,7 +189,7 @@ impl RemoteRows {
 
 impl PlacedItems for RemoteRows {
     fn begin(&mut self) -> Result<(), EvalError> {
-        if self.begun || self.end.is_some() { Ok(()) } else { self.take_batch() }
+        if self.has_started || self.end.is_some() { Ok(()) } else { self.take_batch() }
     }
 
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
@@ -259,7 +260,7 @@ impl Drop for RemoteRows {
     fn drop(&mut self) {
         if self.end.is_none() {
             let request = Request::Close { cursor: self.cursor };
-            self.cx.service.peers().notify(self.server, request.to_bytes());
+            self.cx.service.remote_calls().notify(self.server, request.to_bytes());
         }
     }
 }

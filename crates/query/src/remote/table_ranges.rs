@@ -11,7 +11,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use crate::routing::ReadMode;
-use crate::table::{IndexItems, IndexRead, KeyOrder, Wanted};
+use crate::table::{IndexItems, IndexRead, IndexSearch, KeyOrder};
 
 /// Ranges of a table, and how to read them.
 #[derive(Clone)]
@@ -123,8 +123,8 @@ fn pack_index(index: &IndexRead, out: &mut Packer) {
     index.name.pack(out);
     index.after.is_some().pack(out);
     index.after.iter().for_each(|after| pack_index_position(after, out));
-    match &index.wanted {
-        Wanted::Values(values) => {
+    match &index.search {
+        IndexSearch::Values(values) => {
             out.byte(match index.items {
                 IndexItems::Rows => 0,
                 IndexItems::Values => 1,
@@ -132,11 +132,11 @@ fn pack_index(index: &IndexRead, out: &mut Packer) {
             });
             pack_values(values, out);
         }
-        Wanted::Intersecting(wanted) => {
+        IndexSearch::Intersecting(shape) => {
             out.byte(3);
-            wanted.value().pack(out);
+            shape.value().pack(out);
         }
-        Wanted::Nearest(bounds) => {
+        IndexSearch::Nearest(bounds) => {
             out.byte(4);
             pack_nearest(bounds, out);
         }
@@ -150,15 +150,15 @@ fn unpack_index(from: &mut Unpacker) -> Result<IndexRead, UnpackError> {
         true => Some(unpack_index_position(from)?),
         false => None,
     };
-    let (items, wanted) = match from.byte()? {
-        0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
-        1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
-        2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
-        3 => (IndexItems::Rows, Wanted::Intersecting(LazyShape::new(Datum::unpack(from)?))),
-        4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
+    let (items, search) = match from.byte()? {
+        0 => (IndexItems::Rows, IndexSearch::Values(unpack_values(from)?)),
+        1 => (IndexItems::Values, IndexSearch::Values(unpack_values(from)?)),
+        2 => (IndexItems::Pairs, IndexSearch::Values(unpack_values(from)?)),
+        3 => (IndexItems::Rows, IndexSearch::Intersecting(LazyShape::new(Datum::unpack(from)?))),
+        4 => (IndexItems::Pairs, IndexSearch::Nearest(unpack_nearest(from)?)),
         _ => return Err(from.invalid("a kind of index read")),
     };
-    Ok(IndexRead { id, name, wanted, items, after, relied_on: None })
+    Ok(IndexRead { id, name, search, items, after, relied_on: None })
 }
 
 /// Encodes the position of a row in the order of an index.

@@ -50,9 +50,10 @@ impl RemoteTally {
         part: TableRanges,
         request: impl FnOnce(u64, TableRanges) -> Request,
     ) -> RemoteTally {
-        let (ticket, table, mode) = (cx.service.peers().next_number(), part.table, part.mode);
+        let (ticket, table, mode) = (cx.service.remote_calls().next_number(), part.table, part.mode);
         let ranges = part.ranges.clone();
-        let slot = cx.service.peers().call(server, request(ticket, part).to_bytes(), LONG_CALL_TIMEOUT);
+        let slot =
+            cx.service.remote_calls().call(server, request(ticket, part).to_bytes(), LONG_CALL_TIMEOUT);
         RemoteTally { slot, server, ticket, table, mode, ranges }
     }
 
@@ -89,7 +90,7 @@ impl RemoteTally {
     /// Cancels the request, if it is still running: its result is not needed any more.
     pub fn cancel(&self, cx: &Cx) {
         let request = Request::Cancel { ticket: self.ticket };
-        cx.service.peers().notify(self.server, request.to_bytes());
+        cx.service.remote_calls().notify(self.server, request.to_bytes());
     }
 }
 

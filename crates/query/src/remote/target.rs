@@ -40,7 +40,7 @@ impl<'a> From<Route<'a>> for Target<'a> {
 impl Service {
     /// The leader of `shard`, for writes and for reads that must be up to date. `None` while no leader is known.
     pub(crate) fn leader<'a>(&self, shard: &'a ShardHandle) -> Option<Target<'a>> {
-        if let Some(server) = self.peers().forced_target(shard.range()) {
+        if let Some(server) = self.remote_calls().forced_target(shard.range()) {
             return Some(Target::Remote(server));
         }
         shard.leader().map(Target::from)
@@ -51,7 +51,7 @@ impl Service {
     pub(crate) fn is_led(&self, shard: &ShardHandle) -> bool {
         match self.leader(shard) {
             Some(Target::Local(_)) => true,
-            Some(Target::Remote(server)) => self.peers().is_connected(server),
+            Some(Target::Remote(server)) => self.remote_calls().is_connected(server),
             None => false,
         }
     }
@@ -68,7 +68,7 @@ impl Service {
 
     /// As [`Service::reader`], for the first attempt of a read of one row.
     pub(crate) fn first_reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Target<'a>> {
-        if mode != ReadMode::Outdated || self.peers().forced_target(shard.range()).is_some() {
+        if mode != ReadMode::Outdated || self.remote_calls().forced_target(shard.range()).is_some() {
             return self.reader(shard, mode);
         }
         let reader = shard.reader(|server| self.failover.is_responding(server)).map(Target::from);
@@ -77,7 +77,7 @@ impl Service {
 
     /// A replica that may serve reads of `mode`.
     pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Target<'a>> {
-        if let Some(server) = self.peers().forced_target(shard.range()) {
+        if let Some(server) = self.remote_calls().forced_target(shard.range()) {
             return Some(Target::Remote(server));
         }
         match mode {
@@ -85,7 +85,7 @@ impl Service {
             ReadMode::Outdated => {
                 let nearest = shard.nearest(|server| self.failover.is_responding(server));
                 nearest
-                    .or_else(|| shard.nearest(|server| self.peers().is_connected(server)))
+                    .or_else(|| shard.nearest(|server| self.remote_calls().is_connected(server)))
                     .map(Target::from)
             }
             // The query wants the local state, if there is one.

@@ -45,7 +45,7 @@ impl RemoteWrite {
         edits: Edits,
         indexes: Vec<usize>,
     ) -> RemoteWrite {
-        let ticket = cx.service.peers().next_number();
+        let ticket = cx.service.remote_calls().next_number();
         let request = Request::Write(WriteRequest {
             ticket,
             table: to.table,
@@ -56,7 +56,7 @@ impl RemoteWrite {
             edits,
         });
         // The functions of the edits may take any time; cancelling the query stops them.
-        let slot = cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT);
+        let slot = cx.service.remote_calls().call(server, request.to_bytes(), LONG_CALL_TIMEOUT);
         let keys = match request {
             Request::Write(request) => request.keys,
             _ => Vec::new(),
@@ -70,7 +70,7 @@ impl RemoteWrite {
         let response = wait(cx, &self.slot, self.server, Some(FailoverTo::Leader), shards);
         if cx.cancel.is_set() && response.is_err() {
             let request = Request::Cancel { ticket: self.ticket };
-            cx.service.peers().notify(self.server, request.to_bytes());
+            cx.service.remote_calls().notify(self.server, request.to_bytes());
         }
         let reports = read(response?, unpack_reports)?;
         if reports.len() == self.indexes.len() {

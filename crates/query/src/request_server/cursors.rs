@@ -17,7 +17,7 @@ use crate::context::{Cx, EvalParams};
 use crate::remote::{BatchEnd, CursorBatch, ReadPosition, Response, TableRanges};
 use crate::service::ServedCursor;
 use crate::stream::{Indexed, Rows};
-use crate::table::{BucketPosition, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_interleaved};
+use crate::table::{BucketPosition, IndexRead, IndexSearch, KeyOrder, Placed, PlacedItems, are_interleaved};
 
 /// Bytes of the first batch of a cursor; each later one may be four times as large.
 const BATCH_BYTES_MIN: usize = 16 << 10;
@@ -57,7 +57,7 @@ pub(super) fn open(
     match rows {
         Response::Done(rows) => {
             let interleaved = are_interleaved(part.order, part.index.as_deref());
-            let by_values = |index: &IndexRead| matches!(index.wanted, Wanted::Values(_));
+            let by_values = |index: &IndexRead| matches!(index.search, IndexSearch::Values(_));
             let cursor = RowCursor {
                 cx,
                 rows,

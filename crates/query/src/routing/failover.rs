@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use cluster::{Node, Route, RpcError, ServerId, ShardHandle};
 use parking_lot::Mutex;
 
-use super::peers::{CallError, EncodedRequest, Peers, ResponseSlot, SHORT_CALL_TIMEOUT};
+use super::remote_calls::{CallError, EncodedRequest, RemoteCalls, ResponseSlot, SHORT_CALL_TIMEOUT};
 use crate::thread_pool::ThreadPool;
 
 /// Between two checks of pending calls.
@@ -46,7 +46,7 @@ pub(crate) type Probe = fn(u64) -> EncodedRequest;
 /// The pending calls of a node, and the servers that hang.
 pub(crate) struct Failover {
     node: Arc<Node>,
-    peers: Arc<Peers>,
+    remote_calls: Arc<RemoteCalls>,
     thread: ThreadPool,
     pending: Mutex<WaitList>,
     /// As of the last check.
@@ -82,14 +82,21 @@ struct LateCall {
 
 impl Failover {
     /// Without pending calls.
-    pub fn new(node: Arc<Node>, peers: Arc<Peers>) -> Arc<Failover> {
+    pub fn new(node: Arc<Node>, remote_calls: Arc<RemoteCalls>) -> Arc<Failover> {
         let (pending, hung, some_hang) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Failover { node, peers, thread: ThreadPool::new("failover", 1), pending, hung, some_hang })
+        Arc::new(Failover {
+            node,
+            remote_calls,
+            thread: ThreadPool::new("failover", 1),
+            pending,
+            hung,
+            some_hang,
+        })
     }
 
     /// Whether `server` is connected and not known to hang.
     pub fn is_responding(&self, server: ServerId) -> bool {
-        self.peers.is_connected(server)
+        self.remote_calls.is_connected(server)
             && !(self.some_hang.load(Ordering::Relaxed) && self.hung.lock().contains(&server))
     }
 
@@ -129,7 +136,7 @@ impl Failover {
             }
             let over = late.iter().filter(|late| self.has_alternative(late));
             over.for_each(|late| {
-                late.slot.complete_if_empty(Err(CallError::Rpc(RpcError::NoAnswer(late.server))))
+                late.slot.complete_if_empty(Err(CallError::Rpc(RpcError::NoResponse(late.server))))
             });
         }
     }
@@ -152,8 +159,8 @@ impl Failover {
         probes.retain(|server, probe| asked.contains(server) && !is_due(probe));
         for server in asked {
             probes.entry(*server).or_insert_with(|| {
-                let request = probe(self.peers.next_number());
-                (Instant::now(), self.peers.call(*server, request, SHORT_CALL_TIMEOUT))
+                let request = probe(self.remote_calls.next_number());
+                (Instant::now(), self.remote_calls.call(*server, request, SHORT_CALL_TIMEOUT))
             });
         }
         let is_hung =

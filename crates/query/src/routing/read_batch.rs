@@ -13,8 +13,8 @@ use datum::{Datum, PrimaryKey};
 use parking_lot::Mutex;
 use storage::TableId;
 
-use super::peers::{EncodedRequest, OneShot, Peers, RemoteError};
 use super::read_mode::ReadMode;
+use super::remote_calls::{EncodedRequest, OneShot, RemoteCalls, RemoteError};
 
 /// Most rows of one batch, counting each once. The receiving server reads up to this many on the thread that received
 /// the request.
@@ -67,7 +67,13 @@ struct ReadBatch {
 impl ReadBatches {
     /// Adds a read of the row under `key` to a batch. The batch is sent with the next [`ReadBatches::flush`], or at
     /// once when it is full.
-    pub fn add(&self, peers: &Peers, target: BatchKey, rpc: BatchRpc, key: PrimaryKey) -> Arc<RowSlot> {
+    pub fn add(
+        &self,
+        remote_calls: &RemoteCalls,
+        target: BatchKey,
+        rpc: BatchRpc,
+        key: PrimaryKey,
+    ) -> Arc<RowSlot> {
         let slot = Arc::<RowSlot>::default();
         let full = {
             let mut waiting = self.0.lock();
@@ -80,14 +86,14 @@ impl ReadBatches {
             batch.add(key, slot.clone());
             (batch.keys.len() == BATCH_KEYS_MAX).then(|| waiting.swap_remove(place))
         };
-        full.into_iter().for_each(|batch| batch.send(peers));
+        full.into_iter().for_each(|batch| batch.send(remote_calls));
         slot
     }
 
-    /// Hands all batches to the client, which sends them with [`Peers::flush`].
-    pub fn flush(&self, peers: &Peers) {
+    /// Hands all batches to the client, which sends them with [`RemoteCalls::flush`].
+    pub fn flush(&self, remote_calls: &RemoteCalls) {
         let waiting = std::mem::take(&mut *self.0.lock());
-        waiting.into_iter().for_each(|batch| batch.send(peers));
+        waiting.into_iter().for_each(|batch| batch.send(remote_calls));
     }
 }
 
@@ -101,7 +107,7 @@ impl ReadBatch {
         self.slots.push((place, slot));
     }
 
-    fn send(self, peers: &Peers) {
+    fn send(self, remote_calls: &RemoteCalls) {
         let ReadBatch { target: BatchKey { server, table, mode }, rpc, keys, slots } = self;
         let wanted = keys.len();
         match (rpc.request)(table, mode, keys) {
@@ -110,7 +116,7 @@ impl ReadBatch {
                     let rows = |response| (rpc.rows)(response).ok().filter(|rows| rows.len() == wanted);
                     complete_all(slots, response.map(rows));
                 };
-                peers.call_buffered_with(server, request, rpc.timeout, Box::new(respond));
+                remote_calls.call_buffered_with(server, request, rpc.timeout, Box::new(respond));
             }
             // Memory or a limit does not allow the request: each read is retried alone and reports that itself.
             Err(_) => complete_all(slots, Ok(None)),

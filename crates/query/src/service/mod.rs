@@ -22,7 +22,7 @@ use self::jobs::Jobs;
 use self::rate_meter::{RateMeter, TableRateMeters};
 use self::served_cursors::ServedCursors;
 use crate::http::Web;
-use crate::routing::{Failover, LeaderLookup, Peers, ReadBatches};
+use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
 use crate::script::Scripts;
 use crate::thread_pool::ThreadPool;
 
@@ -112,10 +112,10 @@ pub struct Service {
     /// Evaluate point queries that the fast path could not finish.
     pub(crate) slow_path: ThreadPool,
     /// Point queries that wait for leaders.
-    pub(crate) leader_lookup: Arc<LeaderLookup>,
+    pub(crate) leader_lookup: Arc<SharedLeaderLookup>,
     pub(crate) jobs: Jobs,
     /// Calls to other nodes.
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) remote_calls: Arc<RemoteCalls>,
     /// Point reads that are sent to other nodes together.
     pub(crate) read_batches: ReadBatches,
     /// Pending calls to servers that may hang.
@@ -143,15 +143,15 @@ impl Service {
     pub fn new(options: ServiceOptions) -> Arc<Service> {
         let first = options.node.random().next_u64();
         let start = options.node.clock().now();
-        let leader_lookup = LeaderLookup::new(options.node.clone());
-        let peers = Arc::new(Peers::new(first));
+        let leader_lookup = SharedLeaderLookup::new(options.node.clone());
+        let remote_calls = Arc::new(RemoteCalls::new(first));
         Arc::new(Service {
-            failover: Failover::new(options.node.clone(), peers.clone()),
+            failover: Failover::new(options.node.clone(), remote_calls.clone()),
             node: options.node,
             request_threads: ThreadPool::new("request", REQUEST_THREADS),
             slow_path: ThreadPool::new("slow-path", SLOW_PATH_THREADS),
             leader_lookup,
-            peers,
+            remote_calls,
             read_batches: ReadBatches::default(),
             cursors: ServedCursors::default(),
             passwords: options.passwords,
@@ -185,14 +185,14 @@ impl Service {
 
     /// Sends the requests to other nodes.
     pub(crate) fn flush_requests(&self) {
-        self.read_batches.flush(&self.peers);
-        self.peers.flush();
+        self.read_batches.flush(&self.remote_calls);
+        self.remote_calls.flush();
     }
 
     /// Calls to other nodes.
     #[must_use]
-    pub fn peers(&self) -> &Peers {
-        &self.peers
+    pub fn remote_calls(&self) -> &RemoteCalls {
+        &self.remote_calls
     }
 
     /// The counters.

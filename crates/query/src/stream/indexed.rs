@@ -12,7 +12,7 @@ use shard::{IndexQuery, IndexRows, RowOrder, Shard};
 use super::shapes::{IntersectingRows, NearestRows};
 use crate::context::{Cx, RowCounter};
 use crate::table::{
-    BucketPosition, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, StoredTable, Wanted,
+    BucketPosition, IndexItems, IndexRead, IndexSearch, KeyOrder, Placed, PlacedItems, StoredTable,
     are_interleaved, index_failed,
 };
 
@@ -52,16 +52,16 @@ impl ShardIndexRange {
         };
         let failed = |error| index_failed(table, &read.name, error);
         let shapes = |rows| shard.read_shapes(read.id, rows).map_err(failed);
-        let rows = match &read.wanted {
-            Wanted::Values(wanted) => {
+        let rows = match &read.search {
+            IndexSearch::Values(wanted) => {
                 let (wanted, after, sorted_max) = (wanted.clone(), read.after.clone(), cx.array_limit);
                 let query = IndexQuery { index: read.id, wanted, rows: range, after, order, sorted_max };
                 PartRows::Values(Box::new(shard.read_index(&query).map_err(failed)?))
             }
-            Wanted::Intersecting(wanted) => {
-                PartRows::Intersecting(IntersectingRows::new(shapes(range)?, wanted.clone(), &cx.cancel)?)
+            IndexSearch::Intersecting(shape) => {
+                PartRows::Intersecting(IntersectingRows::new(shapes(range)?, shape.clone(), &cx.cancel)?)
             }
-            Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes(range)?, *bounds)),
+            IndexSearch::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes(range)?, *bounds)),
         };
         let (seen, name, items) = (RowCounter::of_shard(cx, shard.activity()), read.name.clone(), read.items);
         Ok(ShardIndexRange { seen, table: table.clone(), name, items, rows, current: None, interleaved })

@@ -14,7 +14,7 @@ use shard::{Bounds, IndexKind, IndexQuery, Shard, Side};
 use super::rows::RowSource;
 use crate::context::Cx;
 use crate::remote::{RemoteTally, Target};
-use crate::table::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
+use crate::table::{IndexItems, IndexRead, IndexSearch, KeyOrder, primary_range};
 
 /// Whether the result depends on the order of rows that the query did not order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
         let read = IndexRead {
             id: index.id,
             name: index.name.clone(),
-            wanted: Wanted::Values(values),
+            search: IndexSearch::Values(values),
             items: IndexItems::Rows,
             after: None,
             relied_on: Some((*index).clone()),

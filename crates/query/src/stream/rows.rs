@@ -12,7 +12,7 @@ use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
 use crate::context::{Cx, ReadNote, RowCounter, trace};
 use crate::remote::{TableRanges, Target};
-use crate::table::{IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, read_failed};
+use crate::table::{IndexItems, IndexRead, IndexSearch, KeyOrder, StoredTable, TableRef, read_failed};
 
 /// Rows of a table that are not read yet.
 #[derive(Clone)]
@@ -62,25 +62,25 @@ impl RowSource {
         values: Vec<(Datum, u32)>,
     ) -> Result<RowSource, EvalError> {
         let TableRef::Stored(table) = table else { return Err(table.index_missing(&index.name)) };
-        let wanted = values.into_iter().map(|(value, times)| (Bounds::one(value), times)).collect();
-        Ok(RowSource::of_index(table, index, Wanted::Values(wanted), IndexItems::Rows))
+        let bounds = values.into_iter().map(|(value, times)| (Bounds::one(value), times)).collect();
+        Ok(RowSource::of_index(table, index, IndexSearch::Values(bounds), IndexItems::Rows))
     }
 
     /// Whether the index is asked for no value.
     pub fn names_nothing(&self) -> bool {
-        let wanted = self.index.as_ref().map(|index| &index.wanted);
-        matches!(wanted, Some(Wanted::Values(values)) if values.is_empty())
+        let search = self.index.as_ref().map(|index| &index.search);
+        matches!(search, Some(IndexSearch::Values(values)) if values.is_empty())
     }
 
     /// Rows that an index finds in `table`, in no particular order.
     pub fn of_index(
         table: &StoredTable,
         index: &IndexConfig,
-        wanted: Wanted,
+        search: IndexSearch,
         items: IndexItems,
     ) -> RowSource {
         let (id, name) = (index.id, index.name.clone());
-        let read = IndexRead { id, name, wanted, items, after: None, relied_on: None };
+        let read = IndexRead { id, name, search, items, after: None, relied_on: None };
         let index = Some(Arc::new(read));
         RowSource { index, ..RowSource::by_key(table.clone(), KeyRange::all(), KeyOrder::Any) }
     }
@@ -90,12 +90,12 @@ impl RowSource {
         let (db, name) = (&self.table.handle.db.name, &self.table.handle.config.name);
         let by = match &self.index {
             Some(index) => {
-                let wanted = match &index.wanted {
-                    Wanted::Values(wanted) => trace::show_values(wanted),
-                    Wanted::Intersecting(_) => "what meets a shape".to_owned(),
-                    Wanted::Nearest(_) => "what is nearest to a place".to_owned(),
+                let search = match &index.search {
+                    IndexSearch::Values(bounds) => trace::show_values(bounds),
+                    IndexSearch::Intersecting(_) => "what meets a shape".to_owned(),
+                    IndexSearch::Nearest(_) => "what is nearest to a place".to_owned(),
                 };
-                format!("index `{}`: {wanted}", index.name)
+                format!("index `{}`: {search}", index.name)
             }
             None if self.range == KeyRange::all() => "all rows".to_owned(),
             None => "a range of the primary key".to_owned(),

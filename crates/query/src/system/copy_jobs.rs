@@ -33,7 +33,7 @@ fn row(
     let destination = server_name(cx, identifiers);
     let own = cx.node().identity().server.0;
     let id = Uuid::new_v5(&own, &group.0.to_be_bytes());
-    let seconds = cx.node().clock().now().since(copy.begun).as_secs_f64();
+    let seconds = cx.node().clock().now().since(copy.started).as_secs_f64();
     let name = match identifiers {
         Identifiers::Name => table.config.name.clone(),
         Identifiers::Uuid => table.config.id.uuid().to_string().into(),

@@ -22,7 +22,7 @@ pub(super) fn index_jobs(cx: &Cx, identifiers: Identifiers) -> Vec<Object> {
         for index in config.indexes.all() {
             let IndexProgress::Under(share) = table.index_progress(index.id) else { continue };
             let id = Uuid::new_v5(&config.id.uuid(), &index.id.0.to_be_bytes());
-            let begun = cx.node().indexes().build_begun(config.id, index.id).unwrap_or(now);
+            let started = cx.node().indexes().build_started(config.id, index.id).unwrap_or(now);
             let name = match identifiers {
                 Identifiers::Name => config.name.clone(),
                 Identifiers::Uuid => config.id.uuid().to_string().into(),
@@ -36,7 +36,7 @@ pub(super) fn index_jobs(cx: &Cx, identifiers: Identifiers) -> Vec<Object> {
             rows.push(object([
                 ("id", vec![KIND.into(), id.to_string().into()].into()),
                 ("type", KIND.into()),
-                ("duration_sec", Datum::Number(now.since(begun).as_secs_f64())),
+                ("duration_sec", Datum::Number(now.since(started).as_secs_f64())),
                 ("servers", strings([server_name(cx, identifiers)])),
                 ("info", Datum::Object(info)),
             ]));

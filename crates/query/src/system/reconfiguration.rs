@@ -1,7 +1,7 @@
 //! Changes of the shards of one table, or of all tables of a database one after another. If rows must be copied first,
 //! cancelling the query stops the change.
 
-use cluster::{AdminError, ShardPlaces, ShardsWanted, TableChange, TableHandle};
+use cluster::{AdminError, DesiredShards, ShardPlaces, TableChange, TableHandle};
 use reql::EvalError;
 
 use crate::context::Cx;
@@ -64,10 +64,10 @@ impl<'a> Reconfiguration<'a> {
     }
 
     /// The planned placement of a table's shards. Fails if [`Reconfiguration::change`] would be refused.
-    pub fn plan(&self, table: &TableHandle, wanted: &ShardsWanted) -> Result<Vec<ShardPlaces>, EvalError> {
+    pub fn plan(&self, table: &TableHandle, desired: &DesiredShards) -> Result<Vec<ShardPlaces>, EvalError> {
         let cx = self.cx;
         let planned =
-            cx.node().resharder().plan_places(table.config.id, wanted, &|| cx.check_cancel().is_ok());
+            cx.node().resharder().plan_places(table.config.id, desired, &|| cx.check_cancel().is_ok());
         cx.check_cancel()?;
         planned.map_err(|error| self.failed(table, error))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cluster::{
-    AdminError, Catalog, DbConfig, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle,
+    AdminError, Catalog, DbConfig, DbId, DesiredShards, ServerId, ShardPlaces, TableChange, TableHandle,
     TableOptions, WriteAcks, durability_name, places_of,
 };
 use datum::{Datum, Object, Text};
@@ -116,7 +116,7 @@ fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalErr
         primary_key: row.primary_key.unwrap_or(defaults.primary_key),
         durability: row.durability.unwrap_or(defaults.durability),
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),
-        shards: row.shards.map_or(defaults.shards, ShardsWanted::Named),
+        shards: row.shards.map_or(defaults.shards, DesiredShards::Named),
     };
     cx.node().schema().create_table(&row.db.name, &row.name, options).map(drop).map_err(admin_failed)
 }
@@ -138,7 +138,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         db: Some(row.db.id),
         durability: row.durability,
         write_acks: row.write_acks,
-        shards: row.shards.map(ShardsWanted::Named),
+        shards: row.shards.map(DesiredShards::Named),
         write_hook: None,
     };
     Reconfiguration::of_table(cx, ReconfigurationKind::Configure).change(&table, &change)

@@ -18,8 +18,8 @@ pub(crate) use access::{Privilege, Resource};
 pub(crate) use failure::{admin_failed, index_failed, key_error, read_failed, write_failed};
 pub(crate) use ids::{SYSTEM_TABLES, system_db_id, system_table_id};
 pub(crate) use order::{
-    BucketPosition, BucketedItem, BucketedItems, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems,
-    Wanted, are_interleaved, primary_range,
+    BucketPosition, BucketedItem, BucketedItems, IndexItems, IndexRead, IndexSearch, KeyOrder, Placed,
+    PlacedItems, are_interleaved, primary_range,
 };
 
 /// Whether system tables show names or ids of databases, tables and servers.

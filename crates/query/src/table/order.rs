@@ -47,7 +47,7 @@ pub(crate) struct IndexRead {
     pub id: IndexId,
     /// Its name, for messages.
     pub name: Text,
-    pub wanted: Wanted,
+    pub search: IndexSearch,
     /// What to return of each row.
     pub items: IndexItems,
     /// Starts after this position; only for values.
@@ -59,7 +59,7 @@ pub(crate) struct IndexRead {
 impl IndexRead {
     /// The same read by index `other`, if that is another index that may take its place.
     pub fn with_index(&self, other: &IndexConfig) -> Option<IndexRead> {
-        let is_of_shapes = !matches!(self.wanted, Wanted::Values(_));
+        let is_of_shapes = !matches!(self.search, IndexSearch::Values(_));
         let holds_the_same =
             |known: &IndexConfig| known.kind == other.kind && known.function == other.function;
         let fits = other.kind.is_geo() == is_of_shapes && self.relied_on.as_ref().is_none_or(holds_the_same);
@@ -70,14 +70,14 @@ impl IndexRead {
 
     /// The query of a shard's index if rows are found by values: all of them, in no order.
     pub fn values(&self) -> Option<IndexQuery> {
-        let Wanted::Values(wanted) = &self.wanted else { return None };
-        Some(IndexQuery::of(self.id, wanted.clone(), RowOrder::Any, reql::ARRAY_LIMIT_DEFAULT))
+        let IndexSearch::Values(values) = &self.search else { return None };
+        Some(IndexQuery::of(self.id, values.clone(), RowOrder::Any, reql::ARRAY_LIMIT_DEFAULT))
     }
 }
 
-/// Which rows an index finds.
+/// A search by an index: the rows that it finds.
 #[derive(Clone)]
-pub(crate) enum Wanted {
+pub(crate) enum IndexSearch {
     /// The rows under some values, each a number of times.
     Values(Arc<[(Bounds, u32)]>),
     /// The rows with a shape that intersects this one, once for every such shape.
@@ -160,7 +160,7 @@ pub(crate) trait BucketedItems: Send {
 /// Whether rows that are read this way are interleaved by bucket (decision 0042): no order was asked for, and they are
 /// not found by shapes.
 pub(crate) fn are_interleaved(order: KeyOrder, index: Option<&IndexRead>) -> bool {
-    order == KeyOrder::Any && index.is_none_or(|index| matches!(index.wanted, Wanted::Values(_)))
+    order == KeyOrder::Any && index.is_none_or(|index| matches!(index.search, IndexSearch::Values(_)))
 }
 
 /// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.

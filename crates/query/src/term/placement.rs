@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{ShardsWanted, Wanted};
+use cluster::{DesiredShards, PlacementGoal};
 use datum::{Datum, Text};
 use reql::EvalError;
 
@@ -19,7 +19,7 @@ const DEFAULT_TAG: &str = "default";
 
 /// Shards, and replicas by server tag.
 #[derive(Debug)]
-pub(crate) struct Placement(Wanted);
+pub(crate) struct Placement(PlacementGoal);
 
 impl Placement {
     /// The options of `table_create`, all optional.
@@ -45,12 +45,12 @@ impl Placement {
         let replicas = replicas.map_or_else(|| Ok(one_per_table(1)), |asked| replicas_of(&asked, others))?;
         let nonvoting_tags = nonvoting_tags.map_or_else(|| Ok(Vec::new()), nonvoting_of)?;
         let primary_tag = primary_tag.map_or_else(|| Ok(Text::from_static(DEFAULT_TAG)), primary_of)?;
-        Ok(Placement(Wanted { shards, replicas, primary_tag, nonvoting_tags }))
+        Ok(Placement(PlacementGoal { shards, replicas, primary_tag, nonvoting_tags }))
     }
 
-    /// The request to the cluster.
-    pub fn wanted(self) -> ShardsWanted {
-        ShardsWanted::Placed(self.0)
+    /// The shards that the cluster is to place.
+    pub fn desired_shards(self) -> DesiredShards {
+        DesiredShards::Placed(self.0)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cluster::{
-    AdminError, Catalog, RepairMode, RepairScope, ServerId, ShardsWanted, TableChange, TableHandle, places_of,
+    AdminError, Catalog, DesiredShards, RepairMode, RepairScope, ServerId, TableChange, TableHandle,
+    places_of,
 };
 use datum::{Datum, Object, Text};
 use reql::EvalError;
@@ -38,11 +39,11 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
         let mode = repair_mode_of(&args, &mode)?;
         return emergency_repair(args.cx, value, why, mode, dry_run);
     }
-    let wanted = Placement::of_reconfigure(&args)?.wanted();
+    let desired = Placement::of_reconfigure(&args)?.desired_shards();
     let kind = if dry_run { ReconfigurationKind::PlanOnly } else { ReconfigurationKind::Reconfigure };
     let (mut report, mut reconfiguration) = (Report::default(), reconfiguration_of(args.cx, kind, &value));
     for table in configurable(args.cx, value, why)? {
-        reconfigure_table(&mut reconfiguration, &table, &wanted, dry_run, &mut report)?;
+        reconfigure_table(&mut reconfiguration, &table, &desired, dry_run, &mut report)?;
     }
     Ok(report.into_value("reconfigured", !dry_run, true))
 }
@@ -203,7 +204,7 @@ fn repair_table(
 fn reconfigure_table(
     reconfiguration: &mut Reconfiguration<'_>,
     table: &Arc<TableHandle>,
-    wanted: &ShardsWanted,
+    desired: &DesiredShards,
     dry_run: bool,
     report: &mut Report,
 ) -> Result<(), EvalError> {
@@ -211,13 +212,13 @@ fn reconfigure_table(
     let (config, status) =
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     if dry_run {
-        let places = reconfiguration.plan(table, wanted)?;
+        let places = reconfiguration.plan(table, desired)?;
         let mut after = config.to_builder();
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
         report.config(config, Datum::Object(after.build()));
         return Ok(());
     }
-    let change = TableChange { shards: Some(wanted.clone()), ..TableChange::default() };
+    let change = TableChange { shards: Some(desired.clone()), ..TableChange::default() };
     reconfiguration.change(table, &change)?;
     report.count += 1;
     report.config(config, current(cx, table.config.id, config_row));

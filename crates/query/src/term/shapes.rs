@@ -9,19 +9,19 @@ use reql::{Arg, EvalError};
 
 use crate::context::Cx;
 use crate::stream::{Pipe, RowSource, Source};
-use crate::table::{IndexItems, StoredTable, TableRef, Wanted};
+use crate::table::{IndexItems, IndexSearch, StoredTable, TableRef};
 use crate::value::{Args, Seq, Value};
 
 /// `get_intersecting`: the rows with a shape that intersects the given one, once for every such shape.
 pub(crate) fn get_intersecting(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let name = index_name(&args, &table)?;
-    let wanted = args.datum(1)?;
-    geo::members(&wanted).map_err(|error| error.at(1))?;
+    let shape = args.datum(1)?;
+    geo::members(&shape).map_err(|error| error.at(1))?;
     let (stored, index) = shape_index(&args, &table, &name)?;
-    let wanted = LazyShape::new(wanted);
-    wanted.get(&args.cx.cancel)?;
-    let rows = RowSource::of_index(&stored, &index, Wanted::Intersecting(wanted), IndexItems::Rows);
+    let shape = LazyShape::new(shape);
+    shape.get(&args.cx.cancel)?;
+    let rows = RowSource::of_index(&stored, &index, IndexSearch::Intersecting(shape), IndexItems::Rows);
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(rows)))))
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn get_nearest(mut args: Args<'_>) -> Result<Value, EvalError> {
         max_results: options.max_results,
         ellipsoid: options.ellipsoid,
     };
-    let rows = RowSource::of_index(&stored, &index, Wanted::Nearest(bounds), IndexItems::Pairs);
+    let rows = RowSource::of_index(&stored, &index, IndexSearch::Nearest(bounds), IndexItems::Pairs);
     let found = nearest_of_all(args.cx, &mut *rows.open(args.cx)?, options.max_results)?;
     args.cx.env().check_array(found.len())?;
     let result = |found: nearest::Found<Datum>| {

@@ -48,7 +48,7 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     }
     let send = |(server, ranges): (ServerId, Vec<KeyRange>)| {
         let request = Request::Sync { table: table.handle.config.id, ranges: ranges.clone() };
-        (server, cx.service.peers().call(server, request.to_bytes(), LONG_CALL_TIMEOUT), ranges)
+        (server, cx.service.remote_calls().call(server, request.to_bytes(), LONG_CALL_TIMEOUT), ranges)
     };
     let requests: Vec<_> = remote.into_iter().map(send).collect();
     for ticket in tickets {

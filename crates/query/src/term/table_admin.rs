@@ -26,7 +26,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         primary_key,
         durability: durability_of(&args)?.unwrap_or(defaults.durability),
         write_acks: defaults.write_acks,
-        shards: placement.wanted(),
+        shards: placement.desired_shards(),
     };
     let (db, name) = db_and_table(&mut args)?;
     access::check(args.cx, Privilege::Config, Resource::Db(db.id.unwrap_or_else(system_db_id)))?;

@@ -11,7 +11,7 @@ use super::seq::Seq;
 use crate::context::Cx;
 use crate::stream::{Pipe, RowSource, Source, row_reads};
 use crate::table::{
-    Index, IndexItems, IndexRead, KeyOrder, StoredTable, TableRef, Wanted, key_error, primary_range,
+    Index, IndexItems, IndexRead, IndexSearch, KeyOrder, StoredTable, TableRef, key_error, primary_range,
 };
 
 /// A table with an optional range and order.
@@ -68,9 +68,9 @@ impl Slice {
             (TableRef::Stored(table), Index::Secondary(index)) => {
                 self.check_secondary_bounds()?;
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
-                let wanted = Wanted::Values([(bounds, 1)].into());
+                let search = IndexSearch::Values([(bounds, 1)].into());
                 let (id, name, relied_on) = (index.id, index.name, None);
-                let read = IndexRead { id, name, wanted, items, after: None, relied_on };
+                let read = IndexRead { id, name, search, items, after: None, relied_on };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
             (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),

@@ -53,7 +53,7 @@ impl RpcClient for DirectClient {
         if let Some(random) = &self.losses {
             match random.next_u64() % 8 {
                 0 => return on_response(Err(RpcError::NotConnected(server))),
-                1 if request[1] != WRITE => return on_response(Err(RpcError::NoAnswer(server))),
+                1 if request[1] != WRITE => return on_response(Err(RpcError::NoResponse(server))),
                 _ => {}
             }
         }
@@ -158,11 +158,11 @@ impl TestNode {
         let TestNode { service: other, node, indexes, .. } = TestNode::new();
         let server = QueryServer::new(other);
         let service = service(node.clone());
-        service.peers().connect(Arc::new(BufferingClient {
+        service.remote_calls().connect(Arc::new(BufferingClient {
             client: client(server.clone()),
             buffered: Mutex::default(),
         }));
-        service.peers().force_target(move |range| is_far(range).then_some(RECEIVER));
+        service.remote_calls().force_target(move |range| is_far(range).then_some(RECEIVER));
         TestNode { service, server: Some(server), node, indexes }
     }
 
@@ -172,8 +172,8 @@ impl TestNode {
         let service = || service_with_memory(node.clone(), ServerFacts::default(), memory.clone());
         let server = QueryServer::new(service());
         let service = service();
-        service.peers().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
-        service.peers().force_target(|_| Some(RECEIVER));
+        service.remote_calls().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
+        service.remote_calls().force_target(|_| Some(RECEIVER));
         TestNode { service, server: Some(server), node, indexes }
     }
 
@@ -182,8 +182,8 @@ impl TestNode {
         let TestNode { node, indexes, .. } = TestNode::new();
         let server = QueryServer::new(service_with(node.clone(), logs(there)));
         let service = service_with(node.clone(), logs(here));
-        service.peers().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
-        service.peers().force_target(|_| Some(RECEIVER));
+        service.remote_calls().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
+        service.remote_calls().force_target(|_| Some(RECEIVER));
         TestNode { service, server: Some(server), node, indexes }
     }
 

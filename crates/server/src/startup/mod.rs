@@ -326,7 +326,7 @@ impl Running {
         });
         node.set_query_handler(Arc::new(query::QueryServer::new(queries.clone())));
         if let Some(wire) = node.query_client() {
-            queries.peers().connect(wire);
+            queries.remote_calls().connect(wire);
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;

@@ -77,7 +77,7 @@ async fn drive_service_and_links(worker: &WorkerState, mut links: Links) {
 fn drive(worker: &WorkerState) {
     if catch_unwind(AssertUnwindSafe(|| worker.shared.service.drive())).is_err() {
         tracing::error!(
-            "a panic in the server: drivers may miss responses to queries that were being carried out"
+            "a panic while queries were run: some clients may receive no response and have to send their queries again"
         );
     }
 }

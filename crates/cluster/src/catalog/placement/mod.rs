@@ -23,7 +23,7 @@ pub(crate) const STALLED_WEIGHT: u64 = u64::MAX / 2;
 
 /// The shards and replicas that `table_create` or `reconfigure` requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PlacementGoal {
     /// The number of shards, at least 1.
     pub shards: usize,
     /// The number of replicas of each shard on servers with each tag.
@@ -71,25 +71,25 @@ fn load_of<'a>(shards: impl Iterator<Item = &'a ShardConfig>) -> Load {
 pub fn place(
     servers: &[ServerConfig],
     load: &Load,
-    wanted: &Wanted,
+    goal: &PlacementGoal,
     current: &[ShardPlaces],
 ) -> Result<Vec<ShardPlaces>, PlacementError> {
-    check(servers, wanted)?;
+    check(servers, goal)?;
     let mut board = Board {
         load,
         held: BTreeMap::new(),
-        rows: vec![BTreeMap::new(); wanted.shards],
-        primaries: vec![None; wanted.shards],
+        rows: vec![BTreeMap::new(); goal.shards],
+        primaries: vec![None; goal.shards],
     };
-    board.choose_primaries(&tagged(servers, &wanted.primary_tag), current);
-    for (tag, replicas) in &wanted.replicas {
-        let is_primary = *tag == wanted.primary_tag;
+    board.choose_primaries(&tagged(servers, &goal.primary_tag), current);
+    for (tag, replicas) in &goal.replicas {
+        let is_primary = *tag == goal.primary_tag;
         // The primary is one of its tag's replicas.
         let secondaries = replicas - usize::from(is_primary && *replicas > 0);
         board.choose_secondaries(
             &tagged(servers, tag),
             secondaries,
-            !wanted.nonvoting_tags.contains(tag),
+            !goal.nonvoting_tags.contains(tag),
             current,
         );
     }
@@ -106,20 +106,20 @@ pub fn places_of(shards: &[ShardConfig]) -> Vec<ShardPlaces> {
     shards.iter().map(one).collect()
 }
 
-fn check(servers: &[ServerConfig], wanted: &Wanted) -> Result<(), PlacementError> {
-    if wanted.replicas.values().sum::<usize>() == 0 {
+fn check(servers: &[ServerConfig], goal: &PlacementGoal) -> Result<(), PlacementError> {
+    if goal.replicas.values().sum::<usize>() == 0 {
         return Err(PlacementError::NoReplicas);
     }
-    if wanted.replicas.get(&wanted.primary_tag).copied().unwrap_or(0) == 0 {
-        return Err(PlacementError::NoPrimaries(wanted.primary_tag.clone()));
+    if goal.replicas.get(&goal.primary_tag).copied().unwrap_or(0) == 0 {
+        return Err(PlacementError::NoPrimaries(goal.primary_tag.clone()));
     }
-    if let Some(tag) = wanted.nonvoting_tags.iter().find(|tag| !wanted.replicas.contains_key(*tag)) {
+    if let Some(tag) = goal.nonvoting_tags.iter().find(|tag| !goal.replicas.contains_key(*tag)) {
         return Err(PlacementError::NoNonvoting(tag.clone()));
     }
-    if wanted.shards > SHARDS_MAX {
+    if goal.shards > SHARDS_MAX {
         return Err(PlacementError::TooManyShards(SHARDS_MAX));
     }
-    let used = || wanted.replicas.iter().filter(|(_, replicas)| **replicas > 0);
+    let used = || goal.replicas.iter().filter(|(_, replicas)| **replicas > 0);
     let mut claimed: BTreeMap<ServerId, &Text> = BTreeMap::new();
     for (tag, _) in used() {
         for server in servers.iter().filter(|server| server.tags.contains(tag)) {

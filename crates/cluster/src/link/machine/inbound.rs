@@ -160,7 +160,7 @@ impl Peer {
                 let why = String::from_utf8_lossy(&body).into_owned();
                 self.settle(number, Err(RpcError::Refused { server, why }), effects);
             }
-            Kind::Lost => self.settle(number, Err(RpcError::NoAnswer(server)), effects),
+            Kind::Lost => self.settle(number, Err(RpcError::NoResponse(server)), effects),
             // None of these is a data frame (`Kind::is_data`).
             Kind::Consent | Kind::Welcome | Kind::Farewell => return Err(Damage::OutOfTurn),
             Kind::Heartbeat | Kind::Book | Kind::Withdrawn => return Err(Damage::OutOfTurn),

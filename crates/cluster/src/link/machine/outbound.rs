@@ -54,7 +54,7 @@ impl Machine {
                 for number in expired {
                     let error = match withdrawn.contains(&number) {
                         true => RpcError::NotConnected(*server),
-                        false => RpcError::NoAnswer(*server),
+                        false => RpcError::NoResponse(*server),
                     };
                     peer.settle(number, Err(error), &mut self.effects);
                 }
@@ -182,7 +182,7 @@ impl Machine {
         for pending in pending {
             // A request whose last part was not sent cannot have been carried out.
             let error = match pending.is_sent {
-                true => RpcError::NoAnswer(server),
+                true => RpcError::NoResponse(server),
                 false => RpcError::NotConnected(server),
             };
             self.effects.push(Effect::Response(pending.on_response, Err(error)));

@@ -1,6 +1,10 @@
 //! The replicas on this node: opened when the catalog places them here, discarded when it no longer does.
 //!
-//! This file opens replicas. `incarnation` replaces earlier replicas of the same group, `discard` discards replicas.
+//! This file opens replicas. `incarnation` replaces earlier replicas of the same group, `discard` discards replicas and
+//! deletes their data.
+
+mod discard;
+mod incarnation;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,29 +32,29 @@ use crate::routing::{
 
 /// A replica of this server that was removed from its group, and that the catalog named when it was to be opened.
 #[derive(Clone, Copy)]
-pub(super) struct Superseded {
-    pub(super) table: TableId,
-    pub(super) peer: PeerId,
-    pub(super) since: Instant,
+struct Superseded {
+    table: TableId,
+    peer: PeerId,
+    since: Instant,
 }
 
 /// Opens and discards the replicas of this node.
 pub(super) struct ReplicaHost {
-    pub(super) own: ServerId,
-    pub(super) log: Arc<dyn Log>,
-    pub(super) replicas: Arc<Replicas>,
-    pub(super) local: Arc<LocalReplicas>,
+    own: ServerId,
+    log: Arc<dyn Log>,
+    replicas: Arc<Replicas>,
+    local: Arc<LocalReplicas>,
     transport: Arc<ReplicaTransport>,
-    pub(super) leadership: Arc<Leadership>,
-    pub(super) catalog: Arc<CatalogClient>,
-    pub(super) membership: Arc<Membership>,
-    pub(super) restart: Arc<RestartState>,
-    pub(super) tombstones: Arc<Tombstones>,
-    pub(super) leftovers: Arc<LeftoverRows>,
+    leadership: Arc<Leadership>,
+    catalog: Arc<CatalogClient>,
+    membership: Arc<Membership>,
+    restart: Arc<RestartState>,
+    tombstones: Arc<Tombstones>,
+    leftovers: Arc<LeftoverRows>,
     pending: Arc<PendingHandovers>,
-    pub(super) openings: Openings,
+    openings: Openings,
     /// Replicas that the catalog names here although they were removed from their groups and cannot be opened again.
-    pub(super) removed: RankedMutex<BTreeMap<GroupId, Superseded>>,
+    removed: RankedMutex<BTreeMap<GroupId, Superseded>>,
 }
 
 impl ReplicaHost {
@@ -86,6 +90,11 @@ impl ReplicaHost {
             openings,
             removed: RankedMutex::new(Rank::RemovedReplicas, BTreeMap::new()),
         }
+    }
+
+    /// Whether this server's replica of shard `at` of a table may be opened now.
+    pub(super) fn may_open(&self, config: &TableConfig, at: usize) -> Result<bool, AdminError> {
+        Ok(!matches!(self.openings.opening(config, at)?, Opening::Later))
     }
 
     /// Opens this node's replicas of a table, and returns handles for all of its shards.

@@ -1,4 +1,5 @@
-//! Leader lookup: finds the leader of a shard once for all queries about one row that wait for it.
+//! Shared leader lookup: finds the leader of a shard once for all queries about one row that wait for it. The lookup itself
+//! is [`cluster::LeaderLookup`]'s.
 //!
 //! A waiting query holds no thread and sends no requests: one thread wakes the queries, and another asks servers for
 //! leaders. A thousand clients that wait for a leader cost hardly more than one, which leaves the servers the time to
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use storage::TableId;
 
 use super::known_leaderless::KnownLeaderless;
-use super::peers::OneShot;
+use super::remote_calls::OneShot;
 use crate::thread_pool::ThreadPool;
 
 /// The first and the longest backoff between two attempts of a query.
@@ -39,8 +40,8 @@ pub(crate) fn backoff_after(attempts: u32) -> Duration {
     }
 }
 
-/// The queries that wait for leaders, and the lookups of a node.
-pub(crate) struct LeaderLookup {
+/// One lookup of leaders for all queries of a node: the queries that wait, and the threads that look up and wake.
+pub(crate) struct SharedLeaderLookup {
     node: Arc<Node>,
     /// One thread, which wakes waiting queries.
     wake_thread: ThreadPool,
@@ -65,10 +66,10 @@ pub(crate) struct LookupAttempts {
     pub any_replica: bool,
 }
 
-impl LeaderLookup {
+impl SharedLeaderLookup {
     /// Without waiting queries.
-    pub fn new(node: Arc<Node>) -> Arc<LeaderLookup> {
-        Arc::new(LeaderLookup {
+    pub fn new(node: Arc<Node>) -> Arc<SharedLeaderLookup> {
+        Arc::new(SharedLeaderLookup {
             node,
             wake_thread: ThreadPool::new("leader-wake", 1),
             query_thread: ThreadPool::new("leader-query", 1),
@@ -130,7 +131,7 @@ trait LookupSource<S> {
     fn query_leaders(&self, shards: impl FnOnce() -> Vec<S>);
 }
 
-impl LookupSource<ShardHandle> for Arc<LeaderLookup> {
+impl LookupSource<ShardHandle> for Arc<SharedLeaderLookup> {
     fn is_known(&self, shard: &ShardHandle) -> bool {
         is_known(shard)
     }

@@ -13,8 +13,8 @@ use shard::Shard;
 use storage::TableId;
 use uuid::Uuid;
 
-use super::replica_host::ReplicaHost;
-use super::tombstone::{End, Removed};
+use super::super::tombstone::{End, Removed};
+use super::ReplicaHost;
 use crate::catalog::Catalog;
 use crate::config::{CATALOG_GROUP, CATALOG_TABLE};
 use crate::error::AdminError;
@@ -25,7 +25,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 impl ReplicaHost {
     /// Discards the replicas that `catalog` no longer places here. A replica that no catalog has named since the start is
     /// kept until the catalog has caught up: a version that this node acted on before the restart may name it.
-    pub(super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
+    pub(in super::super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.own);
             if let Some(old) = config.lineage.sealed.iter().find(|old| old.group == group) {
@@ -37,9 +37,9 @@ impl ReplicaHost {
             Some(shard.replica_on(server).is_some())
         };
         let strays: Vec<(GroupId, TableId, bool)> = {
-            let hosted = self.local.lock();
+            let open_replicas = self.local.lock();
             let knows_all = self.restart.is_caught_up();
-            let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
+            let strays = open_replicas.iter().filter_map(|(group, open)| match placed(open.table, *group) {
                 Some(true) => None,
                 _ if !open.is_named && !knows_all => None,
                 known => Some((*group, open.table, known.is_some())),
@@ -59,7 +59,7 @@ impl ReplicaHost {
 
     /// Closes a replica permanently and deletes its rows, except rows that belong to another shard of this node now.
     /// `has_other_replicas`: the catalog has the group on other servers.
-    pub(super) fn discard(
+    fn discard(
         &self,
         catalog: &Catalog,
         table: TableId,
@@ -93,11 +93,11 @@ impl ReplicaHost {
         catalog: &Catalog,
     ) -> Result<(), AdminError> {
         let superseded: Vec<Arc<Shard>> = {
-            let hosted = self.local.lock();
+            let open_replicas = self.local.lock();
             let is_superseded = |(_, table, has_other_replicas): &&(GroupId, TableId, bool)| {
                 !has_other_replicas && catalog.table_by_id(*table).is_some()
             };
-            let open = strays.iter().filter(is_superseded).filter_map(|(group, ..)| hosted.get(group));
+            let open = strays.iter().filter(is_superseded).filter_map(|(group, ..)| open_replicas.get(group));
             // The catalog keeps a sealed group until its rows are durable in the engines: decision 0024.
             let open = open.filter(|open| !open.shard.seal_state().is_sealed());
             open.map(|open| Arc::clone(&open.shard)).collect()
@@ -117,14 +117,41 @@ impl ReplicaHost {
         Ok(self.replicas.engine().flush()?)
     }
 
-    /// Deletes the data of removed replicas whose tombstones have become durable since.
-    pub(super) fn forget_removed(&self, catalog: &Catalog, groups: &[GroupId]) -> Result<(), AdminError> {
-        let forgotten: Vec<_> = groups.iter().map(|group| self.forget_if_durable(catalog, *group)).collect();
-        self.leftovers.clear(catalog)?;
-        forgotten.into_iter().collect()
+    /// Discards the replica of a group from which its leader has removed it. Its rows are deleted later: the catalog may still
+    /// name it here, and another replica of the same rows may follow.
+    pub(in super::super) fn discard_removed(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        group: GroupId,
+    ) -> Result<(), AdminError> {
+        self.discard(catalog, table, group, true)?;
+        self.leftovers.add(table);
+        Ok(())
     }
 
-    fn forget_if_durable(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
+    /// Deletes the rows of replicas that left their groups, once `catalog` no longer names them here.
+    pub(in super::super) fn clear_leftovers(&self, catalog: &Catalog) -> Result<(), AdminError> {
+        self.leftovers.clear(catalog)
+    }
+
+    /// The groups of removed replicas whose tombstones are to be tried again now.
+    pub(in super::super) fn due_tombstones(&self) -> Vec<GroupId> {
+        self.tombstones.due()
+    }
+
+    /// Deletes the data of removed replicas whose tombstones have become durable since.
+    pub(in super::super) fn delete_tombstoned(
+        &self,
+        catalog: &Catalog,
+        groups: &[GroupId],
+    ) -> Result<(), AdminError> {
+        let deleted: Vec<_> = groups.iter().map(|group| self.delete_if_tombstoned(catalog, *group)).collect();
+        self.leftovers.clear(catalog)?;
+        deleted.into_iter().collect()
+    }
+
+    fn delete_if_tombstoned(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
         if !self.tombstones.write(group, End::Left)? {
             return Ok(());
         }
@@ -138,7 +165,7 @@ impl ReplicaHost {
 
     /// Deletes the remains of groups and tables that the catalog does not place here. False if some remain, because their
     /// tombstones cannot be written while the disk is full.
-    pub(super) fn sweep(&self) -> Result<bool, AdminError> {
+    pub(in super::super) fn sweep(&self) -> Result<bool, AdminError> {
         let catalog = self.catalog.shown();
         for group in storage::groups_present(&self.replicas.engine().snapshot()?)? {
             if group != CATALOG_GROUP && !self.local.contains(group) && !self.close_unopened(group)? {

@@ -1,4 +1,5 @@
-//! Calls to other nodes, and slots for their responses.
+//! The calls of queries to other nodes, and slots for their responses. The requests go out through the `RpcClient` of the
+//! cluster.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +20,9 @@ pub(crate) const LONG_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How often a blocked thread checks whether its query was cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The other nodes, as far as queries call them. Without a client every call fails as not connected.
-pub struct Peers {
+/// Sends the requests of queries to other nodes. Each response comes into a slot that a thread or a task waits for. Without
+/// a client every call fails as not connected.
+pub struct RemoteCalls {
     client: OnceLock<Arc<dyn RpcClient>>,
     /// The server to call for a shard's range instead of its replica, in tests.
     forced: OnceLock<ForcedTarget>,
@@ -61,18 +63,18 @@ impl From<CallError> for RemoteError {
         match error {
             CallError::NotSent(error) => RemoteError::NotSent(error),
             CallError::Rpc(RpcError::NotConnected(_)) => RemoteError::NotConnected,
-            CallError::Rpc(RpcError::NoAnswer(_)) => RemoteError::NoResponse,
+            CallError::Rpc(RpcError::NoResponse(_)) => RemoteError::NoResponse,
             // Nothing was done: a server that is still starting refuses all requests.
             CallError::Rpc(RpcError::Refused { .. }) => RemoteError::NotConnected,
         }
     }
 }
 
-impl Peers {
+impl RemoteCalls {
     /// Without a client. Numbers of cursors and of cancellable requests start at `first`, which should be random: a
     /// restarted node must not reuse its old numbers.
-    pub(crate) fn new(first: u64) -> Peers {
-        Peers { client: OnceLock::new(), forced: OnceLock::new(), next: AtomicU64::new(first) }
+    pub(crate) fn new(first: u64) -> RemoteCalls {
+        RemoteCalls { client: OnceLock::new(), forced: OnceLock::new(), next: AtomicU64::new(first) }
     }
 
     /// Sets the client that calls go through. Only the first call has an effect.
@@ -115,7 +117,7 @@ impl Peers {
         })
     }
 
-    /// [`Peers::call`] for callers that call [`Peers::flush`] afterwards.
+    /// [`RemoteCalls::call`] for callers that call [`RemoteCalls::flush`] afterwards.
     pub(crate) fn call_buffered(
         &self,
         server: ServerId,
@@ -148,7 +150,7 @@ impl Peers {
         slot
     }
 
-    /// As [`Peers::call_buffered`], with a callback that runs on a thread of the client.
+    /// As [`RemoteCalls::call_buffered`], with a callback that runs on a thread of the client.
     pub(crate) fn call_buffered_with(
         &self,
         server: ServerId,

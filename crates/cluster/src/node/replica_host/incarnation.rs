@@ -2,7 +2,7 @@
 //! same group on the same server, while the server is disconnected or before it has noticed. The two are different
 //! members of the group: the data of the earlier one is discarded, and the later one begins without rows.
 //!
-//! The catalog determines which of the two is the later one, once it has caught up ([`super::restart_state::RestartState`]).
+//! The catalog determines which of the two is the later one, once it has caught up ([`super::super::restart_state::RestartState`]).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use io::task;
 use log::{GroupId, PeerId};
 use storage::TableId;
 
-use super::replica_host::{ReplicaHost, Superseded};
+use super::{ReplicaHost, Superseded};
 use crate::catalog::{Catalog, display_names};
 use crate::config::TableConfig;
 use crate::error::AdminError;
@@ -23,15 +23,15 @@ const REPLACEMENT_DELAY: Duration = Duration::from_secs(5);
 impl ReplicaHost {
     /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has
     /// caught up: `config` names another replica on this server.
-    pub(super) fn has_earlier(&self, config: &TableConfig) -> bool {
+    pub(in super::super) fn has_earlier(&self, config: &TableConfig) -> bool {
         if !self.restart.is_caught_up() {
             return false;
         }
-        let hosted = self.local.lock();
+        let open_replicas = self.local.lock();
         config.shards.iter().any(|shard| {
             let named = shard.replicas.iter().chain(&shard.leaving);
             let mut named = named.filter(|replica| replica.server == self.own);
-            let open = hosted.get(&shard.group);
+            let open = open_replicas.get(&shard.group);
             open.is_some_and(|open| named.next().is_some_and(|replica| replica.peer != open.own))
         })
     }
@@ -44,9 +44,9 @@ impl ReplicaHost {
         named: PeerId,
     ) -> Result<(), AdminError> {
         let earlier = {
-            let mut hosted = self.local.lock();
-            match hosted.get(&group) {
-                Some(open) if open.own != named => hosted.remove(&group),
+            let mut open_replicas = self.local.lock();
+            match open_replicas.get(&group) {
+                Some(open) if open.own != named => open_replicas.remove(&group),
                 _ => None,
             }
         };
@@ -66,7 +66,7 @@ impl ReplicaHost {
     }
 
     /// Replaces the replicas of this server that were removed from their groups and are still named by the newest catalog.
-    pub(super) fn replace_removed(&self, catalog: &Catalog) {
+    pub(in super::super) fn replace_removed(&self, catalog: &Catalog) {
         let is_named = |group: &GroupId, old: &Superseded| {
             let table = catalog.table_by_id(old.table);
             let mut shards = table.iter().flat_map(|table| &table.config.shards);
