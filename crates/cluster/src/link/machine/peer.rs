@@ -8,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::{ConnectionId, Nanos};
 
-use super::Effect;
+use super::fault::Fault;
+use super::output::{Effect, LogLevel, Output};
 use super::requests::PendingRequests;
+use super::schedule::Schedule;
+use crate::link::frame::{Kind, flag};
 use crate::link::hello::Hello;
 use crate::link::outbox::{Outbox, QueueLimits};
 use crate::link::stats::PeerStats;
@@ -20,6 +23,10 @@ const REPLACED_MAX: usize = 16;
 /// How long they are remembered: a process that dials later is alive.
 const REPLACED_FOR: Duration = Duration::from_secs(60);
 
+/// How many bytes of one link are handed to the network at a time. The rest stays in the outbox, where short messages
+/// can still overtake long ones.
+const IN_FLIGHT_BYTES_MAX: usize = 256 << 10;
+
 /// A new connection that waits until the present link has answered an echo, or has not.
 pub(super) struct Probe {
     pub(super) number: u64,
@@ -27,7 +34,17 @@ pub(super) struct Probe {
     pub(super) until: Nanos,
 }
 
+/// The decision about a connection whose other side consents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// There is no link, or it belongs to a process that has ended: the connection becomes the link.
+    Accept,
+    /// The present link has to answer an echo first.
+    Probe,
+}
+
 pub(super) struct Peer {
+    pub(super) server: ServerId,
     pub(super) name: String,
     pub(super) incarnation: Option<u64>,
     /// When the server's process was started, as its hello says.
@@ -49,15 +66,16 @@ pub(super) struct Peer {
     pub(super) interval: Duration,
     /// Bytes handed to the network since it last reported that everything was sent.
     pub(super) in_flight_bytes: usize,
-    /// Whether the server is in the machine's list of servers with queued data.
+    /// Whether the server is in the list of servers with queued data.
     pub(super) is_unsent: bool,
     pub(super) probe: Option<Probe>,
     pub(super) stats: Arc<PeerStats>,
 }
 
 impl Peer {
-    pub(super) fn new(limits: QueueLimits) -> Peer {
+    pub(super) fn new(server: ServerId, limits: QueueLimits) -> Peer {
         Peer {
+            server,
             name: String::new(),
             incarnation: None,
             started_ms: 0,
@@ -108,11 +126,49 @@ impl Peer {
         self.welcome = 0;
     }
 
-    /// Has the machine send this peer's queued data soon. `server` is the peer's id.
-    pub(super) fn will_send(&mut self, server: ServerId, unsent: &mut Vec<ServerId>) {
-        if !std::mem::replace(&mut self.is_unsent, true) {
-            unsent.push(server);
+    /// Decides about a connection whose other side, which has sent `hello`, consents. Queues the echo request of
+    /// `probe` if the present link has to answer one; `Err` if another connection waits for an echo already.
+    pub(super) fn choose(&mut self, hello: &Hello, probe: Probe) -> Result<Choice, Fault> {
+        // A connection of an older incarnation may be the last one of a process that has ended. So it waits for the
+        // echo of the present link, like one of the same incarnation. A later process is accepted at once.
+        let is_same = self.incarnation == Some(hello.incarnation);
+        if self.link.is_none() || !is_same && !self.is_later_than(hello) {
+            return Ok(Choice::Accept);
         }
+        if self.probe.is_some() {
+            return Err(Fault::duplicate());
+        }
+        self.outbox.control(Kind::Heartbeat, flag::ECHO_WANTED, probe.number);
+        self.probe = Some(probe);
+        Ok(Choice::Probe)
+    }
+
+    /// Adds the server to `unsent`, the list of servers with queued data to send.
+    pub(super) fn will_send(&mut self, unsent: &mut Vec<ServerId>) {
+        if !std::mem::replace(&mut self.is_unsent, true) {
+            unsent.push(self.server);
+        }
+    }
+
+    /// Hands queued data to the network, up to [`IN_FLIGHT_BYTES_MAX`].
+    pub(super) fn send(&mut self, now: Nanos, output: &mut Output) {
+        let Some(link) = self.link else { return };
+        if self.outbox.is_empty() || self.in_flight_bytes >= IN_FLIGHT_BYTES_MAX {
+            self.stats.queue_bytes.store(self.outbox.bytes() as u64, Relaxed);
+            return;
+        }
+        let batch = self.outbox.take(IN_FLIGHT_BYTES_MAX - self.in_flight_bytes);
+        for number in &batch.requests {
+            self.requests.mark_sent(*number);
+        }
+        self.in_flight_bytes += batch.len;
+        self.sent_at = now;
+        self.stats.queue_bytes.store(self.outbox.bytes() as u64, Relaxed);
+        PeerStats::add(&self.stats.frames_out, batch.frames);
+        PeerStats::add(&self.stats.log_messages_out, batch.log_messages);
+        PeerStats::add(&self.stats.bytes_out, batch.len);
+        let notify_drained = self.in_flight_bytes >= IN_FLIGHT_BYTES_MAX / 2;
+        output.send(link, batch.bytes, notify_drained);
     }
 
     /// Data was received. Returns true if the server was silent before and receives data from this node.
@@ -125,13 +181,65 @@ impl Peer {
         true
     }
 
+    /// Reports the server as silent if nothing was received from it for a while, or if it reports that about this node.
+    pub(super) fn check_silence(&mut self, schedule: &Schedule, output: &mut Output) {
+        let is_quiet = self.is_quiet(schedule);
+        if !is_quiet && !self.is_deaf || self.is_silent {
+            return;
+        }
+        self.is_silent = true;
+        self.stats.is_connected.store(0, Relaxed);
+        let (name, server) = (&self.name, self.server);
+        let text = match is_quiet {
+            true => format!("Nothing is received from server \"{name}\" {server}"),
+            false => format!("Server \"{name}\" {server} receives nothing from this one"),
+        };
+        output.log(LogLevel::Info, text);
+        output.add(Effect::Silent(server));
+    }
+
+    /// Queues a heartbeat if nothing was sent for a while, or if it has to report that nothing is received from the
+    /// server, or no longer has to. Returns true if it was queued.
+    pub(super) fn add_heartbeat(&mut self, schedule: &Schedule) -> bool {
+        let is_quiet = self.is_quiet(schedule);
+        let has_sent = schedule.now().since(self.sent_at) < schedule.timings().heartbeat_interval() / 2;
+        if has_sent && !is_quiet && !self.sent_deaf {
+            return false;
+        }
+        let flags = if is_quiet { flag::DEAF } else { 0 };
+        self.sent_deaf = is_quiet;
+        self.outbox.control(Kind::Heartbeat, flags, 0);
+        true
+    }
+
+    fn is_quiet(&self, schedule: &Schedule) -> bool {
+        schedule.now().since(self.received_at) > schedule.timings().silent_after(self.interval)
+    }
+
     /// A request has a response, or will have none. Does nothing if the request has expired before.
-    pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, RpcError>, effects: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, RpcError>, output: &mut Output) {
         let Some(pending) = self.requests.settle(number) else { return };
         if result.is_err() {
             PeerStats::add(&self.stats.requests_failed, 1);
         }
-        effects.push(Effect::Response(pending.on_response, result));
+        output.add(Effect::Response(pending.on_response, result));
+    }
+
+    /// Fails the requests whose deadline has passed. Returns true if there was one.
+    pub(super) fn expire_requests(&mut self, now: Nanos, output: &mut Output) -> bool {
+        let expired = self.requests.expired(now);
+        if expired.is_empty() {
+            return false;
+        }
+        let withdrawn = self.outbox.withdraw(&expired);
+        for number in expired {
+            let error = match withdrawn.contains(&number) {
+                true => RpcError::NotConnected(self.server),
+                false => RpcError::NoAnswer(self.server),
+            };
+            self.settle(number, Err(error), output);
+        }
+        true
     }
 
     /// Starts to use `link`.
@@ -148,5 +256,29 @@ impl Peer {
         self.probe = None;
         PeerStats::add(&self.stats.links, 1);
         self.stats.is_connected.store(1, Relaxed);
+    }
+
+    /// The link has ended: requests without a response fail.
+    pub(super) fn link_ended(&mut self, why: &str, output: &mut Output) {
+        let server = self.server;
+        self.link = None;
+        self.outbox.clear();
+        self.stats.queue_bytes.store(0, Relaxed);
+        self.stats.is_connected.store(0, Relaxed);
+        let pending = self.requests.take_all();
+        PeerStats::add(&self.stats.requests_failed, pending.len());
+        for pending in pending {
+            // A request whose last part was not sent cannot have been carried out.
+            let error = match pending.is_sent {
+                true => RpcError::NoAnswer(server),
+                false => RpcError::NotConnected(server),
+            };
+            output.add(Effect::Response(pending.on_response, Err(error)));
+        }
+        output.add(Effect::Unlinked(server));
+        if !std::mem::replace(&mut self.is_silent, true) {
+            output.add(Effect::Silent(server));
+        }
+        output.log(LogLevel::Info, format!("Disconnected from server \"{}\" {server}: {why}", self.name));
     }
 }
