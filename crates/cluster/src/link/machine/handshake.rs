@@ -5,7 +5,6 @@
 //! one, and its callers welcome that connection.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use io::{ConnectionId, Endpoints, TLS_FAULT};
 
@@ -127,11 +126,7 @@ impl Machine {
     /// The chooser has accepted this connection.
     pub(super) fn welcome_received(&mut self, id: ConnectionId, number: u64) -> Result<(), Fault> {
         let hello = self.sessions.agreeing(id)?;
-        let is_outdated = self
-            .peers
-            .get(hello.server)
-            .is_some_and(|peer| peer.incarnation == Some(hello.incarnation) && number <= peer.welcome);
-        if is_outdated {
+        if self.peers.get(hello.server).is_some_and(|peer| peer.has_seen(hello, number)) {
             return Err(Fault::duplicate());
         }
         self.open(id, number);
@@ -224,10 +219,8 @@ impl Machine {
         self.close_others(id, server);
         let name = self.known.name_of(&hello).to_owned();
         let peer = self.peers.get_or_add(server);
-        peer.set_incarnation(&hello, now);
-        peer.welcome = number;
         peer.name.clone_from(&name);
-        peer.link_opened(id, now, Duration::from_millis(hello.heartbeat_ms));
+        peer.link_opened(id, number, &hello, now);
         let stats = peer.stats.clone();
         if let Origin::Dialed(address) = &origin {
             self.dialer.done(address, now, self.schedule.timings());
@@ -245,7 +238,7 @@ impl Machine {
     /// Closes the other connections to `server`: one that waits, of an incarnation that has ended, and the link.
     fn close_others(&mut self, id: ConnectionId, server: ServerId) {
         let Some(peer) = self.peers.get_mut(server) else { return };
-        let waiting = peer.probe.take().map(|probe| probe.waiting).filter(|waiting| *waiting != id);
+        let waiting = peer.take_waiting().filter(|waiting| *waiting != id);
         let replaced = Fault::new(Reason::Duplicate, "another connection takes its place".to_owned());
         for (other, fault) in [(waiting, Fault::duplicate()), (peer.link, replaced)] {
             let waiting = other.and_then(|other| self.remove_with_farewell(other, &fault));
@@ -283,9 +276,9 @@ impl Machine {
         let peer = session.server().and_then(|server| self.peers.get_mut(server));
         let mut replacement = None;
         if let Some(peer) = peer {
-            peer.probe.take_if(|probe| probe.waiting == id);
+            peer.stop_waiting(id);
             if peer.link == Some(id) {
-                replacement = peer.probe.take().map(|probe| probe.waiting);
+                replacement = peer.take_waiting();
                 peer.link_ended(why, &mut self.output);
                 let interval = jittered(self.schedule.timings().redial_interval_min, &*self.random);
                 self.dialer.disconnected(peer.server, self.schedule.now(), interval);

@@ -253,7 +253,7 @@ impl Machine {
         let count = chunk.as_ref().map_or(0, Bytes::len);
         chunk.into_iter().for_each(|bytes| session.reader.push(bytes));
         let Some(peer) = peer else { return session.reader.next() };
-        peer.received_at = self.schedule.now();
+        peer.received(self.schedule.now());
         PeerStats::add(&peer.stats.bytes_in, count);
         peer.receive_data(id, session, &mut self.output)
     }

@@ -46,29 +46,29 @@ pub(super) enum Choice {
 pub(super) struct Peer {
     pub(super) server: ServerId,
     pub(super) name: String,
-    pub(super) incarnation: Option<u64>,
+    incarnation: Option<u64>,
     /// When the server's process was started, as its hello says.
-    pub(super) started_ms: u64,
+    started_ms: u64,
     replaced: VecDeque<(u64, Nanos)>,
     pub(super) link: Option<ConnectionId>,
     /// The highest number of a welcome of this incarnation.
-    pub(super) welcome: u64,
+    welcome: u64,
     pub(super) outbox: Outbox,
     pub(super) requests: PendingRequests,
     /// Whether the receiver was notified that the server is silent.
-    pub(super) is_silent: bool,
+    is_silent: bool,
     /// Whether the server reports that it receives nothing from this node.
-    pub(super) is_deaf: bool,
+    is_deaf: bool,
     /// Whether the last heartbeat reported that nothing is received from the server.
-    pub(super) sent_deaf: bool,
-    pub(super) received_at: Nanos,
-    pub(super) sent_at: Nanos,
-    pub(super) interval: Duration,
+    sent_deaf: bool,
+    received_at: Nanos,
+    sent_at: Nanos,
+    interval: Duration,
     /// Bytes handed to the network since it last reported that everything was sent.
-    pub(super) in_flight_bytes: usize,
+    in_flight_bytes: usize,
     /// Whether the server is in the list of servers with queued data.
     pub(super) is_unsent: bool,
-    pub(super) probe: Option<Probe>,
+    probe: Option<Probe>,
     pub(super) stats: Arc<PeerStats>,
 }
 
@@ -107,12 +107,12 @@ impl Peer {
     }
 
     /// Whether the process that has sent `hello` seems to be older than that of the present link.
-    pub(super) fn is_later_than(&self, hello: &Hello) -> bool {
+    fn is_later_than(&self, hello: &Hello) -> bool {
         self.incarnation != Some(hello.incarnation) && hello.started_ms < self.started_ms
     }
 
     /// Sets the incarnation of the server. An earlier one has ended.
-    pub(super) fn set_incarnation(&mut self, hello: &Hello, now: Nanos) {
+    fn set_incarnation(&mut self, hello: &Hello, now: Nanos) {
         if self.incarnation == Some(hello.incarnation) {
             return;
         }
@@ -124,6 +124,11 @@ impl Peer {
             self.replaced.push_back((before, now));
         }
         self.welcome = 0;
+    }
+
+    /// Whether a welcome with this number or a higher one opened a link of the process that has sent `hello`.
+    pub(super) fn has_seen(&self, hello: &Hello, welcome: u64) -> bool {
+        self.incarnation == Some(hello.incarnation) && welcome <= self.welcome
     }
 
     /// Decides about a connection whose other side, which has sent `hello`, consents. Queues the echo request of
@@ -141,6 +146,36 @@ impl Peer {
         self.outbox.control(Kind::Heartbeat, flag::ECHO_WANTED, probe.number);
         self.probe = Some(probe);
         Ok(Choice::Probe)
+    }
+
+    /// When the present link has to have answered an echo, if a connection waits for it.
+    pub(super) fn echo_until(&self) -> Option<Nanos> {
+        self.probe.as_ref().map(|probe| probe.until)
+    }
+
+    /// The connection that waits for an echo. It waits no longer.
+    pub(super) fn take_waiting(&mut self) -> Option<ConnectionId> {
+        self.probe.take().map(|probe| probe.waiting)
+    }
+
+    /// A connection has ended. It does not wait for an echo any more.
+    pub(super) fn stop_waiting(&mut self, ended: ConnectionId) {
+        self.probe.take_if(|probe| probe.waiting == ended);
+    }
+
+    /// The connection that waits for the echo with this number. It waits no longer.
+    pub(super) fn echo_received(&mut self, number: u64) -> Option<ConnectionId> {
+        self.probe.take_if(|probe| probe.number == number).map(|probe| probe.waiting)
+    }
+
+    /// Handles a heartbeat that is no echo. Returns true if an echo was queued.
+    pub(super) fn heartbeat_received(&mut self, flags: u8, number: u64) -> bool {
+        self.is_deaf = flags & flag::DEAF != 0;
+        let is_echo_wanted = flags & flag::ECHO_WANTED != 0;
+        if is_echo_wanted {
+            self.outbox.control(Kind::Heartbeat, flag::ECHO, number);
+        }
+        is_echo_wanted
     }
 
     /// Adds the server to `unsent`, the list of servers with queued data to send.
@@ -171,7 +206,22 @@ impl Peer {
         output.send(link, batch.bytes, notify_drained);
     }
 
-    /// Data was received. Returns true if the server was silent before and receives data from this node.
+    /// The network has sent everything that it was given.
+    pub(super) fn drained(&mut self) {
+        self.in_flight_bytes = 0;
+    }
+
+    /// Data was received at `now`.
+    pub(super) fn received(&mut self, now: Nanos) {
+        self.received_at = now;
+    }
+
+    /// How long nothing was received.
+    pub(super) fn quiet_time(&self, now: Nanos) -> Duration {
+        now.since(self.received_at)
+    }
+
+    /// Marks a silent server as heard. Returns true if the server was silent before and receives data from this node.
     pub(super) fn mark_heard(&mut self) -> bool {
         if !self.is_silent || self.is_deaf {
             return false;
@@ -213,7 +263,7 @@ impl Peer {
     }
 
     fn is_quiet(&self, schedule: &Schedule) -> bool {
-        schedule.now().since(self.received_at) > schedule.timings().silent_after(self.interval)
+        self.quiet_time(schedule.now()) > schedule.timings().silent_after(self.interval)
     }
 
     /// A request has a response, or will have none. Does nothing if the request has expired before.
@@ -242,14 +292,16 @@ impl Peer {
         true
     }
 
-    /// Starts to use `link`.
-    pub(super) fn link_opened(&mut self, link: ConnectionId, now: Nanos, interval: Duration) {
+    /// Starts to use `link`, which the welcome with the number `welcome` has opened. The server has sent `hello` there.
+    pub(super) fn link_opened(&mut self, link: ConnectionId, welcome: u64, hello: &Hello, now: Nanos) {
+        self.set_incarnation(hello, now);
+        self.welcome = welcome;
         self.link = Some(link);
         self.outbox.clear();
         self.in_flight_bytes = 0;
         self.received_at = now;
         self.sent_at = now;
-        self.interval = interval;
+        self.interval = Duration::from_millis(hello.heartbeat_ms);
         self.is_silent = false;
         self.is_deaf = false;
         self.sent_deaf = false;

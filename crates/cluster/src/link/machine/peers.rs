@@ -148,7 +148,7 @@ impl Peers {
         let Some(peer) = self.by_server.get_mut(&server).filter(|peer| peer.link == Some(link)) else {
             return;
         };
-        peer.in_flight_bytes = 0;
+        peer.drained();
         peer.will_send(&mut self.unsent);
     }
 
@@ -162,7 +162,7 @@ impl Peers {
         let mut dead = Vec::new();
         for peer in self.by_server.values_mut() {
             let Some(link) = peer.link else { continue };
-            if schedule.now().since(peer.received_at) >= timeout {
+            if peer.quiet_time(schedule.now()) >= timeout {
                 let (name, seconds) = (&peer.name, timeout.as_secs_f64());
                 let text = format!("nothing was received from server \"{name}\" for {seconds} seconds");
                 dead.push((link, Fault::silent(text)));
@@ -193,11 +193,9 @@ impl Peers {
     ) -> Option<ConnectionId> {
         let peer = self.by_server.get_mut(&server)?;
         if flags & flag::ECHO != 0 {
-            return peer.probe.take_if(|probe| probe.number == number).map(|probe| probe.waiting);
+            return peer.echo_received(number);
         }
-        peer.is_deaf = flags & flag::DEAF != 0;
-        if flags & flag::ECHO_WANTED != 0 {
-            peer.outbox.control(Kind::Heartbeat, flag::ECHO, number);
+        if peer.heartbeat_received(flags, number) {
             peer.will_send(&mut self.unsent);
         }
         None
@@ -216,8 +214,7 @@ impl Peers {
 
     /// The links that have not answered an echo in time. Schedules the tick for the next ones.
     pub(super) fn unanswered(&self, schedule: &mut Schedule) -> Vec<ConnectionId> {
-        let waits =
-            |peer: &Peer| peer.probe.as_ref().map(|probe| probe.until).and_then(|at| Some((at, peer.link?)));
+        let waits = |peer: &Peer| Some((peer.echo_until()?, peer.link?));
         let mut unanswered = Vec::new();
         for (until, link) in self.by_server.values().filter_map(waits) {
             if until <= schedule.now() {

@@ -138,7 +138,7 @@ fn a_waiting_connection_does_not_replace_the_link_of_a_removed_server() {
         let waiting = second_connection(&mut one, &mut other);
         assert!(effects_of(&mut one, waiting, &[frame_of(Kind::Consent, 0, &[])]).is_empty());
         assert!(
-            one.peers.get(server).is_some_and(|peer| peer.probe.is_some()),
+            one.peers.get(server).is_some_and(|peer| peer.echo_until().is_some()),
             "the link is to answer an echo"
         );
         let effects = match is_removed_by_address_book {
