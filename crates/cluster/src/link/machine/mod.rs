@@ -1,21 +1,25 @@
 //! The links of one node as a deterministic state machine: it takes events and commands, and returns network commands
 //! and effects. It uses no threads, sockets or clocks.
 //!
-//! [`Machine`] drives the parts. Each part has its own state and is given the others that it needs; it never calls
-//! the machine, and returns what the machine has to do. The parts, each using only those above it:
+//! [`Machine`] drives the parts: its methods stand here and in `handshake`, which opens and closes links. Each part has
+//! its own state and is given the others that it needs. It never calls the machine; it returns what the machine has to
+//! do. The parts, each using only those above it:
 //!
 //! - `command`: the commands of the users of links.
-//! - `output`: the network commands and effects of a step.
+//! - `output`: the network commands and effects that were not taken yet.
 //! - `schedule`: the time, and when the machine works next.
 //! - `identity`: this server, as it introduces itself.
-//! - `fault`, `session`, `requests`: why a connection ends; one connection; the requests that wait for responses.
-//! - `peer`, `inbound`, `peers`: one other server; the data frames it sends; all servers and the data queued for them.
+//! - `fault`: why a connection ends.
+//! - `session`: one connection.
+//! - `requests`: the requests to one server that wait for their responses.
+//! - `peer`: one other server, its link and the data queued for it.
+//! - `inbound`: the data frames of a link.
+//! - `peers`: all other servers, and which of them have queued data.
 //! - `known_servers`: the address book and the names of servers.
 //! - `sessions`: all connections.
 //! - `bootstrap`: how servers without a cluster make one.
-//! - `admission`: whether a server may be linked.
-//! - `refusals`: which refused connections are logged.
-//! - `handshake`: how a connection becomes the link, and how it ends. It carries out the decisions of the parts.
+//! - `admission`: whether a server may be linked, as its hello decides.
+//! - `refusals`: which refused and failed connections are logged.
 
 mod admission;
 mod bootstrap;
