@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::contract::{BootstrapPermission, LinkOptions, LinkTimings, PeerInfo, Receiver};
 use super::log_message::Message;
-use super::machine::{Command, Effect, LogLevel, Machine, MachineOptions};
+use super::machine::{Call, Command, Effect, LogLevel, Machine, MachineOptions};
 use super::stats::PeerStats;
 use crate::{OnResponse, Responder, RpcClient, RpcError, ServerId};
 
@@ -148,11 +148,11 @@ impl Links {
 
 impl RpcClient for Links {
     fn call(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
-        self.0.submit(Command::Call { to: server, request, timeout, on_response });
+        self.0.submit(Command::Call(Call { to: server, request, timeout, on_response }));
     }
 
     fn call_buffered(&self, server: ServerId, request: Bytes, timeout: Duration, on_response: OnResponse) {
-        if self.0.enqueue(Command::Call { to: server, request, timeout, on_response }) {
+        if self.0.enqueue(Command::Call(Call { to: server, request, timeout, on_response })) {
             self.0.has_buffered.store(true, Ordering::Release);
         }
     }
@@ -182,7 +182,7 @@ impl Shared {
             inbox.push(command);
             return true;
         }
-        if let Command::Call { to, on_response, .. } = command {
+        if let Command::Call(Call { to, on_response, .. }) = command {
             on_response(Err(RpcError::NotConnected(to)));
         }
         false

@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use io::Nanos;
+use io::{Nanos, Random};
 use uuid::Uuid;
 
-use super::{Effect, LogLevel, Machine};
+use super::identity::Identity;
+use super::output::{Effect, LogLevel, Output};
 use crate::ServerId;
 use crate::link::address_book::TEXT_BYTES_MAX;
 use crate::link::contract::BootstrapPermission;
@@ -52,6 +53,13 @@ pub(super) struct Bootstrap {
     hint_at: Option<Nanos>,
     /// The cluster is being written to disk.
     is_under_way: bool,
+}
+
+/// The servers that this one would make a cluster with, and those that it has found, by address: the part of its hellos
+/// that is about the bootstrap.
+pub(super) struct Announcement {
+    pub(super) expects: Vec<ServerId>,
+    pub(super) found: BTreeMap<String, ServerId>,
 }
 
 /// A server without a cluster that has answered at one of the addresses.
@@ -181,40 +189,31 @@ impl Bootstrap {
         };
         found_by_others.filter_map(differs).collect()
     }
-}
 
-impl Machine {
-    pub(super) fn set_bootstrap_permission(&mut self, permission: BootstrapPermission) {
-        self.bootstrap.permission = permission;
-        self.bootstrap.permission.is_allowed &= !self.bootstrap.join.is_empty();
-        self.tick_by(self.now);
+    pub(super) fn set_permission(&mut self, permission: BootstrapPermission) {
+        self.permission = permission;
+        self.permission.is_allowed &= !self.join.is_empty();
     }
 
-    /// The set of servers that this one announces it would make a cluster with. The announcement binds it for
-    /// [`PROMISE_TIME`].
-    pub(super) fn promise_expected(&mut self) -> Option<ExpectedServers> {
-        if self.local.cluster.is_some() {
+    /// Announces the servers that `own` would make a cluster with. The announcement binds it for [`PROMISE_TIME`].
+    pub(super) fn announce(&mut self, own: &Identity, now: Nanos) -> Option<Announcement> {
+        if own.cluster().is_some() {
             return None;
         }
-        let expected = self.bootstrap.expected.clone().filter(|_| self.bootstrap.is_allowed())?;
+        let expected = self.expected.clone().filter(|_| self.is_allowed())?;
         let founder = *expected.first()?;
-        if !self.bootstrap.may_promise(founder, self.now) {
+        if !self.may_promise(founder, now) {
             return None;
         }
-        self.bootstrap.promised = Some((founder, self.now.after(PROMISE_TIME)));
-        Some(expected)
-    }
-
-    /// The servers that this one has found, by address, as it announces them together with the expected set.
-    pub(super) fn found_servers(&self) -> BTreeMap<String, ServerId> {
-        self.bootstrap.found_servers(self.local.server, self.now)
+        self.promised = Some((founder, now.after(PROMISE_TIME)));
+        let found = self.found_servers(own.server(), now);
+        Some(Announcement { expects: expected.into_iter().collect(), found })
     }
 
     /// Records the hello of a dialed server that belongs to no cluster. It may be this server itself.
-    pub(super) fn record_candidate(&mut self, dialed: &DialedAddress<'_>, hello: &Hello) {
-        let before = self.bootstrap.candidates.get(dialed.address);
-        let ambiguous_until = match before {
-            Some(before) if before.server != hello.server => self.now.after(AMBIGUITY_TIME),
+    pub(super) fn record_candidate(&mut self, dialed: &DialedAddress<'_>, hello: &Hello, now: Nanos) {
+        let ambiguous_until = match self.candidates.get(dialed.address) {
+            Some(before) if before.server != hello.server => now.after(AMBIGUITY_TIME),
             Some(before) => before.ambiguous_until,
             None => Nanos::default(),
         };
@@ -228,74 +227,80 @@ impl Machine {
             is_its_own: dialed.is_own_address_of(hello),
             ambiguous_until,
         };
-        self.bootstrap.candidates.insert(dialed.address.to_owned(), candidate);
+        self.candidates.insert(dialed.address.to_owned(), candidate);
     }
 
-    /// Makes a cluster if this server is the founder and all candidates agree.
-    pub(super) fn try_bootstrap(&mut self) {
-        let (own, now) = (self.local.server, self.now);
-        if self.local.cluster.is_some() || !self.bootstrap.is_allowed() || self.bootstrap.is_under_way {
+    /// Has this server make a cluster if it is the founder and all candidates agree.
+    pub(super) fn try_bootstrap(
+        &mut self,
+        own: &Identity,
+        now: Nanos,
+        random: &dyn Random,
+        output: &mut Output,
+    ) {
+        if own.cluster().is_some() || !self.is_allowed() || self.is_under_way {
             return;
         }
+        let own = own.server();
         // At least two servers: another server with the same `--join` could make a cluster alone, too.
-        let expected = self.bootstrap.expected_servers(own, now).ok().filter(|expected| expected.len() > 1);
-        if expected != self.bootstrap.expected {
-            self.bootstrap.expected = expected;
-            self.bootstrap.expected_since = now;
+        let expected = self.expected_servers(own, now).ok().filter(|expected| expected.len() > 1);
+        if expected != self.expected {
+            self.expected = expected;
+            self.expected_since = now;
         }
-        self.log_bootstrap_hint();
-        let bootstrap = &self.bootstrap;
-        let Some(expected) = &bootstrap.expected else { return };
-        let is_settled =
-            now.since(bootstrap.expected_since) >= STABLE_TIME_MIN && bootstrap.may_promise(own, now);
+        self.log_hint(own, now, output);
+        let Some(expected) = &self.expected else { return };
+        let is_settled = now.since(self.expected_since) >= STABLE_TIME_MIN && self.may_promise(own, now);
         let is_founder = is_settled && expected.first() == Some(&own);
         if is_founder
-            && bootstrap.disagreeing(expected, own).is_empty()
-            && bootstrap.conflicting_addresses(own, now).is_empty()
+            && self.disagreeing(expected, own).is_empty()
+            && self.conflicting_addresses(own, now).is_empty()
         {
-            self.bootstrap.is_under_way = true;
-            let bytes = [self.random.next_u64().to_le_bytes(), self.random.next_u64().to_le_bytes()].concat();
+            self.is_under_way = true;
+            let bytes = [random.next_u64().to_le_bytes(), random.next_u64().to_le_bytes()].concat();
             let cluster = uuid::Builder::from_random_bytes(bytes.try_into().unwrap_or_default()).into_uuid();
-            self.effects.push(Effect::Bootstrap(cluster));
+            output.add(Effect::Bootstrap(cluster));
         }
     }
 
     /// The cluster was written to disk, or could not be.
-    pub(super) fn bootstrapped(&mut self, result: Result<Uuid, String>) {
-        self.bootstrap.is_under_way = false;
+    pub(super) fn finish(
+        &mut self,
+        result: Result<Uuid, String>,
+        own: &mut Identity,
+        now: Nanos,
+        output: &mut Output,
+    ) {
+        self.is_under_way = false;
         match result {
             Ok(cluster) => {
-                self.local.cluster = Some(cluster);
-                self.member_since = self.now;
-                let others = self.bootstrap.other_candidates(self.local.server);
+                own.set_cluster(cluster, now);
+                let others = self.other_candidates(own.server());
                 let names: BTreeSet<String> =
                     others.map(|candidate| format!("\"{}\"", candidate.name)).collect();
                 let names = Vec::from_iter(names).join(", ");
-                self.log(LogLevel::Info, format!("Made cluster {cluster}: to be joined by {names}"));
+                output.log(LogLevel::Info, format!("Made cluster {cluster}: to be joined by {names}"));
             }
-            Err(why) => self.log(LogLevel::Warning, format!("Cannot make a cluster: {why}")),
+            Err(why) => output.log(LogLevel::Warning, format!("Cannot make a cluster: {why}")),
         }
     }
 
     /// Logs at intervals why no cluster is made yet, and how the operator can change that.
-    fn log_bootstrap_hint(&mut self) {
-        let now = self.now;
-        let due = *self.bootstrap.hint_at.get_or_insert(now.after(HINT_DELAY));
-        let bootstrap = &self.bootstrap;
-        if now < due || bootstrap.candidates.is_empty() && bootstrap.permission.own_addresses.is_empty() {
+    fn log_hint(&mut self, own: ServerId, now: Nanos, output: &mut Output) {
+        let due = *self.hint_at.get_or_insert(now.after(HINT_DELAY));
+        if now < due || self.candidates.is_empty() && self.permission.own_addresses.is_empty() {
             return;
         }
-        let own = self.local.server;
-        let condition = match bootstrap.expected_servers(own, now) {
-            Err(unresolved) => bootstrap.unresolved_hint(&unresolved, own, now),
+        let condition = match self.expected_servers(own, now) {
+            Err(unresolved) => self.unresolved_hint(&unresolved, own, now),
             Ok(expected) if expected.len() == 1 => {
                 "another server is named: --join names only this one itself, and no server makes a cluster with \
                  --join alone"
                     .to_owned()
             }
             Ok(expected) => {
-                let disagreeing = bootstrap.disagreeing(&expected, own);
-                let conflicting = bootstrap.conflicting_addresses(own, now);
+                let disagreeing = self.disagreeing(&expected, own);
+                let conflicting = self.conflicting_addresses(own, now);
                 if disagreeing.is_empty() && conflicting.is_empty() {
                     return;
                 }
@@ -314,12 +319,10 @@ impl Machine {
             "The servers that answer belong to no cluster. They make one once {condition}. \
              To begin at once, start one of them without --join"
         );
-        self.bootstrap.hint_at = Some(now.after(HINT_INTERVAL));
-        self.log(LogLevel::Warning, text);
+        self.hint_at = Some(now.after(HINT_INTERVAL));
+        output.log(LogLevel::Warning, text);
     }
-}
 
-impl Bootstrap {
     /// The conditions that `unresolved` addresses have to meet, for the log.
     fn unresolved_hint(&self, unresolved: &[(&str, Unresolved<'_>)], own: ServerId, now: Nanos) -> String {
         let mut conditions = Vec::new();

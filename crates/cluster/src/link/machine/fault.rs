@@ -1,5 +1,7 @@
 //! Why two servers have no link, as one reports it to the other (docs/formats/link.md, "farewell").
 
+use crate::link::frame::Damage;
+
 /// The reason and its text, which is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -36,16 +38,18 @@ impl Fault {
         Fault::new(Reason::ShuttingDown, format!("server \"{name}\" is shutting down"))
     }
 
-    pub(super) fn damage(text: String) -> Fault {
-        Fault::new(Reason::Damage, text)
-    }
-
     pub(super) fn silent(text: String) -> Fault {
         Fault::new(Reason::Silent, text)
     }
 
     pub(super) fn duplicate() -> Fault {
         Fault::new(Reason::Duplicate, "there is a link already".to_owned())
+    }
+}
+
+impl From<Damage> for Fault {
+    fn from(damage: Damage) -> Fault {
+        Fault::new(Reason::Damage, damage.to_string())
     }
 }
 

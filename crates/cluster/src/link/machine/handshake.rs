@@ -1,76 +1,59 @@
-//! How two servers agree on one link: hello, consent, welcome, farewell (docs/formats/link.md).
+//! How two servers agree on one link, and how a link ends: hello, consent, welcome, farewell (docs/formats/link.md).
+//!
+//! The parts decide, and the methods here carry out the decisions. A connection becomes the link in [`Machine::open`] and
+//! ends in [`Machine::remove_session`]. The latter returns the connection that waited to replace the link, if there was
+//! one, and its callers welcome that connection.
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use io::{ConnectionId, Endpoints, NetworkCommand, TLS_FAULT};
+use io::{ConnectionId, Endpoints, TLS_FAULT};
 
+use super::Machine;
+use super::admission::{self, MayAdopt};
 use super::bootstrap::DialedAddress;
 use super::fault::{Fault, Reason};
-use super::peer::Probe;
-use super::session::{Origin, SessionStage};
-use super::{Effect, LogLevel, Machine, MayAdopt};
+use super::output::{Effect, LogLevel};
+use super::peer::{Choice, Probe};
+use super::refusals;
+use super::session::{Origin, Session, SessionStage};
 use crate::ServerId;
-use crate::link::address_book::AddressBookEntry;
-use crate::link::frame::{self, Kind, VERSIONS, Versions, flag};
+use crate::link::dialer::jittered;
+use crate::link::frame::{self, Damage, Kind, VERSIONS, Versions};
 use crate::link::hello::Hello;
 
-const PROGRAM: &str = concat!("rekindle ", env!("CARGO_PKG_VERSION"));
-
 impl Machine {
+    /// A dialed connection is established.
     pub(super) fn connected(&mut self, id: ConnectionId, ends: Endpoints) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         session.reached_address = ends.remote;
         session.stage = SessionStage::AwaitingHello;
-        session.since = self.now;
-        self.tick_by(self.now.after(self.timings.handshake_timeout));
+        session.since = self.schedule.now();
+        self.schedule.tick_after(self.schedule.timings().handshake_timeout);
         self.send_hello(id);
     }
 
     pub(super) fn send_hello(&mut self, id: ConnectionId) {
-        let interval_ms = self.timings.heartbeat_interval().as_millis();
-        let expects: Option<Vec<ServerId>> =
-            self.promise_expected().map(|servers| servers.into_iter().collect());
-        let accepted = self.sessions.get(&id).filter(|session| matches!(session.origin, Origin::Accepted(_)));
-        let reached_at = accepted.map(|session| session.reached_address.clone());
-        let found = expects.as_ref().map(|_| self.found_servers());
-        let hello = Hello {
-            cluster: self.local.cluster,
-            server: self.local.server,
-            incarnation: self.incarnation,
-            started_ms: self.started_ms,
-            name: self.local.name.clone(),
-            tags: self.local.tags.clone(),
-            addresses: self.local.addresses.clone(),
-            port: self.local.port,
-            is_proxy: self.local.is_proxy,
-            program: PROGRAM.to_owned(),
-            heartbeat_ms: u64::try_from(interval_ms).unwrap_or(u64::MAX),
-            reached_at,
-            canonical: self.local.canonical.clone(),
-            expects,
-            found,
-        };
+        let interval_ms = self.schedule.timings().heartbeat_interval().as_millis();
+        let mut hello = self.identity.hello(u64::try_from(interval_ms).unwrap_or(u64::MAX));
+        if let Some(announced) = self.bootstrap.announce(&self.identity, self.schedule.now()) {
+            hello.expects = Some(announced.expects);
+            hello.found = Some(announced.found);
+        }
+        let accepted = self.sessions.get(id).filter(|session| matches!(session.origin, Origin::Accepted(_)));
+        hello.reached_at = accepted.map(|session| session.reached_address.clone());
         let bytes = vec![frame::preface(VERSIONS, hello.to_text().as_bytes())];
-        self.network_commands.push(NetworkCommand::Send { connection: id, bytes, notify_drained: false });
+        self.output.send(id, bytes, false);
     }
 
     /// Checks the range of versions in the other side's preface.
     pub(super) fn versions_received(&mut self, id: ConnectionId, versions: Versions) -> Result<(), Fault> {
-        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        if VERSIONS.common(versions).is_some() {
-            return Ok(());
-        }
-        if let Origin::Accepted(_) = session.origin {
+        let Some(session) = self.sessions.get(id) else { return Ok(()) };
+        let checked = admission::check_versions(versions, self.identity.name());
+        if checked.is_err() && matches!(session.origin, Origin::Accepted(_)) {
             // So that the other side can log the mismatch, too.
             self.send_hello(id);
         }
-        let text = format!(
-            "server \"{}\" supports versions {} to {} of the protocol between servers, the other one {} to {}: \
-             run the same release on both",
-            self.local.name, VERSIONS.lowest, VERSIONS.highest, versions.lowest, versions.highest
-        );
-        Err(Fault::new(Reason::Version, text))
+        checked
     }
 
     /// Handles the other side's hello.
@@ -80,369 +63,250 @@ impl Machine {
         hello: Hello,
         may_adopt: MayAdopt<'_>,
     ) -> Result<(), Fault> {
-        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        let (origin, since, reached_address) =
-            (session.origin.clone(), session.since, session.reached_address.clone());
-        if let Origin::Accepted(_) = origin {
-            self.send_hello(id);
-        }
-        if let Origin::Dialed(address) = &origin {
-            self.dialer.found(address, hello.server);
-            let dialed = DialedAddress { address, reached_address: &reached_address, at: since };
-            let is_self = hello.server == self.local.server && hello.incarnation == self.incarnation;
-            if hello.cluster.is_none() {
-                self.record_candidate(&dialed, &hello);
-            } else if is_self && dialed.is_own_address_of(&hello) {
-                // Otherwise the address is not certain to be this server: another server may answer there the next
-                // time.
-                self.dialer.add_own(address);
+        let Some(session) = self.sessions.get(id) else { return Ok(()) };
+        let origin = session.origin.clone();
+        match &origin {
+            Origin::Accepted(_) => self.send_hello(id),
+            Origin::Dialed(address) => {
+                let reached_address = &session.reached_address;
+                let dialed = DialedAddress { address, reached_address, at: session.since };
+                self.dialer.found(address, hello.server);
+                if hello.cluster.is_none() {
+                    self.bootstrap.record_candidate(&dialed, &hello, self.schedule.now());
+                } else if self.identity.is_sender_of(&hello) && dialed.is_own_address_of(&hello) {
+                    // Otherwise the address is not certain to be this server: another server may answer there the
+                    // next time.
+                    self.dialer.add_own(address);
+                }
             }
         }
-        self.check_hello(&hello, &origin, may_adopt)?;
+        self.admit(&hello, &origin, may_adopt)?;
         let server = hello.server;
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.hello = Some(Box::new(hello));
             session.stage = SessionStage::Agreeing;
         }
-        if !self.is_chooser(server) {
-            self.send_frame(id, Kind::Consent, 0, &[]);
+        if !self.identity.is_chooser(server) {
+            self.output.send_frame(id, Kind::Consent, 0, &[]);
         }
         Ok(())
     }
 
-    fn check_hello(&mut self, hello: &Hello, origin: &Origin, may_adopt: MayAdopt<'_>) -> Result<(), Fault> {
-        let at = origin.address();
-        let (own, other) = (&self.local.name, &hello.name);
-        if hello.server == self.local.server {
-            if hello.incarnation == self.incarnation {
-                return Err(Fault::new(Reason::Itself, "a server needs no link to itself".to_owned()));
-            }
-            let text = format!(
-                "servers \"{own}\" and \"{other}\" at {at} have the same identity {}: one of their data directories \
-                 is a copy of the other",
-                hello.server
-            );
-            return Err(Fault::new(Reason::Replaced, text));
+    /// Checks that the server that has sent `hello` may be linked, and joins its cluster if this one belongs to none.
+    fn admit(&mut self, hello: &Hello, origin: &Origin, may_adopt: MayAdopt<'_>) -> Result<(), Fault> {
+        let now = self.schedule.now();
+        admission::check_server(hello, origin, &self.identity)?;
+        admission::check_process(hello, &self.known, self.peers.get(hello.server), now)?;
+        let joined = admission::check_cluster(hello, origin, &self.identity, &self.bootstrap, may_adopt)?;
+        if let Some(cluster) = joined {
+            self.identity.set_cluster(cluster, now);
+            let (name, at) = (&hello.name, origin.address());
+            let text = format!("Found cluster {cluster} through server \"{name}\" at {at}");
+            self.output.log(LogLevel::Info, text);
         }
-        if self.address_book.is_removed(hello.server) {
-            return Err(Fault::removed(format!("\"{other}\" {}", hello.server)));
-        }
-        if self.peers.get(&hello.server).is_some_and(|peer| peer.was_replaced(hello, self.now)) {
-            let text =
-                format!("server \"{other}\" {} was started again since, as another process", hello.server);
-            return Err(Fault::new(Reason::Replaced, text));
-        }
-        match (self.local.cluster, hello.cluster) {
-            (Some(ours), Some(theirs)) if ours != theirs => {
-                let text = format!(
-                    "server \"{own}\" belongs to cluster {ours} and server \"{other}\" to cluster {theirs}: servers \
-                     of two clusters cannot be linked, only one that has never held data joins a cluster"
-                );
-                Err(Fault::new(Reason::Stranger, text))
-            }
-            (None, None) => {
-                // The same text on both sides, so that each logs it once.
-                let (one, another) = (own.min(other), own.max(other));
-                let text =
-                    format!("neither server \"{one}\" nor server \"{another}\" belongs to a cluster yet");
-                Err(Fault::new(Reason::NoCluster, text))
-            }
-            (None, Some(_)) if matches!(origin, Origin::Accepted(_)) => {
-                // A server joins only clusters that it has dialed: otherwise any server that dials it could decide
-                // which cluster it joins.
-                let text =
-                    format!("server \"{own}\" belongs to no cluster yet and joins only a server it dials");
-                Err(Fault::new(Reason::NoCluster, text))
-            }
-            (None, Some(cluster)) if self.bootstrap.is_under_way() => {
-                let text = format!("server \"{own}\" is making another cluster and cannot join {cluster}");
-                Err(Fault::new(Reason::NotAdopted, text))
-            }
-            (None, Some(cluster)) => {
-                may_adopt(cluster, &hello.info(at)).map_err(|why| {
-                    let text = format!("server \"{own}\" cannot join cluster {cluster}: {why}");
-                    Fault::new(Reason::NotAdopted, text)
-                })?;
-                self.local.cluster = Some(cluster);
-                self.member_since = self.now;
-                self.log(
-                    LogLevel::Info,
-                    format!("Found cluster {cluster} through server \"{other}\" at {at}"),
-                );
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether this node is the chooser, which decides which connection is the link.
-    fn is_chooser(&self, other: ServerId) -> bool {
-        self.local.server.0.as_bytes() < other.0.as_bytes()
+        Ok(())
     }
 
     /// The other side consents; this node is the chooser.
     pub(super) fn consent_received(&mut self, id: ConnectionId) -> Result<(), Fault> {
-        let out_of_turn = || Fault::damage(frame::Damage::OutOfTurn.to_string());
-        let session = self.sessions.get(&id).filter(|session| session.stage == SessionStage::Agreeing);
-        let hello = session.and_then(|session| session.hello.as_ref()).ok_or_else(out_of_turn)?;
-        let hello = hello.clone();
-        let server = hello.server;
-        if !self.is_chooser(server) {
-            return Err(out_of_turn());
+        let hello = self.sessions.agreeing(id)?;
+        if !self.identity.is_chooser(hello.server) {
+            return Err(Damage::OutOfTurn.into());
         }
-        let timeout = self.timings.silent_after(self.timings.heartbeat_interval());
-        let (until, number) = (self.now.after(timeout), self.random.next_u64());
-        let peer = self.peer(server);
-        // A connection of an older incarnation may be the last one of a process that has ended. So it waits for the
-        // echo of the present link, like one of the same incarnation. A later process is welcomed at once.
-        let is_same = peer.incarnation == Some(hello.incarnation);
-        if peer.link.is_none() || !is_same && !peer.is_later_than(&hello) {
-            self.welcome(id);
-            return Ok(());
+        let timings = self.schedule.timings();
+        let until = self.schedule.now().after(timings.silent_after(timings.heartbeat_interval()));
+        let probe = Probe { number: self.random.next_u64(), waiting: id, until };
+        match self.peers.choose(hello, probe)? {
+            Choice::Accept => self.welcome(id),
+            Choice::Probe => self.schedule.tick_by(until),
         }
-        if peer.probe.is_some() {
-            return Err(Fault::duplicate());
-        }
-        peer.probe = Some(Probe { number, waiting: id, until });
-        peer.outbox.control(Kind::Heartbeat, flag::ECHO_WANTED, number);
-        self.will_send(server);
-        self.tick_by(until);
         Ok(())
-    }
-
-    /// The present link has answered: closes the connection that waits to replace it.
-    pub(super) fn echo_received(&mut self, server: ServerId, number: u64) {
-        let Some(peer) = self.peers.get_mut(&server) else { return };
-        if let Some(probe) = peer.probe.take_if(|probe| probe.number == number) {
-            self.close_session(probe.waiting, &Fault::duplicate());
-        }
-    }
-
-    /// Accepts a connection as the link. There is no other link, or it has ended, or it has not answered in time.
-    pub(super) fn welcome(&mut self, id: ConnectionId) {
-        let number = self.welcome_next;
-        self.welcome_next += 1;
-        self.send_frame(id, Kind::Welcome, number, &[]);
-        self.open(id, number);
     }
 
     /// The chooser has accepted this connection.
     pub(super) fn welcome_received(&mut self, id: ConnectionId, number: u64) -> Result<(), Fault> {
-        let session = self.sessions.get(&id).filter(|session| session.stage == SessionStage::Agreeing);
-        let hello = session.and_then(|session| session.hello.as_ref());
-        let hello = hello.ok_or_else(|| Fault::damage(frame::Damage::OutOfTurn.to_string()))?;
-        let (server, incarnation) = (hello.server, hello.incarnation);
-        let peer = self.peer(server);
-        if peer.incarnation == Some(incarnation) && number <= peer.welcome {
+        let hello = self.sessions.agreeing(id)?;
+        if self.peers.get(hello.server).is_some_and(|peer| peer.has_seen(hello, number)) {
             return Err(Fault::duplicate());
         }
         self.open(id, number);
         Ok(())
     }
 
-    fn open(&mut self, id: ConnectionId, number: u64) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Some(hello) = session.hello.clone() else { return };
-        let (origin, server) = (session.origin.clone(), hello.server);
-        session.stage = SessionStage::Open(server);
-        // Closes another connection that waits, of an incarnation that has ended.
-        if let Some(probe) = self.peer(server).probe.take().filter(|probe| probe.waiting != id) {
-            self.close_session(probe.waiting, &Fault::duplicate());
+    /// Handles the farewell of the other side.
+    pub(super) fn farewell_received(&mut self, id: ConnectionId, reason: u64, text: &[u8]) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let (reason, text) = (Reason::of(reason), String::from_utf8_lossy(text));
+        if reason == Some(Reason::Removed) && session.hello.is_some() {
+            self.output.add(Effect::Removed);
         }
-        if let Some(old) = self.peer(server).link {
-            let why = "another connection takes its place";
-            self.close_session(old, &Fault::new(Reason::Duplicate, why.to_owned()));
+        let is_quiet = reason.is_some_and(|reason| reason.is_quiet() || self.is_expected(reason));
+        if session.linked().is_none() && !is_quiet {
+            self.refusals.log(session, &text, &mut self.output);
         }
-        let name = self.names.get(&server).unwrap_or(&hello.name).clone();
-        let peer = self.peer(server);
-        peer.set_incarnation(&hello, now);
-        peer.welcome = number;
-        peer.name.clone_from(&name);
-        peer.link_opened(id, now, std::time::Duration::from_millis(hello.heartbeat_ms));
-        let stats = peer.stats.clone();
-        if let Origin::Dialed(address) = &origin {
-            self.dialer.done(address, now, &self.timings);
-        }
-        self.refused.remove(&server.to_string());
-        self.learn_address(&hello, &origin);
-        self.log(LogLevel::Info, format!("Connected to server \"{name}\" {server}"));
-        self.effects.push(Effect::Connected(Arc::new(hello.info(origin.address())), stats));
-        let address_book = Bytes::from(self.address_book.to_text());
-        self.peer(server).outbox.respond(Kind::Book, 0, address_book);
-        self.will_send(server);
-        self.tick_by(now);
+        self.output.close(id);
+        self.end_session(id, &text, reason);
     }
 
-    /// Sets a server's name, after it was renamed or the catalog was read.
-    pub(super) fn set_name(&mut self, server: ServerId, name: String) {
-        if server == self.local.server {
-            self.local.name.clone_from(&name);
-        } else if let Some(peer) = self.peers.get_mut(&server) {
-            peer.name.clone_from(&name);
+    /// The network reports that a connection has ended.
+    pub(super) fn connection_closed(&mut self, id: ConnectionId, why: &str) {
+        let Some(session) = self.sessions.get(id) else { return };
+        // The dialing side logs TLS errors with the failed dial; this is the only log of the accepting side.
+        if session.hello.is_none() && why.starts_with(TLS_FAULT) {
+            self.refusals.log(session, why, &mut self.output);
         }
-        self.names.insert(server, name);
+        self.end_session(id, why, None);
     }
 
-    /// Enters a server's own addresses, and the one where it was reached, into the address book. Leaves out proxies:
-    /// a proxy dials all servers itself, and has a new identity after each start.
-    fn learn_address(&mut self, hello: &Hello, origin: &Origin) {
-        if hello.is_proxy {
-            return;
+    /// Closes connections that take too long, and links that have not answered an echo in time.
+    pub(super) fn expire_sessions(&mut self) {
+        for (id, why) in self.sessions.expired(&mut self.schedule) {
+            self.output.close(id);
+            self.end_session(id, why, None);
         }
-        let mut addresses = hello.addresses.clone();
-        let seen = match origin {
-            Origin::Dialed(address) => Some(address.clone()),
-            Origin::Accepted(from) => from.rsplit_once(':').map(|(host, _)| format!("{host}:{}", hello.port)),
-        };
-        addresses.extend(seen.filter(|seen| !hello.addresses.contains(seen)));
-        for address in &addresses {
-            self.dialer.server_at(address, hello.server, self.now);
+        for link in self.peers.unanswered(&mut self.schedule) {
+            // When the link ends, the waiting connection replaces it.
+            self.close_session(link, &Fault::new(Reason::Duplicate, "it does not answer".to_owned()));
         }
-        let entry = AddressBookEntry {
-            name: hello.name.clone(),
-            addresses,
-            started_ms: hello.started_ms,
-            removed: false,
-        };
-        if self.address_book.update_own_entry(hello.server, entry) {
-            self.address_book_changed();
+    }
+
+    /// Closes the connections to servers that were removed permanently, and stops dialing them.
+    pub(super) fn close_removed(&mut self) {
+        // Links are closed last: a connection that waits to replace a link would become the link.
+        for session in self.sessions.to_removed_servers(&self.known) {
+            if session.is_link
+                && let Some(peer) = self.peers.get_mut(session.server)
+            {
+                // Send the address book with the removal before the farewell.
+                peer.send(self.schedule.now(), &mut self.output);
+            }
+            self.close_session(session.id, &Fault::removed(self.known.display(session.server)));
+        }
+        for server in self.known.removed() {
+            self.dialer.forget(server);
         }
     }
 
     /// Sends a farewell and ends the connection.
     pub(super) fn close_session(&mut self, id: ConnectionId, fault: &Fault) {
-        let Some(session) = self.sessions.get(&id) else { return };
+        if let Some(waiting) = self.remove_with_farewell(id, fault) {
+            self.welcome(waiting);
+        }
+    }
+
+    /// Ends a connection that is closed already.
+    fn end_session(&mut self, id: ConnectionId, why: &str, reason: Option<Reason>) {
+        if let Some(waiting) = self.remove_session(id, why, reason) {
+            self.welcome(waiting);
+        }
+    }
+
+    /// Accepts a connection as the link. There is no other link, or it has ended, or it has not answered in time.
+    fn welcome(&mut self, id: ConnectionId) {
+        let number = self.welcome_next;
+        self.welcome_next += 1;
+        self.output.send_frame(id, Kind::Welcome, number, &[]);
+        self.open(id, number);
+    }
+
+    /// The connection is the link from now on, instead of any other one. `number` is that of the welcome.
+    fn open(&mut self, id: ConnectionId, number: u64) {
+        let now = self.schedule.now();
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(hello) = session.hello.clone() else { return };
+        let (origin, server) = (session.origin.clone(), hello.server);
+        session.stage = SessionStage::Open(server);
+        self.close_others(id, server);
+        let name = self.known.name_of(&hello).to_owned();
+        let peer = self.peers.get_or_add(server);
+        peer.name.clone_from(&name);
+        peer.link_opened(id, number, &hello, now);
+        let stats = peer.stats.clone();
+        if let Origin::Dialed(address) = &origin {
+            self.dialer.done(address, now, self.schedule.timings());
+        }
+        self.refusals.forget(server);
+        if self.known.learn(&hello, &origin, &mut self.dialer, now) {
+            self.known.publish(&mut self.peers, &mut self.output);
+        }
+        self.output.log(LogLevel::Info, format!("Connected to server \"{name}\" {server}"));
+        self.output.add(Effect::Connected(Arc::new(hello.info(origin.address())), stats));
+        self.peers.send_address_book_to(server, self.known.text());
+        self.schedule.tick_now();
+    }
+
+    /// Closes the other connections to `server`: one that waits, of an incarnation that has ended, and the link.
+    fn close_others(&mut self, id: ConnectionId, server: ServerId) {
+        let Some(peer) = self.peers.get_mut(server) else { return };
+        let waiting = peer.take_waiting().filter(|waiting| *waiting != id);
+        let replaced = Fault::new(Reason::Duplicate, "another connection takes its place".to_owned());
+        for (other, fault) in [(waiting, Fault::duplicate()), (peer.link, replaced)] {
+            let waiting = other.and_then(|other| self.remove_with_farewell(other, &fault));
+            debug_assert!(waiting.is_none(), "no connection waits for an echo of the link any more");
+        }
+    }
+
+    /// Closes and removes the connection after a farewell. Returns the connection that is to be welcomed in its place.
+    #[must_use]
+    fn remove_with_farewell(&mut self, id: ConnectionId, fault: &Fault) -> Option<ConnectionId> {
+        let session = self.sessions.get(id)?;
         // A program with another protocol would not understand a farewell.
         let is_other_protocol = fault.reason == Reason::Damage && session.hello.is_none();
         if session.stage != SessionStage::Dialing && !is_other_protocol {
-            self.send_frame(id, Kind::Farewell, fault.reason as u64, fault.text.as_bytes());
+            self.output.send_frame(id, Kind::Farewell, fault.reason as u64, fault.text.as_bytes());
         }
-        if session_is_refused(self, id) && !fault.reason.is_quiet() && !self.is_expected(fault.reason) {
-            self.log_refused(id, &fault.text);
+        if session.linked().is_none() && !fault.reason.is_quiet() && !self.is_expected(fault.reason) {
+            self.refusals.log(session, &fault.text, &mut self.output);
         }
-        self.network_commands.push(NetworkCommand::Close(id));
-        self.session_ended(id, &fault.text, Some(fault.reason));
+        self.output.close(id);
+        self.remove_session(id, &fault.text, Some(fault.reason))
     }
 
-    /// Handles the farewell of the other side.
-    pub(super) fn farewell_received(&mut self, id: ConnectionId, reason: u64, text: &[u8]) {
-        let text = String::from_utf8_lossy(text).into_owned();
-        if Reason::of(reason) == Some(Reason::Removed)
-            && self.sessions.get(&id).is_some_and(|s| s.hello.is_some())
-        {
-            self.effects.push(Effect::Removed);
-        }
-        let reason = Reason::of(reason);
-        let is_quiet = reason.is_some_and(|reason| reason.is_quiet() || self.is_expected(reason));
-        if session_is_refused(self, id) && !is_quiet {
-            self.log_refused(id, &text);
-        }
-        self.network_commands.push(NetworkCommand::Close(id));
-        self.session_ended(id, &text, reason);
-    }
-
-    /// The network reports that a connection has ended.
-    pub(super) fn connection_closed(&mut self, id: ConnectionId, why: &str) {
-        if let Some(session) = self.sessions.get(&id) {
-            // The dialing side logs TLS errors with the failed dial; this is the only log of the accepting side.
-            if session.hello.is_none() && why.starts_with(TLS_FAULT) {
-                self.log_refused(id, why);
-            }
-            self.session_ended(id, why, None);
-        }
-    }
-
-    /// Removes a connection that has ended. `reason` is the one in the farewell, of either side.
-    fn session_ended(&mut self, id: ConnectionId, why: &str, reason: Option<Reason>) {
-        let Some(session) = self.sessions.remove(&id) else { return };
-        let server = session.server();
-        let waiting = server.and_then(|server| {
-            let peer = self.peers.get_mut(&server)?;
-            peer.probe.take_if(|probe| probe.waiting == id);
-            (peer.link == Some(id)).then(|| peer.probe.take().map(|probe| probe.waiting))
-        });
-        if let (Some(server), Some(waiting)) = (server, waiting) {
-            self.unlink(server, why);
-            // A connection that waited for the echo of the link replaces it.
-            if let Some(waiting) = waiting.filter(|_| !self.is_closed) {
-                self.welcome(waiting);
+    /// Removes a connection that has ended. `reason` is the one in the farewell, of either side. Returns the connection
+    /// that has waited for an echo of this one, if this was a link: it is to be welcomed.
+    #[must_use]
+    fn remove_session(
+        &mut self,
+        id: ConnectionId,
+        why: &str,
+        reason: Option<Reason>,
+    ) -> Option<ConnectionId> {
+        let session = self.sessions.remove(id)?;
+        self.schedule.tick_now();
+        let peer = session.server().and_then(|server| self.peers.get_mut(server));
+        let mut replacement = None;
+        if let Some(peer) = peer {
+            peer.stop_waiting(id);
+            if peer.link == Some(id) {
+                replacement = peer.take_waiting();
+                peer.link_ended(why, &mut self.output);
+                let interval = jittered(self.schedule.timings().redial_interval_min, &*self.random);
+                self.dialer.disconnected(peer.server, self.schedule.now(), interval);
             }
         }
-        if let (Origin::Dialed(address), false) = (&session.origin, session.linked().is_some()) {
-            let is_linked = server.is_some_and(|s| self.peers.get(&s).is_some_and(|p| p.link.is_some()));
-            if is_linked {
-                self.dialer.done(address, self.now, &self.timings);
-            } else {
-                let random = self.random.clone();
-                let was_refused = reason.is_some_and(|reason| self.is_lasting(reason));
-                self.dialer.failed(address, was_refused, self.now, &self.timings, &*random);
-                let is_expected =
-                    reason.is_some_and(|reason| reason == Reason::Itself || self.is_expected(reason));
-                if !self.is_closed && !is_expected && self.dialer.should_log(address, why) {
-                    self.log(LogLevel::Warning, format!("Cannot link to the server at {address}: {why}"));
-                }
-            }
+        if session.linked().is_none() {
+            self.dial_ended(&session, why, reason);
         }
-        self.tick_by(self.now);
+        replacement.filter(|_| !self.is_closed)
     }
 
-    fn send_frame(&mut self, id: ConnectionId, kind: Kind, number: u64, payload: &[u8]) {
-        let mut out = BytesMut::new();
-        frame::put(&mut out, kind, flag::WHOLE, number, payload);
-        self.network_commands.push(NetworkCommand::Send {
-            connection: id,
-            bytes: vec![out.freeze()],
-            notify_drained: false,
-        });
-    }
-
-    /// Closes connections that take too long, and links that have not answered an echo in time.
-    pub(super) fn expire_sessions(&mut self) {
-        let now = self.now;
-        let mut expired = Vec::new();
-        let mut next_at = None;
-        for (id, session) in &self.sessions {
-            let timeout = match session.stage {
-                SessionStage::Dialing => self.timings.dial_timeout,
-                SessionStage::AwaitingHello | SessionStage::Agreeing => self.timings.handshake_timeout,
-                SessionStage::Open(_) => continue,
-            };
-            let until = session.since.after(timeout);
-            if until <= now {
-                expired.push((*id, session.stage));
-            } else {
-                next_at = Some(next_at.map_or(until, |at: io::Nanos| at.min(until)));
-            }
+    /// A connection has ended that was not a link. If this node has dialed it, the address is dialed again later.
+    fn dial_ended(&mut self, session: &Session, why: &str, reason: Option<Reason>) {
+        let Origin::Dialed(address) = &session.origin else { return };
+        let (now, timings) = (self.schedule.now(), self.schedule.timings());
+        if session.server().is_some_and(|server| self.peers.is_linked(server)) {
+            return self.dialer.done(address, now, timings);
         }
-        for (id, stage) in expired {
-            self.network_commands.push(NetworkCommand::Close(id));
-            let why = match stage {
-                SessionStage::Dialing => "it does not answer",
-                _ => "it sent no hello, or did not agree on a link in time",
-            };
-            self.session_ended(id, why, None);
-        }
-        let due = |peer: &super::peer::Peer| {
-            let probe = peer.probe.as_ref()?;
-            Some((probe.until, peer.link?))
-        };
-        let probes: Vec<_> = self.peers.values().filter_map(due).collect();
-        for (until, link) in probes {
-            if until <= now {
-                // When the link ends, the waiting connection replaces it.
-                self.close_session(link, &Fault::new(Reason::Duplicate, "it does not answer".to_owned()));
-            } else {
-                self.tick_by(until);
-            }
-        }
-        if let Some(at) = next_at {
-            self.tick_by(at);
+        let was_refused = reason.is_some_and(|reason| refusals::is_lasting(reason, &self.identity));
+        self.dialer.failed(address, was_refused, now, timings, &*self.random);
+        let is_expected = reason.is_some_and(|reason| reason == Reason::Itself || self.is_expected(reason));
+        if !self.is_closed && !is_expected && self.dialer.should_log(address, why) {
+            let text = format!("Cannot link to the server at {address}: {why}");
+            self.output.log(LogLevel::Warning, text);
         }
     }
-}
 
-/// Whether a connection has not become a link yet: ending it refuses the other side.
-fn session_is_refused(machine: &Machine, id: ConnectionId) -> bool {
-    machine.sessions.get(&id).is_some_and(|session| session.linked().is_none())
+    fn is_expected(&self, reason: Reason) -> bool {
+        refusals::is_expected(reason, &self.identity, &self.bootstrap, self.schedule.now())
+    }
 }

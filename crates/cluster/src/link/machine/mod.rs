@@ -1,128 +1,86 @@
 //! The links of one node as a deterministic state machine: it takes events and commands, and returns network commands
 //! and effects. It uses no threads, sockets or clocks.
+//!
+//! [`Machine`] drives the parts: its methods stand here and in `handshake`, which opens and closes links. Each part has
+//! its own state and is given the others that it needs. It never calls the machine; it returns what the machine has to
+//! do. The parts, each using only those above it:
+//!
+//! - `command`: the commands of the users of links.
+//! - `output`: the network commands and effects that were not taken yet.
+//! - `schedule`: the time, and when the machine works next.
+//! - `identity`: this server, as it introduces itself.
+//! - `fault`: why a connection ends.
+//! - `session`: one connection.
+//! - `requests`: the requests to one server that wait for their responses.
+//! - `peer`: one other server, its link and the data queued for it.
+//! - `inbound`: the data frames of a link.
+//! - `peers`: all other servers, and which of them have queued data.
+//! - `known_servers`: the address book and the names of servers.
+//! - `sessions`: all connections.
+//! - `bootstrap`: how servers without a cluster make one.
+//! - `admission`: whether a server may be linked, as its hello decides.
+//! - `refusals`: which refused and failed connections are logged.
 
+mod admission;
 mod bootstrap;
+mod command;
 mod fault;
 mod handshake;
+mod identity;
 mod inbound;
-mod outbound;
+mod known_servers;
+mod output;
 mod peer;
+mod peers;
 mod refusals;
 mod requests;
+mod schedule;
 mod session;
+mod sessions;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use io::{ConnectionId, Nanos, NetworkCommand, NetworkEvent, Random};
-use uuid::Uuid;
 
 use super::address_book::AddressBook;
-use super::contract::{BootstrapPermission, LinkTimings, LocalServer, PeerInfo};
+use super::contract::{LinkTimings, LocalServer};
 use super::dialer::Dialer;
-use super::log_message::Message;
-use super::log_once::LogOnce;
+use super::frame::{Damage, Frame, Item, Kind};
+use super::hello::Hello;
 use super::outbox::QueueLimits;
+use super::parts::Message;
 use super::stats::PeerStats;
-use crate::{OnResponse, RpcError, ServerId};
+use crate::ServerId;
+use admission::MayAdopt;
 use bootstrap::Bootstrap;
+pub(super) use command::{Call, Command};
 use fault::Fault;
-use peer::Peer;
+use identity::Identity;
+use known_servers::KnownServers;
+use output::Output;
+pub(super) use output::{Effect, LogLevel};
+use peers::Peers;
+use refusals::Refusals;
+use schedule::Schedule;
 use session::{Origin, Session, SessionStage};
+use sessions::Sessions;
 
-/// The most connections. Further ones are closed: a cluster does not have this many servers.
-const SESSIONS_MAX: usize = 4096;
-
-/// A command of the users of links.
-pub(super) enum Command {
-    Call {
-        to: ServerId,
-        request: Bytes,
-        timeout: Duration,
-        on_response: OnResponse,
-    },
-    Send {
-        to: ServerId,
-        log_messages: Vec<Message>,
-    },
-    /// The response to a request that `to` sent on `link`.
-    Respond {
-        to: ServerId,
-        link: ConnectionId,
-        number: u64,
-        result: Result<Bytes, String>,
-    },
-    Join(String),
-    Forget(ServerId),
-    /// Sets the name of a server, which may be this one.
-    Name(ServerId, String),
-    Timings(LinkTimings),
-    AllowBootstrap(BootstrapPermission),
-    Bootstrapped(Result<Uuid, String>),
-    Close,
-}
-
-/// An effect of a step, for the users of links.
-pub(super) enum Effect {
-    LogMessages(ServerId, Vec<Message>),
-    Request {
-        from: ServerId,
-        link: ConnectionId,
-        number: u64,
-        request: Bytes,
-    },
-    Response(OnResponse, Result<Bytes, RpcError>),
-    Connected(Arc<PeerInfo>, Arc<PeerStats>),
-    Silent(ServerId),
-    Back(ServerId),
-    /// The link has ended: no requests can be sent to the server.
-    Unlinked(ServerId),
-    Removed,
-    /// This node is to make a cluster. [`Command::Bootstrapped`] brings the result.
-    Bootstrap(Uuid),
-    StoreAddressBook(String),
-    Log(LogLevel, String),
-}
-
-/// The level of a line in the node's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LogLevel {
-    Info,
-    Warning,
-}
-
-/// Asks whether this node may become a member of a cluster.
-pub(super) type MayAdopt<'a> = &'a dyn Fn(Uuid, &PeerInfo) -> Result<(), String>;
-
+/// The links of one node.
 pub(super) struct Machine {
-    local: LocalServer,
-    incarnation: u64,
-    started_ms: u64,
-    timings: LinkTimings,
-    limits: QueueLimits,
+    identity: Identity,
+    schedule: Schedule,
     random: Arc<dyn Random>,
-    now: Nanos,
-    sessions: BTreeMap<ConnectionId, Session>,
-    peers: BTreeMap<ServerId, Peer>,
+    sessions: Sessions,
+    peers: Peers,
+    known: KnownServers,
     dialer: Dialer,
     bootstrap: Bootstrap,
-    /// When this node became a member of a cluster, or was started.
-    member_since: Nanos,
-    address_book: AddressBook,
-    /// The current names of servers. They take precedence over the names in hellos, which may be older.
-    names: BTreeMap<ServerId, String>,
-    /// The refusals that were logged, by server or host.
-    refused: BTreeMap<String, LogOnce>,
+    refusals: Refusals,
+    /// The number of the next welcome.
     welcome_next: u64,
-    tick_at: Nanos,
-    beat_at: Nanos,
     is_closed: bool,
-    /// Servers with queued data to send, each once.
-    unsent: Vec<ServerId>,
-    network_commands: Vec<NetworkCommand>,
-    effects: Vec<Effect>,
+    output: Output,
 }
 
 /// The initial state of a machine.
@@ -141,40 +99,24 @@ impl Machine {
     pub(super) fn new(options: MachineOptions) -> Machine {
         let MachineOptions { local, join, address_book, timings, limits, random, now, started_ms } = options;
         let mut dialer = Dialer::default();
-        let bootstrap = Bootstrap::new(&join);
         for address in &join {
             dialer.join(address, now);
         }
-        for (server, entry) in
-            address_book.entries().filter(|(server, entry)| *server != local.server && !entry.removed)
-        {
-            for address in &entry.addresses {
-                dialer.server_at(address, server, now);
-            }
-        }
+        let known = KnownServers::new(address_book);
+        known.add_to(&mut dialer, local.server, now);
         Machine {
-            local,
-            incarnation: random.next_u64(),
-            started_ms,
-            timings,
-            limits,
+            identity: Identity::new(local, random.next_u64(), started_ms, now),
+            schedule: Schedule::new(now, timings),
             random,
-            now,
-            sessions: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            sessions: Sessions::default(),
+            peers: Peers::new(limits),
+            known,
             dialer,
-            bootstrap,
-            member_since: now,
-            address_book,
-            names: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            bootstrap: Bootstrap::new(&join),
+            refusals: Refusals::default(),
             welcome_next: 1,
-            tick_at: now,
-            beat_at: now,
             is_closed: false,
-            unsent: Vec::new(),
-            network_commands: Vec::new(),
-            effects: Vec::new(),
+            output: Output::default(),
         }
     }
 
@@ -187,200 +129,216 @@ impl Machine {
         may_adopt: MayAdopt<'_>,
         effects: &mut Vec<Effect>,
     ) {
-        self.now = now;
+        self.schedule.set_now(now);
         for event in network_events.drain(..) {
             self.handle_event(event, may_adopt);
         }
         for command in commands.drain(..) {
             self.handle_command(command);
         }
-        if now >= self.tick_at {
+        if now >= self.schedule.tick_at() {
             self.tick();
         }
-        std::mem::swap(&mut self.effects, effects);
+        self.output.take_effects(effects);
     }
 
     /// The network commands of the steps since the last call. All data queued for a server in these steps is sent
     /// together.
     pub(super) fn network_commands(&mut self, network_commands: &mut Vec<NetworkCommand>) {
-        let mut unsent = std::mem::take(&mut self.unsent);
-        unsent.sort_unstable();
-        for server in unsent.drain(..) {
-            if let Some(peer) = self.peers.get_mut(&server) {
-                peer.is_unsent = false;
-            }
-            self.send(server);
-        }
-        // Sending does not queue data for another server. The vector is reused.
-        debug_assert!(self.unsent.is_empty(), "sending has something sent");
-        self.unsent = unsent;
-        network_commands.append(&mut self.network_commands);
+        self.peers.send_all(self.schedule.now(), &mut self.output);
+        self.output.take_network_commands(network_commands);
     }
 
     /// When the machine is to be stepped if there is no event before.
     pub(super) fn wake_at(&self) -> Nanos {
-        self.tick_at
+        self.schedule.tick_at()
     }
 
     fn handle_event(&mut self, event: NetworkEvent, may_adopt: MayAdopt<'_>) {
         match event {
             NetworkEvent::Connected(id, ends) => self.connected(id, ends),
-            NetworkEvent::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
-                self.network_commands.push(NetworkCommand::Close(id));
+            NetworkEvent::Accepted(id, _) if self.is_closed || self.sessions.is_full() => {
+                self.output.close(id);
             }
             NetworkEvent::Accepted(id, ends) => {
-                let mut session =
-                    Session::new(Origin::Accepted(ends.remote), SessionStage::AwaitingHello, self.now);
+                let (stage, now) = (SessionStage::AwaitingHello, self.schedule.now());
+                let mut session = Session::new(Origin::Accepted(ends.remote), stage, now);
                 session.reached_address = ends.local;
                 self.sessions.insert(id, session);
-                self.tick_by(self.now.after(self.timings.handshake_timeout));
+                self.schedule.tick_after(self.schedule.timings().handshake_timeout);
             }
             NetworkEvent::Arrived(id, bytes) => self.received(id, bytes, may_adopt),
-            NetworkEvent::Drained(id) => self.drained(id),
+            NetworkEvent::Drained(id) => {
+                if let Some(server) = self.sessions.get(id).and_then(Session::linked) {
+                    self.peers.drained(server, id);
+                }
+            }
             NetworkEvent::Closed(id, why) => self.connection_closed(id, &why),
         }
     }
 
     fn handle_command(&mut self, command: Command) {
+        let now = self.schedule.now();
         match command {
-            Command::Call { to, request, timeout, on_response } => {
-                self.call(to, request, timeout, on_response)
-            }
-            Command::Send { to, log_messages } => self.send_log_messages(to, log_messages),
-            Command::Respond { to, link, number, result } => self.respond(to, link, number, result),
+            Command::Call(call) => self.peers.call(call, &mut self.schedule, &mut self.output),
+            Command::Send { to, log_messages } => self.peers.send_log_messages(to, log_messages),
+            Command::Respond { to, link, number, result } => self.peers.respond(to, link, number, result),
             Command::Join(address) => {
-                self.dialer.join(&address, self.now);
-                self.tick_by(self.now);
+                self.dialer.join(&address, now);
+                self.schedule.tick_now();
             }
             Command::Forget(server) => self.remove_server(server),
             Command::Name(server, name) => self.set_name(server, name),
-            Command::Timings(timings) => {
-                self.timings = timings;
-                self.beat_at = self.now;
-                self.tick_by(self.now);
+            Command::Timings(timings) => self.schedule.set_timings(timings),
+            Command::AllowBootstrap(permission) => {
+                self.bootstrap.set_permission(permission);
+                self.schedule.tick_now();
             }
-            Command::AllowBootstrap(permission) => self.set_bootstrap_permission(permission),
-            Command::Bootstrapped(result) => self.bootstrapped(result),
+            Command::Bootstrapped(result) => {
+                self.bootstrap.finish(result, &mut self.identity, now, &mut self.output);
+            }
             Command::Close => self.close(),
         }
     }
 
     /// Runs all work that depends on time.
     fn tick(&mut self) {
-        let now = self.now;
-        self.tick_at = Nanos(u64::MAX);
-        self.expire_requests();
+        let is_beat = self.schedule.start_tick();
+        self.peers.expire_requests(&mut self.schedule, &mut self.output);
         self.expire_sessions();
-        let is_beat = now >= self.beat_at;
-        if is_beat {
-            // All servers have the same time of the next heartbeat, so that one wake-up serves them all.
-            self.beat_at = now.after(self.timings.heartbeat_interval());
+        for (link, fault) in self.peers.check_silence(&self.schedule, &mut self.output) {
+            self.close_session(link, &fault);
         }
-        self.check_silence(is_beat);
-        self.try_bootstrap();
+        if is_beat {
+            self.peers.send_heartbeats(&self.schedule);
+        }
+        self.bootstrap.try_bootstrap(&self.identity, self.schedule.now(), &*self.random, &mut self.output);
         self.dial();
-        self.tick_by(self.beat_at);
     }
 
     fn dial(&mut self) {
         if self.is_closed {
             return;
         }
-        let (peers, now) = (&self.peers, self.now);
-        let is_linked = |server: ServerId| peers.get(&server).is_some_and(|peer| peer.link.is_some());
-        let due = self.dialer.due(now, &self.timings, is_linked);
-        let next_at = self.dialer.next_at(now, &self.timings, is_linked);
+        let (now, timings) = (self.schedule.now(), *self.schedule.timings());
+        let is_linked = |server: ServerId| self.peers.is_linked(server);
+        let due = self.dialer.due(now, &timings, is_linked);
+        if let Some(at) = self.dialer.next_at(now, &timings, is_linked) {
+            self.schedule.tick_by(at);
+        }
         for (id, address) in due {
             let session = Session::new(Origin::Dialed(address.clone()), SessionStage::Dialing, now);
             self.sessions.insert(id, session);
-            self.network_commands.push(NetworkCommand::Connect(id, address));
-            self.tick_by(now.after(self.timings.dial_timeout));
-        }
-        if let Some(at) = next_at {
-            self.tick_by(at);
+            self.output.dial(id, address);
+            self.schedule.tick_after(timings.dial_timeout);
         }
     }
 
-    /// Makes sure that there is a tick at `at` or earlier.
-    fn tick_by(&mut self, at: Nanos) {
-        self.tick_at = self.tick_at.min(at);
-    }
-
-    fn log(&mut self, level: LogLevel, text: String) {
-        self.effects.push(Effect::Log(level, text));
-    }
-
-    fn peer(&mut self, server: ServerId) -> &mut Peer {
-        let limits = self.limits;
-        self.peers.entry(server).or_insert_with(|| Peer::new(limits))
-    }
-
-    fn will_send(&mut self, server: ServerId) {
-        if let Some(peer) = self.peers.get_mut(&server) {
-            peer.will_send(server, &mut self.unsent);
-        }
-    }
-
-    /// The address book has changed: stores it and sends it to the linked servers.
-    fn address_book_changed(&mut self) {
-        let text = self.address_book.to_text();
-        for (server, peer) in &mut self.peers {
-            if peer.link.is_some() {
-                peer.outbox.respond(super::frame::Kind::Book, 0, Bytes::from(text.clone()));
-                peer.will_send(*server, &mut self.unsent);
+    /// Handles received bytes. Nearly all of them are data frames of a link.
+    fn received(&mut self, id: ConnectionId, bytes: Bytes, may_adopt: MayAdopt<'_>) {
+        let mut chunk = Some(bytes);
+        loop {
+            let handled = match self.receive_data(id, chunk.take()) {
+                Ok(Some(item)) => self.handle_item(id, item, may_adopt),
+                Ok(None) => return,
+                Err(damage) => Err(damage.into()),
+            };
+            if let Err(fault) = handled {
+                return self.close_session(id, &fault);
             }
         }
-        self.effects.push(Effect::StoreAddressBook(text));
+    }
+
+    /// Handles `chunk`, if given, and then all complete data frames of a link. Returns the next item that is
+    /// something else; `None` once no complete item is left, or the connection has ended.
+    fn receive_data(&mut self, id: ConnectionId, chunk: Option<Bytes>) -> Result<Option<Item>, Damage> {
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(None) };
+        let peer = session.linked().and_then(|server| self.peers.get_mut(server));
+        let count = chunk.as_ref().map_or(0, Bytes::len);
+        chunk.into_iter().for_each(|bytes| session.reader.push(bytes));
+        let Some(peer) = peer else { return session.reader.next() };
+        peer.received(self.schedule.now());
+        PeerStats::add(&peer.stats.bytes_in, count);
+        peer.receive_data(id, session, &mut self.output)
+    }
+
+    fn handle_item(&mut self, id: ConnectionId, item: Item, may_adopt: MayAdopt<'_>) -> Result<(), Fault> {
+        match item {
+            Item::Preface(versions) => self.versions_received(id, versions),
+            Item::Hello(text) => self.hello_received(id, Hello::parse(&text)?, may_adopt),
+            Item::Frame(frame) => match frame.kind {
+                Kind::Consent => self.consent_received(id),
+                Kind::Welcome => self.welcome_received(id, frame.number),
+                Kind::Farewell => {
+                    self.farewell_received(id, frame.number, &frame.payload);
+                    Ok(())
+                }
+                _ => Ok(self.handle_control(id, frame)?),
+            },
+        }
+    }
+
+    /// Handles a control frame, which is only allowed on a link. Data frames come here from a connection that is not
+    /// a link, and are rejected.
+    fn handle_control(&mut self, id: ConnectionId, frame: Frame) -> Result<(), Damage> {
+        let session = self.sessions.get_mut(id).ok_or(Damage::OutOfTurn)?;
+        let server = session.linked().ok_or(Damage::OutOfTurn)?;
+        if frame.kind == Kind::Withdrawn {
+            session.assembly.withdraw(frame.number);
+            return Ok(());
+        }
+        let message = session.assembly.take(frame)?;
+        PeerStats::add(&self.peers.get_or_add(server).stats.frames_in, 1);
+        match message {
+            Some(Message { kind: Kind::Heartbeat, flags, number, .. }) => {
+                if let Some(waiting) = self.peers.heartbeat_received(server, flags, number) {
+                    self.close_session(waiting, &Fault::duplicate());
+                }
+            }
+            Some(Message { kind: Kind::Book, body, .. }) => {
+                self.merge_address_book(AddressBook::parse(&body)?)
+            }
+            Some(_) => return Err(Damage::OutOfTurn),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn merge_address_book(&mut self, address_book: AddressBook) {
+        let own = self.identity.server();
+        if address_book.is_removed(own) {
+            self.output.add(Effect::Removed);
+        }
+        if self.known.merge(address_book, own, &mut self.dialer, self.schedule.now()) {
+            self.known.publish(&mut self.peers, &mut self.output);
+            self.close_removed();
+            self.schedule.tick_now();
+        }
     }
 
     /// Removes a server permanently: its connections are closed, and new ones are refused.
     fn remove_server(&mut self, server: ServerId) {
-        if server == self.local.server || !self.address_book.remove(server) {
-            return;
-        }
-        self.address_book_changed();
-        self.close_removed();
-    }
-
-    /// Closes the connections to servers that the address book lists as removed.
-    fn close_removed(&mut self) {
-        let of_removed = |(id, session): (&ConnectionId, &Session)| {
-            let server = session.server().filter(|server| self.address_book.is_removed(*server))?;
-            Some((session.linked().is_some(), *id, server))
-        };
-        let mut to_close: Vec<_> = self.sessions.iter().filter_map(of_removed).collect();
-        // Close links last: a connection that waits to replace a link would become the link.
-        to_close.sort_unstable();
-        for (is_link, id, server) in to_close {
-            if is_link {
-                // Send the address book with the removal before the farewell.
-                self.send(server);
-            }
-            self.close_session(id, &Fault::removed(self.name_of(server)));
-        }
-        let removed: Vec<ServerId> = self
-            .address_book
-            .entries()
-            .filter(|(_, entry)| entry.removed)
-            .map(|(server, _)| server)
-            .collect();
-        for server in removed {
-            self.dialer.forget(server);
+        if server != self.identity.server() && self.known.remove(server) {
+            self.known.publish(&mut self.peers, &mut self.output);
+            self.close_removed();
         }
     }
 
-    fn name_of(&self, server: ServerId) -> String {
-        let in_address_book = || self.address_book.entry(server).map(|entry| &entry.name);
-        let known = self.names.get(&server).or_else(in_address_book).map(String::as_str).unwrap_or_default();
-        format!("\"{known}\" {server}")
+    /// Sets a server's name, after it was renamed or the catalog was read.
+    fn set_name(&mut self, server: ServerId, name: String) {
+        if server == self.identity.server() {
+            self.identity.set_name(&name);
+        } else if let Some(peer) = self.peers.get_mut(server) {
+            peer.name.clone_from(&name);
+        }
+        self.known.set_name(server, name);
     }
 
     /// Ends every link and fails every request.
     fn close(&mut self) {
         self.is_closed = true;
-        let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
-        for id in ids {
-            self.close_session(id, &Fault::shutting_down(&self.local.name));
+        for id in self.sessions.ids() {
+            self.close_session(id, &Fault::shutting_down(self.identity.name()));
         }
     }
 }

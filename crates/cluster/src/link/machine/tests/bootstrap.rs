@@ -44,7 +44,7 @@ fn servers_that_find_each_other_in_pairs_behind_one_address_make_no_clusters() {
         network_of(std::array::from_fn(|i| machine(i as u128 + 1, None, &["vip:1"])));
     network.load_balancer = Some(("vip:1", |from, _| from ^ 1));
     for machine in &mut network.machines {
-        machine.local.canonical = vec!["vip:1".to_owned()];
+        machine.identity.local.canonical = vec!["vip:1".to_owned()];
         machine.handle_command(allow_bootstrap());
     }
     network.run(LONG_RUN_TIME);
@@ -63,7 +63,7 @@ fn an_address_where_different_servers_answer_counts_as_unanswered() {
         network_of(std::array::from_fn(|i| machine(i as u128 + 1, None, &["vip:1", "n1:1"])));
     network.load_balancer = Some(("vip:1", |_, dial| dial as usize % 3));
     for machine in &mut network.machines {
-        machine.local.canonical = vec!["vip:1".to_owned()];
+        machine.identity.local.canonical = vec!["vip:1".to_owned()];
         machine.handle_command(allow_bootstrap());
     }
     network.run(LONG_RUN_TIME);
@@ -75,9 +75,11 @@ fn an_address_where_different_servers_answer_counts_as_unanswered() {
         network.lines
     );
     // Once there is a cluster, they find it at that address.
-    network.machines[0].local.cluster = Some(Uuid::from_u128(9));
+    network.machines[0].identity.local.cluster = Some(Uuid::from_u128(9));
     network.run(LONG_RUN_TIME);
-    assert!(network.machines.iter().all(|machine| machine.local.cluster == Some(Uuid::from_u128(9))));
+    assert!(
+        network.machines.iter().all(|machine| machine.identity.local.cluster == Some(Uuid::from_u128(9)))
+    );
 }
 
 #[test]
@@ -85,8 +87,8 @@ fn a_server_may_be_named_by_its_canonical_address() {
     let mut network = pair(machine(1, None, &["one.example:1"]), machine(2, None, &["n1:1"]));
     network.machines[1].bootstrap = Bootstrap::new(&["two.example:1".to_owned()]);
     network.machines[1].dialer.join("two.example:1", Nanos::default());
-    network.machines[0].local.canonical = vec!["two.example:1".to_owned()];
-    network.machines[1].local.canonical = vec!["one.example:1".to_owned()];
+    network.machines[0].identity.local.canonical = vec!["two.example:1".to_owned()];
+    network.machines[1].identity.local.canonical = vec!["one.example:1".to_owned()];
     network.machines.iter_mut().for_each(|machine| machine.handle_command(allow_bootstrap()));
     network.run(RUN_TIME);
     assert_eq!(network.bootstrapped, 1, "{:?}", network.lines);
@@ -145,7 +147,7 @@ fn joining_servers_that_name_each_other_make_one_cluster() {
         for (one, other) in [(&both[..], &both[..]), (&["n2:1"], &["n1:1"]), (&both[..], &["n1:1"])] {
             let network = two_joining_servers(one, other);
             assert_eq!(network.bootstrapped, 1, "{:?}", network.lines);
-            let clusters = network.machines.each_ref().map(|machine| machine.local.cluster);
+            let clusters = network.machines.each_ref().map(|machine| machine.identity.local.cluster);
             assert!(clusters[0].is_some() && clusters[0] == clusters[1], "{clusters:?}");
             assert_eq!(
                 (network.connected[0].len(), network.connected[1].len()),
@@ -210,7 +212,9 @@ fn a_server_that_has_announced_another_founder_makes_no_cluster_soon_after() {
     let mut network = pair(machine(2, None, &["n3:1"]), machine(3, None, &["n2:1"]));
     network.machines.iter_mut().for_each(|machine| machine.handle_command(allow_bootstrap()));
     network.machines[0].bootstrap.expected = Some([1, 2].map(|n| ServerId(Uuid::from_u128(n))).into());
-    assert_eq!(network.machines[0].promise_expected().map(|servers| servers.len()), Some(2));
+    let Machine { bootstrap, identity, schedule, .. } = &mut network.machines[0];
+    let announced = bootstrap.announce(identity, schedule.now());
+    assert_eq!(announced.map(|announced| announced.expects.len()), Some(2));
     network.run(RUN_TIME);
     assert_eq!(network.bootstrapped, 0, "the announcement is binding for 30 seconds");
     network.run(RUN_TIME);

@@ -9,14 +9,15 @@ use crate::link::log_message::{self, PeerId};
 /// Two linked servers: the first one, the other's id, and the link as the first one knows it.
 fn linked() -> (Machine, ServerId, ConnectionId) {
     let ([one, other], link) = linked_pair(1, 2);
-    (one, other.local.server, link)
+    (one, other.identity.server(), link)
 }
 
 /// Two linked servers with these numbers, and the link as the first one knows it.
 fn linked_pair(one: u128, other: u128) -> ([Machine; 2], ConnectionId) {
     let mut network = pair(machine(one, Some(1), &[&format!("n{other}:1")]), machine(other, Some(1), &[]));
     network.run(Duration::from_secs(1));
-    let link = network.machines[0].peers[&network.machines[1].local.server].link.expect("they are linked");
+    let server = network.machines[1].identity.server();
+    let link = network.machines[0].peers.get(server).and_then(|peer| peer.link).expect("they are linked");
     (network.machines, link)
 }
 
@@ -24,10 +25,11 @@ fn linked_pair(one: u128, other: u128) -> ([Machine; 2], ConnectionId) {
 fn second_connection(one: &mut Machine, other: &mut Machine) -> ConnectionId {
     let id = ConnectionId::accepted(100);
     other.send_hello(id);
-    let Some(NetworkCommand::Send { bytes, .. }) = other.network_commands.pop() else {
-        panic!("there is a hello")
-    };
-    let (now, mut network_events) = (one.now, vec![NetworkEvent::Accepted(id, from("10.0.0.5:7"))]);
+    let mut network_commands = Vec::new();
+    other.output.take_network_commands(&mut network_commands);
+    let Some(NetworkCommand::Send { bytes, .. }) = network_commands.pop() else { panic!("there is a hello") };
+    let (now, mut network_events) =
+        (one.schedule.now(), vec![NetworkEvent::Accepted(id, from("10.0.0.5:7"))]);
     one.step(now, &mut network_events, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
     assert!(effects_of(one, id, &[bytes.concat()]).is_empty());
     assert!(!closes(one, id), "its consent is awaited");
@@ -74,7 +76,7 @@ fn effects_after(
     mut network_events: Vec<NetworkEvent>,
     mut commands: Vec<Command>,
 ) -> Vec<String> {
-    let (now, mut effects) = (machine.now, Vec::new());
+    let (now, mut effects) = (machine.schedule.now(), Vec::new());
     machine.step(now, &mut network_events, &mut commands, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
         Effect::LogMessages(_, log_messages) => Some(format!("message {}", log_messages[0].to.0)),
@@ -132,10 +134,13 @@ fn messages_of_a_server_are_ignored_after_an_address_book_removes_it() {
 fn a_waiting_connection_does_not_replace_the_link_of_a_removed_server() {
     for is_removed_by_address_book in [true, false] {
         let ([mut one, mut other], link) = linked_pair(1, 2);
-        let server = other.local.server;
+        let server = other.identity.server();
         let waiting = second_connection(&mut one, &mut other);
         assert!(effects_of(&mut one, waiting, &[frame_of(Kind::Consent, 0, &[])]).is_empty());
-        assert!(one.peers[&server].probe.is_some(), "the link is to answer an echo");
+        assert!(
+            one.peers.get(server).is_some_and(|peer| peer.echo_until().is_some()),
+            "the link is to answer an echo"
+        );
         let effects = match is_removed_by_address_book {
             true => effects_of(&mut one, link, &[address_book_without(server)]),
             false => effects_after(&mut one, Vec::new(), vec![Command::Forget(server)]),
@@ -146,26 +151,26 @@ fn a_waiting_connection_does_not_replace_the_link_of_a_removed_server() {
         for id in [link, waiting] {
             assert!(network_commands.contains(&NetworkCommand::Close(id)), "{id:?}: {network_commands:?}");
         }
-        assert!(one.sessions.is_empty());
+        assert!(one.sessions.ids().is_empty());
     }
 }
 
 #[test]
 fn an_undecided_connection_of_a_removed_server_does_not_become_a_link() {
     let ([mut one, mut other], link) = linked_pair(1, 2);
-    let server = other.local.server;
+    let server = other.identity.server();
     let undecided = second_connection(&mut one, &mut other);
     assert_eq!(effects_of(&mut one, link, &[address_book_without(server)]), ["unlinked"]);
     assert!(effects_of(&mut one, undecided, &[frame_of(Kind::Consent, 0, &[])]).is_empty());
-    assert!(one.sessions.is_empty() && one.peers[&server].link.is_none());
+    assert!(one.sessions.ids().is_empty() && !one.peers.is_linked(server));
 }
 
 #[test]
 fn data_frames_received_with_the_welcome_are_delivered_after_the_link_opens() {
     let ([mut one, mut other], _) = linked_pair(2, 1);
     // The next process of the same server, whose connection replaces the link.
-    other.incarnation += 1;
-    other.started_ms += 1;
+    other.identity.incarnation += 1;
+    other.identity.started_ms += 1;
     let next = second_connection(&mut one, &mut other);
     let welcome = frame_of(Kind::Welcome, 1, &[]);
     assert_eq!(
@@ -184,7 +189,7 @@ fn data_frames_before_the_link_opens_end_the_connection() {
     let hello = crate::link::stream::sample_hello("n2");
     for (number, data) in [vec![], log_message(1), frame_of(Kind::Request, 1, b"?")].into_iter().enumerate() {
         let early = ConnectionId::accepted(100 + number as u64);
-        let (now, is_data, mut effects) = (one.now, !data.is_empty(), Vec::new());
+        let (now, is_data, mut effects) = (one.schedule.now(), !data.is_empty(), Vec::new());
         let mut network_events = vec![NetworkEvent::Accepted(early, from("n2:1"))];
         one.step(now, &mut network_events, &mut Vec::new(), &|_, _| Ok(()), &mut effects);
         assert!(effects_of(&mut one, early, &[hello.clone(), data]).is_empty());
@@ -200,7 +205,7 @@ fn a_response_to_a_request_of_an_earlier_link_is_not_sent() {
     for (requested_on, is_sent) in [(ConnectionId::dialed(1000), false), (link, true)] {
         let (mut network_commands, mut effects) = (Vec::new(), Vec::new());
         one.network_commands(&mut Vec::new());
-        let now = one.now;
+        let now = one.schedule.now();
         one.step(now, &mut Vec::new(), &mut respond(requested_on), &|_, _| Ok(()), &mut effects);
         one.network_commands(&mut network_commands);
         assert_eq!(network_commands.len(), usize::from(is_sent), "{requested_on:?}");

@@ -1,12 +1,16 @@
 //! Tests of the state machine of links, step by step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use io::sim::SimRandom;
 use io::{Endpoints, TLS_FAULT};
+use uuid::Uuid;
 
 use super::*;
+use crate::link::contract::{BootstrapPermission, PeerInfo};
 use crate::link::frame::{self, VERSIONS, Versions};
+use crate::link::log_message::Message;
 
 mod bootstrap;
 mod inbound;
@@ -120,12 +124,13 @@ impl<const N: usize> TestNetwork<N> {
             NetworkCommand::Connect(id, address) => {
                 // The address of each machine follows from its name. Other addresses lead to the next machine. A
                 // machine may dial itself.
-                let named = self.machines.iter().position(|machine| machine.local.addresses[0] == address);
+                let named =
+                    self.machines.iter().position(|machine| machine.identity.local.addresses[0] == address);
                 self.accepted_next += 1;
                 let (to, here) = match self.load_balancer {
                     Some((load_balancer, backend)) if load_balancer == address => {
                         let to = backend(i, self.accepted_next);
-                        (to, self.machines[to].local.addresses[0].clone())
+                        (to, self.machines[to].identity.local.addresses[0].clone())
                     }
                     _ => (named.unwrap_or((i + 1) % N), address.clone()),
                 };
@@ -167,7 +172,7 @@ fn two_servers_that_dial_at_once_have_one_link() {
     let mut network = pair(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &["n1:1"]));
     network.run(RUN_TIME);
     assert_eq!((network.connected[0].len(), network.connected[1].len()), (1, 1), "{:?}", network.lines);
-    assert_eq!(network.machines.each_ref().map(|machine| machine.sessions.len()), [1, 1]);
+    assert_eq!(network.machines.each_ref().map(|machine| machine.sessions.ids().len()), [1, 1]);
     assert_eq!(network.connected[0][0].name, "n2");
     assert!(
         network.lines[1]
@@ -178,22 +183,22 @@ fn two_servers_that_dial_at_once_have_one_link() {
 #[test]
 fn the_name_in_the_catalog_takes_precedence() {
     let mut network = pair(machine(1, Some(9), &[]), machine(2, Some(9), &["n1:1"]));
-    let (first, second) = (network.machines[0].local.server, network.machines[1].local.server);
-    // The first machine receives the other's new name, and the second its own.
+    let (first, second) = (network.machines[0].identity.server(), network.machines[1].identity.server());
+    // Each machine receives the other's new name, and the first one its own after they are linked.
     network.machines[0].handle_command(Command::Name(second, "ada".to_owned()));
     network.machines[1].handle_command(Command::Name(first, "bob".to_owned()));
     network.run(RUN_TIME);
     network.machines[0].handle_command(Command::Name(first, "bob".to_owned()));
     assert_eq!(network.lines[0], [format!("Connected to server \"ada\" {second}")]);
     assert_eq!(network.lines[1], [format!("Connected to server \"bob\" {first}")]);
-    assert_eq!((&*network.machines[0].local.name, &*network.machines[1].local.name), ("bob", "n2"));
+    assert_eq!(network.machines.each_ref().map(|machine| machine.identity.name()), ["bob", "n2"]);
 }
 
 #[test]
 fn a_proxy_dials_all_servers_and_is_in_no_address_book() {
     let machines = [machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]), machine(3, None, &["n1:1"])];
     let mut network = network_of(machines);
-    network.machines[2].local.is_proxy = true;
+    network.machines[2].identity.local.is_proxy = true;
     network.closed_address = Some("n3:1");
     network.run(RUN_TIME);
     assert_eq!(network.connected.each_ref().map(Vec::len), [2, 2, 2], "{:?}", network.lines);
@@ -210,9 +215,9 @@ fn a_proxy_dials_all_servers_and_is_in_no_address_book() {
         network.lines
     );
     for machine in &network.machines {
-        assert!(machine.address_book.entry(ServerId(Uuid::from_u128(3))).is_none());
+        assert!(machine.known.address_book.entry(ServerId(Uuid::from_u128(3))).is_none());
     }
-    assert_eq!(network.machines[2].address_book.entries().count(), 2);
+    assert_eq!(network.machines[2].known.address_book.entries().count(), 2);
 }
 
 #[test]
@@ -232,12 +237,12 @@ fn a_joining_server_joins_the_cluster_it_finds_or_both_log_the_reason() {
     let start = || pair(machine(1, None, &["n2:1"]), machine(2, Some(9), &[]));
     let mut joins = start();
     joins.run(RUN_TIME);
-    assert_eq!(joins.machines[0].local.cluster, Some(Uuid::from_u128(9)));
+    assert_eq!(joins.machines[0].identity.local.cluster, Some(Uuid::from_u128(9)));
     assert_eq!((joins.connected[0].len(), joins.connected[1].len()), (1, 1));
     let mut refuses = start();
     refuses.may_adopt = Err("its directory has held data".to_owned());
     refuses.run(RUN_TIME);
-    assert_eq!(refuses.machines[0].local.cluster, None);
+    assert_eq!(refuses.machines[0].identity.local.cluster, None);
     refuses.assert_both_log(
         "server \"n1\" cannot join cluster 00000000-0000-0000-0000-000000000009: its directory has held data",
     );
@@ -254,14 +259,14 @@ fn two_joining_servers_without_permission_to_bootstrap_wait() {
 fn a_server_is_not_linked_to_itself_and_does_not_try_again() {
     let mut network = pair(machine(1, Some(9), &["n1:1"]), machine(2, Some(9), &[]));
     network.run(RUN_TIME);
-    assert!(network.connected[0].is_empty() && network.machines[0].sessions.is_empty());
+    assert!(network.connected[0].is_empty() && network.machines[0].sessions.ids().is_empty());
     assert_eq!(network.accepted_next, 1, "dialed once");
 }
 
 #[test]
 fn a_copied_data_directory_is_detected() {
     let mut network = pair(machine(1, Some(9), &["elsewhere:1"]), machine(1, Some(9), &[]));
-    network.machines[1].incarnation ^= 1;
+    network.machines[1].identity.incarnation ^= 1;
     network.run(RUN_TIME);
     network.assert_both_log("have the same identity 00000000-0000-0000-0000-000000000001");
 }
@@ -279,7 +284,7 @@ fn incompatible_versions_are_logged_on_both_sides() {
         network.lines[0][0]
             .starts_with("Refused a server at 10.0.0.5:7: server \"n1\" supports versions 2 to 2")
     );
-    assert!(network.machines[0].sessions.is_empty());
+    assert!(network.machines[0].sessions.ids().is_empty());
     // As the dialing side, this machine finds the mismatch in the other's preface.
     network.machines[0].handle_command(Command::Join("n2:1".to_owned()));
     network.step(0);
@@ -323,7 +328,7 @@ fn a_client_that_tls_refuses_is_logged_once() {
         .push(NetworkEvent::Closed(id, "the other side closed the connection".to_owned()));
     network.step(0);
     assert_eq!(network.lines[0], ["Refused a server at 10.0.0.5:7: TLS: peer sent no certificates"]);
-    assert!(network.machines[0].sessions.is_empty());
+    assert!(network.machines[0].sessions.ids().is_empty());
 }
 
 #[test]
@@ -381,10 +386,10 @@ fn data_queued_in_several_steps_is_sent_together() {
     let mut network = pair(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
     network.run(RUN_TIME);
     let machine = &mut network.machines[0];
-    let to = *machine.peers.keys().next().unwrap();
+    let to = ServerId(Uuid::from_u128(2));
     for request in [b"one", b"two"] {
         let (request, on_response): (_, crate::OnResponse) = (Bytes::from_static(request), Box::new(|_| ()));
-        let mut commands = vec![Command::Call { to, request, timeout: RUN_TIME, on_response }];
+        let mut commands = vec![Command::Call(Call { to, request, timeout: RUN_TIME, on_response })];
         machine.step(network.now, &mut Vec::new(), &mut commands, &|_, _| Ok(()), &mut Vec::new());
     }
     let mut network_commands = Vec::new();
@@ -396,17 +401,17 @@ fn data_queued_in_several_steps_is_sent_together() {
 fn a_replaced_incarnation_is_refused() {
     let mut network = pair(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
     network.run(RUN_TIME);
-    let old = network.machines[1].incarnation;
-    let dismissed: Vec<_> = network.machines[1].sessions.keys().copied().collect();
+    let old = network.machines[1].identity.incarnation;
+    let dismissed = network.machines[1].sessions.ids();
     dismissed.into_iter().for_each(|id| network.execute(1, NetworkCommand::Close(id)));
     network.machines[1] = machine(2, Some(9), &[]);
-    network.machines[1].incarnation = old + 1;
+    network.machines[1].identity.incarnation = old + 1;
     network.run(RUN_TIME);
     assert_eq!(network.connected[0].iter().map(|info| info.incarnation).collect::<Vec<_>>(), [old, old + 1]);
-    let current: Vec<_> = network.machines[1].sessions.keys().copied().collect();
+    let current = network.machines[1].sessions.ids();
     current.into_iter().for_each(|id| network.execute(1, NetworkCommand::Close(id)));
     network.machines[1] = machine(2, Some(9), &[]);
-    network.machines[1].incarnation = old;
+    network.machines[1].identity.incarnation = old;
     network.run(RUN_TIME);
     assert_eq!(network.connected[0].len(), 2, "an older process of the same server was accepted");
     assert!(
@@ -419,14 +424,14 @@ fn a_replaced_incarnation_is_refused() {
 #[test]
 fn late_data_of_an_ended_process_does_not_keep_its_successor_away() {
     let mut network = pair(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
-    let ended = network.machines[1].incarnation;
+    let ended = network.machines[1].identity.incarnation;
     // The successor connects first, then a connection of the ended process arrives, then the successor dials again.
     for (incarnation, started_ms) in [(ended + 1, 5), (ended, 4), (ended + 1, 5)] {
-        let dismissed: Vec<_> = network.machines[1].sessions.keys().copied().collect();
+        let dismissed = network.machines[1].sessions.ids();
         dismissed.into_iter().for_each(|id| network.execute(1, NetworkCommand::Close(id)));
         network.machines[1] = machine(2, Some(9), &[]);
-        network.machines[1].incarnation = incarnation;
-        network.machines[1].started_ms = started_ms;
+        network.machines[1].identity.incarnation = incarnation;
+        network.machines[1].identity.started_ms = started_ms;
         network.run(RUN_TIME);
     }
     let connected: Vec<u64> = network.connected[0].iter().map(|info| info.incarnation).collect();
