@@ -24,11 +24,11 @@ GROUP = 5
 # Groups that run at the same time.
 GROUPS = 20
 # A client without a response for this many seconds continues at another server; the operation stays open.
-PATIENCE = 3
+OPERATION_TIMEOUT_SECONDS = 3
 # The same for a server that accepts no connection.
-PATIENCE_TO_CONNECT = 1
+CONNECT_TIMEOUT_SECONDS = 1
 # How long the responses of a recovered cluster may take.
-PATIENCE_AT_END = 60
+RECOVERY_TIMEOUT_SECONDS = 60
 # Clients with few responses run for at most this many times their seconds.
 SECONDS_TIMES_MOST = 10
 # A client begins at most one operation in this many seconds, however long the previous one took, so that the operations
@@ -158,7 +158,7 @@ class Work:
         host, port = self.servers[server]
         return await asyncio.wait_for(r.connect(host=host, port=int(port), timeout=patience), patience)
 
-    async def operate(self, client, document, connection, asked, query, patience=PATIENCE):
+    async def operate(self, client, document, connection, asked, query, patience=OPERATION_TIMEOUT_SECONDS):
         """Runs and records an operation; returns the value read, and the result: "told", "refused", "unclear" or "silent"."""
         called = time.monotonic_ns() - self.began
         line = {"key": document.key, "client": client, "call_ns": called, "return_ns": None, **asked}
@@ -192,11 +192,11 @@ class Work:
     async def read_all(self):
         """Reads every document from every server: a lost acknowledged write contradicts the rest of the history then."""
         for server in range(len(self.servers)):
-            connection = await self.connect(server, PATIENCE_AT_END)
+            connection = await self.connect(server, RECOVERY_TIMEOUT_SECONDS)
             for document in self.documents.values():
                 query, before = self.readable_for_sure.get(document.key), len(self.lines)
                 client, asked = GROUPS * GROUP + server, {"kind": "read", "mode": "majority", "at_end": True}
-                await self.operate(client, document, connection, asked, query, PATIENCE_AT_END)
+                await self.operate(client, document, connection, asked, query, RECOVERY_TIMEOUT_SECONDS)
                 if len(self.lines) == before or self.lines[-1]["return_ns"] is None:
                     sys.exit(f"{':'.join(self.servers[server])} does not tell {document.key}")
             await close(connection)
@@ -248,7 +248,7 @@ class Client:
         """A connection to the current server; None if it accepts none."""
         if self.server not in self.connections:
             try:
-                self.connections[self.server] = await self.work.connect(self.server, PATIENCE_TO_CONNECT)
+                self.connections[self.server] = await self.work.connect(self.server, CONNECT_TIMEOUT_SECONDS)
             except (ReqlError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
                 return None
         return self.connections[self.server]
@@ -272,7 +272,7 @@ def told(document, kind, answer):
 
 async def close(connection):
     try:
-        await asyncio.wait_for(connection.close(noreply_wait=False), PATIENCE)
+        await asyncio.wait_for(connection.close(noreply_wait=False), OPERATION_TIMEOUT_SECONDS)
     except (ReqlError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
         pass
 

@@ -15,14 +15,14 @@ from rethinkdb.errors import ReqlError, ReqlOpFailedError, ReqlOpIndeterminateEr
 
 from node import Node, Proxy
 
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 WRITERS = 4
 SOON_SECONDS = 0.05
 HEARTBEAT_SECONDS = 10
 
 
 def wait_until(what, is_so):
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come about")
@@ -129,7 +129,7 @@ class Writers:
     def stop(self):
         self.stopping = True
         for thread in self.threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
 
 
 class ThreeServers(unittest.TestCase):
@@ -157,13 +157,13 @@ class ThreeServers(unittest.TestCase):
 
     def replicated(self):
         ask(self.first, r.table_create("t", replicas=3))
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
 
     def check(self, writers):
         """Every server has every acknowledged row and none that was refused."""
         writers.stop()
         node = self.cluster.alive()[0]
-        ask(node, r.table("t").wait(wait_for="ready_for_writes", timeout=PATIENCE_SECONDS))
+        ask(node, r.table("t").wait(wait_for="ready_for_writes", timeout=TIMEOUT_SECONDS))
         present = ids(node, r.table("t", read_mode="majority"))
         self.assertEqual(writers.acknowledged - present, set(), "acknowledged and lost")
         self.assertEqual(writers.refused & present, set(), "refused and written")
@@ -188,7 +188,7 @@ class ThreeServers(unittest.TestCase):
         leader.start()
         writers.progress()
         self.check(writers)
-        ask(other, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(other, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         no_issues = lambda: self.tell(r.db("rethinkdb").table("current_issues"), other) == []
         wait_until("no issues", no_issues)
 
@@ -233,7 +233,7 @@ class ThreeServers(unittest.TestCase):
             thread.start()
         self.check_that_one_is_silent(asked[0], leader)
         for thread in threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
         for _, _, connection in asks:
             connection.close(noreply_wait=False)
         self.assertEqual(len(took), len(asks))
@@ -273,7 +273,7 @@ class ThreeServers(unittest.TestCase):
             ask(self.first, r.table_create(name))
             there = {"primary_replica": "s1", "replicas": ["s1"]}
             ask(self.first, r.table(name).config().update({"shards": [there]}))
-            ask(self.first, r.table(name).wait(timeout=PATIENCE_SECONDS))
+            ask(self.first, r.table(name).wait(timeout=TIMEOUT_SECONDS))
             wait_until(f"{name} on s1", lambda: self.leader(name) is self.cluster.nodes[1])
 
         def timed(table):
@@ -300,7 +300,7 @@ class ThreeServers(unittest.TestCase):
             writers.progress()
             leader.start()
             self.first = self.cluster.alive()[0]
-            ask(leader, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            ask(leader, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         self.check(writers)
         self.assertEqual(writers.surprises, [])
 
@@ -312,7 +312,7 @@ class ThreeServers(unittest.TestCase):
             changed = ask(self.cluster.nodes[shards - 1], r.table("t").reconfigure(shards=shards, replicas=3))
             self.assertEqual(changed["reconfigured"], 1)
             writers.progress()
-            ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
             self.assertEqual(len(ask(self.first, r.table("t").config())["shards"]), shards)
         self.check(writers)
         self.assertEqual(writers.surprises, [])
@@ -326,12 +326,12 @@ class ThreeServers(unittest.TestCase):
             writers.progress()
             change = r.table("t").reconfigure(shards=shards, replicas=1)
             self.assertEqual(ask(self.cluster.nodes[nth], change)["reconfigured"], 1)
-            ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
             config = ask(self.first, r.table("t").config())
             self.assertEqual([len(shard["replicas"]) for shard in config["shards"]], [1] * shards)
             if shards == 5:
                 self.assertEqual(ask(self.first, r.table("t").rebalance())["rebalanced"], 1)
-                ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+                ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         writers.progress()
         self.check(writers)
         self.assertEqual(writers.surprises, [])
@@ -358,7 +358,7 @@ class ThreeServers(unittest.TestCase):
         shards = [{"primary_replica": "s3", "replicas": ["s0", "s1", "s3"]}]
         changed = ask(self.first, r.table("t").config().update({"shards": shards}))
         self.assertEqual(changed["errors"], 0, changed.get("first_error"))
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         wait_until("the new server leads", lambda: self.leader() is fourth)
         writers.progress()
         fourth.kill()
@@ -373,7 +373,7 @@ class ThreeServers(unittest.TestCase):
         # A restart does not bring it back.
         with self.assertRaisesRegex(RuntimeError, "permanently removed from its cluster"):
             fourth.start()
-        self.assertIsNotNone(fourth.process.wait(PATIENCE_SECONDS))
+        self.assertIsNotNone(fourth.process.wait(TIMEOUT_SECONDS))
 
     def test_a_leader_that_is_alone_says_so_and_reads_nothing(self):
         self.replicated()
@@ -407,7 +407,7 @@ class ThreeServers(unittest.TestCase):
         shards = [{"primary_replica": "s0", "replicas": ["s0", "s2"]}]
         made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
         self.assertEqual(ask(self.first, made)["inserted"], 1)
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
         self.cluster.nodes[2].kill()
         alone = [{"primary_replica": "s0", "replicas": ["s0"], "nonvoting_replicas": []}]
@@ -427,7 +427,7 @@ class ThreeServers(unittest.TestCase):
         shards = [{"primary_replica": "s0", "replicas": ["s0"]}, {"primary_replica": "s2", "replicas": ["s2", "s1"]}]
         made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
         self.assertEqual(ask(self.first, made)["inserted"], 1)
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         ask(self.first, r.table("t").index_create("n"))
         ask(self.first, r.table("t").index_wait("n"))
         third = self.cluster.nodes[2]
@@ -512,7 +512,7 @@ class ThreeServers(unittest.TestCase):
         shards = [{"primary_replica": "s0", "replicas": ["s0", "s2"]}]
         made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
         self.assertEqual(ask(self.first, made)["inserted"], 1)
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
         self.cluster.nodes[2].kill()
         gone = r.db("rethinkdb").table("server_config").filter({"name": "s2"}).delete()
@@ -538,7 +538,7 @@ class ThreeServers(unittest.TestCase):
                       r.table("t").config().update({"shards": everywhere})["replaced"]):
             self.assertEqual(ask(self.first, r.table("t").reconfigure(shards=1, replicas=1))["reconfigured"], 1)
             self.assertEqual(ask(self.first, again), 1)
-            ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
             self.assertEqual(len(ask(self.first, r.table("t").config())["shards"][0]["replicas"]), 3)
         for node in self.cluster.nodes:
             self.assertEqual(ask(node, outdated_count()), 100)
@@ -572,7 +572,7 @@ class ThreeServers(unittest.TestCase):
 
     def test_a_write_hook_applies_to_the_next_write_of_every_leader(self):
         ask(self.first, r.table_create("t", shards=6))
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         rows = [{"id": f"{n:x}0"} for n in range(16)]
         for turn in range(20):
             hook = (lambda turn: lambda context, old, new: new.merge({"turn": turn}))(turn)
@@ -597,7 +597,7 @@ class ThreeServers(unittest.TestCase):
         self.addCleanup(proxy.remove)
         self.assertIn("--server-tag: the option has no effect: a proxy has no tags", "".join(proxy.lines))
         ask(proxy, r.table_create("t", shards=2, replicas=3))
-        ask(proxy, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(proxy, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         ask(proxy, r.table("t").insert([{"id": n, "n": n} for n in range(1000)]))
         ask(proxy, r.table("t").get(7).update({"n": r.row["n"].add(1)}))
         self.assertEqual(ask(proxy, r.table("t").get(7)), {"id": 7, "n": 8})
@@ -702,11 +702,11 @@ class TwoServers(unittest.TestCase):
             thread.start()
         wait_until("a word", lambda: any("Waiting to join cluster" in line for line in newcomer.lines))
         newcomer.process.send_signal(signal.SIGTERM)
-        starts.join(PATIENCE_SECONDS)
+        starts.join(TIMEOUT_SECONDS)
         wait_until("its end", lambda: newcomer.process.poll() is not None)
         ask(self.first, r.db("rethinkdb").reconfigure(emergency_repair="unsafe_rollback"))
         for change in changes:
-            change.join(PATIENCE_SECONDS)
+            change.join(TIMEOUT_SECONDS)
         self.is_alone()
         newcomer.start()
         servers = ask(self.first, r.db("rethinkdb").table("server_config")["name"].coerce_to("array"))
@@ -728,12 +728,12 @@ class TwoServers(unittest.TestCase):
             ask(self.first, r.table("t").reconfigure(emergency_repair="_debug_recommit"))
         self.assertEqual(sorted(ask(self.first, names)), ["s0", "s1"])
         self.second.start()
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
         self.assertEqual(ask(self.first, r.table("t").insert({"id": 1}))["inserted"], 1)
 
     def replicated_on_both(self):
         ask(self.first, r.table_create("t", replicas=2))
-        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").wait(timeout=TIMEOUT_SECONDS))
 
     def test_the_configuration_lives_again_when_a_table_is_repaired_that_needs_nothing(self):
         shards = [{"primary_replica": "s0", "replicas": ["s0"]}]

@@ -6,7 +6,7 @@ import unittest
 from rethinkdb import r
 from rethinkdb.errors import ReqlOpFailedError
 
-from test_cluster import PATIENCE_SECONDS, Cluster, ask, wait_until
+from test_cluster import TIMEOUT_SECONDS, Cluster, ask, wait_until
 from test_cluster_cursors import servers
 
 TABLE_CONFIG = r.db("rethinkdb").table("table_config")
@@ -29,7 +29,7 @@ class ServersAreAway(unittest.TestCase):
     def make(self, name, *names):
         made = ask(self.first, TABLE_CONFIG.insert({"name": name, "db": "test", "shards": on(*names)}))
         self.assertEqual(made["inserted"], 1, made.get("first_error"))
-        ask(self.first, r.table(name).wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table(name).wait(timeout=TIMEOUT_SECONDS))
         ask(self.first, r.table(name).insert([{"id": n} for n in range(100)]))
 
     def lose(self, *names):

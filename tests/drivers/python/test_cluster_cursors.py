@@ -5,7 +5,7 @@ import unittest
 
 from rethinkdb import r
 
-from test_cluster import PATIENCE_SECONDS, Cluster, ask, connect, wait_until
+from test_cluster import TIMEOUT_SECONDS, Cluster, ask, connect, wait_until
 
 QUERIES = 300
 
@@ -24,11 +24,11 @@ class CursorsElsewhere(unittest.TestCase):
         self.addCleanup(self.cluster.remove)
         wait_until("two servers", lambda: len(ask(self.cluster.nodes[0], servers())) == 2)
         ask(self.cluster.nodes[0], r.table_create("t", shards=4))
-        ask(self.cluster.nodes[0], r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.cluster.nodes[0], r.table("t").wait(timeout=TIMEOUT_SECONDS))
         rows = [{"id": f"{n:04x}", "n": n, "text": "x" * 200} for n in range(0, 65536, 64)]
         ask(self.cluster.nodes[0], r.table("t").insert(rows))
         ask(self.cluster.nodes[0], r.table("t").rebalance())
-        ask(self.cluster.nodes[0], r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.cluster.nodes[0], r.table("t").wait(timeout=TIMEOUT_SECONDS))
 
     def nothing_is_held(self):
         return all(held(node) == (0, 0) for node in self.cluster.nodes)

@@ -7,7 +7,7 @@ import unittest
 from rethinkdb import r
 from rethinkdb.errors import ReqlError
 
-from test_cluster import PATIENCE_SECONDS, Cluster, ask, connect, wait_until
+from test_cluster import TIMEOUT_SECONDS, Cluster, ask, connect, wait_until
 from test_cluster_cursors import servers
 
 ROWS = 60
@@ -22,10 +22,10 @@ class IndexesOfACluster(unittest.TestCase):
         wait_until("three servers", lambda: len(ask(self.cluster.nodes[0], servers())) == 3)
         self.cluster.all_vote()
         ask(self.cluster.nodes[0], r.table_create("t", shards=3, replicas=3))
-        ask(self.cluster.nodes[0], r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.cluster.nodes[0], r.table("t").wait(timeout=TIMEOUT_SECONDS))
         ask(self.cluster.nodes[0], r.table("t").insert([{"id": f"{n:02}", "n": n} for n in range(ROWS)]))
         ask(self.cluster.nodes[0], r.table("t").rebalance())
-        ask(self.cluster.nodes[0], r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.cluster.nodes[0], r.table("t").wait(timeout=TIMEOUT_SECONDS))
 
     def test_a_read_by_name_finds_the_old_index_or_the_new_one(self):
         build(self.cluster.nodes[0], "m", r.row["n"])

@@ -11,7 +11,7 @@ from rethinkdb import r
 from rethinkdb.errors import ReqlOpFailedError, ReqlOpIndeterminateError
 
 from node import Node
-from test_cluster import PATIENCE_SECONDS, ask, connect, wait_until
+from test_cluster import TIMEOUT_SECONDS, ask, connect, wait_until
 
 TABLES = ("t", "unused")
 
@@ -83,7 +83,7 @@ class Disks(unittest.TestCase):
     def all_is_well(self):
         wait_until("no issue", lambda: not self.issues())
         for name in TABLES:
-            ask(self.nodes[0], r.table(name).wait(wait_for="all_replicas_ready", timeout=PATIENCE_SECONDS))
+            ask(self.nodes[0], r.table(name).wait(wait_for="all_replicas_ready", timeout=TIMEOUT_SECONDS))
         wait_until("the third has the news", lambda: "meanwhile" in ask(self.nodes[2], r.db_list()))
 
     def test_a_full_disk(self):

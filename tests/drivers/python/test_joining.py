@@ -11,7 +11,7 @@ import unittest
 from rethinkdb import r
 
 from node import Node, Proxy
-from test_cluster import PATIENCE_SECONDS, Cluster, ask, wait_until
+from test_cluster import TIMEOUT_SECONDS, Cluster, ask, wait_until
 
 
 def free_port():
@@ -34,7 +34,7 @@ class Newcomers(unittest.TestCase):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
         return nodes
 
     def test_three_servers_that_are_told_to_join_all_three_make_one_cluster(self):
@@ -43,7 +43,7 @@ class Newcomers(unittest.TestCase):
         for node in nodes:
             wait_until("three servers", lambda: ask(node, r.db("rethinkdb").table("server_status").count()) == 3)
         ask(nodes[0], r.table_create("t", replicas=3))
-        ask(nodes[1], r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(nodes[1], r.table("t").wait(timeout=TIMEOUT_SECONDS))
         told = ["".join(node.lines) for node in nodes]
         self.assertEqual(sum("Made cluster" in text for text in told), 1, told)
         self.assertEqual(sum("Joined cluster" in text for text in told), 2, told)
@@ -56,7 +56,7 @@ class Newcomers(unittest.TestCase):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
         wait_until("three again", lambda: ask(nodes[2], r.db("rethinkdb").table("server_status").count()) == 3)
         self.assertEqual(ask(nodes[2], r.table("t").count()), 0)
 
@@ -235,12 +235,12 @@ class TwoServers(unittest.TestCase):
         # It waits without a limit until it is stopped.
         third.process.send_signal(signal.SIGTERM)
         third.process.wait(5)
-        starts.join(PATIENCE_SECONDS)
+        starts.join(TIMEOUT_SECONDS)
         starts = threading.Thread(target=third.start)
         starts.start()
         wait_until("a word", lambda: any("Waiting to join cluster" in line for line in third.lines))
         second.start()
-        starts.join(PATIENCE_SECONDS)
+        starts.join(TIMEOUT_SECONDS)
         lines = [line for line in third.lines if line.startswith(("Found", "Waiting", "Joined", "Looking"))]
         self.assertIn("Joined cluster", lines[-1], lines)
         self.assertLess(sum(line.startswith("Waiting") for line in lines), 3, lines)

@@ -4,28 +4,18 @@ use std::path::Path;
 
 use super::members::Member;
 use super::modules::{self, ModulePath, Modules, imports};
-use super::{Finding, graph, pending};
+use super::{Finding, graph};
 
 /// Checks every member, level by level of its module tree.
 pub(super) fn check(root: &Path, members: &[Member]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in members {
         let modules = modules::read(&root.join(&member.folder).join("src"));
-        let pending = pending::MODULE_CIRCLES.iter().find(|(pending, _)| *pending == member.name);
-        findings.extend(judge(&member.folder, &circles(&modules), pending.map_or(0, |(_, count)| *count)));
+        let found = circles(&modules).into_iter();
+        let what = found.map(|circle| format!("modules import each other: {}", circle.join(", ")));
+        findings.extend(what.map(|what| Finding::about(&member.folder, what)));
     }
     findings
-}
-
-/// A pending number has to be the number of modules in circles, so that it only shrinks.
-fn judge(folder: &Path, circles: &[Vec<String>], pending: usize) -> Vec<Finding> {
-    let modules = circles.concat().len();
-    if modules > pending {
-        let what = circles.iter().map(|circle| format!("modules import each other: {}", circle.join(", ")));
-        return what.map(|what| Finding::about(folder, what)).collect();
-    }
-    let what = format!("{modules} modules import each other: lower pending::MODULE_CIRCLES ({pending})");
-    (modules < pending).then(|| Finding::about(folder, what)).into_iter().collect()
 }
 
 /// Sets of sibling modules that reach each other through imports. A parent that names its own
@@ -71,14 +61,5 @@ mod tests {
     fn a_parent_may_name_its_children_and_they_its_items() {
         let found = circles(&tree(&[("", "mod a;"), ("a", "mod b; use b::X;"), ("a::b", "use super::Y;")]));
         assert!(found.is_empty());
-    }
-
-    #[test]
-    fn pending_circles_only_shrink() {
-        let circle = [vec!["a".to_owned(), "b".to_owned()]];
-        let found = |pending| judge(Path::new("crates/a"), &circle, pending);
-        assert!(found(0)[0].what.contains("a, b") && found(1).len() == 1);
-        assert!(found(2).is_empty());
-        assert!(found(3)[0].what.contains("lower"));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::members::Member;
 use super::modules::{self, ModulePath, Modules, imports};
-use super::{Finding, graph, pending};
+use super::{Finding, graph};
 
 /// Files of a crate in which inherent `impl` blocks of one type may stand.
 const FILES_MAX: usize = 3;
@@ -42,57 +42,22 @@ pub(super) fn check(root: &Path, members: &[Member]) -> Vec<Finding> {
                 *most = files.len().max(*most);
             }
             for circle in circles(&files).into_iter().filter(|_| !is_exception(&member.name, &name)) {
-                if circular.insert((&member.name, name.clone())) && !is_pending_circle(&member.name, &name) {
+                if circular.insert((&member.name, name.clone())) {
                     let what = format!("methods of {name} call each other in circles: {}", circle.join(", "));
                     findings.push(Finding::about(&member.folder, what));
                 }
             }
         }
     }
-    findings.extend(judge_spread(&spread, pending::SPREAD));
-    for (member, name) in pending::METHOD_CIRCLES {
-        if !circular.contains(&(member, (*name).to_owned())) {
-            let what = format!("methods of {name} call no circles: remove it from pending::METHOD_CIRCLES");
-            findings.push(Finding::about(Path::new(member), what));
-        }
+    for ((member, name), files) in spread {
+        let what = format!("`impl {name}` stands in {files} files ({FILES_MAX} at most)");
+        findings.push(Finding::about(Path::new(member), what));
     }
     findings
 }
 
 fn is_exception(member: &str, name: &str) -> bool {
     EXCEPTIONS.iter().any(|(of, exception, _)| (*of, *exception) == (member, name))
-}
-
-fn is_pending_circle(member: &str, name: &str) -> bool {
-    pending::METHOD_CIRCLES.iter().any(|(of, pending)| (*of, *pending) == (member, name))
-}
-
-/// The findings about types in too many files. A pending number has to be the number of files, so that it only shrinks.
-fn judge_spread(found: &BTreeMap<(&str, String), usize>, pending: &[(&str, &str, usize)]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for ((member, name), files) in found {
-        let allowed = pending.iter().find(|(of, pending, _)| of == member && pending == name);
-        let what = match allowed {
-            None => format!("`impl {name}` stands in {files} files ({FILES_MAX} at most)"),
-            Some((_, _, allowed)) if files > allowed => {
-                format!("`impl {name}` stands in {files} files, more than before ({allowed})")
-            }
-            Some((_, _, allowed)) if files < allowed => {
-                format!(
-                    "`impl {name}` stands in {files} files: lower its number in pending::SPREAD ({allowed})"
-                )
-            }
-            Some(_) => continue,
-        };
-        findings.push(Finding::about(Path::new(member), what));
-    }
-    for (member, name, _) in pending {
-        if !found.contains_key(&(member, (*name).to_owned())) {
-            let what = format!("`impl {name}` stands in few files: remove it from pending::SPREAD");
-            findings.push(Finding::about(Path::new(member), what));
-        }
-    }
-    findings
 }
 
 /// Modules whose methods of one type call each other in circles.
@@ -265,6 +230,8 @@ fn name_at(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> Modules {
@@ -307,14 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn too_many_files_are_found_and_pending_numbers_only_shrink() {
-        let found = |files| BTreeMap::from([(("a", "Core".to_owned()), files)]);
-        assert!(judge_spread(&BTreeMap::new(), &[]).is_empty());
-        assert_eq!(judge_spread(&found(4), &[]).len(), 1);
-        assert!(judge_spread(&found(4), &[("a", "Core", 4)]).is_empty());
-        assert!(judge_spread(&found(5), &[("a", "Core", 4)])[0].what.contains("more than before"));
-        assert!(judge_spread(&found(4), &[("a", "Core", 5)])[0].what.contains("lower"));
-        assert!(judge_spread(&BTreeMap::new(), &[("a", "Core", 5)])[0].what.contains("remove"));
+    fn a_type_in_too_many_files_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let member = Member { name: "a".to_owned(), folder: PathBuf::from("a") };
+        let src = folder.path().join("a/src");
+        std::fs::create_dir_all(&src).unwrap();
+        std::fs::write(src.join("lib.rs"), "mod b;\nmod c;\nmod d;\nstruct Core;\nimpl Core {}\n").unwrap();
+        let findings = |module: &str| {
+            let text = "use super::Core;\nimpl Core {\n    fn one(&self) {}\n}\n";
+            std::fs::write(src.join(module), text).unwrap();
+            check(folder.path(), std::slice::from_ref(&member)).len()
+        };
+        assert_eq!(["b.rs", "c.rs", "d.rs"].map(findings), [0, 0, 1]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod layers;
 mod lengths;
 mod members;
 mod modules;
-mod pending;
 mod prose;
 mod words;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use regex::Regex;
 
+use super::Finding;
 use super::members::{Member, Source};
-use super::{Finding, pending};
 
 /// Hits in 1,000 lines of prose that a crate, or all Markdown together, may have.
 const HITS_MAX: usize = 15;
@@ -33,21 +33,11 @@ const PHRASES: &str = r"(?ix)\b(
 
 /// Checks the comments of every member and all Markdown.
 pub(super) fn check(members: &[Member], sources: &[Source], documents: &[Source]) -> Vec<Finding> {
-    check_with(pending::PROSE, members, sources, documents)
-}
-
-fn check_with(
-    pending: &[(&str, usize)],
-    members: &[Member],
-    sources: &[Source],
-    documents: &[Source],
-) -> Vec<Finding> {
     let phrases = Regex::new(PHRASES).expect("the pattern is a constant");
     let mut findings = Vec::new();
     for (name, files) in by_member(members, sources, documents) {
-        let pending = pending.iter().find(|(pending, _)| *pending == name).map(|(_, bar)| *bar);
         let counts: Vec<Count> = files.iter().map(|file| Count::of(file, &phrases)).collect();
-        findings.extend(judge(&name, &counts, pending));
+        findings.extend(judge(&name, &counts));
     }
     findings
 }
@@ -69,22 +59,15 @@ fn by_member<'a>(
     groups
 }
 
-/// The findings about one member. A member with a pending bar is only checked as a whole.
-fn judge(name: &str, counts: &[Count], pending: Option<usize>) -> Vec<Finding> {
+/// The findings about one member and about its files.
+fn judge(name: &str, counts: &[Count]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (hits, lines) = counts.iter().fold((0, 0), |(hits, lines), c| (hits + c.hits, lines + c.lines));
-    let (rate, bar) = (per_thousand(hits, lines), pending.unwrap_or(HITS_MAX));
-    if rate > bar {
-        let what = format!("{rate} hidden subjects in 1,000 lines of prose ({bar} at most){}", worst(counts));
+    let rate = per_thousand(hits, lines);
+    if rate > HITS_MAX {
+        let what =
+            format!("{rate} hidden subjects in 1,000 lines of prose ({HITS_MAX} at most){}", worst(counts));
         findings.push(Finding::about(Path::new(name), what));
-    }
-    if pending.is_some() {
-        if rate <= HITS_MAX {
-            let what =
-                format!("{rate} hidden subjects in 1,000 lines of prose: remove it from pending::PROSE");
-            findings.push(Finding::about(Path::new(name), what));
-        }
-        return findings;
     }
     for count in counts {
         let rate = per_thousand(count.hits, count.lines);
@@ -199,7 +182,7 @@ mod tests {
     fn a_member_above_its_bar_is_found() {
         let members = [Member { name: "a".to_owned(), folder: "crates/a".into() }];
         let plain = "// A replica has a log.\n".repeat(100);
-        let found = |text: &str| check_with(&[], &members, &[file("crates/a/src/lib.rs", text)], &[]);
+        let found = |text: &str| check(&members, &[file("crates/a/src/lib.rs", text)], &[]);
         assert!(found(&plain).is_empty());
         assert!(found(&format!("{plain}// nobody\n")).is_empty(), "10 in 1,000");
         let findings = found(&format!("{plain}// nobody\n// nobody\n"));
@@ -216,18 +199,10 @@ mod tests {
             let worse = format!("{}// nobody\n", plain.repeat(few));
             [file("crates/a/src/lib.rs", &plain.repeat(200)), file("crates/a/src/b.rs", &worse)]
         };
-        let findings = check_with(&[], &members, &files(10), &[]);
+        let findings = check(&members, &files(10), &[]);
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].place, "crates/a/src/b.rs");
-        assert!(check_with(&[], &members, &files(9), &[]).is_empty(), "ten lines are not judged");
-        assert!(check_with(&[], &members, &files(20), &[]).is_empty(), "48 in 1,000");
-    }
-
-    #[test]
-    fn a_pending_bar_holds_until_the_member_is_plain() {
-        let counts = |hits| [Count { path: "b.rs".to_owned(), lines: 1000, hits, examples: Vec::new() }];
-        assert!(judge("a", &counts(80), Some(80)).is_empty());
-        assert_eq!(judge("a", &counts(81), Some(80)).len(), 1);
-        assert!(judge("a", &counts(15), Some(80))[0].what.contains("remove it"));
+        assert!(check(&members, &files(9), &[]).is_empty(), "ten lines are not judged");
+        assert!(check(&members, &files(20), &[]).is_empty(), "48 in 1,000");
     }
 }
