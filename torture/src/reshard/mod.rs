@@ -104,7 +104,7 @@ fn make_changes(cluster: &Cluster, options: &Options, tally: &Tally, random: &mu
     let mut kinds = Vec::new();
     // The longest write without any change, for comparison.
     thread::sleep(every);
-    println!("reshard:       no change: longest write {:.2?}", tally.paused());
+    println!("reshard:       no change: longest write {:.2?}", tally.longest_write());
     let mut due = Instant::now();
     for nth in 0..count {
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -119,7 +119,7 @@ fn make_changes(cluster: &Cluster, options: &Options, tally: &Tally, random: &mu
         let what = change(cluster, options, tally, kind, through, random)?;
         let asked = began.elapsed();
         wait_until_ready(&mut connect(cluster, through)?).with_context(|| format!("after {what}"))?;
-        let (ready, paused) = (began.elapsed(), tally.paused());
+        let (ready, paused) = (began.elapsed(), tally.longest_write());
         println!(
             "reshard:   {:>3} n{through} {what}: done after {asked:.2?}, ready after {ready:.2?}, longest write {paused:.2?}",
             nth + 1,

@@ -54,7 +54,7 @@ impl Tally {
     }
 
     /// The longest write since the last change began.
-    pub(super) fn paused(&self) -> Duration {
+    pub(super) fn longest_write(&self) -> Duration {
         self.0.lock().longest_writes.last().copied().unwrap_or_default()
     }
 

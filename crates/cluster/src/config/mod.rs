@@ -194,7 +194,7 @@ pub struct ShardHistory {
     pub epoch: u64,
     /// The sealed groups of the previous shards, kept while a server in `waiting` may need their logs.
     pub sealed: Vec<SealedShard>,
-    /// The servers that found current shards and have not yet confirmed that they have all rows durably.
+    /// The servers that are founders of current shards and have not yet confirmed that they have all rows durably.
     pub waiting: Vec<ServerId>,
 }
 

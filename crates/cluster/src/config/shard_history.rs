@@ -1,6 +1,6 @@
 //! The shards that a table had before a reshard. Decision 0024.
 //!
-//! The groups of the previous shards are kept until every server that founds a new shard from their rows has these rows
+//! The groups of the previous shards are kept until every founder of a new shard has their rows
 //! durably in its engine. After that no server needs the logs of the old groups.
 
 use datum::{KeyBound, KeyRange, PrimaryKey};
@@ -31,12 +31,12 @@ impl SealedShard {
 }
 
 impl TableConfig {
-    /// Whether `server` has a founder of a shard: it begins the shard with rows that it already holds.
+    /// Whether `server` is a founder of a shard: its replica begins the shard with rows that it already holds.
     pub(crate) fn is_founded_on(&self, server: ServerId) -> bool {
         self.shards.iter().any(|shard| shard.founder_on(server).is_some())
     }
 
-    /// Removes entries that are no longer needed: servers that found no shard any more from `waiting`, the sealed
+    /// Removes entries that are no longer needed: from `waiting` the servers that are no founder any more, the sealed
     /// groups once no server waits, and temporary replicas that no longer exist.
     pub(crate) fn prune_history(&mut self) {
         self.shards.iter_mut().for_each(ShardConfig::prune_temporary);

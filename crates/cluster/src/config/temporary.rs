@@ -86,7 +86,7 @@ impl ShardConfig {
             let at = self.replicas.iter().position(|replica| replica.server == added.server());
             match (added, at) {
                 (Temporary::Replica(_), Some(at)) => self.leaving.push(self.replicas.remove(at)),
-                // The group keeps the voter if it already is one, as after a move of replicas.
+                // Only the catalog takes the vote back: the group counts it until the replica leaves (decision 0044).
                 (Temporary::Vote(_), Some(at)) => self.replicas[at].voting = false,
                 (_, None) => {}
             }

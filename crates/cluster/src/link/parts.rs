@@ -13,7 +13,8 @@ const UNFINISHED_BYTES_MAX: u64 = 1 << 30;
 /// The most memory that is reserved for a message before its bytes arrive.
 const ROOM_BYTES_MAX: u64 = 4 << 20;
 
-/// A complete message of a link: a request, a response, a batch of replication messages, or another frame's content.
+/// What a link carries, joined from its frames: a request, a response, a batch of messages between replicas, or the content
+/// of another frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,

@@ -12,11 +12,15 @@
 //!
 //! A server whose disk is full or hangs, or whose log has stopped, is alive and connected, but nothing that it leads can
 //! be written. [`StallMonitor::check`], called every 500 ms by `server::startup`, notices that and reports the stall to the
-//! connected servers. An `fsync` that hangs while the log still makes progress is logged, but is no stall.
-//! They treat the replicas of the stalled server as unreachable, so their groups elect other leaders. Once enough of them
-//! have responded that their own logs make progress, the stalled server steps down from the groups that they can lead.
-//! When its log makes progress again, it leads a group only after a quorum has confirmed that no other leader was elected
-//! (decision 0037).
+//! connected servers. These servers treat the replicas of the stalled server as unreachable, so their groups elect other
+//! leaders. The stalled server steps down from the groups that other servers can lead or may lead already (`step_down` has
+//! the conditions). When its log makes progress again, it leads a group only after a quorum has confirmed that no other
+//! leader was elected (decision 0037).
+//!
+//! An `fsync` that hangs while appends go on is logged and shown in `current_issues`, but is no stall.
+//!
+//! Locks: `Membership` holds its `MemberChange` while a change of members is proposed, so that no other change and no seal
+//! is proposed at the same time.
 
 mod connectivity;
 #[cfg(test)]

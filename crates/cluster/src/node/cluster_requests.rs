@@ -131,7 +131,7 @@ impl ClusterRequests {
             }
             Request::LogPosition { group } => {
                 let end = self.owners.positions.here(group).ok_or("no replica here has rows of the group")?;
-                // Older servers send this request in place of `GroupsWithRows`, which flushes.
+                // `GroupsWithRows` flushes the engine. Older servers send this request instead, so it flushes, too.
                 self.replicas.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }

@@ -12,9 +12,9 @@
 //! Other threads enter through `inbound` (messages and requests from the links), `cluster_requests` (cluster requests),
 //! `table_state` (states of tables for queries), `join` (before the node is opened) and `stop` (before it is dropped).
 //!
-//! When the disk of a leader hangs or is full, `membership::step_down` moves its leaderships to other servers. Meanwhile
-//! `cluster_requests` rejects requests that need the hanging log at once, and handles reports of stalls and requests for terms
-//! without it. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
+//! When the disk of a leader hangs or is full, other servers elect leaders and this one steps down (`membership::step_down`).
+//! Meanwhile `cluster_requests` rejects at once the requests that need the log; it handles reports of stalls, and requests
+//! for the terms of groups, without the log. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
 
 mod assembly;
 mod bootstrap;

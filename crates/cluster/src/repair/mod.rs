@@ -12,8 +12,8 @@
 //!
 //! [`ServerRemoval`] (`remove_server`) removes a server from the cluster if its shards have a quorum without it.
 //!
-//! Locks: catalog changes are made under `CatalogClient::lock_changes`, one of this node at a time; requests about
-//! groups are sent before.
+//! Locks: catalog changes are made under `CatalogClient::lock_changes`, which admits one change of this node at a time.
+//! Requests about groups are sent before the lock is taken.
 
 mod catalog;
 mod force_members;

@@ -289,8 +289,8 @@ impl Repair {
 
     /// The sealed groups that lack a majority and are still needed, each with its survivor.
     ///
-    /// Fails if a group could lose its seal so, while a disconnected founder may have begun a new shard with that seal:
-    /// decision 0024.
+    /// Fails if the repair could take the seal from a group while a disconnected founder may have begun a new shard with
+    /// that seal: decision 0024.
     pub(crate) fn sealed_to_repair<'a>(
         &self,
         config: &'a TableConfig,

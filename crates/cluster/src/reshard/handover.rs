@@ -1,5 +1,5 @@
-//! The end of a handover, on each server by itself: a new shard has the rows of its sealed predecessors durably.
-//! Decision 0024.
+//! The end of a handover: this server has the rows of its new shards durably, and reports that in the catalog. Each server
+//! does so by itself. Decision 0024.
 //!
 //! `node::opening` opens the replica of a new shard, whose record is written to the engine after all rows of the
 //! predecessors. A crash leaves a prefix of the engine's writes, so an engine with the record also has the rows. A server
@@ -111,8 +111,8 @@ impl HandoverEnd {
     }
 
     /// Lets this server begin a shard without its rows, if another replica has the shard with rows: a founder, or a
-    /// replica that joined since. The local rows are not needed then. They never come if the log of a predecessor is
-    /// trimmed too far, or if its rows are invalid.
+    /// replica that joined since. Then the local rows are not needed. This server cannot have them
+    /// if the log of a predecessor is trimmed too far, or if its rows are invalid.
     ///
     /// Asks each server once about all its shards, all servers at the same time. Stops waiting as soon as every shard
     /// is confirmed.

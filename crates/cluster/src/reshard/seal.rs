@@ -1,5 +1,5 @@
-//! Carries out a plan: seals the present groups, and puts new groups over the same rows, which stay in place, into the
-//! catalog. Decision 0024.
+//! Carries out a plan: seals the old groups, and writes the new groups into the catalog. The rows stay where they are.
+//! Decision 0024.
 //!
 //! Any server can do this, wherever the rows are. It may stop at any moment: if the catalog still has the sealed groups
 //! in force, their leaders open them again.
@@ -71,8 +71,8 @@ impl Sealer {
     /// an error the plan is aborted.
     ///
     /// A server that is no member of a group at its seal never gets the seal, so it is dropped from the founders in
-    /// `plan`. Each new shard has a founder that holds all seals it needs; to begin, it only has to learn that they are
-    /// committed.
+    /// `plan`. Each new shard has a founder that holds all seals it needs; that founder opens its replica once it learns
+    /// that the seals are committed.
     pub(crate) fn seal(&self, id: TableId, plan: &mut Plan) -> Result<(), AdminError> {
         let catalog_deadline = task::now() + SEAL_TIMEOUT;
         // Without a catalog leader the reshard cannot succeed, and would only block writers.
@@ -229,8 +229,8 @@ impl Sealer {
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
         let status = self.transport.with_connected(status);
-        // The seal is applied here, and writes are blocked. If a write needs the acknowledgement of one replica only,
-        // that does not mean that a majority has the seal.
+        // The seal is applied here, and writes are blocked. With `write_acks: "single"` an entry is applied before a
+        // majority has it, so the commit position is checked as well.
         let is_committed = !state.is_sealed() || status.committed >= status.applied;
         if !matches!(status.role, Role::Leader { .. }) || !is_committed {
             return Err("no majority has the seal state, or another server leads the group by now".to_owned());

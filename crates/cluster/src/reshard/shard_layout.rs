@@ -29,9 +29,9 @@ pub(crate) struct ShardLayout {
 /// The state of a layout: its founders, and the replicas that are still missing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// The servers that can found each new shard.
+    /// For each new shard the servers that can be its founders.
     pub(crate) founders: Vec<Vec<ServerId>>,
-    /// Numbers of old shards, each with a server that needs a ready replica of it: it has none, or one that still
+    /// Each number of an old shard with a server that needs a ready replica of that shard, and has none or one that still
     /// copies rows.
     pub(crate) missing: Vec<(usize, ServerId)>,
     /// Whether a connected future voter of a new shard lags behind: it has voted in an old group since before the

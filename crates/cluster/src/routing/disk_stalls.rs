@@ -11,7 +11,7 @@ use crate::config::ServerId;
 
 /// How long a disk must be full before it counts as a stall.
 const FULL_DISK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long one step of the log may take before it counts as a stall: it may never end. An `fsync` in parallel to the
+/// A step of the log that takes longer than this is a stall. Such a step may never end. An `fsync` in parallel to the
 /// steps that takes as long is reported, but is no stall.
 const LOG_STEP_TIMEOUT: Duration = Duration::from_secs(4);
 /// A stall does not end while a step of the log takes this long or longer.
@@ -129,7 +129,7 @@ impl DiskStalls {
     }
 
     /// Records that `server` knows no later term of these groups than this server does. While the own log is stalled, calls
-    /// `step_down`, which steps down from groups without enough confirmations.
+    /// `step_down`, in which the caller steps down from groups of which `server` does know a later term.
     pub(crate) fn take_confirmation(
         &self,
         server: ServerId,
@@ -158,8 +158,8 @@ impl DiskStalls {
             .then(|| recent().map(|(confirmed, _)| *confirmed).collect())
     }
 
-    /// Checks an fsync that runs in parallel to the log's steps, began at `found` and has not returned. Returns the
-    /// start of a hanging fsync as of the last check and as of this one.
+    /// Checks an fsync that runs in parallel to the log's steps, began at `found` and has not returned. Returns when the
+    /// fsync that hung at the last check began, and when the one that hangs now began; `None` if none hung or hangs.
     pub(crate) fn check_sync(&self, found: Option<Nanos>, now: Nanos) -> (Option<Nanos>, Option<Nanos>) {
         let hangs = found.filter(|since| now.since(*since) >= LOG_STEP_TIMEOUT);
         (std::mem::replace(&mut *self.sync.lock(), hangs), hangs)

@@ -6,9 +6,10 @@
 //! - [`Leadership`]: receives roles and voters from the log; steps down from groups while the log makes no progress.
 //! - [`LeaderLookup`], [`ReplicaStates`]: ask other servers for leaders and the state of their replicas; respond with
 //!   the local ones.
-//! - [`LocalReplicas`], [`Gate`]: the replicas that are open on this node, and the locks that protect their rows from
-//!   copies.
-//! - [`ReplicaTransport`]: sends the messages of replicas to the servers that hold the receiving replicas.
+//! - [`LocalReplicas`], [`Gate`]: the replicas that are open on this node, and the gates through which copies
+//!   read and write their rows until the replica is discarded.
+//! - [`ReplicaTransport`]: sends the messages of replicas to the servers that hold the receiving replicas, and passes received
+//!   ones to the log.
 //! - [`DiskStalls`]: stalls of this server's log and of other servers' logs.
 //! - `readers`, `lag`: the servers to read from; how far a replica may be behind its leader.
 //!

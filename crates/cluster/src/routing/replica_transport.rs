@@ -1,4 +1,5 @@
-//! Sends messages between replicas, to the servers that hold the receiving replicas.
+//! Sends messages between replicas to the servers that hold the receiving replicas, and passes received ones to the log.
+//! It learns the server of a replica from the messages that it receives.
 //!
 //! [`ReplicaTransport`] is created before the log, which sends through it on the log's thread, so nothing here blocks.
 

@@ -1,8 +1,8 @@
 //! RPCs between servers. Every request has one response. A long result takes several requests, so that the caller sets the
 //! pace.
 //!
-//! - [`RpcClient`], [`PeerTransport`], [`RpcHandler`] (`client`): the traits. `link` implements the transport, and
-//!   calls the handler.
+//! - [`RpcClient`], [`PeerTransport`], [`RpcHandler`] (`client`): the traits. `node::inbound` implements the
+//!   transport with `link`, and calls the handler.
 //! - [`Request`] and `response`: the requests about the cluster and their bytes (docs/formats/cluster-request.md). `copy`,
 //!   `split_points` and `field` are parts of that format.
 //! - [`Peers`]: sends requests to other servers and waits for responses.

@@ -57,11 +57,11 @@ pub(super) fn apply(args: Args<'_>) -> Result<Value, EvalError> {
         Op::Info => info::info(args),
         Op::Delete => update::delete(args),
         Op::Sync => sync::sync(args),
-        _ => administration(args),
+        _ => other_terms(args),
     }
 }
 
-fn administration(args: Args<'_>) -> Result<Value, EvalError> {
+fn other_terms(args: Args<'_>) -> Result<Value, EvalError> {
     match args.op() {
         Op::DbCreate => db_admin::db_create(args),
         Op::DbDrop => db_admin::db_drop(args),

@@ -432,7 +432,7 @@ fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
     })
 }
 
-/// The epoch of a table or of a sealed shard. Fails if it is too large for a seal state, because it could seal no group.
+/// The epoch of a table or of a sealed shard. Fails for an epoch that is larger than a seal state can hold.
 fn epoch(row: &Fields<'_>, of: &Fields<'_>) -> Result<u64, OpenError> {
     match of.number("epoch")? {
         epoch if epoch > SealState::EPOCH_MAX => {

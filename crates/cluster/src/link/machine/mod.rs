@@ -278,8 +278,8 @@ impl Machine {
         }
     }
 
-    /// Handles a control frame, which is only allowed on a link. Data frames come here from a connection that is not
-    /// a link, and are rejected.
+    /// Handles a control frame, which is only allowed on a link. Data frames of a connection that is not a link come here
+    /// too, and are rejected.
     fn handle_control(&mut self, id: ConnectionId, frame: Frame) -> Result<(), Damage> {
         let session = self.sessions.get_mut(id).ok_or(Damage::OutOfTurn)?;
         let server = session.linked().ok_or(Damage::OutOfTurn)?;

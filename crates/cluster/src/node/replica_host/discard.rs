@@ -85,8 +85,8 @@ impl ReplicaHost {
     }
 
     /// Ends the writes of `strays` whose table has other shards now, and flushes the entries that they applied. The rows
-    /// of all other strays are deleted, so they need no flush. A stray is a group, its table, and whether the catalog has
-    /// the group on other servers.
+    /// of all other strays are deleted, so they need no flush. Each stray comes with its table, and with whether the catalog
+    /// has its group on other servers.
     fn flush_superseded(
         &self,
         strays: &[(GroupId, TableId, bool)],
