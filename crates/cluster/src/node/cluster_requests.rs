@@ -81,31 +81,31 @@ impl ClusterRequests {
     /// would be reported as missing until an operator deletes it.
     fn admit(&self, object: &Object) -> Result<JoinResponse, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
-        let CatalogRow::Server(wanted) = row? else {
+        let CatalogRow::Server(joining) = row? else {
             return Err(AdminError::Refused("the row does not describe a server".to_owned()));
         };
         let fresh = self.ids.new_peer();
         let own = self.catalog.change(|catalog, draft| {
-            if catalog.is_removed(wanted.id) {
+            if catalog.is_removed(joining.id) {
                 return Err(AdminError::Refused(
                     "the server was removed from the cluster permanently".to_owned(),
                 ));
             }
-            if let Some(known) = catalog.server(wanted.id) {
+            if let Some(known) = catalog.server(joining.id) {
                 return Ok(known.catalog.peer);
             }
-            if !self.peers.is_connected(wanted.id) {
+            if !self.peers.is_connected(joining.id) {
                 return Err(AdminError::Refused(
                     "the server has disconnected since it asked to join".to_owned(),
                 ));
             }
             let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
             let replica = ReplicaConfig {
-                server: wanted.id,
+                server: joining.id,
                 peer: fresh,
-                voting: voters < VOTERS_MAX && !wanted.is_proxy,
+                voting: voters < VOTERS_MAX && !joining.is_proxy,
             };
-            draft.put(CatalogRow::Server(ServerConfig { catalog: replica, ..wanted.clone() }));
+            draft.put(CatalogRow::Server(ServerConfig { catalog: replica, ..joining.clone() }));
             Ok(fresh)
         })?;
         let places = self.catalog.shown().servers().iter().map(|s| (s.catalog.peer, s.id)).collect();

@@ -56,11 +56,11 @@ impl Lacking {
         &self,
         catalog: &Catalog,
         config: &TableConfig,
-        wanted: &[ShardPlaces],
+        desired: &[ShardPlaces],
     ) -> Result<(), AdminError> {
         let present = places_of(&config.shards);
         // Another number of shards changes every shard.
-        let is_changed = |nth: usize| present.len() != wanted.len() || present[nth] != wanted[nth];
+        let is_changed = |nth: usize| present.len() != desired.len() || present[nth] != desired[nth];
         let shards = config.shards.iter().enumerate();
         let changed: BTreeSet<GroupId> =
             shards.filter(|(nth, _)| is_changed(*nth)).map(|(_, shard)| shard.group).collect();

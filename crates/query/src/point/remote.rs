@@ -161,14 +161,14 @@ impl Retry {
     fn settle(
         &mut self,
         server: ServerId,
-        answer: Result<Bytes, CallError>,
+        response: Result<Bytes, CallError>,
         result: Option<WriteResult>,
     ) -> Result<RemotePointState, Result<Datum, EvalError>> {
-        if self.timed_out_early(server, &answer) {
+        if self.timed_out_early(server, &response) {
             // From now on the call is watched for a hanging server.
             return self.retry_with(CallMode::Monitored);
         }
-        match into_result(answer, result) {
+        match into_result(response, result) {
             Ok(answer) => Err(answer),
             Err(RowNotHere { leader }) => {
                 self.attempts.asked = Some(server);
@@ -179,8 +179,8 @@ impl Retry {
     }
 
     /// Whether a read only failed because of the short timeout of its first attempt.
-    fn timed_out_early(&self, server: ServerId, answer: &Result<Bytes, CallError>) -> bool {
-        matches!(answer, Err(CallError::Rpc(RpcError::NoResponse(_) | RpcError::NotConnected(_))))
+    fn timed_out_early(&self, server: ServerId, response: &Result<Bytes, CallError>) -> bool {
+        matches!(response, Err(CallError::Rpc(RpcError::NoResponse(_) | RpcError::NotConnected(_))))
             && self.attempts.call_mode != CallMode::Monitored
             && self.mode.and_then(failover_for).is_some()
             && self.session.service.remote_calls().is_connected(server)
@@ -348,8 +348,8 @@ fn encode_get(table: TableId, mode: ReadMode, keys: Vec<PrimaryKey>) -> EncodedR
     Request::Get { table, mode, keys }.to_bytes()
 }
 
-fn decode_rows(answer: Bytes) -> Result<Vec<Datum>, RemoteError> {
-    read(answer, Vec::<Datum>::unpack)
+fn decode_rows(response: Bytes) -> Result<Vec<Datum>, RemoteError> {
+    read(response, Vec::<Datum>::unpack)
 }
 
 /// The row was not where it was expected; nothing was done.
@@ -359,11 +359,11 @@ struct RowNotHere {
 
 /// The result for the client, unless the row must be located again.
 fn into_result(
-    answer: Result<Bytes, CallError>,
+    response: Result<Bytes, CallError>,
     result: Option<WriteResult>,
 ) -> Result<Result<Datum, EvalError>, RowNotHere> {
     let is_write = result.is_some();
-    let read = answer.map_err(RemoteError::from).and_then(|bytes| match result {
+    let read = response.map_err(RemoteError::from).and_then(|bytes| match result {
         None => decode_rows(bytes).map(|mut rows| rows.pop()),
         Some(mut result) => {
             let report = read(bytes, unpack_reports)?.pop().flatten();

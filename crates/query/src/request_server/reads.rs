@@ -102,19 +102,19 @@ pub(super) fn few(shards: &LocalShards, part: &TableRanges) -> Bytes {
 /// `Response::Done` with a list of datums.
 struct RowsResponse {
     rows: usize,
-    answer: Option<Packer>,
+    response: Option<Packer>,
 }
 
 impl RowsResponse {
     fn new(rows: usize) -> RowsResponse {
-        RowsResponse { rows, answer: None }
+        RowsResponse { rows, response: None }
     }
 
     fn add(&mut self, row: Option<&Object>) {
-        let answer = self.answer.get_or_insert_with(|| RowsResponse::begin(self.rows, row));
+        let response = self.response.get_or_insert_with(|| RowsResponse::begin(self.rows, row));
         match row {
-            Some(row) => row.pack(answer),
-            None => Datum::Null.pack(answer),
+            Some(row) => row.pack(response),
+            None => Datum::Null.pack(response),
         }
     }
 
@@ -122,14 +122,14 @@ impl RowsResponse {
     fn begin(rows: usize, first: Option<&Object>) -> Packer {
         let each = first.and_then(row::stored).map_or(1, |bytes| bytes.len() + LENGTH_BYTES);
         let wanted = each.saturating_mul(rows).min(EXPECTED_BYTES_MAX.max(each));
-        let mut answer = Packer::with_capacity(LENGTH_BYTES + wanted);
-        remote::begin_done(&mut answer);
-        answer.count(rows as u64);
-        answer
+        let mut response = Packer::with_capacity(LENGTH_BYTES + wanted);
+        remote::begin_done(&mut response);
+        response.count(rows as u64);
+        response
     }
 
     fn finish(self) -> Bytes {
-        let rows = self.answer.unwrap_or_else(|| RowsResponse::begin(0, None)).finish();
+        let rows = self.response.unwrap_or_else(|| RowsResponse::begin(0, None)).finish();
         rows.unwrap_or_else(|fault| {
             Response::<()>::Failed(fault.error("The rows of another server")).to_bytes(|(), _| ())
         })
