@@ -1,6 +1,8 @@
 //! The order of this crate's locks, and the mutex that checks it.
 //!
-//! A thread that holds a [`RankedMutex`] may take only those that come after it in [`Rank`], and any leaf.
+//! A thread that holds a [`RankedMutex`] may take only those that come after it in [`Rank`], and any leaf: `CatalogChange`,
+//! `MemberChange`, `Publishing`, `Gate`, `LocalReplicas`, `PendingHandovers`, `Tombstones`, `LeftoverRows`,
+//! `RemovedReplicas`. Only `try_lock` may be used in any order, because it does not wait; the lock counts as held all the same.
 //!
 //! The plain locks of the crate are leaves: no lock is taken while one of them is held, and nothing is waited for (a wait on
 //! a condition variable releases its lock). By room:
@@ -17,13 +19,18 @@
 //!
 //! Four of these are no true leaves:
 //!
-//! - The own log of `DiskStalls`: held while `Leadership` steps down from groups.
+//! - The state of the own log in `DiskStalls` (not a lock of the log): held while `Leadership` steps down from groups.
 //! - The roles of `Leadership`: held while `ReplicaTransport`, the table of known leaders, `KnownLeader`, `Replicas` (of
 //!   `shard`), `Notifier` and `EventQueue` are used.
 //! - The table of known leaders: held while one `KnownLeader` is read.
 //! - The state of the cluster in `Inbound`: held while the identity file is written, so that a server joins one cluster only.
 //!
-//! Debug builds, and the simulation (feature `mutants`), check the order at each lock and panic if it is broken.
+//! Locks of other crates: the log holds the lock of its state (`log::file::drive`) while it calls `Leadership`,
+//! `ReplicaTransport` and `Replicas`, so no blocking method of the log may be called under a lock that these take. A writer
+//! holds the latch of a row (`shard::latch`) until the log has the entry; no lock of this crate is taken under it.
+//!
+//! Builds with debug assertions (this crate's release builds have them, the distributed program has not), unit tests and the
+//! simulation (feature `mutants`) check the order of ranks at each lock, and panic if it is broken. Leaves are not checked.
 
 use std::ops::{Deref, DerefMut};
 
