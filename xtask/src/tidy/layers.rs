@@ -1,4 +1,4 @@
-//! A package may use those on lower lines of the river, never one on its own line or above.
+//! A package may use those on lower lines of the picture in ARCHITECTURE.md, never one on its own line or above.
 
 use std::fs;
 use std::path::Path;
