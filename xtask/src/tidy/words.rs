@@ -8,6 +8,8 @@ use super::members::{Source, entries};
 
 const NAMES_WITHOUT_MEANING: [&str; 8] =
     ["utils", "util", "common", "helpers", "helper", "misc", "types", "manager"];
+/// A public function with this many parameters has a docstring.
+const PARAMETERS_MANY: usize = 3;
 const MARKERS: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 
 /// Checks file names, `//!` headers, docstrings of public items, leftovers, and that
@@ -49,23 +51,52 @@ fn docstrings(source: &Source) -> Vec<Finding> {
     let lines: Vec<&str> = source.text.lines().collect();
     let tests_from = lines.iter().position(|line| line.starts_with("#[cfg(test)]")).unwrap_or(lines.len());
     let mut findings = Vec::new();
-    for (i, line) in lines[..tests_from].iter().enumerate() {
-        let item = line.trim_start();
-        let public = [
-            "pub fn ",
-            "pub const fn ",
-            "pub async fn ",
-            "pub struct ",
-            "pub enum ",
-            "pub trait ",
-            "pub type ",
-            "pub const ",
-        ];
-        if public.iter().any(|start| item.starts_with(start)) && !has_docstring(&lines[..i]) {
+    for i in 0..tests_from {
+        if needs_docstring(&lines[i..]) && !has_docstring(&lines[..i]) {
             findings.push(Finding::at(&source.path, i + 1, "a public item without a docstring"));
         }
     }
     findings
+}
+
+/// Whether the first line begins a public type, a public trait, or a public function that can fail or has many
+/// parameters. The name of another function may say everything.
+fn needs_docstring(lines: &[&str]) -> bool {
+    let item = lines[0].trim_start();
+    let begins = |starts: &[&str]| starts.iter().any(|start| item.starts_with(start));
+    if begins(&["pub struct ", "pub enum ", "pub trait "]) {
+        return true;
+    }
+    begins(&["pub fn ", "pub const fn ", "pub async fn "]) && {
+        let signature = signature(lines);
+        signature.contains("-> Result<") || parameters(&signature) >= PARAMETERS_MANY
+    }
+}
+
+/// The lines of a function up to its body, as one.
+fn signature(lines: &[&str]) -> String {
+    let end = lines.iter().position(|line| line.trim_end().ends_with(['{', ';', '}']));
+    lines[..end.map_or(lines.len(), |end| end + 1)].join(" ")
+}
+
+/// The number of parameters without `self`: each has one colon outside of its type.
+fn parameters(signature: &str) -> usize {
+    let text = signature.replace("->", "").replace("::", "");
+    let (mut depth, mut angles, mut colons) = (0, 0, 0);
+    for c in text.chars() {
+        match c {
+            '<' => angles += 1,
+            '>' => angles -= 1,
+            '(' if angles == 0 => depth += 1,
+            ')' if angles == 0 => depth -= 1,
+            ':' if depth == 1 && angles == 0 => colons += 1,
+            _ => {}
+        }
+        if c == ')' && depth == 0 && angles == 0 {
+            break;
+        }
+    }
+    colons
 }
 
 fn has_docstring(before: &[&str]) -> bool {
@@ -136,7 +167,7 @@ fn is_place(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::has_docstring;
+    use super::{has_docstring, needs_docstring, parameters};
 
     #[test]
     fn attributes_may_stand_between_docstring_and_item() {
@@ -144,5 +175,21 @@ mod tests {
         assert!(has_docstring(&["/// says it", "#[derive(", "    Clone", ")]"]));
         assert!(!has_docstring(&["}", ""]));
         assert!(!has_docstring(&["/// of another", "fn other() {}", "#[must_use]"]));
+    }
+    #[test]
+    fn public_types_and_functions_that_fail_need_docstrings() {
+        assert!(needs_docstring(&["pub struct A {"]));
+        assert!(needs_docstring(&["    pub fn read(&self) -> Result<A, B> {"]));
+        assert!(needs_docstring(&["pub fn read(", "    a: A,", ") -> Result<A, B> {"]));
+        assert!(!needs_docstring(&["pub fn group(&self, id: GroupId) -> Option<&Group> {"]));
+        assert!(!needs_docstring(&["pub fn group(&self) -> u64 {", "fn read() -> Result<A, B> {"]));
+        assert!(!needs_docstring(&["struct A {"]));
+    }
+
+    #[test]
+    fn parameters_are_counted_without_self_and_generics() {
+        assert_eq!(parameters("pub fn a(&self) -> u8 {"), 0);
+        assert_eq!(parameters("pub fn a<T: Clone>(&self, b: impl Fn(u8) -> u8, c: io::Error) {"), 2);
+        assert_eq!(parameters("pub fn a(b: HashMap<A, fn(c: u8)>, d: u8, e: u8) where T: Clone {"), 3);
     }
 }
