@@ -9,7 +9,6 @@ pub enum JsonError {
     /// `Failed to parse "…" as JSON: `.
     #[error("{}", fault.text())]
     Syntax {
-        /// The syntax error.
         fault: Fault,
         /// Byte position of the error in the text.
         position: usize,
@@ -33,7 +32,6 @@ pub enum JsonError {
 
 /// A syntax error in JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each variant is named and worded by its text")]
 pub enum Fault {
     Empty,
     RootFollowed,

@@ -52,7 +52,6 @@ pub(crate) fn key(source: &Bytes, range: Range<usize>) -> Text {
 pub(crate) struct Member {
     /// The escaped key, without quotes.
     pub key: Range<usize>,
-    /// The value.
     pub value: Range<usize>,
 }
 

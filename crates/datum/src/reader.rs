@@ -59,7 +59,6 @@ struct Reader<'a> {
     semantic_error: Option<JsonError>,
 }
 
-/// The start of a value.
 enum ValueStart {
     Whole(Datum),
     Part(Open),

@@ -182,7 +182,6 @@ impl Datum {
         !matches!(self, Datum::Null | Datum::Bool(false))
     }
 
-    /// An empty array.
     #[must_use]
     pub fn empty_array() -> Datum {
         Datum::Array(Array::default())

@@ -10,7 +10,6 @@ use super::decode;
 use super::encode::{NUMBER, STRING, number_of};
 use crate::{Bytes, Datum, deep};
 
-/// The number of buckets.
 pub const BUCKETS: u8 = 8;
 
 /// The bucket of the row with this key, below [`BUCKETS`]; 0 for bytes that are not a key.

@@ -6,9 +6,7 @@ use crate::Kind;
 pub(super) const END: u8 = 0x00;
 /// Begins an array; its items follow, then `END`.
 pub(super) const ARRAY: u8 = 0x10;
-/// The value `false`.
 pub(super) const FALSE: u8 = 0x20;
-/// The value `true`.
 pub(super) const TRUE: u8 = 0x21;
 /// Begins a number; eight bytes follow.
 pub(super) const NUMBER: u8 = 0x30;

@@ -72,7 +72,6 @@ impl PrimaryKey {
         decode::primary(&self.0)
     }
 
-    /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

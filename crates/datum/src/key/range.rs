@@ -37,7 +37,6 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key.
     #[must_use]
     pub fn all() -> KeyRange {
         KeyRange { start: KeyBound::Unbounded, end: KeyBound::Unbounded }
@@ -49,7 +48,6 @@ impl KeyRange {
         KeyRange { start: KeyBound::Included(key.clone()), end: KeyBound::Included(key) }
     }
 
-    /// Whether `key` is inside.
     #[must_use]
     pub fn contains(&self, key: &PrimaryKey) -> bool {
         let after_start = match &self.start {
