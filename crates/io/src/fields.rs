@@ -11,7 +11,7 @@ pub trait ReadFields {
     /// `N` bytes.
     fn read_array<const N: usize>(&mut self) -> Option<[u8; N]>;
 
-    /// `count` bytes.
+    /// The next `count` bytes; `None` if fewer are left.
     fn read_bytes(&mut self, count: usize) -> Option<Self::Part>;
 
     /// One byte.

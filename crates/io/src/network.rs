@@ -31,7 +31,6 @@ impl ConnectionId {
         ConnectionId(number | ConnectionId::ACCEPTED)
     }
 
-    /// The id as a number.
     pub(crate) fn number(self) -> u64 {
         self.0
     }

@@ -2,7 +2,6 @@
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {
-    /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 
     /// The next 64 random bits.

@@ -67,7 +67,6 @@ pub fn unpark_self() {
     }
 }
 
-/// Sleeps.
 pub fn sleep(wait: Duration) {
     match tasks::here() {
         Some(here) => here.sleep(wait),

@@ -131,7 +131,6 @@ impl SimNetwork {
         Host(self.hosts.len() - 1)
     }
 
-    /// Sets the conditions of the network.
     pub fn set_conditions(&mut self, conditions: NetworkConditions) {
         self.conditions = conditions;
     }

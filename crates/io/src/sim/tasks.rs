@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// The interval at which a waiting task tries a lock again.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
-/// The id of a task.
+/// Identifies a simulated task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
@@ -176,7 +176,6 @@ impl Tasks {
         self.0.state.borrow_mut().stalled.insert(process);
     }
 
-    /// Resumes the tasks of `process`.
     pub fn resume(&self, process: Process) {
         let mut state = self.0.state.borrow_mut();
         state.stalled.remove(&process);

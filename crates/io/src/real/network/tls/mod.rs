@@ -58,7 +58,6 @@ pub enum TlsError {
     File {
         /// The purpose of the file.
         what: TlsFile,
-        /// The path of the file.
         path: String,
         /// The reason.
         why: String,
