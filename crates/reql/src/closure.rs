@@ -13,15 +13,12 @@ use crate::term::{Call, FuncTerm, Term, VarId};
 /// closure, so that terms can call functions without depending on the evaluator.
 #[derive(Clone, Copy)]
 pub enum Evaluate {
-    /// Returns a datum.
     ToDatum(fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>),
-    /// Returns a datum or a sequence.
     ToSequence(fn(&Closure, &[Datum], &Env<'_>) -> Result<CallResult, EvalError>),
 }
 
 /// The result of a function that may return a sequence.
 pub enum CallResult {
-    /// A datum.
     Datum(Datum),
     /// A stream of items.
     Items(Box<dyn Items>),
@@ -30,7 +27,6 @@ pub enum CallResult {
 /// The kind of result that the body of a function may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
-    /// A datum.
     Datum,
     /// A datum that may contain literals, because it will be merged into something.
     Literals,

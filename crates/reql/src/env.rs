@@ -70,7 +70,6 @@ pub trait OpenTerms: Send + Sync {
 
 /// The value of an open term in the closed evaluator.
 pub enum OpenValue {
-    /// A value.
     Datum(Datum),
     /// A function in another language.
     Func(Arc<dyn Foreign>),

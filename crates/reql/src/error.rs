@@ -73,7 +73,6 @@ enum Message {
 }
 
 impl EvalError {
-    /// An error of `class` with this text.
     pub fn new(class: ErrorClass, text: impl Into<Cow<'static, str>>) -> Self {
         Self::with_message(class, Message::Text(text.into()))
     }
@@ -169,7 +168,6 @@ impl EvalError {
         Self::with_message(ErrorClass::NonExistence, Message::AttributeOfPattern(field.clone()))
     }
 
-    /// `Index out of bounds: <index>`
     #[must_use]
     pub fn out_of_bounds(index: i64) -> Self {
         Self::with_message(ErrorClass::NonExistence, Message::OutOfBounds(index))
@@ -237,13 +235,11 @@ impl EvalError {
         Self::resource("A value is nested too deeply.")
     }
 
-    /// The query was cancelled.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::op_indeterminate("Query interrupted.  Did you shut down the server?")
     }
 
-    /// The class.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.0.class

@@ -144,10 +144,8 @@ impl Predicate {
 /// How `filter` treats an item that lacks a needed field.
 #[derive(Clone, Debug, Default)]
 pub enum OnMissing {
-    /// Drops the item.
     #[default]
     Drop,
-    /// Keeps the item.
     Keep,
     /// Raises the error about the missing field.
     Raise,
@@ -158,7 +156,6 @@ pub enum OnMissing {
 /// The test of a `filter`.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The test itself.
     pub test: FilterTest,
     /// What happens if a needed field is missing.
     pub on_missing: OnMissing,

@@ -128,7 +128,6 @@ macro_rules! terms {
     ($($op:ident $id:literal $name:literal $min:literal .. $($max:literal)? [$($optarg:literal)*] $nature:ident)*) => {
         /// A term of the language.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "the names are the language's; the reference describes each")]
         pub enum Op { $($op),* }
 
         const TABLE: &[Signature] = &[$(Signature {

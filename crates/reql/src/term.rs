@@ -52,7 +52,6 @@ pub struct Traits {
 pub struct FuncTerm {
     /// The parameters.
     pub params: Vec<VarId>,
-    /// The body.
     pub body: Term,
     /// Variables of enclosing functions that the body uses.
     pub captures: Vec<VarId>,
@@ -74,7 +73,6 @@ impl Term {
         }
     }
 
-    /// The call, if it is one.
     #[must_use]
     pub fn as_call(&self) -> Option<&Call> {
         match self {

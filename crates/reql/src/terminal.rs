@@ -36,7 +36,6 @@ pub enum Terminal {
     Distinct,
     /// The first items in an order: `order_by` and `limit`. Of equal items the earlier ones come first.
     Top {
-        /// The order.
         orders: Vec<Order>,
         /// The number of items.
         most: usize,
@@ -48,7 +47,6 @@ pub enum Terminal {
 pub enum Partial {
     /// For `Collect`.
     Items(Vec<Datum>),
-    /// For `Count`.
     Count(u64),
     /// For `Sum` and `Avg`.
     Sum {
@@ -92,7 +90,7 @@ impl Terminal {
         }
     }
 
-    /// Adds an item.
+    /// Adds an item to `partial`. Fails past the array limit, and where a function of the query fails.
     pub fn add(&self, partial: &mut Partial, item: Datum, env: &Env<'_>) -> Result<Counted, EvalError> {
         match (self, partial) {
             (Terminal::Collect, Partial::Items(items)) => {

@@ -24,7 +24,6 @@ pub enum Value {
 
 /// A stream that is to be grouped.
 pub struct Grouping {
-    /// The items.
     pub items: Box<dyn Items>,
     /// How they are grouped.
     pub by: GroupBy,

@@ -52,7 +52,6 @@ impl Codec for Arc<TermPath> {
     }
 }
 
-/// The path `outer` extended by these frames.
 pub(super) fn extended(outer: Option<Arc<TermPath>>, frames: Vec<Frame>) -> Option<Arc<TermPath>> {
     frames.into_iter().fold(outer, |outer, frame| Some(Arc::new(TermPath::new(outer, frame))))
 }

@@ -107,7 +107,6 @@ impl Packer {
         self.fault.is_some()
     }
 
-    /// One byte.
     pub fn byte(&mut self, byte: u8) {
         if self.has_room(1) {
             self.bytes.push(byte);
@@ -213,12 +212,12 @@ impl Unpacker {
         if self.left() == 0 { Ok(()) } else { Err(self.invalid("the end")) }
     }
 
-    /// One byte.
+    /// Fails at the end of the bytes.
     pub fn byte(&mut self) -> Result<u8, UnpackError> {
         self.left.read_u8().ok_or_else(|| self.invalid("a byte"))
     }
 
-    /// `count` bytes.
+    /// The next `count` bytes, not copied; fails if fewer are left.
     pub fn raw(&mut self, count: usize) -> Result<Bytes, UnpackError> {
         self.left.read_bytes(count).ok_or_else(|| self.invalid("bytes"))
     }

@@ -223,7 +223,6 @@ pub(super) struct Corners<'a> {
 /// The relation of two corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overlap {
-    /// They are equal.
     Equal,
     /// The first contains the second.
     Contains,
@@ -242,7 +241,6 @@ impl Corners<'_> {
         in_order(a2, b2, b0, self.at) && in_order(b0, a0, a2, self.at)
     }
 
-    /// Whether the corners intersect.
     pub(super) fn intersects(&self) -> bool {
         let ((a0, a2), (b0, b2)) = (self.a, self.b);
         !(in_order(a0, b2, b0, self.at) && in_order(b0, a2, a0, self.at))

@@ -102,7 +102,7 @@ impl Polygon {
         self.project(point) == Some(*point)
     }
 
-    /// Whether it contains all of `other`.
+    /// Whether all of `other` lies inside. Fails when cancelled.
     pub fn contains(&self, other: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         if let ([mine], [others]) = (&*self.rings, &*other.rings) {
             return mine.ring.contains(&others.ring, cancel);

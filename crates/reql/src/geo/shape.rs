@@ -16,9 +16,7 @@ use crate::error::EvalError;
 /// A valid shape.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// One point.
     Point(Point),
-    /// A line.
     Line(Path),
     /// An area.
     Polygon(Polygon),
@@ -126,7 +124,6 @@ impl LazyShape {
         LazyShape(Arc::new((value, OnceLock::new())))
     }
 
-    /// The value.
     #[must_use]
     pub fn value(&self) -> &Datum {
         &self.0.0

@@ -56,7 +56,6 @@ pub fn decided(op: Op, left: &Datum, right: &Datum) -> Option<Datum> {
     (!goes_on).then_some(Datum::Bool(op == Op::Ne))
 }
 
-/// Whether `op` is a comparison.
 #[must_use]
 pub fn is_comparison(op: Op) -> bool {
     matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)

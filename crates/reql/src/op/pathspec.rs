@@ -19,7 +19,6 @@ pub struct PathSpec(Arc<Node>);
 
 #[derive(Debug)]
 enum Node {
-    /// One field.
     Field(Text),
     /// Every part that one of these selects.
     Union(Vec<PathSpec>),
@@ -53,7 +52,7 @@ impl PathSpec {
         }
     }
 
-    /// The path spec in `value`.
+    /// Accepts a string, an object, or an array of path specs; fails for other values and when cancelled.
     pub fn of(value: &Datum, cancel: &Cancel) -> Result<PathSpec, EvalError> {
         match value {
             Datum::String(field) => Ok(PathSpec::field(field.clone())),

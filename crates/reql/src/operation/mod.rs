@@ -31,25 +31,18 @@ pub enum Operation {
     Step(Transform),
     /// An aggregate of all items.
     Terminal(Vec<Transform>, Terminal),
-    /// `group`.
     Group(GroupBy),
     /// `order_by` in memory.
     OrderBy(Vec<Order>),
     /// `slice`, `skip`; also for strings and binaries.
     Slice(Slice),
-    /// `limit`.
     Limit(u32),
-    /// `nth`.
     Nth(i32),
-    /// `is_empty`.
     IsEmpty,
     /// `contains`: each value and each function must match a different item.
     Contains(Vec<Predicate>),
-    /// `offsets_of`.
     OffsetsOf(Predicate),
-    /// `sample`.
     Sample(usize),
-    /// `fold`.
     Fold(Fold),
     /// `inner_join`, `outer_join`.
     Join(Join),

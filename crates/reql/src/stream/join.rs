@@ -10,7 +10,6 @@ use crate::error::EvalError;
 /// The definition of a join.
 #[derive(Clone)]
 pub struct Join {
-    /// The right side.
     pub right: Right,
     /// Whether a left and a right item form a pair.
     pub predicate: Closure,

@@ -49,7 +49,6 @@ impl Slice {
         (position(left.min(right)), position(right))
     }
 
-    /// The slice of an array.
     #[must_use]
     pub fn of_array(self, items: &Array) -> Array {
         let (from, to) = self.within(items.len());

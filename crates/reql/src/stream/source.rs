@@ -6,7 +6,7 @@ use super::Items;
 use crate::env::Env;
 use crate::error::EvalError;
 
-/// The items of an array.
+/// Yields the items of an array, in order.
 pub struct ArrayItems {
     items: Array,
     at: usize,

@@ -28,20 +28,16 @@ pub enum Transform {
     Map(Closure),
     /// `concat_map`: emits the items of the sequence that the function returns.
     ConcatMap(Closure),
-    /// `filter`.
     Filter(Filter),
     /// The items for which a predicate holds, for `count` with an argument.
     Matching(Predicate),
     /// `get_field` and `bracket` with a name: the field of those items that have it.
     Field {
-        /// The field.
         name: Text,
         /// The name of the term, for messages.
         term: &'static str,
     },
-    /// `pluck`.
     Pluck(PathSpec),
-    /// `without`.
     Without(PathSpec),
     /// `has_fields`: the items that have the fields.
     HasFields(PathSpec),
@@ -65,7 +61,6 @@ pub enum Emitted {
     One(Datum),
     /// Several.
     Many(Array),
-    /// The items of a stream.
     Stream(ItemStream),
 }
 

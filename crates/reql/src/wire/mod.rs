@@ -46,7 +46,6 @@ pub struct Query {
 }
 
 impl Query {
-    /// The option of this name.
     #[must_use]
     pub fn optarg(&self, name: &str) -> Option<&Term> {
         self.optargs.iter().find(|(key, _)| key == name).map(|(_, term)| term)

@@ -45,7 +45,6 @@ pub struct Geodesic {
 }
 
 impl Geodesic {
-    /// For this ellipsoid.
     #[must_use]
     pub fn new(ellipsoid: &Ellipsoid) -> Self {
         let (a, f) = (ellipsoid.equator_m, ellipsoid.flattening);

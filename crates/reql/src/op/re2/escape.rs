@@ -31,7 +31,6 @@ impl Fault {
 
 /// The meaning of an escape.
 pub(super) enum Escape {
-    /// One character.
     Character(char),
     /// A class, written for the `regex` crate; legal inside brackets too.
     Class(String),

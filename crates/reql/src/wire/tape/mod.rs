@@ -73,7 +73,6 @@ impl<'a> Tape<'a> {
         Ok(Tape { nodes: reader::read(text)? })
     }
 
-    /// The root value.
     pub(super) fn root(&self) -> Value<'_, 'a> {
         Value { tape: self, at: 0 }
     }

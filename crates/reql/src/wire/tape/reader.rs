@@ -11,7 +11,6 @@ const DEPTH_MAX: usize = 100_000;
 /// What may come next in the text.
 #[derive(Clone, Copy, PartialEq)]
 enum Expect {
-    /// A value.
     Value,
     /// A value, or the end of the array just begun.
     ValueOrEnd,
