@@ -16,7 +16,6 @@ pub enum Space {
 }
 
 impl Space {
-    /// Every space.
     pub const ALL: [Space; 3] = [Space::Rows, Space::Index, Space::Meta];
 
     /// The space's name on disk.
@@ -34,24 +33,11 @@ impl Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// Store `value` under `key`.
-    Put {
-        /// The key space.
-        space: Space,
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a Bytes,
-    },
+    Put { space: Space, key: &'a [u8], value: &'a Bytes },
     /// Delete `key`, which need not exist.
-    Delete {
-        /// The key space.
-        space: Space,
-        /// The key.
-        key: &'a [u8],
-    },
+    Delete { space: Space, key: &'a [u8] },
     /// Delete every key from `start` up to and not including `end`.
     DeleteRange {
-        /// The key space.
         space: Space,
         /// The first key that is deleted.
         start: &'a [u8],

@@ -24,7 +24,6 @@ pub struct EngineStats {
 /// One level of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelStats {
-    /// Number of files.
     pub files: u64,
     /// Their sizes together.
     pub bytes: u64,

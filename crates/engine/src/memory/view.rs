@@ -27,7 +27,6 @@ impl MemorySnapshot {
         MemorySnapshot { tree, moment }
     }
 
-    /// The moment of the snapshot.
     pub(super) fn moment(&self) -> Moment {
         self.moment
     }

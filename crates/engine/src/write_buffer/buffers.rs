@@ -41,7 +41,6 @@ pub(super) struct Buffers {
     stopped: bool,
 }
 
-/// The hash of a key.
 pub(super) fn hash_of(hash: &RandomState, space: Space, key: &[u8]) -> u64 {
     // A key is hashed with its length. The space is mixed in; equal hashes are resolved by comparing space and key.
     hash.hash_one(key) ^ space as u64
@@ -53,7 +52,6 @@ impl Buffers {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Records a failure.
     pub(super) fn record_failure(&mut self, written: &Result<(), EngineError>) {
         if let Err(error) = written {
             self.failed = Some(error.clone());
