@@ -30,7 +30,6 @@ pub type Entry = (GroupId, Lsn, Bytes);
 /// checks every field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The group.
     pub group: GroupId,
     /// The replica that sent it.
     pub from: PeerId,
@@ -92,7 +91,6 @@ impl GroupObserver for Noop {
 pub struct Stall {
     /// When it began.
     pub since: Nanos,
-    /// Its cause.
     pub cause: StallCause,
 }
 

@@ -29,10 +29,7 @@ pub enum Refusal {
     NotOpen(GroupId),
     /// This replica does not lead the group, or not in the requested term. The caller retries at `leader`.
     #[error("this replica does not lead the group")]
-    NotLeader {
-        /// The leader, if known.
-        leader: Option<PeerId>,
-    },
+    NotLeader { leader: Option<PeerId> },
     /// Too many bytes are on their way, or another membership change is. The caller may retry later.
     #[error("too many proposals are on their way already")]
     Busy,
@@ -130,16 +127,13 @@ pub enum LogError {
         /// The folder.
         dir: PathBuf,
     },
-    /// The group is open already.
     #[error("group {0} is already open")]
     AlreadyOpen(GroupId),
-    /// The group is not open.
     #[error("group {0} is not open")]
     NotOpen(GroupId),
     /// The store has another replica of the group than the one to open. That replica must leave first.
     #[error("group {group} is replica {stored} here, not {requested}")]
     OtherPeer {
-        /// The group.
         group: GroupId,
         /// The replica in the store.
         stored: PeerId,
@@ -149,7 +143,6 @@ pub enum LogError {
     /// This replica was removed from the group, or left it; its peer id is never used again.
     #[error("replica {peer} was removed from group {group} permanently")]
     Removed {
-        /// The group.
         group: GroupId,
         /// The replica.
         peer: PeerId,
@@ -165,7 +158,6 @@ pub enum LogError {
     /// The engine lacks entries that the log no longer holds.
     #[error("group {group} is applied up to {applied} but its log begins after {log_start}")]
     Gap {
-        /// The group.
         group: GroupId,
         /// The position of the engine.
         applied: Lsn,
@@ -187,7 +179,6 @@ pub enum LogError {
     /// The consensus library refused its own state: a fault of this program.
     #[error("group {group} could not start: {cause}")]
     Consensus {
-        /// The group.
         group: GroupId,
         /// The text of the library's error.
         cause: String,

@@ -85,7 +85,6 @@ impl LogSync {
         Ok(())
     }
 
-    /// This segment was removed from the log.
     pub(crate) fn segment_removed(&self, segment: u64) {
         self.0.page_cache.lock().remove_segment(segment);
     }

@@ -61,7 +61,6 @@ impl fmt::Display for Term {
 /// A point between two records in the log of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Number of the segment.
     pub segment: u64,
     /// Bytes before the point in that segment.
     pub offset: u64,

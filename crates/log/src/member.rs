@@ -99,7 +99,6 @@ pub struct PeerStatus {
 pub struct GroupStatus {
     /// The replica on this node.
     pub own: PeerId,
-    /// Its role.
     pub role: Role,
     /// The position before the first entry in its log.
     pub start: Lsn,

@@ -74,7 +74,6 @@ pub(crate) fn is_sent(message: &RaftMessage) -> bool {
 }
 
 impl Content {
-    /// The bytes of the content.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
         match self {

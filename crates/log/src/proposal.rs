@@ -15,13 +15,11 @@ pub enum Work {
     Sync,
     /// Report the position that a linearizable read must have applied.
     Read,
-    /// Change the members.
     Change(MemberChange),
 }
 
-/// One proposal.
+/// Work for the replica that leads a group; the outcome goes to `done`.
 pub struct Proposal {
-    /// The group.
     pub group: GroupId,
     /// Refuse the proposal unless this replica leads in this term.
     pub term: Option<Term>,

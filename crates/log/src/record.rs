@@ -5,7 +5,6 @@ use crate::member::{Members, PeerId};
 
 /// Bytes before the payload.
 pub(crate) const RECORD_HEADER_BYTES: usize = 40;
-/// The longest payload.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 128 << 20;
 /// Records start at multiples of this.
 pub(crate) const RECORD_ALIGN: usize = 8;
@@ -70,20 +69,17 @@ impl EntryKind {
 pub enum Record<P> {
     /// An entry of a group.
     Entry {
-        /// The group.
         group: GroupId,
         /// Its position.
         index: u64,
         /// The term of the leader that ordered it.
         term: u64,
-        /// Its kind.
         kind: EntryKind,
         /// The proposed bytes.
         payload: P,
     },
     /// The group's term and vote.
     Vote {
-        /// The group.
         group: GroupId,
         /// The current term.
         term: u64,
@@ -94,7 +90,6 @@ pub enum Record<P> {
     },
     /// The identity of this replica, and the members of the group.
     Member {
-        /// The group.
         group: GroupId,
         /// The peer id of this replica.
         peer: u64,
@@ -103,50 +98,36 @@ pub enum Record<P> {
     },
     /// The log of the group restarts after a position.
     Start {
-        /// The group.
         group: GroupId,
         /// The position.
         index: u64,
-        /// Its term.
         term: u64,
     },
     /// The end of the group's log when the segment began.
     Tail {
-        /// The group.
         group: GroupId,
         /// The last position.
         index: u64,
-        /// Its term.
         term: u64,
         /// The last position of a proposal.
         proposed: u64,
     },
     /// Whether the engine's rows of the group are invalid.
     Rows {
-        /// The group.
         group: GroupId,
         /// They are invalid until a copy is restored.
         invalid: bool,
     },
     /// This replica was removed from the group: its entries no longer count, its peer id is never used again.
     Removed {
-        /// The group.
         group: GroupId,
         /// The replica.
         peer: u64,
     },
     /// The group is closed permanently.
-    Tombstone {
-        /// The group.
-        group: GroupId,
-    },
+    Tombstone { group: GroupId },
     /// Everything before this point was durable.
-    Mark {
-        /// Number of the segment.
-        segment: u64,
-        /// Offset in it.
-        offset: u64,
-    },
+    Mark { segment: u64, offset: u64 },
 }
 
 /// The fixed part of a record.

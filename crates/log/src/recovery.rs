@@ -13,10 +13,7 @@ pub enum ScanError {
     Header(#[from] HeaderError),
     /// A record that was durable does not match its checksum.
     #[error("record at byte {offset} was durable and is damaged")]
-    Damaged {
-        /// Its offset.
-        offset: u64,
-    },
+    Damaged { offset: u64 },
 }
 
 /// How far the records of a segment are valid.
@@ -44,7 +41,6 @@ impl<'a> Scanner<'a> {
         Ok(Scanner { segment, header, offset: SEGMENT_HEADER_BYTES })
     }
 
-    /// The header of the segment.
     pub fn header(&self) -> &SegmentHeader {
         &self.header
     }

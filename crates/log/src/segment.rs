@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::record;
 
-/// Bytes of a segment header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 /// The format this program writes, and the newest it reads.
 pub(crate) const FORMAT_VERSION: u16 = 2;
@@ -12,7 +11,6 @@ pub(crate) const FORMAT_VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"RKNDLLOG";
 const SUFFIX: &str = ".segment";
 
-/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// The format of its records.
@@ -39,14 +37,10 @@ pub enum HeaderError {
     Invalid,
     /// A later version of the program wrote the segment.
     #[error("format version {found} is newer than {FORMAT_VERSION}")]
-    Version {
-        /// The version found.
-        found: u16,
-    },
+    Version { found: u16 },
 }
 
 impl SegmentHeader {
-    /// The bytes of the header.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -86,7 +80,6 @@ impl SegmentHeader {
     }
 }
 
-/// The path of segment `number`.
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}{SUFFIX}"))
 }

@@ -56,9 +56,7 @@ impl SyncTask {
 pub struct StoredEntry {
     /// Its position.
     pub index: u64,
-    /// Its term.
     pub term: u64,
-    /// Its kind.
     pub kind: EntryKind,
     /// The proposed bytes.
     pub payload: Bytes,
@@ -77,16 +75,14 @@ pub struct StoredGroup {
 /// The size of a store on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// Number of segments.
     pub segments: u64,
-    /// Bytes in them.
+    /// In all segments together.
     pub bytes: u64,
 }
 
 /// Entries that left the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// The group.
     pub group: GroupId,
     /// The last position that was removed.
     pub index: u64,

@@ -80,7 +80,6 @@ pub(crate) struct SyncWanted {
 pub(crate) enum GroupEvent {
     /// The role of the local replica has changed.
     RoleChanged(GroupId, Role),
-    /// The voters have changed.
     VotersChanged(GroupId, Vec<PeerId>),
     /// A follower needs a copy of the rows.
     SnapshotNeeded(GroupId, PeerId),
@@ -189,7 +188,6 @@ impl Driver {
         self.synced
     }
 
-    /// The number of open groups.
     pub fn open_groups(&self) -> usize {
         self.groups.len()
     }
@@ -403,7 +401,6 @@ impl Driver {
         }
     }
 
-    /// The state of a group.
     pub fn status(&self, id: GroupId) -> Option<GroupStatus> {
         self.groups.get(&id).map(Group::status)
     }

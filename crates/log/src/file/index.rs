@@ -22,7 +22,6 @@ struct EntryId {
     term: u64,
 }
 
-/// One segment.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub number: u64,
@@ -62,7 +61,6 @@ impl Location {
         Location { segment: at.segment as u32, offset: (at.offset / RECORD_ALIGN as u64) as u32 }
     }
 
-    /// The location as a position.
     pub fn position(self) -> Position {
         let offset = u64::from(self.offset) * RECORD_ALIGN as u64;
         Position { segment: u64::from(self.segment), offset }

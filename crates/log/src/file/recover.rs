@@ -51,7 +51,6 @@ fn segments(files: &dyn Files, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Reads every segment in `dir`.
 pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<Found, LogError> {
     let mut found = Found { index: Index::default(), last: None, torn_at: None };
     let paths = segment_paths(files, dir)?;

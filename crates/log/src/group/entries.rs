@@ -61,7 +61,6 @@ impl Entries {
         Entries { tail: Tail::after(last), applied, written: last, soft: applied.min(last) }
     }
 
-    /// Whether every entry is applied.
     pub fn are_applied(&self) -> bool {
         self.applied >= self.tail.last()
     }

@@ -47,7 +47,6 @@ pub(super) struct Membership {
     waiters: Vec<ChangeWaiter>,
     /// The position of the members that were last reported to the observer.
     reported: Option<Lsn>,
-    /// Whether this replica was removed.
     pub removed: bool,
 }
 

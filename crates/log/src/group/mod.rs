@@ -403,7 +403,6 @@ impl Group {
         self.recovery.take_invalid_report()
     }
 
-    /// Whether this replica was removed.
     pub fn is_removed(&self) -> bool {
         self.membership.removed
     }
@@ -443,7 +442,6 @@ impl Group {
         !self.is_quiesced() && self.replication.lacks_rows(&self.consensus, peer, self.ticks)
     }
 
-    /// The state of the group.
     pub fn status(&self) -> GroupStatus {
         let (outline, is_leader) = (self.consensus.outline(), self.consensus.is_leader());
         let peers = self.replication.statuses(&self.consensus, self.is_quiesced(), self.ticks);

@@ -28,7 +28,6 @@ pub(super) struct Quiescence {
 }
 
 impl Quiescence {
-    /// Whether the replica is quiesced.
     pub fn is_quiesced(&self) -> bool {
         self.quiesced
     }

@@ -24,7 +24,6 @@ pub(crate) struct Environment {
     pub observer: Arc<dyn GroupObserver>,
 }
 
-/// A disk that is full.
 #[derive(Clone, Copy)]
 pub(super) struct DiskFull {
     pub since: Nanos,
@@ -271,7 +270,6 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// Stops the log if `result` is an error.
     pub fn stop_on_error(&mut self, result: Result<(), LogError>) {
         if let Err(cause) = result {
             self.fail(&Interruption::Disk(cause.to_string()));
