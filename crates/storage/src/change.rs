@@ -6,10 +6,9 @@ use engine::{Batch, Change, Space};
 
 use crate::{IndexChange, TableId};
 
-/// A change of one row.
+/// A row to put or to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
-    /// The key of the row.
     pub key: PrimaryKey,
     /// Its new bytes (`docs/formats/row.md`), or `None` if it is deleted.
     pub row: Option<Bytes>,

@@ -12,7 +12,6 @@ pub enum ReadError {
     /// The row is damaged. The replica stops serving it and is repaired from another replica.
     #[error("row {key} of table {table} is damaged")]
     Corrupt {
-        /// The table.
         table: TableId,
         /// The row's key.
         key: PrimaryKey,
@@ -23,7 +22,6 @@ pub enum ReadError {
     /// The key belongs to another shard. The query is retried with a newer version of the catalog.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
-        /// The key.
         key: PrimaryKey,
         /// The group of the shard that was read.
         group: GroupId,
@@ -45,7 +43,6 @@ pub enum FormatError {
     /// A later version of the program wrote it.
     #[error("the stored data has format version {found}, newest known is {known}")]
     Newer {
-        /// The version found.
         found: u32,
         /// The newest this program knows.
         known: u32,

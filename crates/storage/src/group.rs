@@ -53,7 +53,7 @@ impl Count {
         Count::decode(engine.get(Space::Meta, &count_key(table, group))?, group)
     }
 
-    /// The count in a snapshot.
+    /// The count as of a snapshot; fails if its bytes are damaged.
     pub fn read_at(snapshot: &dyn Snapshot, table: TableId, group: GroupId) -> Result<Count, ReadError> {
         Count::decode(snapshot.get(Space::Meta, &count_key(table, group))?, group)
     }

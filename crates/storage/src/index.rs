@@ -15,7 +15,6 @@ impl std::fmt::Display for IndexId {
 /// A change of the entry of a row under one key of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexChange {
-    /// The index.
     pub index: IndexId,
     /// The index key (`docs/formats/key.md`), less than 64 KiB.
     pub key: Bytes,

@@ -45,7 +45,6 @@ impl RowTexts {
         self.bytes.extend_from_slice(text);
     }
 
-    /// Adds a row.
     pub fn push_row(&mut self, row: &Object) {
         self.begin_row();
         row.write_json(&mut self.bytes);
@@ -59,7 +58,6 @@ impl RowTexts {
         self.bytes.reserve(wanted.min(RESERVED_BYTES_MAX));
     }
 
-    /// The texts.
     #[must_use]
     pub fn json(&self) -> &[u8] {
         &self.bytes[RowTexts::ROOM_BYTES..]

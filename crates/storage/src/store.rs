@@ -25,7 +25,6 @@ impl Store {
         Ok(Arc::new(Store { engine, rows: RowCache::new(row_cache_bytes) }))
     }
 
-    /// The engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine

@@ -24,13 +24,11 @@ impl Table {
         Table { store, id }
     }
 
-    /// The store of the table.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The table's id.
     #[must_use]
     pub fn id(&self) -> TableId {
         self.id

@@ -12,7 +12,6 @@ impl TableId {
     /// The length of an id in bytes.
     pub const BYTES: usize = 16;
 
-    /// The table with this UUID.
     #[must_use]
     pub const fn from_uuid(uuid: Uuid) -> TableId {
         TableId(uuid)

@@ -51,7 +51,6 @@ pub struct RowCacheStats {
 
 /// The result of a lookup.
 pub(crate) enum CacheLookup {
-    /// The row.
     Row(Object),
     /// Not cached. The permit allows the caller to cache the row that it reads from the engine.
     Missing(FillPermit),

@@ -144,7 +144,6 @@ impl Partition {
         Some(row)
     }
 
-    /// The entry in `slot`.
     pub(super) fn entry(&mut self, slot: usize) -> Option<&mut CacheEntry> {
         self.ring[slot].as_mut()
     }
@@ -217,7 +216,6 @@ impl Partition {
         }
     }
 
-    /// Removes the entry in `slot`.
     pub(super) fn remove(&mut self, slot: usize) {
         let Some(entry) = self.ring[slot].take() else { return };
         let chain = self.chain(entry.hash);
