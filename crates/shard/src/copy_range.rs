@@ -11,7 +11,6 @@ use storage::{Direction, ReadError, RowBatch, RowScan, TableSnapshot};
 pub struct CopyRange {
     /// The key of the last row.
     pub last: PrimaryKey,
-    /// The number of rows.
     pub rows: u64,
     /// The bytes of keys and rows.
     pub bytes: u64,
@@ -19,7 +18,7 @@ pub struct CopyRange {
     pub digest: [u8; 32],
 }
 
-/// The sizes of copy ranges.
+/// Bounds the ranges that replicas compare for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRangeSizes {
     /// About how many bytes one range has; at least one row.

@@ -93,7 +93,6 @@ impl EntryWriter {
         self.bytes.put_slice(&record);
     }
 
-    /// The entry.
     pub(crate) fn finish(mut self) -> Bytes {
         self.bytes[4..8].copy_from_slice(&self.items.to_le_bytes());
         Bytes::from(self.bytes)
@@ -129,7 +128,6 @@ pub(crate) struct Entry {
 /// One item of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A row changes.
     Row(RowChange),
     /// An index entry of a row changes.
     Index(PrimaryKey, IndexChange),

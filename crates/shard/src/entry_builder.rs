@@ -100,7 +100,6 @@ impl EntryBuilder {
         self.changes.is_empty() && self.dependencies.is_empty() && self.builds.is_empty()
     }
 
-    /// The bytes of the entry.
     pub(crate) fn encode(&self, incarnation: u64, sequence: u64) -> Bytes {
         let rows: Vec<_> =
             self.changes.iter().map(|change| change.row.as_ref().map(row::encode_shared)).collect();

@@ -36,7 +36,6 @@ pub enum WriteRefusal {
     /// The key belongs to another shard. The query is retried with a newer version of the catalog.
     #[error("key {key} is not in the range of group {group}")]
     WrongShard {
-        /// The key.
         key: PrimaryKey,
         /// The shard that was written to.
         group: GroupId,

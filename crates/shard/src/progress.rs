@@ -25,7 +25,6 @@ pub(crate) struct Progress {
 /// Whether an entry is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Apply it.
     Apply,
     /// It depends on an entry that was not applied.
     Skip,

@@ -58,9 +58,7 @@ pub(crate) struct Replica {
 /// A sealed group that ordered a range before, and is applied here up to its seal.
 #[derive(Clone, Debug)]
 pub struct Predecessor {
-    /// The group.
     pub group: GroupId,
-    /// Its key range.
     pub range: KeyRange,
 }
 
@@ -98,7 +96,6 @@ struct Skips {
 enum SkipCause {
     /// It depends on a proposal that was not applied.
     Dependency,
-    /// The group is sealed.
     Sealed,
 }
 
@@ -154,7 +151,6 @@ impl Replica {
         self.rows_generation().is_recovering()
     }
 
-    /// The generation of the rows.
     pub(crate) fn rows_generation(&self) -> RowsGeneration {
         RowsGeneration(self.rows_generation.load(Ordering::Acquire))
     }
@@ -227,7 +223,7 @@ impl Replica {
         self.registrations.load(Ordering::Acquire)
     }
 
-    /// Their highest id.
+    /// Of the registered indexes.
     pub(crate) fn highest_index(&self) -> IndexId {
         IndexId(self.highest_index.load(Ordering::Acquire))
     }

@@ -38,13 +38,11 @@ impl Replicas {
         Ok(Arc::new(Replicas { store, groups, on_seal_change, activities }))
     }
 
-    /// The store of the shards.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The engine below.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.store.engine()

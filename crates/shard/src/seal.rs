@@ -38,19 +38,16 @@ impl SealState {
         self.0 % 2 == 1
     }
 
-    /// The epoch.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 / 2
     }
 
-    /// The state as a number.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The state with this number.
     #[must_use]
     pub fn of_number(number: u64) -> SealState {
         SealState(number)

@@ -83,13 +83,11 @@ impl IndexDef {
         IndexDef { id, kind, function }
     }
 
-    /// The id of the index.
     #[must_use]
     pub fn id(&self) -> IndexId {
         self.id
     }
 
-    /// The kind of the index.
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         self.kind

@@ -47,7 +47,6 @@ impl MaintainedIndexes {
         !same
     }
 
-    /// All known indexes.
     pub(crate) fn known(&self) -> Defs {
         self.known.load_full()
     }

@@ -36,7 +36,6 @@ impl Bounds {
         Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open }
     }
 
-    /// One value.
     #[must_use]
     pub fn one(value: Datum) -> Bounds {
         Bounds { left: value.clone(), left_side: Side::Closed, right: value, right_side: Side::Closed }
@@ -60,7 +59,6 @@ impl Bounds {
         }
     }
 
-    /// Whether `value` is inside.
     #[must_use]
     pub fn contains(&self, value: &Datum) -> bool {
         let after_left = match self.left_side {

@@ -14,7 +14,6 @@ use super::range::{Bounds, resume_at};
 /// Whether the order of the rows matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
-    /// Any order.
     Any,
     /// By value, then by primary key, in this direction.
     By(Direction),
@@ -33,7 +32,6 @@ impl RowOrder {
 /// A query of an index. Plain data.
 #[derive(Clone, Debug)]
 pub struct IndexQuery {
-    /// The index.
     pub index: IndexId,
     /// The values to read rows of, and how many times to return each row.
     pub wanted: Arc<[(Bounds, u32)]>,
@@ -116,11 +114,9 @@ pub struct IndexCursor {
 /// A row read by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {
-    /// The position of the row.
     pub position: IndexRowPosition,
     /// The index of the range of values that it was found in, in `IndexQuery::wanted`.
     pub wanted: u32,
-    /// The row.
     pub row: Object,
     /// How many times it is returned under this value.
     pub times: u64,
@@ -204,7 +200,6 @@ impl IndexRows {
         })
     }
 
-    /// The index.
     #[must_use]
     pub fn index(&self) -> &Arc<IndexDef> {
         &self.index

@@ -206,7 +206,6 @@ impl Shard {
         &self.shard_range
     }
 
-    /// The key range of this shard.
     #[must_use]
     pub fn range(&self) -> &KeyRange {
         &self.shard_range.range
