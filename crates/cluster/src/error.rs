@@ -82,7 +82,6 @@ pub enum PlacementError {
     TooFewServers {
         /// The number of requested replicas.
         wanted: usize,
-        /// The tag.
         tag: Text,
         /// The number of servers with the tag.
         servers: usize,
@@ -135,7 +134,6 @@ pub enum AdminError {
         /// The database and the new name, `db.table`.
         to: Text,
     },
-    /// An index with this name exists.
     #[error("Index `{}` already exists on table `{}.{}`.", .0.index, .0.db, .0.table)]
     IndexExists(Box<IndexName>),
     /// No index has this name.
@@ -147,7 +145,6 @@ pub enum AdminError {
         .from.index, .from.db, .from.table
     )]
     IndexRename {
-        /// The index.
         from: Box<IndexName>,
         /// Its new name.
         to: Text,
@@ -368,7 +365,6 @@ pub enum OpenError {
     Identity {
         /// The path of the file.
         path: String,
-        /// The error.
         why: String,
     },
     /// A catalog row does not have the expected form.
@@ -376,7 +372,6 @@ pub enum OpenError {
     CatalogRow {
         /// The row's key.
         key: String,
-        /// The error.
         why: String,
     },
     /// A file could not be read or written.

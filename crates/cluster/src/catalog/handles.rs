@@ -17,7 +17,6 @@ use crate::rpc::Peers;
 /// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Used only while a node is assembled: an owner of a
 /// later room that needs many of them is given all and keeps those that it uses; one that needs few is given these.
 pub(crate) struct Handles {
-    /// This server.
     pub(crate) own: ServerId,
     pub(crate) peers: Arc<Peers>,
     pub(crate) transport: Arc<ReplicaTransport>,

@@ -23,7 +23,6 @@ pub struct Database {
 }
 
 impl Database {
-    /// The table with this name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Arc<TableHandle>> {
         self.tables.get(name)
@@ -53,13 +52,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The database with this name.
     #[must_use]
     pub fn database(&self, name: &str) -> Option<&Database> {
         self.databases.get(name)
     }
 
-    /// The database with this id.
     #[must_use]
     pub fn database_by_id(&self, id: DbId) -> Option<&Database> {
         self.databases.values().find(|db| db.config.id == id)
@@ -79,7 +76,6 @@ impl Catalog {
         self.databases.get(db)?.table(table)
     }
 
-    /// The table with this id.
     #[must_use]
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableHandle>> {
         self.databases.values().flat_map(|db| db.tables.values()).find(|table| table.config.id == id)
@@ -130,7 +126,6 @@ impl Catalog {
         self.version
     }
 
-    /// The server with this id.
     #[must_use]
     pub fn server(&self, id: ServerId) -> Option<&ServerConfig> {
         self.servers.get(&id)

@@ -27,7 +27,6 @@ impl Ids {
         PeerId((self.0.next_u64() >> 1) | 1)
     }
 
-    /// The id of a new copy.
     pub(crate) fn new_copy(&self) -> u64 {
         self.0.next_u64()
     }

@@ -18,7 +18,7 @@ pub struct IndexConfig {
     pub kind: IndexKind,
 }
 
-/// The indexes of a table.
+/// The secondary indexes of a table, and the ids they have used up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableIndexes {
     /// The highest id assigned so far. The stored name of the field is `given`.
@@ -41,7 +41,6 @@ impl TableIndexes {
         self.list.iter().map(|index| index.function.cost()).max().unwrap_or(Cost::Brief)
     }
 
-    /// The index with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&IndexConfig> {
         self.list.iter().find(|index| index.name == name)

@@ -78,7 +78,6 @@ impl fmt::Display for ServerId {
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbConfig {
-    /// Its id.
     pub id: DbId,
     /// Its current name, unique among databases.
     pub name: Text,
@@ -115,7 +114,6 @@ impl WriteAcks {
 /// One replica of a shard: its server, and its id in the log group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
-    /// The server that holds it.
     pub server: ServerId,
     /// Its id in the group, random and never reused.
     pub peer: PeerId,
@@ -146,7 +144,6 @@ pub struct ShardConfig {
 /// A server of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Its id.
     pub id: ServerId,
     /// Its current name.
     pub name: Text,
@@ -156,7 +153,6 @@ pub struct ServerConfig {
     pub cache_size_mb: Option<u64>,
     /// The addresses of its cluster port, `host:port`, the preferred one first.
     pub addresses: Vec<Text>,
-    /// Its replica of the catalog.
     pub catalog: ReplicaConfig,
     /// Whether it is a proxy: it answers clients, holds no data, and is removed from the catalog when it stops.
     pub is_proxy: bool,
@@ -177,7 +173,6 @@ pub struct TableConfig {
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
-    /// Its secondary indexes.
     pub indexes: TableIndexes,
     /// A function that receives every write of a row and may change it: `(context, old, new) => row`.
     pub write_hook: Option<StoredFunc>,
@@ -224,7 +219,6 @@ impl ShardConfig {
         self.replicas.iter().chain(&self.leaving).find(|replica| replica.server == server)
     }
 
-    /// The replica on `server` if it is one of the founders.
     pub(crate) fn founder_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
         self.replica_on(server).filter(|replica| self.founders.contains(&replica.peer))
     }

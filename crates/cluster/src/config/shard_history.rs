@@ -9,7 +9,6 @@ use shard::SealState;
 use super::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
 
 impl SealedShard {
-    /// Its key range.
     pub(crate) fn range(&self) -> KeyRange {
         let start = match self.start.is_empty() {
             true => KeyBound::Unbounded,
@@ -24,7 +23,6 @@ impl SealedShard {
         SealState::sealed(self.epoch)
     }
 
-    /// The replica on `server`.
     pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
         self.replicas.iter().find(|replica| replica.server == server)
     }

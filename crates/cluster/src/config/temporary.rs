@@ -35,7 +35,6 @@ impl ShardConfig {
         )
     }
 
-    /// The permanent voters.
     pub(crate) fn permanent_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
         self.replicas.iter().filter(|replica| {
             let is_temporary = self.added.iter().any(|added| added.server() == replica.server);

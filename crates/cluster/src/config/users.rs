@@ -16,7 +16,7 @@ pub struct User {
     pub has_password: bool,
 }
 
-/// A change of a password.
+/// The effect of a write to `users` on a password.
 #[derive(Clone, Debug)]
 pub enum PasswordChange {
     /// Keep the current password.
@@ -30,7 +30,6 @@ pub enum PasswordChange {
 pub enum Scope {
     /// The whole cluster.
     Global,
-    /// One database.
     Database(DbId),
     /// One table of a database.
     Table(DbId, TableId),
@@ -54,9 +53,7 @@ pub struct Permissions {
 pub struct Grant {
     /// The account.
     pub user: Text,
-    /// The scope.
     pub scope: Scope,
-    /// The permissions.
     pub permissions: Permissions,
 }
 

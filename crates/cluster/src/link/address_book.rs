@@ -47,7 +47,6 @@ impl AddressBook {
         self.entries.iter().map(|(server, entry)| (*server, entry))
     }
 
-    /// The entry of `server`.
     #[must_use]
     pub fn entry(&self, server: ServerId) -> Option<&AddressBookEntry> {
         self.entries.get(&server)

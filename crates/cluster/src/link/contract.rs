@@ -15,13 +15,10 @@ use crate::{RpcHandler, ServerId};
 /// A linked server, as its hello describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// Its id.
     pub server: ServerId,
     /// Identifies this start of its process.
     pub incarnation: u64,
-    /// Its name.
     pub name: String,
-    /// Its tags.
     pub tags: Vec<String>,
     /// The addresses where others reach it, `host:port`, best first.
     pub addresses: Vec<String>,
@@ -71,11 +68,8 @@ pub trait Receiver: RpcHandler {
 pub struct LocalServer {
     /// The cluster it belongs to; `None` while it looks for a cluster to join.
     pub cluster: Option<Uuid>,
-    /// Its id.
     pub server: ServerId,
-    /// Its name.
     pub name: String,
-    /// Its tags.
     pub tags: Vec<String>,
     /// The addresses where others reach it: `--canonical-address`, or the addresses it listens on. May be empty.
     pub addresses: Vec<String>,
@@ -152,7 +146,6 @@ pub struct LinkOptions {
     pub timings: LinkTimings,
     /// Limits of the queue for each server.
     pub limits: QueueLimits,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Random numbers, for incarnations and for intervals that differ between nodes.
     pub random: Arc<dyn Random>,

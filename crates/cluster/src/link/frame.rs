@@ -138,7 +138,6 @@ pub(super) mod flag {
     pub(in super::super) const ALL: u8 = WHOLE | ECHO_WANTED | ECHO | DEAF;
 }
 
-/// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,

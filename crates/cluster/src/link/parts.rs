@@ -6,7 +6,6 @@ use bytes::{Buf, Bytes};
 
 use super::frame::{Damage, Frame, Kind, flag};
 
-/// Longest message.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 256 << 20;
 /// The most bytes of unfinished messages of one link.
 const UNFINISHED_BYTES_MAX: u64 = 1 << 30;

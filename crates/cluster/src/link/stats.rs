@@ -27,7 +27,6 @@ pub struct PeerStats {
     pub log_messages_dropped: AtomicU64,
     /// How often a link was opened; the number of reconnections is one less.
     pub links: AtomicU64,
-    /// Bytes in the queue.
     pub queue_bytes: AtomicU64,
     /// 1 while there is a link and the server is not silent.
     pub is_connected: AtomicU64,

@@ -93,13 +93,11 @@ impl Core {
         &self.repair
     }
 
-    /// Removal of servers.
     #[must_use]
     pub fn removal(&self) -> &ServerRemoval {
         &self.removal
     }
 
-    /// Secondary indexes.
     #[must_use]
     pub fn indexes(&self) -> &Arc<Indexes> {
         &self.indexes
@@ -123,13 +121,11 @@ impl Core {
         &self.connectivity
     }
 
-    /// The states of tables.
     #[must_use]
     pub fn states(&self) -> &TableStates {
         &self.states
     }
 
-    /// The lookup of leaders.
     #[must_use]
     pub fn leaders(&self) -> &LeaderLookup {
         &self.leaders

@@ -26,13 +26,10 @@ const WAITING_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The properties of a server that joins.
 pub struct JoinOptions {
-    /// Its id.
     pub server: ServerId,
     /// The cluster it joins.
     pub cluster: Uuid,
-    /// Its name.
     pub name: Text,
-    /// Its tags.
     pub tags: Vec<Text>,
     /// The size of its cache in megabytes; `None` chooses one.
     pub cache_size_mb: Option<u64>,

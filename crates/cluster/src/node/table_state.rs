@@ -43,7 +43,7 @@ impl ReplicaState {
     }
 }
 
-/// The state of one shard.
+/// The leader and the replicas of a shard, with their states.
 #[derive(Clone, Debug)]
 pub struct ShardState {
     /// The server that leads.
@@ -52,7 +52,6 @@ pub struct ShardState {
     pub primary: ServerId,
     /// Whether the leader can complete writes: if its disk is needed for them, the disk is neither full nor hangs.
     pub takes_writes: bool,
-    /// Every replica.
     pub replicas: Vec<(ServerId, ReplicaState)>,
 }
 

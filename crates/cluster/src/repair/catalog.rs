@@ -24,7 +24,6 @@ pub(super) struct CatalogLoss {
     pub lost: Vec<ServerId>,
 }
 
-/// Repairs the catalog.
 pub(super) struct CatalogRepair {
     peers: Arc<Peers>,
     log: Arc<dyn Log>,

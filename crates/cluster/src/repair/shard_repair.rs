@@ -4,7 +4,6 @@ use log::PeerId;
 
 use crate::config::{ReplicaConfig, ShardConfig};
 
-/// The repair of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShardRepair {
     /// It stays unchanged.

@@ -38,7 +38,7 @@ pub enum RepairMode {
     Recommit,
 }
 
-/// The scope of a repair.
+/// Whether an emergency repair may also change the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairScope {
     /// Only the table: fails with [`AdminError::CatalogFirst`] if the catalog has to be repaired before it.
@@ -65,7 +65,6 @@ struct Damage {
     /// Sealed groups that lack a majority and are still needed, each with its survivor. If there are any, this repair
     /// is only for them, and another one for the shards.
     sealed: Vec<(SealedShard, ReplicaConfig)>,
-    /// The repair of each shard.
     shards: Vec<ShardRepair>,
 }
 

@@ -317,7 +317,6 @@ impl Planner {
 }
 
 impl Plan {
-    /// The plan for a layout with these founders.
     fn of(layout: &ShardLayout, epoch: u64, founders: Vec<Vec<ServerId>>) -> Plan {
         Plan {
             old: layout.old.clone(),

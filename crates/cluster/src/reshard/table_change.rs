@@ -10,7 +10,6 @@ use crate::config::{DbId, WriteAcks};
 /// A change to a table's configuration; `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default)]
 pub struct TableChange {
-    /// Its name.
     pub name: Option<Text>,
     /// The database it is in. Rows and shards stay where they are; permissions on the table move with it.
     pub db: Option<DbId>,

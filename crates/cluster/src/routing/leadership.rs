@@ -24,7 +24,6 @@ use crate::rpc::Peers;
 struct Roles {
     /// The last reported role of each local replica.
     reported: HashMap<GroupId, Role>,
-    /// The voters of each group.
     voters: HashMap<GroupId, Vec<PeerId>>,
     /// Groups that this node has stepped down from, even if the log reports that it leads: the log makes no progress
     /// and other replicas can lead, or it is not yet confirmed that no other replica does.
@@ -127,7 +126,6 @@ impl Leadership {
         roles.voters.iter().filter(|(group, voters)| fits(**group, voters)).map(|(group, _)| *group).collect()
     }
 
-    /// The groups in which these servers hold a quorum.
     pub(crate) fn with_quorum_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
         self.groups_by_votes(|_, server| servers.contains(&server), |votes, all| votes * 2 > all)
     }

@@ -52,7 +52,6 @@ impl LocalReplicas {
         self.lock().contains_key(&group)
     }
 
-    /// The replica of a group.
     pub(crate) fn shard_of(&self, group: GroupId) -> Option<Arc<Shard>> {
         if group == CATALOG_GROUP {
             return Some(Arc::clone(&self.catalog));

@@ -126,7 +126,6 @@ mod tests {
     use super::*;
     use crate::config::fixture::{server, shard};
 
-    /// The servers that each of `servers` reads from.
     fn read_from(servers: u64, shards: &[ShardConfig]) -> Vec<BTreeSet<ServerId>> {
         let read_from =
             (0..servers).map(|own| readers_of(server(own), shards).into_iter().flatten().collect());

@@ -54,7 +54,6 @@ impl ReplicaTransport {
         messages.into_iter().for_each(|message| log.receive(message));
     }
 
-    /// The replicas on a server.
     #[must_use]
     pub fn replicas_on(&self, server: ServerId) -> Vec<PeerId> {
         let servers = self.servers.read();

@@ -62,7 +62,6 @@ impl ShardHandle {
         }))
     }
 
-    /// The table.
     #[must_use]
     pub fn table(&self) -> TableId {
         self.0.table
@@ -74,7 +73,6 @@ impl ShardHandle {
         self.0.group
     }
 
-    /// Its key range.
     #[must_use]
     pub fn range(&self) -> &KeyRange {
         &self.0.range

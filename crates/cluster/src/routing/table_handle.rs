@@ -28,7 +28,6 @@ impl TableHandle {
         TableHandle::new(db, self.config.clone(), self.shards.clone())
     }
 
-    /// The shard that holds `key`.
     #[must_use]
     pub fn shard(&self, key: &PrimaryKey) -> &ShardHandle {
         let after = self.boundaries.count_up_to(&self.config.shards, key.as_bytes());

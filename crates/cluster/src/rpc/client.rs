@@ -19,7 +19,6 @@ pub enum RpcError {
     /// The other server refused the request: nothing was done.
     #[error("server {server} refused the request: {why}")]
     Refused {
-        /// The server that refused.
         server: ServerId,
         /// The reason.
         why: String,

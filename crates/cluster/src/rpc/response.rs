@@ -180,7 +180,6 @@ pub(crate) struct GroupState {
     pub(crate) ready: Vec<PeerId>,
     /// Whether writes succeed: false if they need the leader's disk, and that is full or hangs.
     pub(crate) takes_writes: bool,
-    /// The number of rows.
     pub(crate) rows: u64,
     /// The progress of each index build.
     pub(crate) builds: Vec<(IndexId, IndexBuild)>,

@@ -457,7 +457,6 @@ pub fn change(node: &Running, table: TableId, shards: DesiredShards) -> Result<T
     node.node.resharder().change_table(table, &change).map(|(_, after)| after)
 }
 
-/// Waits until `is_so`.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;

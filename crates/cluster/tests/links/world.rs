@@ -55,7 +55,6 @@ pub fn number_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// The response to a request.
 pub fn response_to(request: &[u8], len: usize) -> Vec<u8> {
     content(!number_of(request), len)
 }

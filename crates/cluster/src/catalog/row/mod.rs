@@ -20,7 +20,6 @@ use crate::error::OpenError;
 /// The UUID namespace for names, which are hashed into row keys because a long name could exceed the key size.
 const NAMES: Uuid = Uuid::from_u128(0x6f5d_8c1e_31a7_4b52_9d0e_7f2b_64c8_a913);
 
-/// One row of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CatalogRow {
     Db(DbConfig),

@@ -71,7 +71,6 @@ struct Candidate {
     expects: Option<ExpectedServers>,
     /// The servers that it has found, by address.
     found: Option<BTreeMap<String, ServerId>>,
-    /// The address at which it was reached.
     reached_address: String,
     /// Whether the candidate confirms that the address, as dialed or as reached, belongs to it.
     is_its_own: bool,
@@ -113,7 +112,6 @@ impl Bootstrap {
         self.permission.is_allowed
     }
 
-    /// The server at `address`; `own` is this server.
     fn server_at(&self, address: &str, own: ServerId, now: Nanos) -> Result<ServerId, Unresolved<'_>> {
         let candidate =
             self.candidates.get(address).filter(|candidate| now.since(candidate.at) < HELLO_VALIDITY);

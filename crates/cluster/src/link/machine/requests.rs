@@ -36,7 +36,6 @@ impl Default for PendingRequests {
 const NEVER: Nanos = Nanos(u64::MAX);
 
 impl PendingRequests {
-    /// The number of the next request.
     pub(super) fn next_number(&self) -> u64 {
         self.next_number
     }
