@@ -50,7 +50,6 @@ pub(crate) struct ReadNote {
     pub by: String,
     /// The order they come in.
     pub order: &'static str,
-    /// The number of shards.
     pub shards: usize,
     /// How many of the shards other servers read.
     pub remote_shards: usize,

@@ -4,7 +4,6 @@ use log::Durability;
 
 use super::RowReport;
 
-/// The options of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteOptions {
     /// The durability to wait for; `None` means the table's setting.

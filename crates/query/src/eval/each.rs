@@ -49,7 +49,6 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
     }
 }
 
-/// The writes of `for_each`.
 enum Writes {
     /// A function that writes, called for each item.
     Each(Closure),

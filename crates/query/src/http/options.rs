@@ -9,7 +9,6 @@ use super::request::HttpRequest;
 pub(crate) enum ResultFormat {
     /// By its content type.
     Auto,
-    /// JSON.
     Json,
     /// JSON as the argument of a call.
     Jsonp,
@@ -19,7 +18,6 @@ pub(crate) enum ResultFormat {
     Binary,
 }
 
-/// The options of one `http`.
 pub(crate) struct HttpOptions {
     /// The request, without its URL.
     pub request: HttpRequest,

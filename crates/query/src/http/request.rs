@@ -7,22 +7,15 @@ use reql::Cancel;
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// `GET`
     Get,
-    /// `HEAD`
     Head,
-    /// `POST`
     Post,
-    /// `PUT`
     Put,
-    /// `PATCH`
     Patch,
-    /// `DELETE`
     Delete,
 }
 
 impl Method {
-    /// Every method.
     pub const ALL: [Method; 6] =
         [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete];
 
@@ -45,14 +38,12 @@ impl Method {
 pub enum Auth {
     /// Sent with the first request.
     Basic {
-        /// The user name.
         user: String,
         /// The password.
         pass: String,
     },
     /// Sent in response to the server's challenge.
     Digest {
-        /// The user name.
         user: String,
         /// The password.
         pass: String,
@@ -62,13 +53,11 @@ pub enum Auth {
 /// A request, with the limits for retries and redirects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// The method.
     pub method: Method,
     /// The URL with its parameters; without a scheme it means `http`.
     pub url: String,
     /// Headers of the query, names and values.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
     /// The credentials.
     pub auth: Option<Auth>,
@@ -87,7 +76,6 @@ pub struct HttpRequest {
 /// The response to the last attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The status code.
     pub status: u16,
     /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
@@ -100,7 +88,6 @@ pub struct HttpResponse {
 pub enum HttpFailure {
     /// The timeout was exceeded.
     TimedOut,
-    /// The query was cancelled.
     Cancelled,
     /// Any other failure, as a message.
     Failed(String),

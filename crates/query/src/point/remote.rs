@@ -53,7 +53,6 @@ enum RemotePointState {
     Evaluating(Arc<OneShot<Result<Datum, EvalError>>>),
 }
 
-/// A local write.
 pub(super) type LocalWrite = Pin<Box<dyn Future<Output = Result<Datum, EvalError>> + Send>>;
 
 /// Where a write is after it was started again.

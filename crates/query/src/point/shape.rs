@@ -6,7 +6,6 @@ use reql::{Call, Op, Term};
 use crate::routing::ReadMode;
 use crate::session::Query;
 
-/// A table by its name.
 #[derive(Clone, Copy)]
 pub(super) struct TableName<'a> {
     /// The database, if the term names it.
@@ -30,7 +29,6 @@ pub(super) struct Options<'a> {
     pub db: Option<&'a str>,
     /// The durability of writes.
     pub durability: Option<&'a str>,
-    /// The read mode.
     pub mode: Option<ReadMode>,
 }
 

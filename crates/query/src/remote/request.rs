@@ -54,7 +54,7 @@ pub(crate) enum Request {
     Open { cursor: u64, part: TableRanges, eval_params: EvalParams, steps: Vec<Transform> },
     /// Reads the next rows of a cursor.
     Next { cursor: u64 },
-    /// Closes a cursor.
+    /// Frees a cursor whose rows are no longer wanted.
     Close { cursor: u64 },
     /// Waits until everything written to some ranges is on disk.
     Sync { table: TableId, ranges: Vec<KeyRange> },

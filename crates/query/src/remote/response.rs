@@ -132,7 +132,6 @@ fn read_outcome<T>(
     Ok(outcome)
 }
 
-/// A batch of a cursor.
 pub(crate) struct CursorBatch {
     pub items: Vec<Datum>,
     /// The position of each item in the order of an index; empty when that does not matter.
@@ -159,11 +158,9 @@ pub(crate) enum ReadPosition {
 
 /// How a batch ends.
 pub(crate) enum BatchEnd {
-    /// There are more rows.
     More,
     /// The cursor is at its end.
     Done,
-    /// The cursor failed.
     Failed(EvalError),
 }
 

@@ -17,7 +17,6 @@ pub(crate) struct SettingsVersion {
 }
 
 impl SettingsVersion {
-    /// The version of `table` in `catalog`.
     pub fn of(catalog: &Catalog, table: &TableConfig) -> SettingsVersion {
         // Odd, which differs from the 0 of no hook.
         let hook = table.write_hook.as_ref().map_or(0, |hook| crc32c::crc32c(hook.text().as_bytes()) | 1);

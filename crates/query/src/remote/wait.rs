@@ -63,7 +63,6 @@ pub(crate) fn shards_of<'a>(
     shards.into_values().cloned().collect()
 }
 
-/// The shards of `ranges`.
 pub(crate) fn shards_in(catalog: &Catalog, table: TableId, ranges: &[KeyRange]) -> Vec<ShardHandle> {
     let table = catalog.table_by_id(table);
     let covering = table.into_iter().flat_map(|table| ranges.iter().flat_map(|range| table.covering(range)));

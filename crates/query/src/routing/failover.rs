@@ -34,9 +34,7 @@ const LEADER_LOOKUP_INTERVAL: Duration = Duration::from_millis(500);
 /// Which other server could take over a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailoverTo {
-    /// The leader of the shard.
     Leader,
-    /// Any replica.
     AnyReplica,
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum ReadMode {
 }
 
 impl ReadMode {
-    /// The mode that `read_mode` names.
+    /// `single`, `majority` or `outdated`; any other name is an error.
     pub fn parse(name: &str) -> Result<ReadMode, EvalError> {
         match name {
             "single" => Ok(ReadMode::Single),

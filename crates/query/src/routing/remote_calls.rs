@@ -37,9 +37,7 @@ pub(crate) type EncodedRequest = Result<Bytes, EvalError>;
 /// Why a call has no response.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The RPC failed.
     Rpc(RpcError),
-    /// The request was not sent.
     NotSent(EvalError),
 }
 
@@ -183,7 +181,6 @@ pub(crate) struct OneShot<T> {
     changed: Condvar,
 }
 
-/// The response to a call.
 pub(crate) type ResponseSlot = OneShot<Result<Bytes, CallError>>;
 
 struct Shared<T> {

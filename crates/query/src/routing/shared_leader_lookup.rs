@@ -120,7 +120,6 @@ trait LookupSource<S> {
     /// Whether no server has to be asked for the leader.
     fn is_known(&self, shard: &S) -> bool;
 
-    /// The leader, if it is known.
     fn leader(&self, shard: &S) -> Option<ServerId>;
 
     /// Whether the rows belong to other shards by now.

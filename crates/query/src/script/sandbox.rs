@@ -33,14 +33,12 @@ pub enum ScriptFailure {
     TooMany(usize),
 }
 
-/// The limits of a script.
+/// Bounds the time of a script and the size of its result.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptLimits<'a> {
-    /// The timeout.
     pub timeout: Duration,
     /// Most items of an array in the result.
     pub array_limit: usize,
-    /// Cancels the script.
     pub cancel: &'a Cancel,
 }
 
@@ -63,6 +61,6 @@ pub trait ScriptSession: Send {
         limits: ScriptLimits<'_>,
     ) -> Result<ScriptAnswer, ScriptFailure>;
 
-    /// Releases a function.
+    /// Frees a function that a script returned.
     fn release(&mut self, function: FunctionId) -> Result<(), ScriptFailure>;
 }

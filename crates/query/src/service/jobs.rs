@@ -20,10 +20,8 @@ pub(crate) struct Jobs(Arc<Mutex<HashMap<Uuid, Job>>>);
 pub(crate) struct Job {
     /// The client that sent it.
     pub client: Arc<Client>,
-    /// The query.
     pub query: Arc<Term>,
     pub started: Nanos,
-    /// Cancels it.
     pub cancel: Arc<Cancel>,
     /// Set when it was stopped through the system table.
     pub killed: Arc<AtomicBool>,

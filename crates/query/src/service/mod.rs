@@ -66,7 +66,6 @@ pub struct ServerFacts {
     pub reql_port: u16,
     /// The port for other nodes.
     pub cluster_port: u16,
-    /// The port of the HTTP server, if there is one.
     pub http_port: Option<u16>,
     /// The addresses that this server advertises.
     pub canonical_addresses: Vec<(Text, u16)>,
@@ -93,9 +92,7 @@ pub struct ServerFacts {
 pub struct Counters {
     /// Queries started, on the fast path too.
     pub queries: AtomicU64,
-    /// Rows read.
     pub rows_read: AtomicU64,
-    /// Rows written.
     pub rows_written: AtomicU64,
     /// Open connections of drivers; the server updates it.
     pub connections: AtomicU64,
@@ -169,7 +166,6 @@ impl Service {
         })
     }
 
-    /// The node.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
@@ -195,7 +191,6 @@ impl Service {
         &self.remote_calls
     }
 
-    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -38,7 +38,6 @@ impl LogLevel {
         }
     }
 
-    /// The level with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogLevel> {
         use LogLevel::{Debug, Error, Info, Notice, Warn};
@@ -46,7 +45,7 @@ impl LogLevel {
     }
 }
 
-/// One line.
+/// A line of the server's log, as the system table `logs` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The time since 1970, in whole microseconds. No two lines have the same.
@@ -55,7 +54,6 @@ pub struct LogLine {
     pub uptime: Duration,
     /// The severity.
     pub level: LogLevel,
-    /// The text.
     pub message: Text,
 }
 
@@ -95,7 +93,6 @@ impl RecentLog {
         self.0.file_error.lock().clone()
     }
 
-    /// The lines, the newest first.
     #[must_use]
     pub fn newest_first(&self) -> Vec<LogLine> {
         self.0.lines.lock().iter().rev().cloned().collect()

@@ -33,7 +33,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session of `client` with `service`.
+    /// Queries run with the permissions of `client`.
     #[must_use]
     pub fn new(service: Arc<Service>, client: Client) -> Session {
         Session { service, client: Arc::new(client) }

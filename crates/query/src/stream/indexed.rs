@@ -120,7 +120,6 @@ impl ShardIndexRange {
     }
 }
 
-/// The item for a row.
 fn of_items(items: IndexItems, value: impl FnOnce() -> Datum, row: &Object) -> Datum {
     match items {
         IndexItems::Rows => Datum::Object(row.clone()),

@@ -30,7 +30,6 @@ pub(crate) struct Interleaved {
 }
 
 impl Interleaved {
-    /// The items of `source`, interleaved.
     pub fn new(source: Box<dyn BucketedItems>) -> Interleaved {
         Interleaved { source, buckets: Buckets::new(), rows: 0, round_ended: false, source_ended: false }
     }

@@ -9,7 +9,6 @@ use crate::value::is_name;
 /// The field `error` of a row about a server that does not respond. Source: docs/reql-spec.md section 14.
 pub(super) const NO_ANSWER: &str = "Timed out. Unable to retrieve stats.";
 
-/// An object with these fields.
 pub(super) fn object<const N: usize>(fields: [(&'static str, Datum); N]) -> Object {
     fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
 }
@@ -41,7 +40,7 @@ pub(super) fn named(row: &Object, what: &str) -> Result<Text, EvalError> {
     name_of(&field(row, "name")?, what).map_err(|error| error.prefixed("In `name`: "))
 }
 
-/// `value` as a text.
+/// Fails unless `value` is a string.
 pub(super) fn text_of(value: &Datum) -> Result<Text, EvalError> {
     match value {
         Datum::String(text) => Ok(text.clone()),

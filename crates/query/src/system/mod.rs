@@ -47,7 +47,6 @@ const TABLES: [&dyn SystemTable; 15] = [
     &users::Users,
 ];
 
-/// The system table with this name.
 pub(crate) fn table(name: &str) -> Option<&'static dyn SystemTable> {
     TABLES.into_iter().find(|table| table.name() == name)
 }

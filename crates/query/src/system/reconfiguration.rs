@@ -12,11 +12,9 @@ const NAMED_MAX: usize = 10;
 /// The kind of change, as errors name it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconfigurationKind {
-    /// `reconfigure`.
     Reconfigure,
     /// `reconfigure` with `dry_run`.
     PlanOnly,
-    /// `rebalance`.
     Rebalance,
     /// A write to a row of `table_config`.
     Configure,

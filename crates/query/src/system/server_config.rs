@@ -44,7 +44,6 @@ impl SystemTable for ServerConfig {
     }
 }
 
-/// The row of a server.
 pub(crate) fn server_row(server: &cluster::ServerConfig) -> Object {
     let cache = server.cache_size_mb.map_or_else(|| "auto".into(), |mb| Datum::Number(mb as f64));
     object([

@@ -26,7 +26,6 @@ const NO_TABLE: &str = "There is no existing table with the given ID. To create 
 const FIELDS: [&str; 9] =
     ["id", "name", "db", "primary_key", "durability", "write_acks", "indexes", "write_hook", "shards"];
 
-/// The row of a table.
 pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
     let config = &table.config;
     object([

@@ -11,7 +11,6 @@ use crate::table::{Identifiers, SystemTable};
 
 pub(super) struct TableStatus;
 
-/// The row of a table.
 pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
     status_row_of(cx, table, &cx.node().states().table_state(table), identifiers)
 }

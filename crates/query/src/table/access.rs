@@ -41,16 +41,13 @@ impl Privilege {
 /// The object of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resource {
-    /// The whole cluster.
     Cluster,
     /// One database.
     Db(DbId),
-    /// One table.
     Table(DbId, TableId),
 }
 
 impl Resource {
-    /// The resource for a table.
     pub fn of_table(table: &TableRef) -> Resource {
         match table {
             TableRef::Stored(stored) => Resource::Table(stored.handle.db.id, stored.handle.config.id),

@@ -25,7 +25,6 @@ pub(crate) use order::{
 /// Whether system tables show names or ids of databases, tables and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identifiers {
-    /// Names.
     Name,
     /// Ids.
     Uuid,
@@ -51,9 +50,7 @@ pub(crate) struct StoredTable {
 
 /// How rows of a table are found.
 pub(crate) enum Index {
-    /// The primary key.
     Primary,
-    /// A secondary index.
     Secondary(IndexConfig),
 }
 

@@ -15,9 +15,7 @@ use storage::Direction;
 pub(crate) enum KeyOrder {
     /// Unspecified.
     Any,
-    /// By key, ascending.
     Ascending,
-    /// By key, descending.
     Descending,
 }
 
@@ -43,7 +41,6 @@ impl KeyOrder {
 /// A read by a secondary index. Plain data.
 #[derive(Clone)]
 pub(crate) struct IndexRead {
-    /// The index.
     pub id: IndexId,
     /// Its name, for messages.
     pub name: Text,
@@ -89,9 +86,7 @@ pub(crate) enum IndexSearch {
 /// The items of a sequence by an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexItems {
-    /// The row.
     Rows,
-    /// Index values.
     Values,
     /// Arrays of index value and row.
     Pairs,

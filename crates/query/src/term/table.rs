@@ -22,10 +22,8 @@ pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Table(Slice::whole(table)))
 }
 
-/// The options of `table`.
 #[derive(Clone, Copy)]
 pub(crate) struct TableOptions {
-    /// The read mode.
     pub read_mode: ReadMode,
     /// The format of system tables.
     pub identifiers: Identifiers,

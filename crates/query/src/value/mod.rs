@@ -25,7 +25,6 @@ pub(crate) use slice::Slice;
 
 /// The value of a term.
 pub(crate) enum Value {
-    /// A datum.
     Datum(Datum),
     /// A table, or a part of one in the order of an index.
     Db(DbRef),

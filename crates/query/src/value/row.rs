@@ -23,7 +23,7 @@ impl Row {
         Row { table, key, read: None }
     }
 
-    /// A row of a selection of `table`.
+    /// Fails if `row` lacks the primary key of `table`.
     pub fn of_selection(table: TableRef, row: Datum) -> Result<Row, EvalError> {
         let key = table.key_of(&row)?;
         Ok(Row { table, key, read: Some(row) })

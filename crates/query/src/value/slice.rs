@@ -22,7 +22,6 @@ pub(crate) struct Slice {
     pub index: Option<Text>,
     /// The range of `between`.
     pub bounds: Option<Bounds>,
-    /// The order of `order_by`.
     pub order: KeyOrder,
 }
 

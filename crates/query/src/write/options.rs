@@ -29,7 +29,7 @@ pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalE
     durability_named(&name).map(Some).map_err(|error| error.at("durability"))
 }
 
-/// The durability with this name.
+/// `hard` or `soft`; any other name is an error.
 pub(crate) fn durability_named(name: &str) -> Result<Durability, EvalError> {
     match name {
         "hard" => Ok(Durability::Hard),

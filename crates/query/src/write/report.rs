@@ -43,7 +43,6 @@ impl WriteResult {
         }
     }
 
-    /// Adds the report of one row.
     pub fn add(&mut self, report: RowReport) {
         let shown = self.return_changes.shows(&report);
         self.add_and(report, shown);

@@ -187,7 +187,6 @@ impl TestNode {
         TestNode { service, server: Some(server), node, indexes }
     }
 
-    /// A session of `user`.
     pub fn session(&self, user: &str) -> Session {
         let address = "127.0.0.1:5000".parse().unwrap();
         Session::new(self.service.clone(), Client { user: user.into(), address })
@@ -209,7 +208,6 @@ impl TestNode {
         }
     }
 
-    /// Runs a term on the slow path.
     pub fn run_slow_path(&self, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
         run_slow_path(&self.session("admin"), &query(term, options)?)
     }

@@ -10,15 +10,11 @@ use reql::EvalError;
 use crate::http::{Auth, HttpOptions, HttpRequest, Method, ResultFormat, check_params, encoded, url_params};
 use crate::value::Args;
 
-/// The default timeout.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest timeout: 30 days.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The default number of attempts.
 const ATTEMPTS_DEFAULT: u64 = 5;
-/// The default limit of redirects.
 const REDIRECTS_DEFAULT: u32 = 1;
-/// Most bytes of a body.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// The options of the term.
