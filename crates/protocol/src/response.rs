@@ -155,7 +155,7 @@ pub fn write_wait_complete(out: &mut Vec<u8>, token: Token) {
     finish(frame, out);
 }
 
-/// SERVER_INFO.
+/// SERVER_INFO: the id and name of the server, and whether it is a proxy.
 pub fn write_server_info(out: &mut Vec<u8>, token: Token, info: &ServerInfo) {
     let frame = frame::open(out, token);
     out.extend_from_slice(b"{\"t\":5,\"r\":[{\"id\":");

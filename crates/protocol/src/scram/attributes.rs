@@ -8,7 +8,6 @@ pub(super) fn split(text: &str) -> Option<Vec<Attribute<'_>>> {
     text.split(',').map(attribute).collect()
 }
 
-/// The value of the attribute `letter`, if it is there.
 pub(super) fn value<'a>(attributes: &[Attribute<'a>], letter: u8) -> Option<&'a str> {
     attributes.iter().find(|(name, _)| *name == letter).map(|(_, value)| *value)
 }

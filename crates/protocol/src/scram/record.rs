@@ -24,7 +24,6 @@ pub struct PasswordRecord {
     pub stored_key: [u8; 32],
     /// Signs the server's last message.
     pub server_key: [u8; 32],
-    /// Whether the password is empty.
     pub is_empty: bool,
 }
 
