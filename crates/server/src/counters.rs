@@ -56,7 +56,6 @@ pub struct LatencySum {
 }
 
 impl Latency {
-    /// Records one latency.
     pub fn record(&self, elapsed: Duration) {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)].fetch_add(1, Relaxed);

@@ -49,14 +49,12 @@ pub fn bind(addresses: &[IpAddr], port: u16) -> Result<BoundSockets, BindError> 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {cause}")]
 pub struct BindError {
-    /// The address.
     pub address: SocketAddr,
     /// The system's error.
     pub cause: io::Error,
 }
 
 impl BoundSockets {
-    /// The bound addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.sockets.iter().map(|(address, _)| address.ip())
     }

@@ -42,7 +42,6 @@ pub trait QueryService: Send + Sync + 'static {
 pub struct Client {
     /// The user that was authenticated in the handshake.
     pub user: String,
-    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -54,7 +53,7 @@ pub trait Session: Send + Sync {
     fn begin(&self, body: Bytes) -> ParsedQuery;
 }
 
-/// A parsed query.
+/// A query that is ready to be answered.
 pub struct ParsedQuery {
     /// Whether the client expects no response, not even to an error.
     pub noreply: bool,
@@ -85,7 +84,6 @@ pub type BlockingWork = Box<dyn FnOnce(Arc<Cancel>) -> Result<Answer, Failure> +
 pub enum Answer {
     /// One datum that has a JSON form.
     Atom {
-        /// The datum.
         value: Datum,
         /// The profile, if the query asked for one.
         profile: Option<Datum>,
@@ -95,7 +93,6 @@ pub enum Answer {
     Texts(Vec<u8>),
     /// The first batch of a stream.
     Stream {
-        /// The batch.
         batch: Batch,
         /// Yields the next one; `None` after the last.
         cursor: Option<Box<dyn Cursor>>,

@@ -33,7 +33,6 @@ pub struct Config {
     pub peers: Peers,
     /// Addresses and port for browsers and scrapers; `None` with `no-http-admin`.
     pub http: Option<Service>,
-    /// The cache size.
     pub cache: CacheSize,
     /// The memory limit of the process.
     pub memory: MemoryLimit,
@@ -120,7 +119,6 @@ impl Service {
 pub enum CacheSize {
     /// Half of the available memory, less a gigabyte.
     Auto,
-    /// This many megabytes.
     Megabytes(u64),
 }
 
@@ -160,7 +158,6 @@ pub enum HttpReach {
 pub enum MemoryLimit {
     /// Four fifths of the memory of the machine or container.
     Auto,
-    /// This many megabytes.
     Megabytes(u64),
 }
 
@@ -180,7 +177,6 @@ impl MemoryLimit {
 pub enum InitialPassword {
     /// Generate one and print it.
     Auto,
-    /// This one.
     Given(String),
 }
 

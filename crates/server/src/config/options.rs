@@ -3,7 +3,6 @@
 /// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
-    /// Nothing.
     Nothing,
     /// One value, shown under this name.
     One(&'static str),
@@ -11,7 +10,7 @@ pub enum Arity {
     Many(&'static str),
 }
 
-/// One option.
+/// The names, values and help of one option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
     /// Without dashes.
@@ -177,7 +176,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("reql-http-proxy", "r.http connects directly; leave it out"),
 ];
 
-/// The option with this name.
 pub(super) fn find(name: &str) -> Option<&'static OptionSpec> {
     OPTIONS.iter().find(|spec| spec.name == name)
 }

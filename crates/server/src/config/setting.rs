@@ -12,7 +12,6 @@ pub enum Origin {
     Flag,
     /// In a configuration file.
     File {
-        /// Its path.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
@@ -101,7 +100,6 @@ impl Settings {
         Ok(Settings(kept))
     }
 
-    /// The option, if it was given.
     pub(super) fn one(&self, name: &str) -> Option<&Setting> {
         self.0.iter().find(|setting| setting.name == name)
     }

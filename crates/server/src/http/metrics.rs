@@ -54,7 +54,6 @@ impl Sources {
         drop(self.observed.set(observed));
     }
 
-    /// The metrics page.
     pub fn page(&self) -> String {
         let mut page = Page::default();
         let version = env!("CARGO_PKG_VERSION");

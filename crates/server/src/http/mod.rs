@@ -26,7 +26,6 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 /// The data behind the pages.
 pub struct Pages {
-    /// The health page.
     pub health: Arc<Health>,
     /// The metrics page.
     pub sources: Arc<Sources>,

@@ -66,7 +66,6 @@ pub(super) struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// One sample.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: f64) -> &mut Self {
         self.page.line(self.name, self.suffix, labels, None, value);
         self

@@ -18,7 +18,6 @@ pub(super) struct Process {
     pub written_bytes: f64,
     /// Bytes read from disk.
     pub read_bytes: f64,
-    /// Number of threads.
     pub threads: f64,
 }
 

@@ -8,7 +8,6 @@ use datum::{Datum, Object, ObjectBuilder, Text, json};
 /// The largest frame. Memory limits keep the values of scripts smaller.
 pub(super) const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// A request to a sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SandboxRequest {
     /// Start again with a fresh engine.
@@ -30,7 +29,6 @@ pub(super) struct Limits {
     pub array_items: u64,
 }
 
-/// The response of a sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SandboxResponse {
     /// Done, without a value.

@@ -61,7 +61,6 @@ impl HttpUrl {
         self.0.path_and_query().map_or("/", |target| target.as_str())
     }
 
-    /// The host name.
     pub(super) fn host(&self) -> &str {
         self.0.host().unwrap_or("")
     }

@@ -79,7 +79,6 @@ impl PortSummary {
         }
     }
 
-    /// Logs it.
     pub fn log(&self) {
         tracing::info!("Listening for intracluster connections on port {}", self.cluster_port);
         tracing::info!("Listening for client driver connections on port {}", self.driver_port);

@@ -43,7 +43,6 @@ pub enum StartError {
     File {
         /// Log file, pid file or name file.
         what: &'static str,
-        /// Its path.
         path: String,
         /// The system's error.
         cause: io::Error,
@@ -100,7 +99,6 @@ pub enum StartError {
     AddressBook {
         /// The file.
         path: String,
-        /// The damage.
         cause: cluster::link::Damage,
     },
     /// The password of `admin` could not be stored.

@@ -91,7 +91,6 @@ const WRITE_BYTES_KEPT: usize = 256 << 10;
 pub struct WorkerState {
     /// State of all workers.
     pub shared: Arc<Shared>,
-    /// The counters of this worker.
     pub counters: Arc<Counters>,
     /// Accounts the memory of short queries on this thread.
     pub account: Arc<Account>,
@@ -164,7 +163,6 @@ impl WorkerState {
         Slot(slots.len() - 1)
     }
 
-    /// Frees a slot.
     pub fn free_slot(&self, slot: Slot) {
         if let Some(waker) = self.slots.borrow_mut().get_mut(slot.0) {
             *waker = None;
@@ -189,7 +187,6 @@ impl WorkerState {
         }
     }
 
-    /// Wakes every connection.
     pub fn wake_all(&self) {
         for waker in self.slots.borrow().iter().flatten() {
             waker.wake_by_ref();

@@ -32,7 +32,6 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Opens the gate `name`.
     pub fn open(&self, name: &str) {
         self.open.lock().unwrap().push(name.to_owned());
         self.changed.notify_all();

@@ -33,7 +33,6 @@ pub struct Completion {
 /// The values that are recorded when a query is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryMetrics {
-    /// The kind of query.
     pub kind: QueryKind,
     /// When the last byte of the query was read.
     pub started: Instant,

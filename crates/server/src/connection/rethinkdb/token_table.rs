@@ -18,7 +18,6 @@ pub struct Job(u64);
 /// Whether the client expects a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It does.
     Wanted,
     /// It does not, not even to an error.
     Unwanted,
@@ -69,7 +68,6 @@ pub enum ContinueStep {
 
 /// A batch to fetch.
 pub struct Fetch {
-    /// The stream.
     pub stream: Stream,
     /// The job of fetching it.
     pub job: Job,
