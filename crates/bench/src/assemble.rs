@@ -36,7 +36,6 @@ pub struct RunDescription {
     pub settings: Map<String, Value>,
     /// Remarks that are needed to read the numbers.
     pub notes: Vec<String>,
-    /// When it started.
     pub started: SystemTime,
 }
 

@@ -71,7 +71,6 @@ pub enum ArrivalsFlag {
     Poisson,
 }
 
-/// The default number of connections.
 const CONNECTIONS_DEFAULT: usize = 128;
 
 /// How operations are sent.

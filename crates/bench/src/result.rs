@@ -12,7 +12,7 @@ pub const FORMAT: &str = "rekindle-bench-result";
 /// The value of `format_version` in results written by this version.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The result of one run.
+/// The result file of one run (`docs/formats/bench-result.md`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
     /// Always [`FORMAT`].
@@ -147,7 +147,7 @@ pub struct UnitRate {
     pub name: String,
     /// In the measured part.
     pub total: u64,
-    /// Per second of it.
+    /// Per second of the measured part.
     pub per_second: f64,
 }
 
@@ -180,7 +180,6 @@ pub struct Latency {
     pub count: u64,
     /// Shortest.
     pub min_us: Option<f64>,
-    /// Mean.
     pub mean_us: Option<f64>,
     /// Standard deviation.
     pub stddev_us: Option<f64>,
@@ -213,7 +212,6 @@ pub struct ErrorTally {
     pub kind: String,
     /// How many.
     pub count: u64,
-    /// The first message seen.
     pub first_message: String,
 }
 
@@ -298,7 +296,7 @@ pub struct TimedRun {
     pub ms: f64,
     /// Server processor time in the meantime.
     pub server_cpu_ms: Option<f64>,
-    /// The answer.
+    /// The number that the query returned.
     pub answer: f64,
 }
 
@@ -307,7 +305,6 @@ pub struct TimedRun {
 pub struct CheckOutcome {
     /// The checked quantity.
     pub name: String,
-    /// The expected value.
     pub expected: f64,
     /// The actual value.
     pub found: f64,
@@ -326,7 +323,6 @@ pub struct Verification {
     pub parsed: u64,
     /// Wrong ones among these.
     pub wrong: u64,
-    /// The first wrong one.
     pub first_wrong: Option<String>,
     /// Outcome of `dataintegrity`.
     pub integrity: Option<Integrity>,
@@ -443,7 +439,7 @@ pub struct EchoBaseline {
     pub response_bytes: usize,
 }
 
-/// A machine.
+/// The hardware and the system of the client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's own name.
@@ -478,6 +474,5 @@ pub struct Versions {
 pub struct Alarm {
     /// The kind, see the format page.
     pub kind: String,
-    /// The message.
     pub message: String,
 }

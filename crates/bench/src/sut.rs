@@ -19,7 +19,6 @@ pub const BENCH_VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct SutRequest {
     /// Host and port of each.
     pub addresses: Vec<String>,
-    /// The login.
     pub login: Login,
     /// Process ids, in the order of the addresses; missing ones are looked up.
     pub pids: Vec<u32>,
@@ -32,7 +31,6 @@ pub struct SutRequest {
 pub struct SystemUnderTest {
     /// Host and port of each.
     pub addresses: Vec<String>,
-    /// The login.
     pub login: Login,
     /// How each is watched.
     pub watched: Vec<Watched>,

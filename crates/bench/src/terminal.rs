@@ -21,7 +21,6 @@ pub struct ProgressLine {
 pub enum Goal {
     /// The length of its measured part.
     Seconds(f64),
-    /// The number of its operations.
     Operations(u64),
 }
 
@@ -31,7 +30,6 @@ impl ProgressLine {
         ProgressLine { quiet, in_place: stderr().is_terminal(), goal, done: 0 }
     }
 
-    /// Shows one second.
     pub fn show(&mut self, point: &Point) {
         if point.second >= 0 {
             self.done += point.ok + point.failed;

@@ -52,7 +52,6 @@ pub struct RoleDisk {
 pub struct UnverifiedCheck {
     /// The checked statement.
     pub name: String,
-    /// The expected value.
     pub expected: f64,
     /// The measured value, which may be inaccurate; null if there is none.
     pub found: Option<f64>,

@@ -25,7 +25,6 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct Stall {
     /// Time from the first query to the pause.
     pub after: Duration,
-    /// The length of the pause.
     pub length: Duration,
 }
 

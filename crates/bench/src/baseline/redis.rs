@@ -14,13 +14,11 @@ use crate::result::Latency;
 /// The parameters of redis-benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisPlan {
-    /// Connections.
     pub connections: usize,
     /// Bytes per value.
     pub value_bytes: usize,
     /// Operations per kind.
     pub operations: u64,
-    /// Number of keys.
     pub keys: u64,
 }
 
@@ -29,7 +27,6 @@ pub struct RedisPlan {
 pub struct RedisCost {
     /// `GET` or `SET`.
     pub name: &'static str,
-    /// Number of operations.
     pub operations: u64,
     /// Duration.
     pub seconds: f64,
@@ -61,14 +58,10 @@ pub struct RedisComparison {
 pub enum RedisError {
     /// Not an error of the benchmark: the comparison is omitted.
     #[error("{program} is not installed (Debian: apt install redis)")]
-    NotInstalled {
-        /// The missing program.
-        program: &'static str,
-    },
+    NotInstalled { program: &'static str },
     /// It failed.
     #[error("{program} does not work: {message}")]
     Broken {
-        /// The program.
         program: &'static str,
         /// Its output.
         message: String,

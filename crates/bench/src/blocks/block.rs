@@ -21,10 +21,9 @@ pub struct BlockShape {
     pub voters: usize,
 }
 
-/// The size of a block.
+/// Bounds a block by its transactions or by the bytes of its JSON.
 #[derive(Clone, Copy, Debug)]
 pub enum BlockSize {
-    /// This many transactions.
     Transactions(usize),
     /// As many transactions as come closest to this many bytes of JSON.
     Bytes(usize),
@@ -51,7 +50,6 @@ pub struct BlockQuery {
     signature_at: usize,
     voters: Vec<String>,
     schema: Schema,
-    /// Transactions in the block.
     pub transactions: usize,
     /// Bytes of the block's JSON.
     pub block_bytes: usize,
@@ -111,7 +109,6 @@ impl BlockQuery {
         block
     }
 
-    /// The query.
     pub fn query(&self) -> &[u8] {
         &self.query
     }

@@ -9,16 +9,14 @@ const SHARDS: usize = 32;
 /// with two replicas one half holds the primaries, the other half the secondaries.
 pub const FACTORS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// One published test.
+/// The servers, write units and throughput of a published test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedTest {
-    /// The number of the test.
     pub number: u32,
     /// Number of servers.
     nodes: usize,
     /// Write units of each server in the first half, and in the second.
     units_by_half: [usize; 2],
-    /// Published blocks per second.
     blocks_per_second: f64,
 }
 

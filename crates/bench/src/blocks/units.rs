@@ -14,7 +14,6 @@ pub const NAMES: &[&str] = &["INSERT-BLOCK"];
 /// The parameters of all units.
 #[derive(Clone, Debug)]
 pub struct UnitPlan {
-    /// The blocks.
     pub shape: BlockShape,
     /// How blocks get their ids.
     pub ids: Ids,

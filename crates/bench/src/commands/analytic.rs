@@ -70,7 +70,6 @@ pub struct AnalyticArgs {
     output: OutputFlags,
 }
 
-/// Runs the command.
 pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
     let output = args.output.clone();
     output.finish(&measure(args)?)

@@ -99,7 +99,6 @@ pub struct BlocksArgs {
     output: OutputFlags,
 }
 
-/// Runs the command.
 pub fn run(args: BlocksArgs) -> anyhow::Result<ExitCode> {
     let output = args.output.clone();
     output.finish(&measure(args)?)
@@ -116,7 +115,6 @@ pub fn measure_dealt(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Res
     measure_over(BlocksArgs { units, ..args }, |addresses| assign(addresses, units_by_server))
 }
 
-/// The address of each unit.
 fn assign(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
     let dealt = addresses.iter().zip(units_by_server);
     dealt.flat_map(|(address, units)| vec![address.clone(); *units]).collect()

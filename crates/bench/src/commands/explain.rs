@@ -27,7 +27,6 @@ pub struct ExplainArgs {
     server: ServerFlags,
 }
 
-/// Runs the command.
 pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let mut text = args.term.clone();
     if text == "-" {

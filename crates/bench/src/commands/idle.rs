@@ -59,7 +59,6 @@ pub struct IdleArgs {
     output: OutputFlags,
 }
 
-/// Runs the command.
 pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
     args.fleet.fit(usize::from(args.nodes))?;
     let folder = data_folder(&args.folder)?;

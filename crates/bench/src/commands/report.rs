@@ -17,7 +17,6 @@ pub struct ReportArgs {
     output: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let found = report::write_page(&args.folder, &args.output)?;
     found.skipped.iter().for_each(|why| eprintln!("left out: {why}"));

@@ -48,7 +48,6 @@ pub struct LoadArgs {
     output: OutputFlags,
 }
 
-/// Runs the command.
 pub fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     let output = args.output.clone();
     output.finish(&measure(args)?)
@@ -110,7 +109,6 @@ fn distribution_note(by_shard: &[u64]) -> Option<String> {
     Some(format!("{} shards, balanced after the load: {least} to {most} documents in each", by_shard.len()))
 }
 
-/// Whether every document was acknowledged.
 fn check_acknowledged(wanted: u64, documents: u64) -> CheckOutcome {
     CheckOutcome {
         name: "documents acknowledged".to_owned(),

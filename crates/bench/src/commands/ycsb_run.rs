@@ -46,7 +46,6 @@ pub struct RunArgs {
     output: OutputFlags,
 }
 
-/// Runs the command.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let output = args.output.clone();
     output.finish(&measure(args)?)
@@ -149,7 +148,6 @@ pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline
 struct Measured {
     /// The durability of acknowledged writes, from flags or from the table.
     durability: String,
-    /// The number of servers.
     servers: usize,
 }
 

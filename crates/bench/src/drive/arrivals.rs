@@ -89,7 +89,6 @@ impl ArrivalQueue {
         self.line.len()
     }
 
-    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.line.is_empty()
     }

@@ -12,7 +12,6 @@ const READ_BYTES_STEP: usize = 64 * 1024;
 /// An operation in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InFlight {
-    /// The current part.
     pub part: Part,
     /// When that part was sent.
     pub sent_ns: i64,
@@ -28,7 +27,7 @@ struct Slot {
     flight: Option<InFlight>,
 }
 
-/// The outcome of a read.
+/// Whether a socket may hold more bytes to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// Everything that had arrived was read.
@@ -51,7 +50,6 @@ pub struct Connection {
     slots: Vec<Slot>,
     free: Vec<u16>,
     tokens_used: u64,
-    /// Whether the connection is closed.
     pub closed: bool,
 }
 
@@ -99,7 +97,6 @@ impl Connection {
         frame::push(&mut self.output, token, |out| out.extend_from_slice(b"[2]"));
     }
 
-    /// Frees `slot`.
     pub fn release(&mut self, slot: usize) {
         self.free.push(slot as u16);
     }

@@ -148,7 +148,6 @@ pub fn drive(
     Ok(seen)
 }
 
-/// The inputs of one thread.
 struct ThreadInputs {
     plan: Plan,
     thread: usize,

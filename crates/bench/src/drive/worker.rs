@@ -36,7 +36,6 @@ pub struct Limits {
 pub struct OpenLoop {
     /// The schedule.
     pub arrivals: Arrivals,
-    /// The queue.
     pub line: ArrivalQueue,
     /// One entry per operation that could be sent, least recently used connection first.
     pub ready: VecDeque<usize>,
@@ -44,9 +43,7 @@ pub struct OpenLoop {
 
 /// One client thread.
 pub struct Worker {
-    /// The clock.
     pub clock: RunClock,
-    /// The connections.
     pub connections: Vec<Connection>,
     /// The operations.
     pub workload: Box<dyn Workload>,

@@ -29,7 +29,6 @@ pub enum CheckDepth {
 pub enum Verdict {
     /// The operation succeeded.
     Done,
-    /// The operation failed.
     Failed(Failure),
     /// The part succeeded; `follow` holds the query of the next part.
     Next(Part),

@@ -38,7 +38,6 @@ pub struct FleetPlan {
     pub binary: PathBuf,
     /// The parent of the data folders.
     pub folder: PathBuf,
-    /// The number of nodes.
     pub nodes: usize,
     /// `--port-offset` of the first node; the next node has the next offset.
     pub port_offset: u16,

@@ -21,7 +21,7 @@ pub(super) struct Requirements<'a> {
     pub(super) nodes: usize,
     /// Share of one core for each, if limited.
     pub(super) core_share: Option<f64>,
-    /// Cache of each.
+    /// For each node.
     pub(super) cache_mb: u64,
     /// Port offset of the first node.
     pub(super) port_offset: u16,
@@ -29,7 +29,6 @@ pub(super) struct Requirements<'a> {
     pub(super) binary: Option<&'a Path>,
 }
 
-/// The resources of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineResources {
     pub(super) cores: usize,
@@ -43,7 +42,6 @@ pub enum UnmetRequirement {
     /// The program cannot be started.
     #[error("--target-binary {path}: {why}")]
     Program {
-        /// The given path.
         path: PathBuf,
         /// Why it cannot be started.
         why: &'static str,
@@ -61,7 +59,6 @@ pub enum UnmetRequirement {
         "--port-offset {offset}: node {nodes} of {nodes} would have the port {port}; the last port is 65535"
     )]
     Ports {
-        /// The given offset.
         offset: u16,
         /// The requested number.
         nodes: usize,
@@ -74,7 +71,6 @@ pub enum UnmetRequirement {
          fewer --nodes, or at most {most:.3} for each, or measure processor time alone, with --no-quota"
     )]
     Shares {
-        /// The given share.
         share: f64,
         /// The requested number of nodes.
         nodes: usize,
@@ -93,7 +89,7 @@ pub enum UnmetRequirement {
     Memory {
         /// The requested number.
         nodes: usize,
-        /// Cache of each.
+        /// For each node.
         cache_mb: u64,
         /// Other memory of each.
         process_mb: u64,

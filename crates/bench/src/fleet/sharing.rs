@@ -10,7 +10,7 @@ use crate::machine::cgroup::CpuGroups;
 pub struct Sharing {
     /// The control groups that limit nodes to equal shares.
     pub groups: Option<CpuGroups>,
-    /// Why there are none.
+    /// Why `groups` is `None`.
     pub why_none: Option<String>,
     /// `batch` if nodes and client do not preempt each other: `docs/decisions/0016-benchmark-cpu-quotas.md`.
     pub scheduling: Option<&'static str>,

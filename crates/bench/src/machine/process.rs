@@ -38,7 +38,7 @@ pub fn cpu(pid: u32) -> Option<CpuTimes> {
     parse_cpu(&stat)
 }
 
-/// Memory of `pid`.
+/// `None` if the process has ended.
 pub fn memory(pid: u32) -> Option<Memory> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kilobytes = |name: &str| {

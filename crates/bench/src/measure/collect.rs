@@ -29,7 +29,6 @@ pub struct Totals {
     pub checked_by_type: u64,
     /// Responses that were parsed and compared.
     pub parsed: u64,
-    /// The failures.
     pub failures: Failures,
     /// When the last query was sent.
     pub last_sent_ns: i64,

@@ -45,7 +45,6 @@ impl KindLatencies {
 pub struct FailureCount {
     /// How many.
     pub count: u64,
-    /// The first message.
     pub first_message: String,
 }
 
@@ -55,7 +54,6 @@ pub type Failures = BTreeMap<(u8, FailureKind), FailureCount>;
 /// One second of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
-    /// The thread.
     pub thread: usize,
     /// 0 is the first measured second.
     pub second: i64,
@@ -83,7 +81,6 @@ pub struct Interval {
     pub checked_by_type: u64,
     /// Responses that were parsed and compared.
     pub parsed: u64,
-    /// The failures.
     pub failures: Failures,
     /// When the last query was sent, from the start of the measured part.
     pub last_sent_ns: i64,

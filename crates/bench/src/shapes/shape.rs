@@ -65,7 +65,6 @@ pub struct ShapeQuery {
 pub enum Expects {
     /// A sequence of this many rows.
     Rows(u64),
-    /// This number.
     Number(u64),
     /// Groups with numbers of this sum.
     Groups(u64),

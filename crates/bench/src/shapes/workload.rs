@@ -8,7 +8,7 @@ use super::shape::{Expects, QueryValues, Shape, ShapeQuery};
 use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
 use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
-/// The workload of one shape.
+/// Sends queries of one shape and checks the responses.
 pub struct ShapeWorkload {
     shape: &'static Shape,
     draw: QueryValues,

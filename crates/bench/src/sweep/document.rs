@@ -11,7 +11,7 @@ pub const FORMAT: &str = "rekindle-bench-sweep";
 /// The value of `format_version` in sweeps written by this version.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// One sweep.
+/// The result file of a sweep: every workload at every size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SweepResult {
     /// Always [`FORMAT`].
@@ -64,7 +64,6 @@ pub struct QuotaUse {
     pub core_share: Option<f64>,
     /// Processor time per period.
     pub quota_us: Option<u64>,
-    /// The period.
     pub period_us: Option<u64>,
     /// Why there are no limits.
     pub why_none: Option<String>,
@@ -102,7 +101,7 @@ pub struct Point {
     pub nodes: usize,
     /// Shards of the table.
     pub shards: u32,
-    /// Replicas of each.
+    /// Of each shard.
     pub replicas: u32,
     /// `id` of the run: the median of several rounds, for an even number the slower of the two in the middle.
     pub run: String,
@@ -128,7 +127,6 @@ pub struct Point {
     pub written_bytes_per_operation: Option<f64>,
     /// Bytes between the servers per operation, warm-up included.
     pub link_bytes_per_operation: Option<f64>,
-    /// The use of each node.
     pub by_node: Vec<NodeUse>,
     /// The busiest client thread, as a share of one core.
     pub client_busiest_thread_share: f64,

@@ -27,7 +27,6 @@ impl Workload {
         }
     }
 
-    /// Title.
     pub fn title(self) -> &'static str {
         match self {
             Workload::A => "YCSB A, two replicas, hard",
@@ -48,9 +47,8 @@ impl Workload {
     }
 }
 
-/// One run of a sweep.
+/// A run of one workload at one size of cluster.
 pub struct SweepRun {
-    /// The workload.
     pub workload: Workload,
     /// The round of this run at this size, from 0. Runs of one round are compared with each other.
     pub round: usize,
@@ -58,10 +56,8 @@ pub struct SweepRun {
     pub nodes: usize,
     /// Shards of the table.
     pub shards: u32,
-    /// Replicas of each.
+    /// Of each shard.
     pub replicas: u32,
-    /// The result.
     pub result: RunResult,
-    /// The conditions.
     pub conditions: Conditions,
 }

@@ -8,7 +8,6 @@ use super::usl::Fit;
 use crate::published;
 use crate::terminal::{micros, thousands};
 
-/// Formats a sweep.
 pub fn show(sweep: &SweepResult) -> String {
     let mut out = String::new();
     let version = sweep.target.version.as_deref().unwrap_or("unknown");

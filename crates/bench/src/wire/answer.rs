@@ -13,7 +13,6 @@ pub const PARTIAL: u8 = 3;
 
 /// Why an operation failed; the classes of `docs/formats/bench-result.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum FailureKind {
     NotFound,
     ClientError,
@@ -66,7 +65,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of `kind`.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Failure { kind, message: message.into() }
     }

@@ -13,7 +13,6 @@ const MESSAGES_BYTES_MAX: usize = 64 * 1024;
 /// User and password.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// User name.
     pub user: String,
     /// Password; empty for a user without one.
     pub password: String,
@@ -28,7 +27,6 @@ pub enum GreetError {
     /// The server rejected the login; the message points to `--user` and `--password`.
     #[error("the server refused the login of user `{user}`: {message}")]
     Refused {
-        /// The user name.
         user: String,
         /// The server's message.
         message: String,

@@ -44,7 +44,6 @@ pub fn table_drop(db_name: &str, table: &str) -> Value {
     json!([61, [db(db_name), table]])
 }
 
-/// `target.wait()`
 pub fn wait(target: Value) -> Value {
     json!([177, [target]])
 }
@@ -54,17 +53,14 @@ pub fn wait_all(target: Value) -> Value {
     json!([177, [target], {"wait_for": "all_replicas_ready"}])
 }
 
-/// `table.rebalance()`
 pub fn rebalance(table: Value) -> Value {
     json!([179, [table]])
 }
 
-/// `target.info()`
 pub fn info(target: Value) -> Value {
     json!([79, [target]])
 }
 
-/// `target.config()`
 pub fn config(target: Value) -> Value {
     json!([174, [target]])
 }
@@ -74,12 +70,11 @@ pub fn status(target: Value) -> Value {
     json!([175, [target]])
 }
 
-/// `table.reconfigure(shards, replicas)`
+/// `reconfigure` with a number of replicas, which may be on any servers.
 pub fn reconfigure(table: Value, shards: u32, replicas: u32) -> Value {
     json!([176, [table], {"shards": shards, "replicas": replicas}])
 }
 
-/// `table.get(key)`
 pub fn get(table: Value, key: &str) -> Value {
     json!([16, [table, key]])
 }
@@ -94,7 +89,6 @@ pub fn update(selection: Value, document: Value) -> Value {
     json!([53, [selection, document]])
 }
 
-/// `sequence.count()`
 pub fn count(sequence: Value) -> Value {
     json!([43, [sequence]])
 }

@@ -22,7 +22,6 @@ impl Lengths {
         Lengths::Zipfian(shortest, Zipfian::new(longest.saturating_sub(shortest) + 1))
     }
 
-    /// Draws a length.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Lengths::Constant(length) => *length,
@@ -32,7 +31,6 @@ impl Lengths {
         }
     }
 
-    /// The length, if it is constant.
     pub fn constant(&self) -> Option<u64> {
         match self {
             Lengths::Constant(length) => Some(*length),

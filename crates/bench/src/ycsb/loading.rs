@@ -21,7 +21,6 @@ pub struct LoadProgress {
 }
 
 impl LoadProgress {
-    /// A load of `records`.
     pub fn new(records: std::ops::Range<u64>) -> Self {
         LoadProgress { next: records.start.into(), end: records.end, ..LoadProgress::default() }
     }

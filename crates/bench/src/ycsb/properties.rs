@@ -91,7 +91,6 @@ pub enum PropertyError {
     BadValue {
         /// The property.
         name: String,
-        /// Its value.
         value: String,
         /// The allowed values.
         expected: &'static str,
@@ -104,10 +103,7 @@ pub enum PropertyError {
     },
     /// The workload class is not supported.
     #[error("workload class {class} is not known (only the core workload is)")]
-    UnknownWorkload {
-        /// The class.
-        class: String,
-    },
+    UnknownWorkload { class: String },
     /// Values contradict each other.
     #[error("{0}")]
     Contradiction(String),
@@ -175,12 +171,10 @@ impl Properties {
         Ok(())
     }
 
-    /// Sets one property.
     pub fn set(&mut self, name: &str, value: &str) {
         self.values.insert(name.to_owned(), value.to_owned());
     }
 
-    /// The text of a property.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }

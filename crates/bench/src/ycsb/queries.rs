@@ -116,7 +116,6 @@ impl Queries {
         out.extend_from_slice(b",{}]");
     }
 
-    /// The settings of the queries.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -15,7 +15,6 @@ pub const PRIMARY_KEY: &str = "__pk__";
 /// The distribution of chosen records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Uniform.
     Uniform,
     /// Scrambled zipfian.
     Zipfian,
@@ -54,7 +53,7 @@ pub struct Mix {
     pub read_modify_write: f64,
 }
 
-/// The order of a scan.
+/// The order in which a scan reads documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanOrder {
     /// As in the published binding: unordered.
@@ -92,9 +91,7 @@ pub struct Settings {
     pub mix: Mix,
     /// The distribution of chosen records.
     pub distribution: Distribution,
-    /// Lengths of scans.
     pub scan_lengths: Lengths,
-    /// Order of scans.
     pub scan_order: ScanOrder,
     /// How record numbers become keys.
     pub keys: KeyShape,

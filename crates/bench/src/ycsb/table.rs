@@ -16,9 +16,8 @@ use crate::wire::terms;
 /// Requested shards and replicas of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// Number of shards.
     pub shards: Option<u32>,
-    /// Replicas of each.
+    /// Of each shard.
     pub replicas: Option<u32>,
 }
 
@@ -37,7 +36,6 @@ pub struct Loaded {
     pub shape: Value,
 }
 
-/// The name of the side table.
 pub fn side_table(table: &str) -> String {
     format!("{table}_loaded")
 }

@@ -72,7 +72,6 @@ impl ScrambledZipfian {
         ScrambledZipfian { ranks, first, items: items.max(1) }
     }
 
-    /// Draws a number.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         self.first + fnv64(self.ranks.draw(rng)) % self.items
     }

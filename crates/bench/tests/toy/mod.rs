@@ -29,7 +29,6 @@ pub struct Store {
 /// The id of the server.
 const ID: &str = "0-0";
 
-/// A shared store.
 pub type Shared = Arc<Mutex<Store>>;
 
 /// All users have the same password.
@@ -138,7 +137,6 @@ fn answer(body: &[u8], store: &Shared) -> String {
 }
 
 impl Store {
-    /// The rows of a table.
     pub fn rows(&mut self, db: &str, table: &str) -> Option<&mut Rows> {
         self.databases.get_mut(db)?.get_mut(table).map(|(_, rows)| rows)
     }

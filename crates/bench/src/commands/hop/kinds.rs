@@ -29,7 +29,6 @@ impl Table {
 /// The server that receives the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipient {
-    /// The leader of the shard.
     Leader,
     Other,
 }
@@ -83,7 +82,6 @@ pub(super) struct Run {
     pub(super) others_core_share: Option<f64>,
     /// The measured operation, named after the kind.
     pub(super) operation: OperationResult,
-    /// The full result.
     pub(super) result: RunResult,
 }
 

@@ -59,7 +59,6 @@ impl ExistingClusterFlags {
         self.drop
     }
 
-    /// The login.
     pub(super) fn login(&self) -> Login {
         Login { user: self.user.clone(), password: self.password.clone() }
     }

@@ -95,7 +95,6 @@ pub struct SweepArgs {
     quiet: bool,
 }
 
-/// Runs the command.
 pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     args.fleet.raise_cache_for(args.records);
