@@ -17,7 +17,6 @@ use crate::tools::TOOLS;
 /// A parsed command line.
 #[derive(Debug)]
 pub enum Request {
-    /// Print the version.
     Version,
     /// Create a data directory.
     Create(Config),
