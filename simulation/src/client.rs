@@ -15,7 +15,6 @@ use crate::trace::trace_line;
 /// A client stops waiting for a result after this time.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One client.
 pub struct Client {
     waiting: Option<Waiting>,
     /// When it sends the next operation.
@@ -97,7 +96,6 @@ impl Client {
         self.send(history.ask(document, kind), now, machine, tasks);
     }
 
-    /// Sends `op` to one machine.
     pub fn send(&mut self, op: Op, now: Nanos, machine: &Machine, tasks: &Tasks) {
         let Some(running) = &machine.running else { return };
         let Some(node) = running.node.as_ref().map(Arc::downgrade) else { return };

@@ -28,12 +28,9 @@ pub(crate) const MUTANT_SEEDS: u64 = 7_000;
 /// The longest fault period: a day.
 const SECONDS_MAX: u64 = 86_400;
 
-/// The command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
-    /// Print the help.
     Help,
-    /// Run seeds.
     Seeds(Arguments),
 }
 

@@ -17,7 +17,6 @@ const HANG_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A simulated disk and how slow it is.
 #[derive(Clone)]
 pub struct Disk {
-    /// Its files.
     pub files: SimFiles,
     random: SimRandom,
     sync_us_most: Arc<AtomicU64>,
@@ -52,7 +51,6 @@ impl Disk {
         self.hang(None);
     }
 
-    /// Whether it is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.files.is_full()

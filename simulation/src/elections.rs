@@ -61,7 +61,6 @@ pub struct ElectionObserver {
     pub wiring: Wiring,
     /// The shared record.
     pub elections: Elections,
-    /// The machine.
     pub machine: usize,
 }
 

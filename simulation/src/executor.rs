@@ -20,7 +20,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Serves the operations that other nodes forward.
 pub struct Executor(Weak<Node>);
 
-/// One attempt.
 enum Attempt {
     Finished(Outcome),
     /// Not executed: the leader is another server, if known.
@@ -28,7 +27,6 @@ enum Attempt {
 }
 
 impl Executor {
-    /// The executor of a node.
     #[must_use]
     pub fn new(node: &Arc<Node>) -> Executor {
         Executor(Arc::downgrade(node))

@@ -34,7 +34,6 @@ pub enum Kind {
 pub struct Document {
     /// The table's name.
     pub table: String,
-    /// The number of the document.
     pub number: u64,
 }
 
@@ -43,9 +42,7 @@ pub struct Document {
 pub struct Op {
     /// Its unique number, from 1.
     pub number: u64,
-    /// Its document.
     pub document: Document,
-    /// Its kind.
     pub kind: Kind,
 }
 

@@ -1,7 +1,6 @@
 //! The invariants of a cluster. A failed seed names the invariant that it broke, so that a mutant counts as detected only
 //! if it breaks one that it concerns.
 
-/// An invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invariant {
     /// No thread panics, every node starts, and no thread loops without progress.
@@ -21,7 +20,6 @@ pub enum Invariant {
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The invariant.
     pub invariant: Invariant,
     /// A description.
     pub what: String,

@@ -15,7 +15,6 @@ use crate::disk::Disk;
 use crate::startup::{self, NodePlan, Started};
 use crate::trace;
 
-/// A machine.
 pub struct Machine {
     /// Its host on the network.
     pub host: Host,
@@ -29,7 +28,6 @@ pub struct Machine {
     pub server: Option<ServerId>,
 }
 
-/// A process.
 pub struct RunningProcess {
     /// The owner of its tasks.
     pub process: Process,
@@ -75,7 +73,6 @@ impl Machine {
         Ok(was_removed)
     }
 
-    /// Starts the node.
     pub fn start(&mut self, tasks: &Tasks, net: &mut SimNetwork) {
         self.starts += 1;
         self.plan.disk.repair();

@@ -17,7 +17,6 @@ use crate::world::{RunOptions, SOFT, World, desired_shards};
 /// A seed that broke an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The seed.
     pub seed: u64,
     /// The broken invariant.
     pub violation: Violation,
@@ -36,7 +35,7 @@ pub struct Summary {
     pub time: Duration,
 }
 
-/// Runs `seed`.
+/// Fails with the first invariant that does not hold.
 pub fn run(seed: u64, options: RunOptions) -> Result<Summary, Failure> {
     trace::clear();
     let (clock, random) = (SimClock::new(), SimRandom::new(seed));

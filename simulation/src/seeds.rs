@@ -8,7 +8,6 @@ use crate::world::{RunOptions, Scope};
 /// A seed that failed once.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
-    /// The seed.
     pub seed: u64,
     /// The number of machines; 0 if the seed draws it.
     pub nodes: usize,
@@ -19,14 +18,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Its options.
     #[must_use]
     pub fn options(&self) -> RunOptions {
         RunOptions { nodes: self.nodes, fault_period: Duration::from_secs(self.seconds), scope: Scope::Basic }
     }
 }
 
-/// All of them.
 pub const KEPT: &[Kept] = &[
     Kept {
         seed: 57,

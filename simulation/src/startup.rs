@@ -39,11 +39,9 @@ pub struct NodePlan {
     pub address: String,
     /// The addresses at which it joins.
     pub join: Vec<String>,
-    /// Its disk.
     pub disk: Disk,
     /// The stored state of its engine.
     pub engine: MemoryEngine,
-    /// Its clock.
     pub clock: SimClock,
     /// Its random numbers.
     pub random: SimRandom,

@@ -36,7 +36,6 @@ pub(crate) fn set_now(ns: u64) {
     NOW_NS.set(ns);
 }
 
-/// Sets the machine of a process.
 pub(crate) fn set_machine(process: u64, machine: usize) {
     NAMES.with_borrow_mut(|names| names.push((process, machine)));
 }

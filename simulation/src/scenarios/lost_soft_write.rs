@@ -29,7 +29,6 @@ pub(crate) struct LostSoftWrite {
 }
 
 enum Phase {
-    /// The write was sent.
     Sent,
     /// The write was acknowledged by two.
     Done,
