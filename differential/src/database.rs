@@ -14,7 +14,6 @@ pub struct Database {
     pub tables: BTreeMap<String, Rc<Table>>,
 }
 
-/// One table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The field of the primary key.

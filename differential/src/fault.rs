@@ -11,9 +11,7 @@ pub enum Class {
     NonExistence,
     /// RESOURCE_LIMIT.
     Resource,
-    /// USER.
     User,
-    /// OP_FAILED.
     OpFailed,
     /// `r.error()` without a message, which is QUERY_LOGIC for the client.
     Empty,
@@ -24,7 +22,6 @@ pub enum Class {
 /// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its class.
     pub class: Class,
     /// A description for people who read a difference; it is not compared.
     pub why: String,

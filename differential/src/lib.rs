@@ -39,7 +39,6 @@ mod run;
 mod shrink;
 pub mod term_coverage;
 #[path = "../../crates/query/tests/support/mod.rs"]
-#[allow(missing_docs, reason = "it belongs to the tests of `query`")]
 mod test_node;
 pub mod test_tables;
 pub mod value;

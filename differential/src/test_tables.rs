@@ -34,7 +34,6 @@ fn of_row(body: Json) -> Json {
 }
 
 impl TestTables {
-    /// The tables of `seed`.
     #[must_use]
     pub fn of(seed: u64) -> TestTables {
         let mut chance = Chance::new(seed ^ 0x5747_4145);

@@ -15,11 +15,9 @@ pub const MORE: &str = "\u{0}more";
 pub enum Val {
     /// `minval`.
     MinVal,
-    /// An array.
     Array(Vec<Val>),
     /// True or false.
     Bool(bool),
-    /// Null.
     Null,
     /// A number, finite.
     Number(f64),
@@ -31,7 +29,6 @@ pub enum Val {
     Time(f64, i32),
     /// A shape on the earth: the name of its GeoJSON type and its coordinates as arrays of numbers.
     Shape(String, Box<Val>),
-    /// Text.
     Text(String),
     /// `maxval`.
     MaxVal,

@@ -11,7 +11,6 @@ use crate::value::Val;
 
 /// A term and its arguments.
 pub struct Args<'a> {
-    /// The evaluator.
     pub evaluator: &'a Evaluator,
     /// The number of the term.
     pub id: u64,

@@ -137,7 +137,6 @@ impl Evaluator {
         answer
     }
 
-    /// The value of a term.
     pub fn eval(&self, term: &Json, scope: &Scope, literals: bool) -> Out<TermValue> {
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > STEPS_MAX {
@@ -150,7 +149,6 @@ impl Evaluator {
         }
     }
 
-    /// The datum of a term.
     pub fn datum(&self, term: &Json, scope: &Scope) -> Out<Val> {
         into_datum(self.eval(term, scope, false)?)
     }

@@ -6,10 +6,8 @@ use super::scope::Scope;
 use crate::fault::Out;
 use crate::value::Val;
 
-/// The value of a term.
 #[derive(Clone, Debug)]
 pub enum TermValue {
-    /// A datum.
     Datum(Val),
     /// A row of a table, or null.
     Row(String, Val),
@@ -17,7 +15,6 @@ pub enum TermValue {
     Table(Slice),
     /// A sequence that is read item by item.
     Seq(Seq),
-    /// Groups.
     Groups(Groups),
     /// A function.
     Func(Func),
@@ -28,7 +25,6 @@ pub enum TermValue {
 /// A table, bounds on an index of it, an order.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The table.
     pub table: String,
     /// The index that was named.
     pub index: Option<String>,
@@ -71,12 +67,10 @@ pub struct Seq {
     pub infinite: bool,
     /// Whether these are made of unordered rows: the items of one row may be apart then.
     pub dealt: bool,
-    /// The items.
     pub items: Vec<Out<Val>>,
 }
 
 impl Seq {
-    /// A stream.
     #[must_use]
     pub fn stream(items: Vec<Out<Val>>) -> Seq {
         Seq { table: None, eager: false, infinite: false, dealt: false, items }

@@ -16,19 +16,14 @@ pub use shapes::SHAPES;
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number.
     Number,
-    /// Text.
     Text,
     /// True or false.
     Bool,
-    /// An array.
     Array,
-    /// An object.
     Object,
     /// A row of a table, or something like one.
     Row,
-    /// A time.
     Time,
     /// Bytes.
     Binary,
@@ -74,13 +69,11 @@ pub fn term(id: u64, args: impl IntoIterator<Item = Json>) -> Json {
     json!([id, args.into_iter().collect::<Vec<_>>()])
 }
 
-/// A term with options.
 pub fn term_with(id: u64, args: impl IntoIterator<Item = Json>, options: Json) -> Json {
     json!([id, args.into_iter().collect::<Vec<_>>(), options])
 }
 
 impl Generator {
-    /// The generator of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Generator {
         Generator { chance: Chance::new(seed), vars: Vec::new(), next_var: 1 }

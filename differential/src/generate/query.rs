@@ -11,9 +11,7 @@ const ARRAY_LIMIT: &str = "array_limit=";
 /// A query as it is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The term.
     pub term: Json,
-    /// Its option `array_limit`, if it has one.
     pub array_limit: Option<Json>,
 }
 

@@ -8,7 +8,6 @@ use super::{Generator, Kind, term, term_with};
 const INDEXES: [&str; 6] = ["a", "g", "ga", "l", "e", "id"];
 
 impl Generator {
-    /// A table.
     pub(super) fn table(&mut self) -> Json {
         match self.chance.below(12) {
             0 => term(15, [json!("u")]),

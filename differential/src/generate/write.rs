@@ -5,7 +5,6 @@ use serde_json::{Value as Json, json};
 use super::{Generator, Kind, term, term_with};
 
 impl Generator {
-    /// A write.
     pub(super) fn write(&mut self, depth: usize) -> Json {
         let told = self
             .chance

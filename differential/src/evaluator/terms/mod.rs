@@ -127,7 +127,6 @@ fn family(args: &Args<'_>) -> Out<TermValue> {
     }
 }
 
-/// A datum as a value.
 fn datum(value: Val) -> Out<TermValue> {
     Ok(TermValue::Datum(value))
 }

@@ -70,7 +70,6 @@ fn order(args: &Args<'_>, i: usize) -> Out<Order> {
     of_term(args, term)
 }
 
-/// The order of a term.
 pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     let (term, descends) = directed(term);
     if term[0] == 69 && !super::is_deterministic(term) {

@@ -14,7 +14,6 @@ pub(super) type Arc = (Vector, Vector);
 /// The distance in radians within which another rounding may put a point on an arc: six millimetres.
 const NEAR: f64 = 1e-9;
 
-/// A place as a point.
 pub(super) fn point((longitude, latitude): Place) -> Vector {
     let (sin, cos) = longitude.to_radians().sin_cos();
     let (up, out) = latitude.to_radians().sin_cos();
