@@ -23,7 +23,6 @@ pub struct Node {
 /// The ports of a ready node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// For drivers.
     pub driver: u16,
     /// For `/metrics`, if the node serves it.
     pub http: Option<u16>,

@@ -83,7 +83,6 @@ impl Load {
         Stop(self)
     }
 
-    /// Starts the writers.
     pub(super) fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, seed: u64) {
         for writer in 0..self.writers {
             scope.spawn(move || {

@@ -12,7 +12,6 @@ use crate::workload::quantile;
 const DESCRIPTION_CHARS_MAX: usize = 200;
 const EXAMPLES_MAX: usize = 5;
 
-/// All counts.
 pub(super) struct Tally(Mutex<Counts>);
 
 #[derive(Default)]
@@ -38,7 +37,6 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Begins the next change.
     pub(super) fn begin_change(&self) {
         self.0.lock().longest_writes.push(Duration::ZERO);
     }

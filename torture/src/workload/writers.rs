@@ -37,7 +37,6 @@ fn write(writer: usize, documents: &mut WriterDocuments, mut client: Client, mut
     while write_one(writer, documents, &mut client, &mut random).1.is_ok() {}
 }
 
-/// The response to a write.
 pub(crate) enum WriteResponse {
     Acknowledged,
     /// An error, or a row that was not written.
