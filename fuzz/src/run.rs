@@ -25,7 +25,6 @@ const SHRINK_TRIES: usize = 2_000;
 /// The parameters of a run.
 #[derive(Clone)]
 pub struct Plan {
-    /// The target.
     pub target: &'static dyn Target,
     /// The seed of all random decisions.
     pub seed: u64,

@@ -16,7 +16,6 @@ pub struct WorkerJob {
     pub target: &'static str,
     /// The command line after the target's name, without a seed.
     pub options: Vec<String>,
-    /// The seed.
     pub seed: u64,
 }
 

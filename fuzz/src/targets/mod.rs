@@ -61,7 +61,6 @@ pub fn stem(message: &str) -> &str {
     message.split(|c: char| c.is_ascii_digit() || matches!(c, '`' | '"' | ':')).next().unwrap_or_default()
 }
 
-/// Every target.
 #[must_use]
 pub fn all() -> [&'static dyn Target; 10] {
     [
@@ -78,7 +77,6 @@ pub fn all() -> [&'static dyn Target; 10] {
     ]
 }
 
-/// The target with this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn Target> {
     all().into_iter().find(|target| target.name() == name)
