@@ -52,7 +52,6 @@ pub(crate) struct Options {
     shards: u16,
 }
 
-/// Runs the suite.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match outside::enter().and_then(|outside| check(options, outside)) {
         Ok(0) => ExitCode::SUCCESS,

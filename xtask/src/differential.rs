@@ -11,7 +11,6 @@ const QUERIES: [&str; 2] = ["--queries", "20000"];
 /// Compares with the program that lies beside this one, on an empty folder.
 const PROGRAM: &str = "--program";
 
-/// Runs it.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let mut arguments = arguments.to_vec();
     let bounded = ["--queries", "--seconds", "--query"];

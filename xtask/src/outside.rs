@@ -22,7 +22,6 @@ const ADDRESS: &str = "9.0.0.9";
 /// The internet server that the suite finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
-    /// The stand-in.
     StandIn,
     /// None.
     Missing,

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-/// Runs it.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     crate::built::run("rekindle-simulation", &["--features", "rekindle-simulation/mutants"], arguments)
 }

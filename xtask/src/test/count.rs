@@ -11,7 +11,6 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Adds another count.
     pub(super) fn add(&mut self, other: Count) {
         self.passed += other.passed;
         self.failed += other.failed;

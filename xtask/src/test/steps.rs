@@ -18,7 +18,6 @@ pub(super) struct Step {
     pub(super) skip: Option<String>,
 }
 
-/// All steps.
 pub(super) fn all() -> Vec<Step> {
     vec![
         step(

@@ -5,7 +5,6 @@ use super::members::{Member, Source};
 
 const BARE: [&str; 2] = ["PATIENCE", "PAUSE"];
 
-/// Checks every member.
 pub(super) fn check(members: &[Member], sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in members {

@@ -30,7 +30,6 @@ struct Methods {
 /// For each type the modules with inherent methods of it.
 type Types = BTreeMap<TypeId, BTreeMap<ModulePath, Methods>>;
 
-/// Checks every member.
 pub(super) fn check(root: &Path, members: &[Member]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut spread: BTreeMap<(&str, String), usize> = BTreeMap::new();

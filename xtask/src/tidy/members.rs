@@ -15,7 +15,6 @@ pub(super) struct Member {
 pub(super) struct Source {
     /// Relative to the repository.
     pub(super) path: PathBuf,
-    /// The whole text.
     pub(super) text: String,
 }
 
