@@ -10,6 +10,7 @@ mod lengths;
 mod members;
 mod modules;
 mod prose;
+mod repeats;
 mod words;
 
 use std::path::Path;
@@ -51,6 +52,7 @@ pub(crate) fn run() -> ExitCode {
     findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
     findings.extend(words::check(&root, &sources));
+    findings.extend(repeats::check(&sources));
     findings.extend(constants::check(&members, &sources));
     findings.extend(glossary::check(&root, &members));
     findings.extend(prose::check(&members, &sources, &documents));
