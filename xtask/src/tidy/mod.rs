@@ -9,6 +9,7 @@ mod layers;
 mod lengths;
 mod members;
 mod modules;
+mod paths;
 mod prose;
 mod words;
 
@@ -53,6 +54,7 @@ pub(crate) fn run() -> ExitCode {
     findings.extend(words::check(&root, &sources));
     findings.extend(constants::check(&members, &sources));
     findings.extend(glossary::check(&root, &members));
+    findings.extend(paths::check(&root, &documents));
     findings.extend(prose::check(&members, &sources, &documents));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.what);
