@@ -70,7 +70,7 @@ pub struct Seq {
     /// Whether there are always more.
     pub infinite: bool,
     /// Whether these are made of unordered rows: the items of one row may be apart then.
-    pub dealt: bool,
+    pub interleaved: bool,
     /// The items.
     pub items: Vec<Out<Val>>,
 }
@@ -79,7 +79,7 @@ impl Seq {
     /// A stream.
     #[must_use]
     pub fn stream(items: Vec<Out<Val>>) -> Seq {
-        Seq { table: None, eager: false, infinite: false, dealt: false, items }
+        Seq { table: None, eager: false, infinite: false, interleaved: false, items }
     }
 }
 
