@@ -11,6 +11,7 @@ mod members;
 mod modules;
 mod paths;
 mod prose;
+mod rooms;
 mod words;
 
 use std::path::Path;
@@ -49,6 +50,7 @@ pub(crate) fn run() -> ExitCode {
     }
     findings.extend(layers::check(&root, &members));
     findings.extend(circles::check(&root, &members));
+    findings.extend(rooms::check(&root, &members));
     findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
     findings.extend(words::check(&root, &sources));
