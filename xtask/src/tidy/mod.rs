@@ -2,12 +2,14 @@
 
 mod circles;
 mod constants;
+mod files;
 mod glossary;
 mod graph;
 mod impls;
 mod layers;
 mod lengths;
 mod members;
+mod messages;
 mod modules;
 mod paths;
 mod prose;
@@ -53,8 +55,9 @@ pub(crate) fn run() -> ExitCode {
     findings.extend(rooms::check(&root, &members));
     findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
+    findings.extend(files::check(&root, &sources, &documents));
     findings.extend(words::check(&root, &sources));
-    findings.extend(constants::check(&members, &sources));
+    findings.extend(constants::check(&sources));
     findings.extend(glossary::check(&root, &members));
     findings.extend(paths::check(&root, &documents));
     findings.extend(prose::check(&members, &sources, &documents));
