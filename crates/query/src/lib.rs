@@ -52,7 +52,7 @@ mod thread_pool;
 mod value;
 mod write;
 
-pub use http::{Auth, HttpFailure, HttpRequest, HttpResponse, Method, Web, WebSession};
+pub use http::{Auth, HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession, Method};
 pub use point::{PointAnswer, PointWrite, RemotePoint};
 pub use remote::{REQUEST_VERSION, reencode_request};
 pub use reql::BatchLimits;

@@ -320,7 +320,7 @@ impl Running {
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
             facts,
             scan_threads: config.cores,
-            web: outbound::http_client(config),
+            http_client: outbound::http_client(config),
             scripts: outbound::scripts(config),
             memory: memory.clone(),
         });
