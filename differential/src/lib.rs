@@ -47,5 +47,5 @@ pub mod wire;
 
 pub use generate::{Generator, Query};
 pub use node::Target;
-pub use run::{Compared, Comparison, Found, Options, query_of, run};
+pub use run::{Compared, Comparison, Options, RunResult, query_of, run};
 pub use test_tables::TestTables;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use rekindle_differential::{Compared, Comparison, Found, Options, Target, TestTables, run, verdict};
+use rekindle_differential::{Compared, Comparison, Options, RunResult, Target, TestTables, run, verdict};
 
 /// The reference copies everything, which is mostly allocation.
 #[global_allocator]
@@ -72,7 +72,7 @@ fn ran() -> anyhow::Result<ExitCode> {
     if let Some(query) = query {
         return one(&query, &options);
     }
-    let Found { compared, open, values, next_seed, reasons, coverage, differences } = run(&options)?;
+    let RunResult { compared, open, values, next_seed, reasons, coverage, differences } = run(&options)?;
     for difference in &differences {
         println!("\n{difference}");
     }

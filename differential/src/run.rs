@@ -36,7 +36,7 @@ pub struct Options {
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct RunResult {
     /// The number of compared queries.
     pub compared: u64,
     /// The number of open queries.
@@ -53,8 +53,8 @@ pub struct Found {
     pub differences: Vec<String>,
 }
 
-impl Found {
-    fn add(&mut self, more: Found) {
+impl RunResult {
+    fn add(&mut self, more: RunResult) {
         self.compared += more.compared;
         self.open += more.open;
         self.values += more.values;
@@ -66,9 +66,9 @@ impl Found {
 
 /// Compares queries until the limits are reached. All queries of a seed are compared by one thread, so that the queries
 /// of a run do not depend on the number of threads.
-pub fn run(options: &Options) -> anyhow::Result<Found> {
+pub fn run(options: &Options) -> anyhow::Result<RunResult> {
     let ends = Instant::now().checked_add(options.time);
-    let found = Mutex::new(Found { next_seed: options.seed, ..Found::default() });
+    let found = Mutex::new(RunResult { next_seed: options.seed, ..RunResult::default() });
     let next = || -> Option<u64> {
         let mut found = lock(&found);
         let over = found.compared >= options.queries
@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> anyhow::Result<Found> {
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+fn lock(found: &Mutex<RunResult>) -> MutexGuard<'_, RunResult> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -110,8 +110,8 @@ fn of_seed(
     target: Target<'_>,
     ends: Option<Instant>,
     differences: usize,
-) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+) -> anyhow::Result<RunResult> {
+    let mut found = RunResult::default();
     let mut comparison = Comparison::new(TestTables::of(seed), target)?;
     for n in 0..QUERIES_PER_STAGE {
         if ends.is_some_and(|ends| Instant::now() >= ends) || found.differences.len() >= differences {

@@ -34,14 +34,14 @@ impl Executor {
 }
 
 impl RpcHandler for Executor {
-    fn handle(&self, _from: ServerId, question: Bytes, reply: Responder) {
+    fn handle(&self, _from: ServerId, request: Bytes, reply: Responder) {
         let Some(node) = self.0.upgrade() else { return };
         let work = move || {
-            let answer = match decode(&question) {
+            let response = match decode(&request) {
                 Some(op) => encode_attempt(&here(&node, &op)),
                 None => return reply(Err("no operation".to_owned())),
             };
-            reply(Ok(answer));
+            reply(Ok(response));
         };
         // Without a thread there is no response.
         drop(task::spawn("operation", work));
@@ -83,8 +83,8 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Attempt {
         Some(Route::Remote(server)) => {
             let Some(wire) = node.query_client() else { return Attempt::NotHere(None) };
             let (sender, receiver) = task::channel();
-            let answered = Box::new(move |answer| drop(sender.send(answer)));
-            wire.call(server, encode(op), RPC_TIMEOUT, answered);
+            let on_response = Box::new(move |response| drop(sender.send(response)));
+            wire.call(server, encode(op), RPC_TIMEOUT, on_response);
             let attempt = match receiver.recv() {
                 Ok(Ok(bytes)) => match decode_attempt(&bytes) {
                     Some(done) => done,

@@ -28,7 +28,7 @@ pub const MUTANTS: [(&str, Mutant, &[Invariant]); 11] = [
 ];
 
 /// The result of a search for a mutant.
-pub struct Found {
+pub struct SearchResult {
     /// The seed that broke an invariant that the mutant concerns.
     pub failure: Option<Failure>,
     /// The number of earlier seeds that broke another invariant.
@@ -41,7 +41,7 @@ pub fn find(
     invariants: &[Invariant],
     seeds: std::ops::Range<u64>,
     options: RunOptions,
-) -> Found {
+) -> SearchResult {
     mutant::set(mutant);
     let mut others = 0;
     let failure = seeds.into_iter().find_map(|seed| {
@@ -51,5 +51,5 @@ pub fn find(
         is_it.then_some(failure)
     });
     mutant::set(Mutant::None);
-    Found { failure, others }
+    SearchResult { failure, others }
 }

@@ -115,8 +115,8 @@ class Bank(Document):
         first = [BALANCE_AT_FIRST] * ACCOUNTS
         first[source] -= moved
         first[target] += moved
-        asked = {"kind": "transfer", "from": source, "to": target, "value": moved}
-        return asked, self.changed(table, first, transferred)
+        operation = {"kind": "transfer", "from": source, "to": target, "value": moved}
+        return operation, self.changed(table, first, transferred)
 
 
 KINDS = {"register": Register, "counter": Counter, "set": Set, "list": List, "bank": Bank}
@@ -135,7 +135,7 @@ class Work:
         self.readable_for_sure = r.db("test").table("histories", read_mode="majority")
         self.value_last = 0
         self.lines = []
-        self.answered = {"reads": 0, "changes": 0}
+        self.responses = {"reads": 0, "changes": 0}
         self.began = time.monotonic_ns()
 
     def document(self, number):
@@ -151,20 +151,20 @@ class Work:
 
     def is_enough(self):
         """Whether there are enough responses for a check, as in `history.go`."""
-        reads, changes = self.answered["reads"], self.answered["changes"]
+        reads, changes = self.responses["reads"], self.responses["changes"]
         return reads > 0 and changes > 0 and reads + changes >= self.options.least
 
-    async def connect(self, server, patience):
+    async def connect(self, server, timeout):
         host, port = self.servers[server]
-        return await asyncio.wait_for(r.connect(host=host, port=int(port), timeout=patience), patience)
+        return await asyncio.wait_for(r.connect(host=host, port=int(port), timeout=timeout), timeout)
 
-    async def operate(self, client, document, connection, asked, query, patience=OPERATION_TIMEOUT_SECONDS):
+    async def operate(self, client, document, connection, operation, query, timeout=OPERATION_TIMEOUT_SECONDS):
         """Runs and records an operation; returns the value read, and the result: "told", "refused", "unclear" or "silent"."""
         called = time.monotonic_ns() - self.began
-        line = {"key": document.key, "client": client, "call_ns": called, "return_ns": None, **asked}
+        line = {"key": document.key, "client": client, "call_ns": called, "return_ns": None, **operation}
         outcome = "told"
         try:
-            answer = await asyncio.wait_for(query.run(connection), patience)
+            answer = await asyncio.wait_for(query.run(connection), timeout)
         except ReqlOpFailedError:
             return None, "refused"  # It certainly had no effect.
         except (ReqlDriverError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
@@ -172,9 +172,9 @@ class Work:
         except ReqlError:
             outcome = "unclear"
         else:
-            if (what := told(document, asked["kind"], answer)) is not None:
+            if (what := told(document, operation["kind"], answer)) is not None:
                 line |= {"return_ns": time.monotonic_ns() - self.began, **what}
-                self.answered["reads" if asked["kind"] == "read" else "changes"] += 1
+                self.responses["reads" if operation["kind"] == "read" else "changes"] += 1
         if line["return_ns"] is None and line["kind"] != "read":
             document.open += 1
         self.lines.append(line)
@@ -195,8 +195,8 @@ class Work:
             connection = await self.connect(server, RECOVERY_TIMEOUT_SECONDS)
             for document in self.documents.values():
                 query, before = self.readable_for_sure.get(document.key), len(self.lines)
-                client, asked = GROUPS * GROUP + server, {"kind": "read", "mode": "majority", "at_end": True}
-                await self.operate(client, document, connection, asked, query, RECOVERY_TIMEOUT_SECONDS)
+                client, operation = GROUPS * GROUP + server, {"kind": "read", "mode": "majority", "at_end": True}
+                await self.operate(client, document, connection, operation, query, RECOVERY_TIMEOUT_SECONDS)
                 if len(self.lines) == before or self.lines[-1]["return_ns"] is None:
                     sys.exit(f"{':'.join(self.servers[server])} does not tell {document.key}")
             await close(connection)
@@ -229,8 +229,8 @@ class Client:
             if (connection := await self.connection()) is None:
                 self.go_on_elsewhere()
                 continue
-            asked, query = self.work.choose(document, seen, self.chance)
-            last, outcome = await self.work.operate(self.number, document, connection, asked, query)
+            operation, query = self.work.choose(document, seen, self.chance)
+            last, outcome = await self.work.operate(self.number, document, connection, operation, query)
             seen = seen if last is None else last
             if outcome == "silent":
                 await close(self.connections.pop(self.server))
@@ -282,7 +282,7 @@ async def main():
     parser.add_argument("--servers", required=True, help="HOST:PORT,…")
     parser.add_argument("--kind", choices=["all", *KINDS], default="all")
     parser.add_argument("--seconds", type=int, required=True)
-    parser.add_argument("--least", type=int, required=True, help="answers, for which the clients go on")
+    parser.add_argument("--least", type=int, required=True, help="responses, for which the clients go on")
     parser.add_argument("--operations", type=int, required=True, help="of one document")
     parser.add_argument("--read-mode", required=True)
     parser.add_argument("--pinned", action="store_true", help="every client asks one server and no other")

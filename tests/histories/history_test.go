@@ -35,6 +35,6 @@ func TestReadsAtTheEndAreNoAnswersOfClients(t *testing.T) {
 		}
 	}
 	if (answers{reads: 9}).areEnough(1) || (answers{changes: 9}).areEnough(1) {
-		t.Error("changes that nobody reads, or reads of what nobody changed")
+		t.Error("changes without reads, or reads without changes")
 	}
 }

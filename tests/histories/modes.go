@@ -71,7 +71,7 @@ func implausibleRead(history []porcupine.Operation, asked map[int64]int64, read 
 	seen := map[int64]bool{}
 	for _, value := range told(read) {
 		if call, has := asked[value]; !has || call >= read.Return {
-			return fmt.Sprintf("%d, which nobody had written", value)
+			return fmt.Sprintf("%d, which no operation had written", value)
 		}
 		if seen[value] {
 			return fmt.Sprintf("%d twice", value)

@@ -69,7 +69,7 @@ func TestWhatIsSeenInNoMode(t *testing.T) {
 		{"an old value", true, []porcupine.Operation{
 			operation(0, "write", 1, "", 1, 2), operation(0, "write", 2, "", 3, 4), operation(1, "read", 0, "1", 5, 6),
 		}},
-		{"a value that nobody wrote, or that certainly failed", false, []porcupine.Operation{
+		{"a value that no operation wrote, or that certainly failed", false, []porcupine.Operation{
 			operation(0, "write", 1, "", 1, 2), operation(1, "read", 0, "3", 5, 6),
 		}},
 		{"a value before it was written", false, []porcupine.Operation{
@@ -87,7 +87,7 @@ func TestWhatIsSeenInNoMode(t *testing.T) {
 		{"an element twice", false, []porcupine.Operation{
 			operation(0, "append", 1, "", 1, 2), operation(1, "read", 0, "[1,1]", 3, 4),
 		}},
-		{"an element that nobody added", false, []porcupine.Operation{
+		{"an element that no operation added", false, []porcupine.Operation{
 			operation(0, "add", 1, "", 1, 2), operation(1, "read", 0, "[1,2]", 3, 4),
 		}},
 	}

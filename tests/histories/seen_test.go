@@ -20,7 +20,7 @@ func TestWhatIsKnownOfOpenOperations(t *testing.T) {
 	}
 	bounded := withBounds(history)
 	if len(bounded) != 3 {
-		t.Fatalf("what nobody saw is left out: %v", bounded)
+		t.Fatalf("a change that no read saw is left out: %v", bounded)
 	}
 	if bounded[0].Return != 7 {
 		t.Errorf("it happened before the first answer that tells of it, at 7: %v", bounded[0])
@@ -37,7 +37,7 @@ func TestOpenOperationsOfRegistersAndCountersStay(t *testing.T) {
 	}
 	for _, one := range withBounds(history) {
 		if one.Input.(input).kind != "read" && one.Return != math.MaxInt64 {
-			t.Errorf("nobody told of %v", one)
+			t.Errorf("no read saw %v", one)
 		}
 	}
 }

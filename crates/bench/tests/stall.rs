@@ -6,7 +6,7 @@ use std::time::Duration;
 use rekindle_bench::baseline::null_server::{NullServer, Stall};
 use rekindle_bench::drive::arrivals::Spacing;
 use rekindle_bench::drive::session::{Driven, LoopKind, Plan, drive};
-use rekindle_bench::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use rekindle_bench::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use rekindle_bench::measure::histogram;
 
 const RATE: f64 = 2_000.0;
@@ -16,12 +16,12 @@ const STALL: Stall = Stall { after: Duration::from_millis(500), length: Duration
 struct Ask;
 
 impl Workload for Ask {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         query.extend_from_slice(b"[1,1,{}]");
-        Some(Part::default())
+        Some(OperationPart::default())
     }
 
-    fn judge(&mut self, _: &Part, _: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, _: &OperationPart, _: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         Verdict::Done
     }
 }

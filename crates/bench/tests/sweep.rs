@@ -19,16 +19,16 @@ struct Program {
 }
 
 /// A cluster of one server, and a folder for results that does not exist yet.
-struct Place {
+struct TestCluster {
     port: u16,
     store: toy::Shared,
     folder: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl TestCluster {
+    fn new() -> TestCluster {
         let (port, store) = toy::start();
-        Place { port, store, folder: tempfile::tempdir().expect("a folder") }
+        TestCluster { port, store, folder: tempfile::tempdir().expect("a folder") }
     }
 
     /// Sweeps over the cluster with these flags; returns whether everything succeeded.
@@ -68,13 +68,13 @@ impl Place {
 
 #[test]
 fn a_table_that_was_there_before_is_not_replaced_unasked() {
-    let place = Place::new();
+    let place = TestCluster::new();
     assert!(place.sweep("--workloads c-sync --rounds 2").expect("swept"));
     let series = place.sweeps().remove(0).series.remove(0);
     assert_eq!(series.points[0].rounds.len(), 2, "the table of its first round is its own");
 
-    let place = Place { folder: tempfile::tempdir().expect("a folder"), ..place };
-    let rows = |place: &Place| {
+    let place = TestCluster { folder: tempfile::tempdir().expect("a folder"), ..place };
+    let rows = |place: &TestCluster| {
         place
             .store
             .lock()
@@ -91,7 +91,7 @@ fn a_table_that_was_there_before_is_not_replaced_unasked() {
 
 #[test]
 fn a_sweep_of_a_cluster_with_a_password_needs_the_password() {
-    let place = Place::new();
+    let place = TestCluster::new();
     place.store.lock().expect("store").password = "se cret".to_owned();
     place.refuses("", "could not log in at 127.0.0.1:");
     let words =
@@ -110,10 +110,10 @@ fn a_sweep_of_a_cluster_with_a_password_needs_the_password() {
 
 #[test]
 fn addresses_are_those_of_all_servers_of_a_cluster() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (TestCluster::new(), TestCluster::new());
     let same = format!("127.0.0.1:{0},localhost:{0}", place.port);
     place.refuses(&format!("--cluster {same}"), "are one server");
-    let insert = |id: &str, place: &Place| {
+    let insert = |id: &str, place: &TestCluster| {
         let mut store = place.store.lock().expect("store");
         store.rows("rethinkdb", "server_status").expect("a table").insert(id.to_owned(), json!({"id": id}));
     };
@@ -127,7 +127,7 @@ fn addresses_are_those_of_all_servers_of_a_cluster() {
 
 #[test]
 fn a_server_that_goes_leaves_no_figure() {
-    let place = Place::new();
+    let place = TestCluster::new();
     place.store.lock().expect("store").reads_left = Some(100);
     // The query reads no single rows, so it is measured before the server fails.
     assert!(!place.sweep("--seconds 1 --workloads analytic,a").expect("an end"));
@@ -145,7 +145,7 @@ fn a_server_that_goes_leaves_no_figure() {
 
 #[test]
 fn a_sweep_without_a_figure_leaves_no_document() {
-    let place = Place::new();
+    let place = TestCluster::new();
     place.store.lock().expect("store").reads_left = Some(10);
     assert!(!place.sweep("--seconds 20 --workloads c-sync").expect("an end"));
     assert_eq!(place.sweeps().len(), 0);
@@ -154,7 +154,7 @@ fn a_sweep_without_a_figure_leaves_no_document() {
 
 #[test]
 fn clusters_that_do_not_answer_are_named_before_anything_is_written() {
-    let place = Place::new();
+    let place = TestCluster::new();
     place.refuses("--cluster 127.0.0.1:1,127.0.0.1:2", "no server answers at 127.0.0.1:1");
     place.refuses("--http 127.0.0.1:1", "--http: no metrics page is served at http://127.0.0.1:1/metrics");
     assert_eq!(place.store.lock().expect("store").rows("ycsb", "usertable").map(|rows| rows.len()), None);

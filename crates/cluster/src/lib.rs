@@ -3,7 +3,9 @@
 //!
 //! The crate is divided into rooms; each uses only those above it in this list:
 //!
+//! - `locks`: the order of the locks.
 //! - `config`: databases, tables, shards, servers and users as the catalog describes them, as plain values.
+//! - `error`: the errors of administrative changes and of opening a node.
 //! - `event_queue`: events of the log and of the links, which wait for the node's event loop.
 //! - `notifier`: wakes threads that wait for a change of state.
 //! - `rpc`: requests and responses between servers, and [`Peers`], through which they are sent.
@@ -16,8 +18,6 @@
 //! - `reshard`: splits, merges and moves shards.
 //! - `repair`: emergency repair, and the removal of servers.
 //! - `node`: opens and closes replicas, runs the event loop, and answers requests of other servers.
-//!
-//! `locks` has the order of the locks.
 #![forbid(unsafe_code)]
 
 mod catalog;

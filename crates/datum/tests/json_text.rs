@@ -76,6 +76,11 @@ fn faults_are_worded_as_rethinkdb_words_them() {
 }
 
 #[test]
+fn object_keys_are_printed_in_byte_order() {
+    check(r#"{"b": 1, "a": 2}"#, r#"{"a":2,"b":1}"#);
+}
+
+#[test]
 fn values_are_read_whatever_their_spelling() {
     for (text, printed) in [
         (" [ 1 , -0 , -0.0, 0.5e1 , 1E2 ] ", "[1,0,-0.0,5,100]"),

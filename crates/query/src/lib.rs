@@ -9,6 +9,27 @@
 //! - [`Answer`], [`Cursor`], [`Batch`]: results
 //! - [`RemoteCalls`], [`QueryServer`]: requests to other nodes, and the server for theirs ([`reencode_request`] and
 //!   [`REQUEST_VERSION`] are for tests of the format)
+//!
+//! The crate is divided into rooms; each uses only those above it in this list:
+//!
+//! - `edit`: the effect of a write on one row, and the options of writes.
+//! - `thread_pool`: threads for queries and scans.
+//! - `http`: the requests of `r.http`, which the caller of this crate sends.
+//! - `script`: JavaScript in queries, which the caller of this crate runs.
+//! - `routing`: calls to other nodes, leader lookup, batches of reads, and failover from servers that hang.
+//! - `service`: the state that all queries of a node share.
+//! - `context`: one running query, with its caller, limits and cancellation.
+//! - `table`: tables as queries refer to them, and the permissions they need.
+//! - `remote`: reads and writes of shards on other nodes, as requests.
+//! - `stream`: sources and steps of sequences.
+//! - `value`: the results of terms.
+//! - `write`: runs the writes of rows and sums up their results.
+//! - `system`: the system tables.
+//! - `session`: the queries of a connection and their cursors.
+//! - `point`: reads and writes of one row, without a thread of their own.
+//! - `request_server`: serves requests of other nodes with the code of the node's own queries.
+//! - `term`: the open terms, one file per command or family.
+//! - `eval`: the evaluator of open terms.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +52,7 @@ mod thread_pool;
 mod value;
 mod write;
 
-pub use http::{Auth, HttpFailure, HttpRequest, HttpResponse, Method, Web, WebSession};
+pub use http::{Auth, HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession, Method};
 pub use point::{PointAnswer, PointWrite, RemotePoint};
 pub use remote::{REQUEST_VERSION, reencode_request};
 pub use reql::BatchLimits;

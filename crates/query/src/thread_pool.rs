@@ -74,11 +74,11 @@ fn start(name: &str, i: usize, waiting: Receiver<Task>) -> bool {
 /// The items that no thread has taken yet, and the results.
 struct Shared<T, R, F> {
     work: F,
-    state: Mutex<State<T, R>>,
+    state: Mutex<Items<T, R>>,
     finished: Condvar,
 }
 
-struct State<T, R> {
+struct Items<T, R> {
     waiting: std::vec::IntoIter<(usize, T)>,
     running: usize,
     done: Vec<(usize, R)>,
@@ -87,7 +87,7 @@ struct State<T, R> {
 impl<T, R, F: Fn(T) -> R> Shared<T, R, F> {
     fn new(items: Vec<T>, work: F) -> Self {
         let waiting = items.into_iter().enumerate().collect::<Vec<_>>().into_iter();
-        let state = State { waiting, running: 0, done: Vec::new() };
+        let state = Items { waiting, running: 0, done: Vec::new() };
         Shared { work, state: Mutex::new(state), finished: Condvar::new() }
     }
 

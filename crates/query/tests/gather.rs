@@ -146,8 +146,8 @@ fn a_lost_stream_continues_at_its_position() {
     let expected: Vec<Datum> = (0..ROWS).map(|id| Datum::Number(id as f64)).collect();
     let ordered = all_though_it_is_lost("r.table(\"t\").order_by(index: \"id\")[\"id\"]");
     assert!(ordered == expected, "{} rows", ordered.len());
-    let dealt = all_though_it_is_lost("r.table(\"t\")[\"id\"]");
-    assert!(dealt == stream(&test_node(2), "r.table(\"t\")[\"id\"]"), "{} rows", dealt.len());
+    let interleaved = all_though_it_is_lost("r.table(\"t\")[\"id\"]");
+    assert!(interleaved == stream(&test_node(2), "r.table(\"t\")[\"id\"]"), "{} rows", interleaved.len());
 }
 
 /// The items of a stream from another node that closes it after each batch.

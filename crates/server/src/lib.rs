@@ -30,7 +30,7 @@ pub use counters::Counters;
 pub use js::{JsPool, run_sandbox};
 pub use listen::{BoundSockets, accept_drivers, bind};
 #[cfg(feature = "http")]
-pub use outbound_http::HttpClient;
+pub use outbound_http::OutboundHttp;
 pub use startup::{DirectoryError, OpenMode, StartError, create, serve, serve_proxy};
 pub use worker::Workers;
 pub use worker_state::{Shared, WorkerState};

@@ -66,14 +66,14 @@ pub struct Seq {
     /// Whether there are always more.
     pub infinite: bool,
     /// Whether these are made of unordered rows: the items of one row may be apart then.
-    pub dealt: bool,
+    pub interleaved: bool,
     pub items: Vec<Out<Val>>,
 }
 
 impl Seq {
     #[must_use]
     pub fn stream(items: Vec<Out<Val>>) -> Seq {
-        Seq { table: None, eager: false, infinite: false, dealt: false, items }
+        Seq { table: None, eager: false, infinite: false, interleaved: false, items }
     }
 }
 

@@ -9,11 +9,11 @@ use crate::value::number_json;
 pub const SHAPES: &str = "m";
 
 /// Longitude and latitude in degrees.
-type Place = (f64, f64);
+type LonLat = (f64, f64);
 
 impl Generator {
     /// Places mostly have odd coordinates and corners of polygons even ones, so that few shapes touch; others are anywhere.
-    fn place(&mut self) -> Place {
+    fn place(&mut self) -> LonLat {
         let one = |me: &mut Generator| (2 * me.chance.below(5) + 1) as f64;
         let any = |me: &mut Generator, span: usize| {
             (me.chance.below(2 * span * 1000) as f64) / 1000.0 - span as f64
@@ -26,7 +26,7 @@ impl Generator {
         }
     }
 
-    fn corners(&mut self) -> Vec<Place> {
+    fn corners(&mut self) -> Vec<LonLat> {
         let even = |me: &mut Generator, from: f64| from + 2.0 * me.chance.below(3) as f64;
         let (left, bottom) = (even(self, 0.0), even(self, 0.0));
         let (right, top) = (even(self, left + 2.0), even(self, bottom + 2.0));
@@ -51,7 +51,7 @@ impl Generator {
     }
 
     /// A point, or the pair of numbers that may stand for it.
-    fn corner(&mut self, (x, y): Place) -> Json {
+    fn corner(&mut self, (x, y): LonLat) -> Json {
         term(if self.chance.once_in(3) { 159 } else { 2 }, [number_json(x), number_json(y)])
     }
 

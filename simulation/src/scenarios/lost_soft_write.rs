@@ -23,7 +23,8 @@ const ONCE: u64 = 1_000_000;
 /// The state of the scenario.
 pub(crate) struct LostSoftWrite {
     leader: usize,
-    keeper: usize,
+    /// The other replica that has the write.
+    with_write: usize,
     phase: Phase,
     pub(super) until: Nanos,
 }
@@ -39,21 +40,21 @@ enum Phase {
 /// Sends a write that will be lost to a soft shard of three replicas.
 pub(super) fn begin(world: &mut World) -> Option<LostSoftWrite> {
     let three = three_replicas(world, &[SOFT.to_owned()])?;
-    let ThreeReplicas { group, leader, others: [mut keeper, mut without] } = three;
+    let ThreeReplicas { group, leader, others: [mut with_write, mut without_write] } = three;
     if world.random.one_in(2) {
-        (keeper, without) = (without, keeper);
+        (with_write, without_write) = (without_write, with_write);
     }
     let document = document_in(world, leader, group)?;
     let client = world.scenario_client.filter(|client| world.clients[*client].is_idle())?;
-    trace_line!("{document:?} goes to nodes {leader} and {keeper} and will be lost by {leader}");
-    world.repair(&[leader, keeper, without]);
+    trace_line!("{document:?} goes to nodes {leader} and {with_write} and will be lost by {leader}");
+    world.repair(&[leader, with_write, without_write]);
     world.machines[leader].plan.disk.set_sync_delay(SYNC_DELAYS[3]);
-    world.isolate(without, None);
+    world.isolate(without_write, None);
     let op = world.history.ask(document, Kind::Put);
     let now = world.now();
     world.clients[client].send(op, now, &world.machines[leader], &world.tasks);
     let until = now.after(WRITE_TIMEOUT);
-    Some(LostSoftWrite { leader, keeper, phase: Phase::Sent, until })
+    Some(LostSoftWrite { leader, with_write, phase: Phase::Sent, until })
 }
 
 /// An unused document of `group`.
@@ -78,7 +79,7 @@ pub(super) fn step(world: &mut World, mut write: LostSoftWrite) -> Option<LostSo
         }
         Phase::Done if now >= write.until => {
             world.net.heal_cuts();
-            world.isolate(write.keeper, None);
+            world.isolate(write.with_write, None);
             world.restart(write.leader, End::Power);
             world.machines[write.leader].plan.disk.set_sync_delay(SYNC_DELAYS[0]);
             (write.phase, write.until) = (Phase::Without, now.after(ELECTIONS));

@@ -682,14 +682,14 @@ class TwoServers(unittest.TestCase):
         self.assertEqual((done["repaired"], done["config_changes"]), (1, [change]))
         self.is_alone()
 
-    def test_a_newcomer_that_went_before_it_was_let_in_is_no_server(self):
+    def test_a_joining_server_that_stops_before_it_is_accepted_is_no_server(self):
         self.lose_second()
-        newcomer = Node("--server-name", "s2", "--join", f"127.0.0.1:{self.first.cluster_port}")
-        self.addCleanup(newcomer.remove)
+        joining = Node("--server-name", "s2", "--join", f"127.0.0.1:{self.first.cluster_port}")
+        self.addCleanup(joining.remove)
 
         def start_in_vain():
             with contextlib.suppress(RuntimeError):
-                newcomer.start()
+                joining.start()
 
         def change_in_vain(nth):
             with contextlib.suppress(ReqlError):
@@ -700,15 +700,15 @@ class TwoServers(unittest.TestCase):
         starts = threading.Thread(target=start_in_vain)
         for thread in (*changes, starts):
             thread.start()
-        wait_until("a word", lambda: any("Waiting to join cluster" in line for line in newcomer.lines))
-        newcomer.process.send_signal(signal.SIGTERM)
+        wait_until("a word", lambda: any("Waiting to join cluster" in line for line in joining.lines))
+        joining.process.send_signal(signal.SIGTERM)
         starts.join(TIMEOUT_SECONDS)
-        wait_until("its end", lambda: newcomer.process.poll() is not None)
+        wait_until("its end", lambda: joining.process.poll() is not None)
         ask(self.first, r.db("rethinkdb").reconfigure(emergency_repair="unsafe_rollback"))
         for change in changes:
             change.join(TIMEOUT_SECONDS)
         self.is_alone()
-        newcomer.start()
+        joining.start()
         servers = ask(self.first, r.db("rethinkdb").table("server_config")["name"].coerce_to("array"))
         self.assertEqual(sorted(servers), ["s0", "s2"])
 

@@ -20,7 +20,7 @@ def free_port():
         return bound.getsockname()[1]
 
 
-class Newcomers(unittest.TestCase):
+class JoiningServers(unittest.TestCase):
     """Servers that start with the same options."""
 
     def start(self, ports, join):
@@ -195,7 +195,7 @@ class Front(threading.Thread):
 
 
 class TwoServers(unittest.TestCase):
-    def test_a_newcomer_that_was_removed_before_it_knew_who_it_is_ends_and_says_so(self):
+    def test_a_joining_server_that_was_removed_before_it_knew_its_identity_ends_and_says_so(self):
         cluster = Cluster(3)
         self.addCleanup(cluster.remove)
         first, _, third = cluster.nodes
@@ -213,7 +213,7 @@ class TwoServers(unittest.TestCase):
         with contextlib.suppress(RuntimeError):
             node.start()
 
-    def test_a_catalog_without_a_majority_is_told_and_a_newcomer_says_what_it_waits_for(self):
+    def test_a_catalog_without_a_majority_is_reported_and_a_joining_server_names_what_it_waits_for(self):
         cluster = Cluster(2)
         self.addCleanup(cluster.remove)
         first, second = cluster.nodes

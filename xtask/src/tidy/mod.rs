@@ -2,15 +2,19 @@
 
 mod circles;
 mod constants;
+mod files;
 mod glossary;
 mod graph;
 mod impls;
 mod layers;
 mod lengths;
 mod members;
+mod messages;
 mod modules;
+mod paths;
 mod prose;
 mod repeats;
+mod rooms;
 mod words;
 
 use std::path::Path;
@@ -49,12 +53,15 @@ pub(crate) fn run() -> ExitCode {
     }
     findings.extend(layers::check(&root, &members));
     findings.extend(circles::check(&root, &members));
+    findings.extend(rooms::check(&root, &members));
     findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
+    findings.extend(files::check(&root, &sources, &documents));
     findings.extend(words::check(&root, &sources));
     findings.extend(repeats::check(&sources));
-    findings.extend(constants::check(&members, &sources));
+    findings.extend(constants::check(&sources));
     findings.extend(glossary::check(&root, &members));
+    findings.extend(paths::check(&root, &documents));
     findings.extend(prose::check(&members, &sources, &documents));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.what);

@@ -1,4 +1,4 @@
-//! Plain English in comments and Markdown.
+//! Plain English in comments, log lines, errors and Markdown.
 //!
 //! Counts turns of phrase that hide the subject of a sentence, most of them clauses that begin with "who" or "what", and
 //! limits them to a number in 1,000 lines of prose. For comparison: redb has 4, raft-rs 2, ripgrep 2, restate 1.
@@ -8,8 +8,8 @@ use std::path::Path;
 
 use regex::Regex;
 
-use super::Finding;
 use super::members::{Member, Source};
+use super::{Finding, messages};
 
 /// Hits in 1,000 lines of prose that a crate, or all Markdown together, may have.
 const HITS_MAX: usize = 15;
@@ -31,7 +31,7 @@ const PHRASES: &str = r"(?ix)\b(
   | so\ long | for\ so | to\ be\ had | of\ its\ own | as\ well\ as\ what
 )\b";
 
-/// Checks the comments of every member and all Markdown.
+/// Checks the comments, log lines and errors of every member, and all Markdown.
 pub(super) fn check(members: &[Member], sources: &[Source], documents: &[Source]) -> Vec<Finding> {
     let phrases = Regex::new(PHRASES).expect("the pattern is a constant");
     let mut findings = Vec::new();
@@ -110,14 +110,23 @@ impl Count {
         let mut count = Count { path: source.path.display().to_string(), ..Count::default() };
         let is_rust = source.path.extension().is_some_and(|extension| extension == "rs");
         for (number, text) in if is_rust { comments(&source.text) } else { paragraphs(&source.text) } {
-            let hits = phrases.find_iter(text).count();
-            count.lines += 1;
-            count.hits += hits;
-            if hits > 0 && count.examples.len() < EXAMPLES {
-                count.examples.push((number, text.trim().to_owned()));
+            count.add(number, text, phrases);
+        }
+        if is_rust {
+            for (number, text) in messages::messages(&source.text) {
+                count.add(number, &text, phrases);
             }
         }
         count
+    }
+
+    fn add(&mut self, number: usize, text: &str, phrases: &Regex) {
+        let hits = phrases.find_iter(text).count();
+        self.lines += 1;
+        self.hits += hits;
+        if hits > 0 && self.examples.len() < EXAMPLES {
+            self.examples.push((number, text.trim().to_owned()));
+        }
     }
 }
 
@@ -164,6 +173,13 @@ mod tests {
     fn hidden_subjects_are_counted_in_comments_alone() {
         let text = "//! Who leads, and what is left.\n\n///\n/// A replica has a log.\nlet x = \"nobody\"; // nobody\n    // NOBODY\n";
         assert_eq!(count("a.rs", text), (3, 3));
+    }
+
+    #[test]
+    fn log_lines_and_errors_count_as_lines_of_prose() {
+        let log = "tracing::warn";
+        let text = format!("{log}!(\"nobody\");\n{log}!(\"a log\");\nlet x = \"nobody\";\n");
+        assert_eq!(count("a.rs", &text), (1, 2));
     }
 
     #[test]

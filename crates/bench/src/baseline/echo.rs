@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::null_server::NullServer;
 use crate::drive::session::{DriveError, Driven, LoopKind, Plan, drive};
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::result::EchoBaseline;
 use crate::wire::answer;
 use crate::wire::frame::HEADER_BYTES;
@@ -64,12 +64,12 @@ struct Echo {
 }
 
 impl Workload for Echo {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         query.extend_from_slice(&self.query);
-        Some(Part::default())
+        Some(OperationPart::default())
     }
 
-    fn judge(&mut self, _: &Part, body: &[u8], depth: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, _: &OperationPart, body: &[u8], depth: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let verdict = match depth {
             CheckDepth::Head => answer::type_at_head(body).map(drop),
             CheckDepth::Whole => answer::parse(body).ok().map(drop),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{BlockQuery, BlockShape, Ids};
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
 
@@ -80,24 +80,24 @@ impl Units {
         Units { blocks, ids: plan.ids, rng, counters }
     }
 
-    fn count(&self, part: &Part) {
+    fn count(&self, part: &OperationPart) {
         self.counters.transactions.fetch_add(part.detail, Ordering::Relaxed);
         self.counters.bytes.fetch_add(part.record, Ordering::Relaxed);
     }
 }
 
 impl Workload for Units {
-    fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         let block = &mut self.blocks[place];
         if self.ids == Ids::Fresh {
             block.randomize(&mut self.rng);
         }
         query.extend_from_slice(block.query());
         let (record, detail) = (block.block_bytes as u64, block.transactions as u64);
-        Some(Part { record, detail, ..Part::default() })
+        Some(OperationPart { record, detail, ..OperationPart::default() })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, part: &OperationPart, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let result = match answer::check_write(body) {
             Ok(result) => result,
             Err(failure) if self.ids == Ids::Constant && is_conflict(&failure) => {

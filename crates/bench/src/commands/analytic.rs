@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::assemble::{Extras, RunDescription, assemble};
 use crate::drive::session::{LoopKind, Plan, drive};
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::flags::{OutputFlags, ServerFlags, duration};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::watch::{Watched, difference};
@@ -160,7 +160,7 @@ impl Repeated {
 }
 
 impl Workload for Repeated {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         let until = *self.until.get_or_insert_with(|| Instant::now() + self.at_least);
         if self.left == 0 && Instant::now() >= until {
             return None;
@@ -169,10 +169,10 @@ impl Workload for Repeated {
         query.extend_from_slice(&self.query);
         let cpu_before = self.server_cpu_seconds();
         self.start = Some((Instant::now(), cpu_before));
-        Some(Part::default())
+        Some(OperationPart::default())
     }
 
-    fn judge(&mut self, _: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, _: &OperationPart, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let end = Instant::now();
         let parsed = match answer::parse(body) {
             Ok(parsed) => parsed,

@@ -110,14 +110,14 @@ pub fn measure(args: BlocksArgs) -> anyhow::Result<RunResult> {
 }
 
 /// Like [`measure`], with a given number of units for each server.
-pub fn measure_dealt(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Result<RunResult> {
+pub fn measure_distributed(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Result<RunResult> {
     let units = Some(units_by_server.iter().sum());
     measure_over(BlocksArgs { units, ..args }, |addresses| assign(addresses, units_by_server))
 }
 
 fn assign(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
-    let dealt = addresses.iter().zip(units_by_server);
-    dealt.flat_map(|(address, units)| vec![address.clone(); *units]).collect()
+    let distributed = addresses.iter().zip(units_by_server);
+    distributed.flat_map(|(address, units)| vec![address.clone(); *units]).collect()
 }
 
 /// Measures with the addresses that `assign` derives from the servers' addresses; units use them in turn.

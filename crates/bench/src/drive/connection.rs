@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use super::workload::Part;
+use super::workload::OperationPart;
 use crate::wire::frame;
 
 const READ_BYTES_MIN: usize = 4 * 1024;
@@ -12,7 +12,7 @@ const READ_BYTES_STEP: usize = 64 * 1024;
 /// An operation in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InFlight {
-    pub part: Part,
+    pub part: OperationPart,
     /// When that part was sent.
     pub sent_ns: i64,
     /// When the operation was sent.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::arrivals::{ArrivalQueue, Arrivals, Spacing};
 use super::clock::{RunClock, nanoseconds};
 use super::connection::Connection;
-use super::worker::{Limits, OpenLoop, State, Worker};
+use super::worker::{Limits, OpenLoop, Worker, WorkerCounters};
 use super::workload::Workload;
 use crate::machine::own_process::{self, OwnCpu};
 use crate::machine::watch::{Sample, Watched};
@@ -220,7 +220,7 @@ impl ThreadInputs {
             connections,
             epoll,
             query: Vec::new(),
-            state: State::default(),
+            counters: WorkerCounters::default(),
         })
     }
 

@@ -58,12 +58,12 @@ pub struct Worker {
     /// Buffer for the next query.
     pub query: Vec<u8>,
     /// Counters.
-    pub state: State,
+    pub counters: WorkerCounters,
 }
 
 /// Counters of a thread.
 #[derive(Default)]
-pub struct State {
+pub struct WorkerCounters {
     judged: u64,
     in_flight: usize,
     lost: usize,
@@ -83,11 +83,11 @@ impl Worker {
             let now = self.clock.now_ns();
             self.close_second(now);
             self.admit(now);
-            self.state.ended |= self.limits.deadline_ns.is_some_and(|d| now >= d);
+            self.counters.ended |= self.limits.deadline_ns.is_some_and(|d| now >= d);
             if self.finished() {
                 break;
             }
-            if self.state.ended && now - *ended_at.get_or_insert(now) > self.limits.drain_ns {
+            if self.counters.ended && now - *ended_at.get_or_insert(now) > self.limits.drain_ns {
                 break;
             }
             events.clear();
@@ -114,10 +114,10 @@ impl Worker {
 
     fn finished(&self) -> bool {
         let no_arrivals =
-            self.state.ended || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
+            self.counters.ended || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
         let queue_is_empty = self.open.as_ref().is_none_or(|open| open.line.is_empty());
-        let all_lost = self.state.lost == self.connections.len();
-        all_lost || (no_arrivals && queue_is_empty && self.state.in_flight == 0)
+        let all_lost = self.counters.lost == self.connections.len();
+        all_lost || (no_arrivals && queue_is_empty && self.counters.in_flight == 0)
     }
 
     fn wait_time(&self, now: i64) -> Timespec {
@@ -188,8 +188,8 @@ impl Worker {
     }
 
     fn judge(&mut self, place: usize, slot: usize, flight: InFlight, body: std::ops::Range<usize>, now: i64) {
-        self.state.judged += 1;
-        let depth = if self.state.judged % ANSWERS_PER_SCRUTINY == 1 {
+        self.counters.judged += 1;
+        let depth = if self.counters.judged % ANSWERS_PER_SCRUTINY == 1 {
             self.recorder.current().parsed += 1;
             CheckDepth::Whole
         } else {
@@ -216,7 +216,7 @@ impl Worker {
             }
             Verdict::Failed(failure) => self.fail(&flight, failure, now),
         }
-        self.state.in_flight -= 1;
+        self.counters.in_flight -= 1;
         self.connections[place].release(slot);
         if let Some(open) = &mut self.open {
             open.ready.push_back(place);
@@ -233,20 +233,20 @@ impl Worker {
         let now = self.clock.now_ns();
         let too_late = self.limits.deadline_ns.is_some_and(|deadline| now >= deadline);
         // An arrival from before the deadline is sent even after it.
-        self.state.ended |= too_late;
-        if (self.state.ended && intended_ns.is_none()) || !self.take_from_budget(now) {
-            self.state.ended = true;
+        self.counters.ended |= too_late;
+        if (self.counters.ended && intended_ns.is_none()) || !self.take_from_budget(now) {
+            self.counters.ended = true;
             return false;
         }
         self.query.clear();
         let Some(part) = self.workload.next(place, &mut self.query) else {
-            self.state.ended = true;
+            self.counters.ended = true;
             return false;
         };
         let sent_ns = self.clock.now_ns();
         let flight = InFlight { part, sent_ns, started_ns: sent_ns, intended_ns };
         self.connections[place].send(&self.query, flight);
-        self.state.in_flight += 1;
+        self.counters.in_flight += 1;
         self.recorder.current().last_sent_ns = sent_ns;
         true
     }
@@ -266,14 +266,14 @@ impl Worker {
     }
 
     fn lose(&mut self, place: usize) {
-        self.state.lost += 1;
+        self.counters.lost += 1;
         self.abandon(place, FailureKind::ConnectionLost, "the server closed the connection");
     }
 
     fn abandon(&mut self, place: usize, kind: FailureKind, message: &str) {
         let now = self.clock.now_ns();
         for flight in self.connections[place].abandon() {
-            self.state.in_flight -= 1;
+            self.counters.in_flight -= 1;
             self.fail(&flight, Failure::new(kind, message), now);
         }
     }
@@ -284,7 +284,7 @@ impl Worker {
     }
 
     fn close_second(&mut self, now: i64) {
-        let in_flight = self.state.in_flight;
+        let in_flight = self.counters.in_flight;
         let waiting = self.open.as_ref().map_or(0, |open| open.line.len());
         self.recorder.advance(now, |interval| gauges(interval, in_flight, waiting));
     }

@@ -4,7 +4,7 @@ use crate::wire::answer::Failure;
 
 /// One query of an operation. Most operations have one; a read-modify-write has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct OperationPart {
     /// Number of its kind, an index into the names of the workload.
     pub kind: u8,
     /// The kind of the whole operation when it has several parts.
@@ -31,7 +31,7 @@ pub enum Verdict {
     Done,
     Failed(Failure),
     /// The part succeeded; `follow` holds the query of the next part.
-    Next(Part),
+    Next(OperationPart),
     /// Another batch of the same response must be requested.
     More,
 }
@@ -40,8 +40,14 @@ pub enum Verdict {
 pub trait Workload: Send {
     /// Writes the JSON of the next query for connection number `place` of this thread; `None` when there are no more
     /// operations.
-    fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part>;
+    fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<OperationPart>;
 
     /// Checks the response to `part`; writes the next query into `follow` for [`Verdict::Next`].
-    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, follow: &mut Vec<u8>) -> Verdict;
+    fn judge(
+        &mut self,
+        part: &OperationPart,
+        body: &[u8],
+        depth: CheckDepth,
+        follow: &mut Vec<u8>,
+    ) -> Verdict;
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::shape::{Expects, QueryValues, Shape, ShapeQuery};
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
 /// Sends queries of one shape and checks the responses.
@@ -34,24 +34,30 @@ impl ShapeWorkload {
         }
     }
 
-    fn failed(&mut self, part: &Part, failure: Failure) -> Verdict {
+    fn failed(&mut self, part: &OperationPart, failure: Failure) -> Verdict {
         self.awaited.remove(&part.record);
         Verdict::Failed(failure)
     }
 }
 
 impl Workload for ShapeWorkload {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         let ShapeQuery { query: term, expects } = (self.shape.ask)(&mut self.draw);
         self.asked += 1;
         self.awaited.insert(self.asked, (expects, Vec::new()));
         query.extend_from_slice(b"[1,");
         query.extend_from_slice(term.to_string().as_bytes());
         query.extend_from_slice(b",{}]");
-        Some(Part { record: self.asked, ..Part::default() })
+        Some(OperationPart { record: self.asked, ..OperationPart::default() })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, _follow: &mut Vec<u8>) -> Verdict {
+    fn judge(
+        &mut self,
+        part: &OperationPart,
+        body: &[u8],
+        depth: CheckDepth,
+        _follow: &mut Vec<u8>,
+    ) -> Verdict {
         let is_write = self.awaited.get(&part.record).is_some_and(|(wanted, _)| *wanted == Expects::Inserted);
         let looks_good = !is_write || answer::counts_no_errors(body);
         match answer::type_at_head(body) {
@@ -95,7 +101,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    fn workload(shape: usize) -> (ShapeWorkload, Part) {
+    fn workload(shape: usize) -> (ShapeWorkload, OperationPart) {
         let draw = QueryValues { rng: Rng::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
         let mut workload = ShapeWorkload::new(&SHAPES[shape], draw);
         let mut query = Vec::new();
@@ -105,7 +111,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn judged(workload: &mut ShapeWorkload, part: &Part, body: &str, depth: CheckDepth) -> Verdict {
+    fn judged(workload: &mut ShapeWorkload, part: &OperationPart, body: &str, depth: CheckDepth) -> Verdict {
         workload.judge(part, body.as_bytes(), depth, &mut Vec::new())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queries::Queries;
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kind of operation: one batch of documents is one insert.
@@ -67,15 +67,15 @@ fn encode(documents: u64, bytes: u64) -> u64 {
 }
 
 impl Workload for LoadWorkload {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         let records = self.progress.claim(self.batch)?;
         let documents = records.end - records.start;
         let sentences = self.queries.insert_many(records, self.seed, query);
         let detail = encode(documents, query.len() as u64);
-        Some(Part { kind: 0, whole: None, record: sentences, detail })
+        Some(OperationPart { kind: 0, whole: None, record: sentences, detail })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, part: &OperationPart, body: &[u8], _: CheckDepth, _: &mut Vec<u8>) -> Verdict {
         let (documents, bytes) = (part.detail & ((1 << 21) - 1), part.detail >> 21);
         let result = match answer::check_write(body) {
             Ok(result) => result,

@@ -10,7 +10,7 @@ use super::chooser::KeyChooser;
 use super::queries::Queries;
 use super::settings::{Mix, PRIMARY_KEY};
 use super::values::integrity_value;
-use crate::drive::workload::{CheckDepth, Part, Verdict, Workload};
+use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::result::Integrity;
 use crate::rng::Rng;
 use crate::wire::answer::{self, Failure, FailureKind};
@@ -84,7 +84,7 @@ impl Operations {
         (!settings.writeallfields).then(|| self.rng.below(settings.fieldcount as u64) as usize)
     }
 
-    fn judge_read(&self, part: &Part, body: &[u8], depth: CheckDepth) -> Result<(), Failure> {
+    fn judge_read(&self, part: &OperationPart, body: &[u8], depth: CheckDepth) -> Result<(), Failure> {
         let integrity = self.queries.settings().dataintegrity;
         if answer::is_null_atom(body) {
             if integrity {
@@ -110,7 +110,7 @@ impl Operations {
         outcome
     }
 
-    fn compare_row(&self, part: &Part, row: &Value) -> Result<(), Failure> {
+    fn compare_row(&self, part: &OperationPart, row: &Value) -> Result<(), Failure> {
         let settings = self.queries.settings();
         let key = settings.keys.key(part.record);
         let wrong = |what: String| Err(Failure::new(FailureKind::WrongAnswer, what));
@@ -136,7 +136,7 @@ impl Operations {
         Ok(())
     }
 
-    fn judge_scan(&self, part: &Part, body: &[u8], depth: CheckDepth) -> Verdict {
+    fn judge_scan(&self, part: &OperationPart, body: &[u8], depth: CheckDepth) -> Verdict {
         let t = answer::type_at_head(body);
         if t == Some(answer::PARTIAL) {
             return Verdict::More;
@@ -158,9 +158,9 @@ impl Operations {
 }
 
 impl Workload for Operations {
-    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<OperationPart> {
         let kind = self.draw_kind();
-        let plain = |kind, record| Part { kind, record, ..Part::default() };
+        let plain = |kind, record| OperationPart { kind, record, ..OperationPart::default() };
         if kind == INSERT {
             let record = self.inserts.allocate();
             self.queries.insert(record, &mut self.rng, query);
@@ -177,18 +177,24 @@ impl Workload for Operations {
                 let field = self.read_field();
                 let length = self.queries.settings().scan_lengths.draw(&mut self.rng);
                 self.queries.scan(record, length, field, query);
-                Part { detail: length, ..plain(SCAN, record) }
+                OperationPart { detail: length, ..plain(SCAN, record) }
             }
             _ => {
                 let field = self.read_field();
                 self.queries.read(record, field, query);
                 let whole = (kind == READ_MODIFY_WRITE).then_some(READ_MODIFY_WRITE);
-                Part { detail: encode_field(field), whole, ..plain(READ, record) }
+                OperationPart { detail: encode_field(field), whole, ..plain(READ, record) }
             }
         })
     }
 
-    fn judge(&mut self, part: &Part, body: &[u8], depth: CheckDepth, follow: &mut Vec<u8>) -> Verdict {
+    fn judge(
+        &mut self,
+        part: &OperationPart,
+        body: &[u8],
+        depth: CheckDepth,
+        follow: &mut Vec<u8>,
+    ) -> Verdict {
         let outcome = match part.kind {
             READ => self.judge_read(part, body, depth),
             UPDATE => judge_write(body, br#""skipped":0,"#, "skipped"),
@@ -204,7 +210,7 @@ impl Workload for Operations {
         if part.kind == READ && part.whole.is_some() {
             let field = self.written_field();
             self.queries.update(part.record, field, &mut self.rng, follow);
-            return Verdict::Next(Part { kind: UPDATE, ..*part });
+            return Verdict::Next(OperationPart { kind: UPDATE, ..*part });
         }
         Verdict::Done
     }
@@ -289,7 +295,7 @@ mod tests {
     #[test]
     fn a_read_is_checked_by_its_head_or_completely() {
         let mut ops = operations(&[]);
-        let part = Part { kind: READ, record: 3, ..Part::default() };
+        let part = OperationPart { kind: READ, record: 3, ..OperationPart::default() };
         let good = atom(&row(&ops, 3));
         let other = atom(&row(&ops, 4));
         let mut judge = |body: &[u8], depth| ops.judge(&part, body, depth, &mut Vec::new());
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn integrity_is_judged_on_every_read() {
         let mut ops = operations(&[("dataintegrity", "true")]);
-        let part = Part { kind: READ, record: 3, ..Part::default() };
+        let part = OperationPart { kind: READ, record: 3, ..OperationPart::default() };
         let good = row(&ops, 3);
         let mut changed = good.clone();
         changed["field4"] = json!("x".repeat(100));
@@ -334,7 +340,7 @@ mod tests {
         let mut follow = Vec::new();
         let body = atom(&row(&ops, part.record));
         let verdict = ops.judge(&part, &body, CheckDepth::Head, &mut follow);
-        let update = Part { kind: UPDATE, ..part };
+        let update = OperationPart { kind: UPDATE, ..part };
         assert_eq!(verdict, Verdict::Next(update));
         let key = ops.queries.settings().keys.key(part.record);
         assert!(follow.windows(key.len()).any(|w| w == key.as_bytes()));
@@ -345,7 +351,7 @@ mod tests {
     #[test]
     fn a_write_that_touches_no_row_is_a_failure() {
         let mut ops = operations(&[]);
-        let part = Part { kind: UPDATE, ..Part::default() };
+        let part = OperationPart { kind: UPDATE, ..OperationPart::default() };
         let skipped = br#"{"t":1,"r":[{"errors":0,"replaced":0,"skipped":1,"unchanged":0}]}"#;
         assert!(matches!(
             ops.judge(&part, skipped, CheckDepth::Head, &mut Vec::new()),
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn a_scan_continues_until_its_last_batch() {
         let mut ops = operations(&[]);
-        let part = Part { kind: SCAN, detail: 1, ..Part::default() };
+        let part = OperationPart { kind: SCAN, detail: 1, ..OperationPart::default() };
         let mut judge = |body: &[u8]| ops.judge(&part, body, CheckDepth::Whole, &mut Vec::new());
         assert_eq!(judge(br#"{"t":3,"r":[{}],"n":[]}"#), Verdict::More);
         assert_eq!(judge(br#"{"t":2,"r":[{}],"n":[]}"#), Verdict::Done);

@@ -10,6 +10,19 @@
 //! - fewer servers than a quorum, this one included, have confirmed lately that this node's term is the newest they know.
 //!
 //! It leads a group again when its log makes progress and a quorum has confirmed its leadership. Decision 0037.
+//!
+//! # Why servers are asked for terms
+//!
+//! An earlier version asked for the leader. The leader may be unknown: it may have lost its quorum since, or be
+//! unreachable. Its voters know its term. They are a quorum without this node, so every quorum with this node has one of
+//! them. A voter may have forgotten the term: its replica was removed, or its log was not loaded since a start on a full
+//! disk. Such a voter says nothing, so silence counts against the leader. A candidate that loses raises the term too, so
+//! this node may step down from a group that no other server leads, as if its log had seen the term.
+//!
+//! # Why a quorum confirms each leadership after a stall
+//!
+//! Messages of another leader may be on their way. A confirmation is needed even if all servers that could lead have
+//! disappeared: without it this node might answer reads from rows that others have overwritten.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

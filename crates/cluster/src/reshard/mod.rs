@@ -18,6 +18,24 @@
 //! 4. `handover`: on each server, `HandoverEnd` reports that the founded shards have their rows durably. After that
 //!    nothing needs the old groups.
 //!
+//! # Why nothing is lost
+//!
+//! - After a crash an engine holds a prefix of its writes (column families are flushed together). A new group's first
+//!   record comes after all writes of the old groups. If the record is missing, the old logs still exist, since they are
+//!   deleted only after the flush, and are applied again.
+//! - The table's epoch fences plans. A seal names its epoch, and the catalog accepts a plan only in that epoch. Both a
+//!   reshard and its end without success raise the epoch. A group is opened again only with an epoch in which the catalog
+//!   still has it in force. The greatest seal or opening counts, so late ones change nothing.
+//! - A planner may stop before the new shards are in the catalog. Then the leader of each sealed group opens it again
+//!   after three seconds; a planner that gives up does so at once, where it finds the leaders. Once the new shards are in
+//!   the catalog, the planner is not needed.
+//! - A proposal without a result when its group closes comes after the seal: its writer is refused and retries.
+//! - At most one replica per server writes a range. A new one opens when the old ones stand still and copies from and to
+//!   them have permanently ended. Until then the sealed group's leader gives copies; it may need the vote of a member that
+//!   lacks trimmed entries, to open the group again or to end it.
+//! - With `write_acks: "single"` a leader waits for a majority again from the request to seal on, and a new group opens
+//!   only where the seal is committed.
+//!
 //! Locks: steps 2 and 4 write the catalog under `CatalogClient::lock_changes`, which admits one change of this node at
 //! a time. The lock is held while the seals of step 2 wait for other servers; all other requests to servers are made before
 //! it is taken. While a seal is proposed, `Membership::hold_changes` keeps members from being changed.

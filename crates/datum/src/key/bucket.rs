@@ -166,15 +166,15 @@ mod tests {
     /// (`transform/fold.yaml`).
     #[test]
     fn rows_interleaved_from_buckets_match_its_suite() {
-        let mut hands = vec![Vec::new(); usize::from(BUCKETS)];
-        (0..100).for_each(|id| hands[usize::from(bucket(f64::from(id)))].push(id));
-        let shortest = hands.iter().map(Vec::len).min().expect("eight hands");
-        let in_turns: Vec<i32> =
-            (0..shortest).flat_map(|turn| hands.iter().map(move |hand| hand[turn])).collect();
+        let mut buckets = vec![Vec::new(); usize::from(BUCKETS)];
+        (0..100).for_each(|id| buckets[usize::from(bucket(f64::from(id)))].push(id));
+        let shortest = buckets.iter().map(Vec::len).min().expect("eight buckets");
+        let interleaved: Vec<i32> =
+            (0..shortest).flat_map(|round| buckets.iter().map(move |bucket| bucket[round])).collect();
         let expected = [20, 15, 46, 78];
-        let seen: Vec<i32> = in_turns.iter().step_by(20).take(expected.len()).copied().collect();
+        let seen: Vec<i32> = interleaved.iter().step_by(20).take(expected.len()).copied().collect();
         assert_eq!(seen, expected[..seen.len()]);
-        assert!(seen.len() >= 3, "{shortest} turns before a hand is empty");
+        assert!(seen.len() >= 3, "{shortest} rounds before a bucket is empty");
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
     /// Expected values come from an implementation of the same rule in another language.
     #[test]
     fn each_kind_of_key_has_its_bucket() {
-        let hands = [
+        let buckets = [
             (r#""a""#, 5),
             (r#""\u00e9""#, 6),
             (r#"true"#, 7),
@@ -212,7 +212,7 @@ mod tests {
             (r#"["a",1,[true]]"#, 4),
             (r#"["a\u0001b"]"#, 6),
         ];
-        for (text, number) in hands {
+        for (text, number) in buckets {
             assert_eq!(bucket(json::parse(text.as_bytes()).expect("JSON")), number, "{text}");
         }
         assert_eq!(bucket(Datum::Time(Time::new(12.5, 60))), 6);

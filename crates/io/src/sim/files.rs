@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_fault_fires_once() {
+    fn an_injected_fault_fires_once() {
         let (files, _, file) = disk_with_file(1);
         files.inject(Fault::Sync);
         assert!(file.sync_data().is_err());

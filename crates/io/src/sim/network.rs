@@ -306,18 +306,18 @@ impl SimNetwork {
         let (delay, now) = (self.delay(), self.clock.now());
         let window_bytes = self.conditions.window_bytes;
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        let (_, far) = connection.ends(side);
+        let (_, remote) = connection.ends(side);
         let mut whole = BytesMut::new();
         bytes.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-        far.in_flight_bytes += whole.len();
-        if !whole.is_empty() && far.is_open {
-            let last = far.in_flight.back().map_or(now, |(at, _)| *at);
-            far.in_flight.push_back((last.max(now.after(delay)), InFlight::Bytes(whole.freeze())));
+        remote.in_flight_bytes += whole.len();
+        if !whole.is_empty() && remote.is_open {
+            let last = remote.in_flight.back().map_or(now, |(at, _)| *at);
+            remote.in_flight.push_back((last.max(now.after(delay)), InFlight::Bytes(whole.freeze())));
         }
-        if notify_drained && far.in_flight_bytes <= window_bytes {
+        if notify_drained && remote.in_flight_bytes <= window_bytes {
             self.ready.push((host, NetworkEvent::Drained(id)));
         } else if notify_drained {
-            far.notify_drained = true;
+            remote.notify_drained = true;
         }
     }
 
@@ -325,11 +325,11 @@ impl SimNetwork {
     fn close_from(&mut self, number: u64, side: Side, why: &str) {
         let (delay, now) = (self.delay(), self.clock.now());
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        let (own, far) = connection.ends(side);
+        let (own, remote) = connection.ends(side);
         own.is_open = false;
         own.in_flight.clear();
-        let last = far.in_flight.back().map_or(now, |(at, _)| *at);
-        far.in_flight.push_back((last.max(now.after(delay)), InFlight::Closed(why.to_owned())));
+        let last = remote.in_flight.back().map_or(now, |(at, _)| *at);
+        remote.in_flight.push_back((last.max(now.after(delay)), InFlight::Closed(why.to_owned())));
     }
 
     /// Resets the connection: both ends lose it and the data in flight.
@@ -349,8 +349,8 @@ impl SimNetwork {
 
     fn deliver_to(&mut self, number: u64, side: Side, now: Nanos) -> Option<(Host, NetworkEvent)> {
         let connection = self.connections.get_mut(&number)?;
-        let (end, far) = connection.ends(side);
-        let (host, id, from) = (end.host, end.id, far.host);
+        let (end, remote) = connection.ends(side);
+        let (host, id, from) = (end.host, end.id, remote.host);
         if !end.is_open {
             return None;
         }
@@ -363,7 +363,7 @@ impl SimNetwork {
         }
         let chunk_bytes = 1 + self.random.below(self.conditions.chunk_bytes_max.max(1) as u64) as usize;
         let window_bytes = self.conditions.window_bytes;
-        let (end, far) = self.connections.get_mut(&number)?.ends(side);
+        let (end, remote) = self.connections.get_mut(&number)?.ends(side);
         let (at, what) = end.in_flight.pop_front()?;
         let event = match what {
             InFlight::Dial => {
@@ -379,7 +379,7 @@ impl SimNetwork {
                 end.in_flight_bytes = end.in_flight_bytes.saturating_sub(chunk.len());
                 if end.notify_drained && end.in_flight_bytes <= window_bytes {
                     end.notify_drained = false;
-                    self.ready.push((from, NetworkEvent::Drained(far.id)));
+                    self.ready.push((from, NetworkEvent::Drained(remote.id)));
                 }
                 NetworkEvent::Arrived(id, chunk)
             }

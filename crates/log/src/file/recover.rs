@@ -14,7 +14,7 @@ use crate::recovery::{Scanner, SegmentEnd};
 use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number, segment_path};
 
 /// The log as it was read.
-pub(super) struct Found {
+pub(super) struct RecoveredLog {
     pub index: Index,
     /// The header of the last segment; `None` if there is no segment.
     pub last: Option<SegmentHeader>,
@@ -51,8 +51,8 @@ fn segments(files: &dyn Files, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
 }
 
-pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<Found, LogError> {
-    let mut found = Found { index: Index::default(), last: None, torn_at: None };
+pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<RecoveredLog, LogError> {
+    let mut found = RecoveredLog { index: Index::default(), last: None, torn_at: None };
     let paths = segment_paths(files, dir)?;
     for (nth, (number, path)) in paths.iter().enumerate() {
         let is_last = nth + 1 == paths.len();
@@ -84,7 +84,7 @@ fn damaged(path: &Path, offset: u64, what: &str) -> LogError {
     LogError::Damaged { segment: path.to_owned(), offset, what: what.to_owned() }
 }
 
-impl Found {
+impl RecoveredLog {
     /// Fails if the log ends before its high-water mark.
     pub fn check_end(&self, mark: Option<HighWaterMark>, dir: &Path) -> Result<(), LogError> {
         let Some(HighWaterMark { log_id, at }) = mark else { return Ok(()) };

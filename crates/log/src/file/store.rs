@@ -10,7 +10,7 @@ use io::{File, Files, Lock, Random};
 
 use super::high_water_mark::HighWaterMark;
 use super::index::{Index, Segment};
-use super::recover::{self, Found};
+use super::recover::{self, RecoveredLog};
 use crate::error::LogError;
 use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Position};
@@ -169,7 +169,7 @@ fn make_first_segment(
     files: &dyn Files,
     random: &dyn Random,
     dir: &Path,
-    found: &mut Found,
+    found: &mut RecoveredLog,
 ) -> Result<SegmentHeader, LogError> {
     let mut header = SegmentHeader {
         version: FORMAT_VERSION,

@@ -19,7 +19,7 @@ impl World {
             for event in events {
                 self.handle_event(nth, event)?;
             }
-            let applied = std::mem::take(&mut *hold(&self.nodes[nth].engine.news));
+            let applied = std::mem::take(&mut *hold(&self.nodes[nth].engine.unchecked));
             for (lsn, payload) in applied {
                 self.note_applied(nth, lsn, &payload)?;
             }

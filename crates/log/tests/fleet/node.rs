@@ -27,7 +27,7 @@ pub(super) struct Engine {
     /// The position of the last copy of the rows; entries up to there may have changed no rows.
     pub copied: Mutex<Lsn>,
     /// Entries applied since the last check.
-    pub news: Mutex<Vec<(Lsn, Bytes)>>,
+    pub unchecked: Mutex<Vec<(Lsn, Bytes)>>,
     /// Makes the log durable before the rows.
     log: OnceLock<LogSync>,
 }
@@ -56,14 +56,14 @@ impl Engine {
 
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let (mut rows, mut news) = (hold(&self.memory), hold(&self.news));
+        let (mut rows, mut unchecked) = (hold(&self.memory), hold(&self.unchecked));
         for (_, lsn, payload) in entries {
             let last = rows.last_key_value().map_or(Lsn(0), |(last, _)| *last);
             if *lsn <= last {
                 return Err(ApplyError(format!("{lsn} applied after {last}")));
             }
             rows.insert(*lsn, payload.clone());
-            news.push((*lsn, payload.clone()));
+            unchecked.push((*lsn, payload.clone()));
         }
         Ok(())
     }

@@ -42,11 +42,11 @@ pub enum ClientStep {
 
 /// The client's handshake on one connection.
 pub struct ClientHandshake {
-    stage: Stage,
+    stage: ClientStage,
     server_version: String,
 }
 
-enum Stage {
+enum ClientStage {
     Versions(ClientExchange),
     Challenge(ClientExchange),
     Signature(ClientProof),
@@ -67,7 +67,7 @@ impl ClientHandshake {
         });
         out.extend_from_slice(body.to_string().as_bytes());
         out.push(0);
-        ClientHandshake { stage: Stage::Versions(exchange), server_version: String::new() }
+        ClientHandshake { stage: ClientStage::Versions(exchange), server_version: String::new() }
     }
 
     /// Processes as much of `input` as possible and appends its output to `out`. Returns the number of bytes
@@ -81,22 +81,22 @@ impl ClientHandshake {
         while let Cut::Message { text, used } = message::cut(input.get(used_total..).unwrap_or_default()) {
             used_total += used;
             let object = read_success(text)?;
-            self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Versions(exchange) => {
+            self.stage = match std::mem::replace(&mut self.stage, ClientStage::Over) {
+                ClientStage::Versions(exchange) => {
                     self.server_version = read_versions(&object)?;
-                    Stage::Challenge(exchange)
+                    ClientStage::Challenge(exchange)
                 }
-                Stage::Challenge(exchange) => {
+                ClientStage::Challenge(exchange) => {
                     let proof = exchange.prove(read_authentication(&object)?)?;
                     write_proof(out, proof.client_final());
-                    Stage::Signature(proof)
+                    ClientStage::Signature(proof)
                 }
-                Stage::Signature(proof) => {
+                ClientStage::Signature(proof) => {
                     proof.check(read_authentication(&object)?)?;
                     let server_version = std::mem::take(&mut self.server_version);
                     return Ok((used_total, ClientStep::Established { server_version }));
                 }
-                Stage::Over => return Err(unreadable(text)),
+                ClientStage::Over => return Err(unreadable(text)),
             };
         }
         Ok((used_total, ClientStep::NeedMore))

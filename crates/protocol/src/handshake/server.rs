@@ -54,11 +54,11 @@ pub struct Progress {
 
 /// The server's handshake on one connection.
 pub struct ServerHandshake {
-    stage: Stage,
+    stage: ServerStage,
     randomness: Randomness,
 }
 
-enum Stage {
+enum ServerStage {
     Magic,
     Key { version: Version },
     FirstMessage,
@@ -69,7 +69,7 @@ enum Stage {
 /// The outcome of one stage, with the number of bytes used.
 enum StageOutcome {
     NeedMore,
-    On { used: usize, next: Stage },
+    On { used: usize, next: ServerStage },
     Established { used: usize, established: Established },
 }
 
@@ -86,7 +86,7 @@ impl ServerHandshake {
     /// A handshake that has received no bytes.
     #[must_use]
     pub fn new(randomness: Randomness) -> ServerHandshake {
-        ServerHandshake { stage: Stage::Magic, randomness }
+        ServerHandshake { stage: ServerStage::Magic, randomness }
     }
 
     /// Processes as much of `input` as possible and appends its output to `out`. V1_0 clients receive
@@ -108,11 +108,11 @@ impl ServerHandshake {
                     self.stage = next;
                 }
                 Ok(StageOutcome::Established { used, established }) => {
-                    self.stage = Stage::Over;
+                    self.stage = ServerStage::Over;
                     return Progress { used: used_total + used, step: Step::Established(established) };
                 }
                 Err(stop) => {
-                    self.stage = Stage::Over;
+                    self.stage = ServerStage::Over;
                     match &stop {
                         AnyRefusal::Legacy(refusal) => refusal.write(out),
                         AnyRefusal::Json(refusal) => refusal.write(out),
@@ -131,13 +131,13 @@ impl ServerHandshake {
         out: &mut Vec<u8>,
     ) -> Result<StageOutcome, AnyRefusal> {
         match &mut self.stage {
-            Stage::Magic => read_magic(input, version, out),
-            Stage::Key { version } => read_key(*version, input, accounts, out),
-            Stage::FirstMessage => {
+            ServerStage::Magic => read_magic(input, version, out),
+            ServerStage::Key { version } => read_key(*version, input, accounts, out),
+            ServerStage::FirstMessage => {
                 let nonce = BASE64.encode(self.randomness.nonce);
                 Ok(read_first(input, accounts, &self.randomness.decoy, &nonce, out)?)
             }
-            Stage::FinalMessage(exchange) => {
+            ServerStage::FinalMessage(exchange) => {
                 let Cut::Message { text, used } = message::cut_client(input)? else {
                     return Ok(StageOutcome::NeedMore);
                 };
@@ -150,7 +150,7 @@ impl ServerHandshake {
                     established: Established { version: Version::V1_0, user },
                 })
             }
-            Stage::Over => Ok(StageOutcome::NeedMore),
+            ServerStage::Over => Ok(StageOutcome::NeedMore),
         }
     }
 }
@@ -160,10 +160,10 @@ fn read_magic(input: &[u8], server_version: &str, out: &mut Vec<u8>) -> Result<S
     let next = match magic {
         _ if magic == Version::V1_0.magic() => {
             write_versions(out, server_version);
-            Stage::FirstMessage
+            ServerStage::FirstMessage
         }
-        _ if magic == Version::V0_4.magic() => Stage::Key { version: Version::V0_4 },
-        _ if magic == Version::V0_3.magic() => Stage::Key { version: Version::V0_3 },
+        _ if magic == Version::V0_4.magic() => ServerStage::Key { version: Version::V0_4 },
+        _ if magic == Version::V0_3.magic() => ServerStage::Key { version: Version::V0_3 },
         _ if MAGIC_PROTOBUF.contains(&magic) => return Err(LegacyRefusal::Protobuf.into()),
         _ => return Err(LegacyRefusal::UnknownVersion.into()),
     };
@@ -223,7 +223,7 @@ fn read_first(
     let record = accounts.password(challenge.user());
     let exchange = challenge.answer(record, decoy, nonce);
     message::write_authentication(out, exchange.server_first());
-    Ok(StageOutcome::On { used, next: Stage::FinalMessage(Box::new(exchange)) })
+    Ok(StageOutcome::On { used, next: ServerStage::FinalMessage(Box::new(exchange)) })
 }
 
 fn read_u32(input: &[u8]) -> Option<(u32, &[u8])> {

@@ -7,11 +7,11 @@ use super::body;
 use super::link::header_datum;
 use super::options::HttpOptions;
 use super::params::{encoded, url_params};
-use super::request::{HttpFailure, HttpResponse, Method, WebSession};
+use super::request::{HttpFailure, HttpResponse, HttpSession, Method};
 
 /// Requests that differ only in URL and parameters.
 pub(crate) struct Exchange {
-    session: Box<dyn WebSession>,
+    session: Box<dyn HttpSession>,
     url: String,
     options: HttpOptions,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 
 impl Exchange {
     /// Requests to `url`.
-    pub fn new(session: Box<dyn WebSession>, url: String, options: HttpOptions) -> Exchange {
+    pub fn new(session: Box<dyn HttpSession>, url: String, options: HttpOptions) -> Exchange {
         Exchange { session, url, options }
     }
 

@@ -1,6 +1,6 @@
 //! HTTP requests of queries: requests, responses, and paging.
 //!
-//! The caller of this crate sends them: it implements [`Web`].
+//! The caller of this crate sends them: it implements [`HttpClient`].
 
 mod body;
 mod exchange;
@@ -10,7 +10,7 @@ mod pages;
 mod params;
 mod request;
 
-pub use request::{Auth, HttpFailure, HttpRequest, HttpResponse, Method, Web, WebSession};
+pub use request::{Auth, HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession, Method};
 
 pub(crate) use exchange::Exchange;
 pub(crate) use options::{HttpOptions, ResultFormat};

@@ -94,13 +94,13 @@ pub enum HttpFailure {
 }
 
 /// Sends HTTP requests for queries.
-pub trait Web: Send + Sync {
+pub trait HttpClient: Send + Sync {
     /// Starts a session, whose requests share cookies.
-    fn session(&self) -> Box<dyn WebSession>;
+    fn session(&self) -> Box<dyn HttpSession>;
 }
 
 /// A series of requests that share cookies.
-pub trait WebSession: Send {
+pub trait HttpSession: Send {
     /// Sends one request, with retries, redirects and authentication.
     ///
     /// Blocks for at most the request's timeout; returns soon after `cancel` is set. Addresses that are not public are

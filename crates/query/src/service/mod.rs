@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use self::jobs::Jobs;
 use self::rate_meter::{RateMeter, TableRateMeters};
 use self::served_cursors::ServedCursors;
-use crate::http::Web;
+use crate::http::HttpClient;
 use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
 use crate::script::Scripts;
 use crate::thread_pool::ThreadPool;
@@ -50,7 +50,7 @@ pub struct ServiceOptions {
     /// How many threads scan tables; one per core is right.
     pub scan_threads: usize,
     /// Sends the requests of `http`; `None` when this server may send none.
-    pub web: Option<Arc<dyn Web>>,
+    pub http_client: Option<Arc<dyn HttpClient>>,
     /// Runs scripts of `js`; `None` when scripts are not allowed.
     pub scripts: Option<Arc<dyn Scripts>>,
     /// The budget for memory that requests of other nodes use.
@@ -119,7 +119,7 @@ pub struct Service {
     pub(crate) failover: Arc<Failover>,
     /// Cursors that other nodes have open here.
     pub(crate) cursors: ServedCursors,
-    pub(crate) web: Option<Arc<dyn Web>>,
+    pub(crate) http_client: Option<Arc<dyn HttpClient>>,
     pub(crate) scripts: Option<Arc<dyn Scripts>>,
     /// The budget for requests of other nodes; this node's own queries use the accounts of their connections.
     pub(crate) memory: Arc<Budget>,
@@ -155,7 +155,7 @@ impl Service {
             facts: options.facts,
             pool: ThreadPool::new("scan", options.scan_threads),
             jobs: Jobs::default(),
-            web: options.web,
+            http_client: options.http_client,
             scripts: options.scripts,
             memory: options.memory,
             scratch: Mutex::new(BTreeMap::new()),

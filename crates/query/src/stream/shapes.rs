@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use datum::{Object, PrimaryKey};
 use reql::geo::cover::search_ranges;
-use reql::geo::nearest::{Bounds, Found, Search};
+use reql::geo::nearest::{Bounds, NearbyShape, Search};
 use reql::geo::{LazyShape, Shape};
 use reql::{Cancel, Env, EvalError};
 use shard::{GeoIndexHits, GeoIndexReader};
@@ -111,7 +111,7 @@ pub(super) struct NearestRows {
     part: GeoIndexReader,
     bounds: Bounds,
     /// The result, after the first call.
-    found: Option<std::vec::IntoIter<Found<Object>>>,
+    found: Option<std::vec::IntoIter<NearbyShape<Object>>>,
 }
 
 impl NearestRows {
@@ -121,14 +121,18 @@ impl NearestRows {
     }
 
     /// The next row and the distance of its shape.
-    pub fn next(&mut self, env: &Env<'_>, seen: &RowCounter) -> Result<Option<Found<Object>>, EvalError> {
+    pub fn next(
+        &mut self,
+        env: &Env<'_>,
+        seen: &RowCounter,
+    ) -> Result<Option<NearbyShape<Object>>, EvalError> {
         if self.found.is_none() {
             self.found = Some(self.search(env, seen)?.into_iter());
         }
         Ok(self.found.as_mut().and_then(Iterator::next))
     }
 
-    fn search(&self, env: &Env<'_>, seen: &RowCounter) -> Result<Vec<Found<Object>>, EvalError> {
+    fn search(&self, env: &Env<'_>, seen: &RowCounter) -> Result<Vec<NearbyShape<Object>>, EvalError> {
         let mut search = Search::<ShapeKey, Object>::new(self.bounds);
         loop {
             let mut walk = IndexWalk::new(self.part.hits(search.ranges()?));

@@ -40,7 +40,7 @@ pub(crate) fn get_nearest(mut args: Args<'_>) -> Result<Value, EvalError> {
     let rows = RowSource::of_index(&stored, &index, IndexSearch::Nearest(bounds), IndexItems::Pairs);
     let found = nearest_of_all(args.cx, &mut *rows.open(args.cx)?, options.max_results)?;
     args.cx.env().check_array(found.len())?;
-    let result = |found: nearest::Found<Datum>| {
+    let result = |found: nearest::NearbyShape<Datum>| {
         let mut members = ObjectBuilder::new();
         members.insert(Text::from_static("dist"), Datum::Number(options.unit.of_m(found.dist_m)));
         members.insert(Text::from_static("doc"), found.value);
@@ -54,10 +54,10 @@ fn nearest_of_all(
     cx: &Cx,
     items: &mut dyn Items,
     max_results: usize,
-) -> Result<Vec<nearest::Found<Datum>>, EvalError> {
+) -> Result<Vec<nearest::NearbyShape<Datum>>, EvalError> {
     let env = cx.env();
-    let mut found: Vec<nearest::Found<Datum>> = Vec::new();
-    let keep_nearest = |found: &mut Vec<nearest::Found<Datum>>| {
+    let mut found: Vec<nearest::NearbyShape<Datum>> = Vec::new();
+    let keep_nearest = |found: &mut Vec<nearest::NearbyShape<Datum>>| {
         found.sort_by(|a, b| a.dist_m.total_cmp(&b.dist_m));
         found.truncate(max_results);
     };
@@ -68,7 +68,7 @@ fn nearest_of_all(
         let [Datum::Number(dist_m), row] = &*pair else {
             return Err(EvalError::internal("expected a distance"));
         };
-        found.push(nearest::Found { dist_m: *dist_m, value: row.clone() });
+        found.push(nearest::NearbyShape { dist_m: *dist_m, value: row.clone() });
         if found.len() >= max_results.saturating_mul(2) {
             keep_nearest(&mut found);
         }

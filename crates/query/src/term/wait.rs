@@ -58,10 +58,10 @@ fn until_ready(
     wanted: fn(&Readiness) -> bool,
     deadline: Option<Instant>,
 ) -> Result<(), EvalError> {
-    let news = cx.node().states().changes();
+    let changes = cx.node().states().changes();
     let mut interval = CHECK_INTERVAL_MIN;
     loop {
-        let seen = news.seen();
+        let seen = changes.seen();
         let catalog = cx.catalog();
         let Some(table) = catalog.table_by_id(table.config.id) else {
             let (db, name) = (&table.db.name, &table.config.name);
@@ -75,7 +75,7 @@ fn until_ready(
             return Err(EvalError::op_failed("Timed out while waiting for tables."));
         }
         cx.check_cancel()?;
-        news.wait(seen, left.map_or(interval, |left| left.min(interval)));
+        changes.wait(seen, left.map_or(interval, |left| left.min(interval)));
         interval = (interval * 2).min(CHECK_INTERVAL_MAX);
     }
 }

@@ -231,7 +231,7 @@ fn service_with_memory(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>)
         passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
         facts,
         scan_threads: 2,
-        web: Some(Arc::new(world::SmallWeb)),
+        http_client: Some(Arc::new(world::SamplePages)),
         scripts: Some(Arc::new(world::SmallScripts::default())),
         memory,
     })

@@ -1,29 +1,29 @@
-//! A web and a script language for tests.
+//! An HTTP client and a script language for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datum::Datum;
 use rekindle_query::{
-    Auth, FunctionId, HttpFailure, HttpRequest, HttpResponse, ScriptAnswer, ScriptFailure, ScriptLimits,
-    ScriptSession, Scripts, Web, WebSession,
+    Auth, FunctionId, HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession, ScriptAnswer,
+    ScriptFailure, ScriptLimits, ScriptSession, Scripts,
 };
 use reql::Cancel;
 use serde_json::json;
 
 /// The content of each page depends on its path.
-pub struct SmallWeb;
+pub struct SamplePages;
 
-struct Visit {
+struct SampleSession {
     requests: u32,
 }
 
-impl Web for SmallWeb {
-    fn session(&self) -> Box<dyn WebSession> {
-        Box::new(Visit { requests: 0 })
+impl HttpClient for SamplePages {
+    fn session(&self) -> Box<dyn HttpSession> {
+        Box::new(SampleSession { requests: 0 })
     }
 }
 
-impl WebSession for Visit {
+impl HttpSession for SampleSession {
     fn send(&mut self, request: &HttpRequest, _: &Cancel) -> Result<HttpResponse, HttpFailure> {
         self.requests += 1;
         let (path, parameters) = request.url.split_once('?').unwrap_or((&request.url, ""));

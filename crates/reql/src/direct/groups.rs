@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use super::expr::Item;
 use super::fold::Fold;
-use super::stage::{NotPlain, Stage, through};
+use super::stage::{DirectStage, NotPlain, through};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::group::GroupBy;
@@ -51,7 +51,7 @@ impl Groups {
     pub(super) fn push(
         &mut self,
         item: Item<'_>,
-        stages: &mut [Stage],
+        stages: &mut [DirectStage],
         fold: &mut Fold,
         env: &Env<'_>,
     ) -> Result<Result<(), NotPlain>, EvalError> {

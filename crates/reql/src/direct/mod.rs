@@ -19,11 +19,11 @@ use crate::pipeline::{Pipeline, Tally};
 use expr::Item;
 use fold::Fold;
 use groups::Groups;
-use stage::{NotPlain, Stage, stages, through};
+use stage::{DirectStage, NotPlain, stages, through};
 
 /// The part of a pipeline that can run on stored rows. Belongs to one thread.
 pub struct Direct {
-    stages: Vec<Stage>,
+    stages: Vec<DirectStage>,
     end: End,
 }
 
@@ -32,7 +32,7 @@ enum End {
     /// All items contribute to one aggregate.
     Whole(Fold),
     /// Each group has an aggregate.
-    Groups { groups: Groups, stages: Vec<Stage>, fold: Fold },
+    Groups { groups: Groups, stages: Vec<DirectStage>, fold: Fold },
     /// They go through the general pipeline, from this step on.
     Rest(usize),
 }
@@ -57,8 +57,8 @@ impl Direct {
             return Some(Direct { stages, end });
         }
         // Filters alone are worth it: they may leave few rows for the other steps.
-        let filters = stages.iter().take_while(|stage| matches!(stage, Stage::Filter { .. })).count();
-        let stages: Vec<Stage> = stages.into_iter().take(filters).collect();
+        let filters = stages.iter().take_while(|stage| matches!(stage, DirectStage::Filter { .. })).count();
+        let stages: Vec<DirectStage> = stages.into_iter().take(filters).collect();
         (filters > 0).then_some(Direct { stages, end: End::Rest(filters) })
     }
 
@@ -66,7 +66,7 @@ impl Direct {
     /// next one (used for prefetching). `None` if no field is read.
     #[must_use]
     pub fn first_field_offset(&self) -> Option<usize> {
-        let first = self.stages.iter().find_map(Stage::first_field);
+        let first = self.stages.iter().find_map(DirectStage::first_field);
         let first = first.or_else(|| match &self.end {
             End::Whole(fold) => fold.first_field(),
             End::Groups { groups, .. } => groups.first_field(),
@@ -106,8 +106,8 @@ impl Direct {
 }
 
 impl End {
-    fn of(pipeline: &Pipeline, stages: &[Stage], env: &Env<'_>) -> Option<End> {
-        let maps = |stages: &[Stage]| stages.iter().any(|stage| matches!(stage, Stage::Map(_)));
+    fn of(pipeline: &Pipeline, stages: &[DirectStage], env: &Env<'_>) -> Option<End> {
+        let maps = |stages: &[DirectStage]| stages.iter().any(|stage| matches!(stage, DirectStage::Map(_)));
         let Some(by) = &pipeline.group else {
             return Fold::of(&pipeline.terminal, maps(stages), env).map(End::Whole);
         };

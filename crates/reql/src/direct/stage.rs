@@ -12,7 +12,7 @@ use crate::transform::Transform;
 pub(super) struct NotPlain;
 
 /// A plain step.
-pub(super) enum Stage {
+pub(super) enum DirectStage {
     Filter { test: Expr, on_missing: IfMissing },
     Map(Expr),
 }
@@ -27,18 +27,18 @@ pub(super) enum IfMissing {
 }
 
 /// The leading steps that are plain.
-pub(super) fn stages(steps: &[Transform], env: &Env<'_>) -> Vec<Stage> {
-    steps.iter().map_while(|step| Stage::of(step, env)).collect()
+pub(super) fn stages(steps: &[Transform], env: &Env<'_>) -> Vec<DirectStage> {
+    steps.iter().map_while(|step| DirectStage::of(step, env)).collect()
 }
 
-impl Stage {
+impl DirectStage {
     /// The position, in the previous row, of the first field that is read, if any.
     pub(super) fn first_field(&self) -> Option<FieldPosition> {
-        let (Stage::Filter { test: expr, .. } | Stage::Map(expr)) = self;
+        let (DirectStage::Filter { test: expr, .. } | DirectStage::Map(expr)) = self;
         expr.first_field()
     }
 
-    fn of(step: &Transform, env: &Env<'_>) -> Option<Stage> {
+    fn of(step: &Transform, env: &Env<'_>) -> Option<DirectStage> {
         match step {
             Transform::Filter(filter) | Transform::Matching(Predicate::Filter(filter)) => {
                 let on_missing = match filter.on_missing {
@@ -46,9 +46,9 @@ impl Stage {
                     OnMissing::Keep => IfMissing::Keep,
                     OnMissing::Raise | OnMissing::Fail(_) => IfMissing::Ask,
                 };
-                Some(Stage::Filter { test: test(filter, env)?, on_missing })
+                Some(DirectStage::Filter { test: test(filter, env)?, on_missing })
             }
-            Transform::Map(closure) => Expr::of_closure(closure, env).map(Stage::Map),
+            Transform::Map(closure) => Expr::of_closure(closure, env).map(DirectStage::Map),
             _ => None,
         }
     }
@@ -63,14 +63,17 @@ fn test(filter: &Filter, env: &Env<'_>) -> Option<Expr> {
 }
 
 /// Runs an item through `stages`; `None` if a filter drops it.
-pub(super) fn through<'a>(stages: &'a mut [Stage], mut item: Item<'a>) -> Result<Option<Item<'a>>, NotPlain> {
+pub(super) fn through<'a>(
+    stages: &'a mut [DirectStage],
+    mut item: Item<'a>,
+) -> Result<Option<Item<'a>>, NotPlain> {
     for stage in stages {
         match stage {
-            Stage::Map(expr) => match expr.eval(item) {
+            DirectStage::Map(expr) => match expr.eval(item) {
                 Ok(value) => item = Item::Value(value),
                 Err(Stop::Missing | Stop::NotPlain) => return Err(NotPlain),
             },
-            Stage::Filter { test, on_missing } => match (test.eval(item), on_missing) {
+            DirectStage::Filter { test, on_missing } => match (test.eval(item), on_missing) {
                 (Ok(value), _) if value.is_truthy() => {}
                 (Ok(_), _) | (Err(Stop::Missing), IfMissing::Drop) => return Ok(None),
                 (Err(Stop::Missing), IfMissing::Keep) => {}

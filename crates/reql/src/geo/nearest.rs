@@ -41,7 +41,7 @@ pub struct Bounds {
 
 /// A shape that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<V> {
+pub struct NearbyShape<V> {
     /// Its distance from the centre, in metres.
     pub dist_m: f64,
     /// The value it was offered with.
@@ -56,7 +56,7 @@ pub struct Search<K, V> {
     done_m: f64,
     /// Outer radius of the current ring, in metres.
     reach_m: f64,
-    found: Vec<Found<V>>,
+    found: Vec<NearbyShape<V>>,
     /// The number of results from previous rings, which are sorted.
     ordered: usize,
     keys: HashSet<K>,
@@ -113,7 +113,7 @@ impl<K: Eq + Hash, V> Search<K, V> {
             return Ok(false);
         }
         self.keys.insert(key);
-        self.found.push(Found { dist_m, value });
+        self.found.push(NearbyShape { dist_m, value });
         Ok(true)
     }
 
@@ -149,7 +149,7 @@ impl<K: Eq + Hash, V> Search<K, V> {
 
     /// The results, nearest first, at most as many as requested.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Found<V>> {
+    pub fn finish(mut self) -> Vec<NearbyShape<V>> {
         self.found[self.ordered..].sort_by(|a, b| a.dist_m.total_cmp(&b.dist_m));
         self.found.truncate(self.bounds.max_results);
         self.found

@@ -5,7 +5,7 @@ use parking_lot::RwLock;
 
 /// The stage of the node's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum NodeStage {
     /// It is opening its data; the text says which step.
     Starting(&'static str),
     /// It is serving.
@@ -20,17 +20,17 @@ pub enum Stage {
 }
 
 /// The current stage of the node, shared with the HTTP pages.
-pub struct Health(RwLock<Stage>);
+pub struct Health(RwLock<NodeStage>);
 
 impl Health {
     /// A node that is starting.
     #[must_use]
     pub fn new() -> Health {
-        Health(RwLock::new(Stage::Starting("opening the data directory")))
+        Health(RwLock::new(NodeStage::Starting("opening the data directory")))
     }
 
     /// Sets the stage.
-    pub fn enter(&self, stage: Stage) {
+    pub fn enter(&self, stage: NodeStage) {
         *self.0.write() = stage;
     }
 
@@ -40,18 +40,18 @@ impl Health {
         let quoted = |text: &str| Datum::from(text).to_json_string();
         let version = quoted(env!("CARGO_PKG_VERSION"));
         match stage {
-            Stage::Starting(doing) => (
+            NodeStage::Starting(doing) => (
                 false,
                 format!("{{\"status\":\"starting\",\"reason\":{},\"version\":{version}}}\n", quoted(doing)),
             ),
-            Stage::Ready { id, name } => {
+            NodeStage::Ready { id, name } => {
                 let (id, name) = (quoted(&id), quoted(&name));
                 (
                     true,
                     format!("{{\"status\":\"ready\",\"id\":{id},\"name\":{name},\"version\":{version}}}\n"),
                 )
             }
-            Stage::ShuttingDown => {
+            NodeStage::ShuttingDown => {
                 let reason = "the server is shutting down and finishes running queries";
                 (
                     false,
@@ -80,10 +80,10 @@ mod tests {
         let health = Health::new();
         let (ready, page) = health.to_json();
         assert!(!ready && page.contains("opening the data directory"), "{page}");
-        health.enter(Stage::Ready { id: "1-2".into(), name: "a\"b".into() });
+        health.enter(NodeStage::Ready { id: "1-2".into(), name: "a\"b".into() });
         let (ready, page) = health.to_json();
         assert!(ready && page.contains(r#""name":"a\"b""#), "{page}");
-        health.enter(Stage::ShuttingDown);
+        health.enter(NodeStage::ShuttingDown);
         assert!(!health.to_json().0);
     }
 }

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::tls::Encrypted;
 
-pub use health::{Health, Stage};
+pub use health::{Health, NodeStage};
 pub use metrics::{Observed, Sources};
 pub(crate) use process::swap_warning;
 

@@ -23,12 +23,12 @@ pub(super) struct Writer {
 
 #[derive(Default)]
 struct Progress {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     sent: u64,
     written: u64,
     /// A write has timed out and the line is still not written: further lines do not wait.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use query::{HttpFailure, HttpRequest, HttpResponse, Web, WebSession};
+use query::{HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession};
 use reql::Cancel;
 use ureq::Agent;
 use ureq::unversioned::transport::DefaultConnector;
@@ -22,20 +22,20 @@ const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An HTTP client for `r.http`.
 #[derive(Clone, Copy, Debug)]
-pub struct HttpClient {
+pub struct OutboundHttp {
     reach: HttpReach,
 }
 
-impl HttpClient {
+impl OutboundHttp {
     /// A client that may connect to the addresses that `reach` allows.
     #[must_use]
-    pub fn new(reach: HttpReach) -> HttpClient {
-        HttpClient { reach }
+    pub fn new(reach: HttpReach) -> OutboundHttp {
+        OutboundHttp { reach }
     }
 }
 
-impl Web for HttpClient {
-    fn session(&self) -> Box<dyn WebSession> {
+impl HttpClient for OutboundHttp {
+    fn session(&self) -> Box<dyn HttpSession> {
         let context = RequestContext { agent: agent(self.reach), jar: Arc::default() };
         Box::new(Session { reach: self.reach, context })
     }
@@ -46,7 +46,7 @@ struct Session {
     context: RequestContext,
 }
 
-impl WebSession for Session {
+impl HttpSession for Session {
     fn send(&mut self, request: &HttpRequest, cancel: &Cancel) -> Result<HttpResponse, HttpFailure> {
         if request.timeout.is_zero() {
             return Err(HttpFailure::TimedOut);
@@ -200,7 +200,7 @@ mod tests {
             thread::sleep(Duration::from_secs(60));
             drop(stream);
         });
-        let mut session = HttpClient::new(HttpReach::Everything).session();
+        let mut session = OutboundHttp::new(HttpReach::Everything).session();
         let request = request(format!("http://127.0.0.1:{port}/"));
         assert_eq!(session.send(&request, &cancel), Err(HttpFailure::Cancelled));
     }

@@ -8,4 +8,4 @@ mod request;
 mod resolve;
 mod url;
 
-pub use client::HttpClient;
+pub use client::OutboundHttp;

@@ -97,12 +97,14 @@ impl DataDirectory {
         let failed = |cause: io::Error| DirectoryError::Io { path: shown.clone(), cause };
         let found = look(&*files, path).map_err(failed)?;
         match (found, mode) {
-            (Found::Ours, OpenMode::Create) => return Err(DirectoryError::Exists { path: shown }),
-            (Found::Nothing, OpenMode::Open) => return Err(DirectoryError::Missing { path: shown }),
-            (Found::Foreign, _) => return Err(DirectoryError::Foreign { path: shown }),
-            (Found::OtherVersion, _) => return Err(other_version(&*files, path)),
-            (Found::Nothing, _) => files.create_dir_all(path).map_err(failed)?,
-            (Found::Ours, _) => {}
+            (DirectoryContent::Ours, OpenMode::Create) => return Err(DirectoryError::Exists { path: shown }),
+            (DirectoryContent::Nothing, OpenMode::Open) => {
+                return Err(DirectoryError::Missing { path: shown });
+            }
+            (DirectoryContent::Foreign, _) => return Err(DirectoryError::Foreign { path: shown }),
+            (DirectoryContent::OtherVersion, _) => return Err(other_version(&*files, path)),
+            (DirectoryContent::Nothing, _) => files.create_dir_all(path).map_err(failed)?,
+            (DirectoryContent::Ours, _) => {}
         }
         let lock = files.lock(&path.join(LOCK)).map_err(|cause| match cause.kind() {
             io::ErrorKind::WouldBlock => {
@@ -111,7 +113,7 @@ impl DataDirectory {
             _ => failed(cause),
         })?;
         note_owner(&*files, path).map_err(failed)?;
-        if found == Found::Nothing {
+        if found == DirectoryContent::Nothing {
             tracing::info!("Initializing directory {shown}");
             // Written under another name and renamed: a crash must not leave an empty version file.
             let new = path.join(MARK_NEW);
@@ -126,7 +128,7 @@ impl DataDirectory {
     /// Whether there is no data directory at `path` yet.
     #[must_use]
     pub fn is_new(path: &Path, files: &dyn Files) -> bool {
-        matches!(look(files, path), Ok(Found::Nothing))
+        matches!(look(files, path), Ok(DirectoryContent::Nothing))
     }
 
     /// The folder.
@@ -144,28 +146,28 @@ impl Drop for DataDirectory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum DirectoryContent {
     Nothing,
     Ours,
     OtherVersion,
     Foreign,
 }
 
-fn look(files: &dyn Files, path: &Path) -> io::Result<Found> {
+fn look(files: &dyn Files, path: &Path) -> io::Result<DirectoryContent> {
     match files.read(&path.join(MARK)) {
-        Ok(text) if text == MARK_TEXT => return Ok(Found::Ours),
-        Ok(_) => return Ok(Found::OtherVersion),
+        Ok(text) if text == MARK_TEXT => return Ok(DirectoryContent::Ours),
+        Ok(_) => return Ok(DirectoryContent::OtherVersion),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     let inside = match files.list(path) {
         Ok(inside) => inside,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DirectoryContent::Nothing),
         Err(error) => return Err(error),
     };
     // The files that a process leaves when it is killed while creating the folder.
     let unfinished = |path: &PathBuf| [LOCK, LOCK_OWNER, MARK_NEW].iter().any(|name| path.ends_with(name));
-    Ok(if inside.iter().all(unfinished) { Found::Nothing } else { Found::Foreign })
+    Ok(if inside.iter().all(unfinished) { DirectoryContent::Nothing } else { DirectoryContent::Foreign })
 }
 
 fn other_version(files: &dyn Files, path: &Path) -> DirectoryError {

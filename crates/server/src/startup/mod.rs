@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{self, Config, Service};
-use crate::http::{self, Health, Observed, Pages, Sources, Stage};
+use crate::http::{self, Health, NodeStage, Observed, Pages, Sources};
 use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory::cache_size::CacheSizer;
@@ -108,7 +108,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     // The HTTP port stays closed until it is known whether `admin` has a password.
     let mut http_port = HttpPort { config, runtime: &runtime, pages: &pages, bound: ports.http };
     http_port.open_if(is_guarded)?;
-    pages.health.enter(Stage::Starting("reading the log and opening the tables"));
+    pages.health.enter(NodeStage::Starting("reading the log and opening the tables"));
 
     let machine = Machine::new();
     let stores = machine.open_stores(config, &plan, &directory)?;
@@ -149,7 +149,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     pages.health.enter(ready(config, &node));
 
     let end = wait_for_end(&runtime, &peers)?;
-    pages.health.enter(Stage::ShuttingDown);
+    pages.health.enter(NodeStage::ShuttingDown);
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
@@ -159,13 +159,13 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
 }
 
 /// Logs that the node is ready.
-fn ready(config: &Config, node: &Node) -> Stage {
+fn ready(config: &Config, node: &Node) -> NodeStage {
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
     match config.is_proxy {
         true => tracing::info!("Proxy ready, {id}"),
         false => tracing::info!("Server ready, \"{name}\" {id}"),
     }
-    Stage::Ready { id, name }
+    NodeStage::Ready { id, name }
 }
 
 /// Checks the log for stalls periodically, as long as the node exists.
@@ -320,7 +320,7 @@ impl Running {
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
             facts,
             scan_threads: config.cores,
-            web: outbound::http_client(config),
+            http_client: outbound::http_client(config),
             scripts: outbound::scripts(config),
             memory: memory.clone(),
         });

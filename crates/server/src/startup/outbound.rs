@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use query::{Scripts, Web};
+use query::{HttpClient, Scripts};
 
 use crate::config::Config;
 
 /// Outbound HTTP within the limits of `config`.
 #[cfg(feature = "http")]
-pub(crate) fn http_client(config: &Config) -> Option<Arc<dyn Web>> {
-    Some(Arc::new(crate::outbound_http::HttpClient::new(config.http_reach)))
+pub(crate) fn http_client(config: &Config) -> Option<Arc<dyn HttpClient>> {
+    Some(Arc::new(crate::outbound_http::OutboundHttp::new(config.http_reach)))
 }
 
 /// Outbound HTTP is not compiled in.
 #[cfg(not(feature = "http"))]
-pub(crate) fn http_client(_: &Config) -> Option<Arc<dyn Web>> {
+pub(crate) fn http_client(_: &Config) -> Option<Arc<dyn HttpClient>> {
     None
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::outline::{check_ring, contains, far, meet, place, places, shape};
-use super::vincenty::{Place, away};
+use super::vincenty::{LonLat, away};
 use super::{datum, number, sequence, tables};
 use crate::evaluator::args::{self, Args};
 use crate::evaluator::term_value::{Seq, TermValue};
@@ -31,7 +31,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
             datum(made("Point", pair(place)))
         }
         160 | 161 => {
-            let places: Out<Vec<Place>> = (0..args.len()).map(|i| place_of(&args.datum(i)?)).collect();
+            let places: Out<Vec<LonLat>> = (0..args.len()).map(|i| place_of(&args.datum(i)?)).collect();
             if args.id == 160 { line(args, places?) } else { polygon(args, places?) }
         }
         162 => distance(args),
@@ -51,17 +51,17 @@ fn made(kind: &str, coordinates: Val) -> Val {
     Val::Shape(kind.to_owned(), Box::new(coordinates))
 }
 
-fn pair((longitude, latitude): Place) -> Val {
+fn pair((longitude, latitude): LonLat) -> Val {
     Val::Array(vec![Val::Number(longitude), Val::Number(latitude)])
 }
 
-fn checked_place((longitude, latitude): Place) -> Out<()> {
+fn checked_place((longitude, latitude): LonLat) -> Out<()> {
     let inside = (-180.0..=180.0).contains(&longitude) && (-90.0..=90.0).contains(&latitude);
     if inside { Ok(()) } else { Err(Fault::logic("out of range")) }
 }
 
 /// A point, or a pair of coordinates.
-fn place_of(value: &Val) -> Out<Place> {
+fn place_of(value: &Val) -> Out<LonLat> {
     match value {
         Val::Shape(kind, coordinates) if kind == "Point" => place(coordinates),
         Val::Shape(..) => Err(Fault::logic("no point")),
@@ -72,12 +72,12 @@ fn place_of(value: &Val) -> Out<Place> {
 }
 
 /// Fails for too many places, before their positions are checked, and for invalid places.
-fn check_places(args: &Args<'_>, places: &[Place]) -> Out<()> {
+fn check_places(args: &Args<'_>, places: &[LonLat]) -> Out<()> {
     let known = places.iter().try_for_each(|place| checked_place(*place));
     Fault::both(known, args.evaluator.fits(places.len())).map(|_| ())
 }
 
-fn line(args: &Args<'_>, places: Vec<Place>) -> Out<TermValue> {
+fn line(args: &Args<'_>, places: Vec<LonLat>) -> Out<TermValue> {
     check_places(args, &places)?;
     if places.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Fault::logic("equal neighbours"));
@@ -86,7 +86,7 @@ fn line(args: &Args<'_>, places: Vec<Place>) -> Out<TermValue> {
 }
 
 /// The polygon around these places, with the last moved to the first.
-fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<TermValue> {
+fn polygon(args: &Args<'_>, mut places: Vec<LonLat>) -> Out<TermValue> {
     if places.first() != places.last() {
         places.extend(places.first().copied());
     }
@@ -210,7 +210,7 @@ fn circle(args: &Args<'_>) -> Out<TermValue> {
     if count < 4 || radius / earth.0 > 0.2 || radius / earth.0 < 1e-6 {
         return Err(Fault::unspecified("a strange circle"));
     }
-    let mut corners: Vec<Place> =
+    let mut corners: Vec<LonLat> =
         (0..count).map(|i| away(center, radius, -180.0 + 360.0 / count as f64 * i as f64, earth)).collect();
     corners.push(corners[0]);
     let ring = args.evaluator.array(corners.into_iter().map(pair).collect())?;

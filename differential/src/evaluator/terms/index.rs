@@ -80,8 +80,8 @@ pub(super) fn rows(evaluator: &Evaluator, slice: &Slice) -> Out<Seq> {
         None => evaluator.database.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
     };
     let items = entries_of(evaluator, slice, &name)?.into_iter().map(|(_, row)| row).collect();
-    let dealt = slice.descends.is_none();
-    Ok(Seq { table: Some(slice.table.clone()), dealt, ..Seq::stream(items) })
+    let interleaved = slice.descends.is_none();
+    Ok(Seq { table: Some(slice.table.clone()), interleaved, ..Seq::stream(items) })
 }
 
 /// `min` and `max` by an index: a row.

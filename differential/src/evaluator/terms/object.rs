@@ -69,7 +69,7 @@ fn over_with(args: &Args<'_>, first: TermValue, id: u64) -> Out<TermValue> {
             let eager = seq.eager && table.is_some();
             return sequence::settled(
                 args.evaluator,
-                Seq { table, items, eager, infinite: seq.infinite, dealt: seq.dealt },
+                Seq { table, items, eager, infinite: seq.infinite, interleaved: seq.interleaved },
                 seq.eager,
             );
         }

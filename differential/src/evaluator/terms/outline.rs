@@ -1,7 +1,7 @@
 //! Shapes as corners and edges on the sphere: intersection, inclusion and distance.
 
 use super::sphere::{self, Arc, Vector, crosses, is_around, is_on};
-use super::vincenty::{Place, between};
+use super::vincenty::{LonLat, between};
 use crate::evaluator::args;
 use crate::fault::{Fault, Out};
 use crate::value::Val;
@@ -18,7 +18,7 @@ pub(super) fn shape(value: &Val) -> Out<(String, Val)> {
 }
 
 /// A pair of numbers as a place.
-pub(super) fn place(coordinates: &Val) -> Out<Place> {
+pub(super) fn place(coordinates: &Val) -> Out<LonLat> {
     match coordinates {
         Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
         _ => Err(Fault::unspecified("strange coordinates")),
@@ -26,7 +26,7 @@ pub(super) fn place(coordinates: &Val) -> Out<Place> {
 }
 
 /// Pairs of numbers as places.
-pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
+pub(super) fn places(coordinates: &Val) -> Out<Vec<LonLat>> {
     match coordinates {
         Val::Array(items) => items.iter().map(place).collect(),
         _ => Err(Fault::unspecified("strange coordinates")),
@@ -34,12 +34,12 @@ pub(super) fn places(coordinates: &Val) -> Out<Vec<Place>> {
 }
 
 /// Fails for a ring that intersects itself; no verdict if it nearly does.
-pub(super) fn check_ring(ring: &[Place]) -> Out<()> {
+pub(super) fn check_ring(ring: &[LonLat]) -> Out<()> {
     let corners = &ring[..ring.len().saturating_sub(1)];
     if corners.len() < 3 {
         return Err(Fault::unspecified("a ring of two places"));
     }
-    let mut seen: Vec<Place> = Vec::new();
+    let mut seen: Vec<LonLat> = Vec::new();
     for corner in corners {
         if seen.contains(corner) {
             return Err(Fault::logic("a place twice"));
@@ -63,7 +63,7 @@ pub(super) fn check_ring(ring: &[Place]) -> Out<()> {
     Ok(())
 }
 
-fn points(places: &[Place]) -> Vec<Vector> {
+fn points(places: &[LonLat]) -> Vec<Vector> {
     places.iter().map(|place| sphere::point(*place)).collect()
 }
 
@@ -146,7 +146,7 @@ pub(super) fn contains(outer: &Val, inner: &Val) -> Out<bool> {
 /// Metres from a point to a shape: zero from inside, otherwise the distance to the nearest point of its edges. That point
 /// is the nearest on the sphere; the distance is measured on the ellipsoid.
 /// Source: geo/distances.cc.
-pub(super) fn far(from: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
+pub(super) fn far(from: LonLat, other: &Val, earth: (f64, f64)) -> Out<f64> {
     let (kind, coordinates) = shape(other)?;
     if kind == "Point" {
         return between(from, place(&coordinates)?, earth);

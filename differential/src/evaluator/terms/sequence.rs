@@ -24,7 +24,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
                     part => Ok(part.items),
                 }
             });
-            let items = if seq.dealt { args.evaluator.shuffled(items) } else { items };
+            let items = if seq.interleaved { args.evaluator.shuffled(items) } else { items };
             let eager = seq.eager;
             settled(args.evaluator, Seq { table: None, eager: false, items, ..seq }, eager)
         }

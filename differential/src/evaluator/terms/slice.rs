@@ -26,27 +26,27 @@ pub(super) fn eval(args: &Args<'_>) -> Out<TermValue> {
                     (args.whole(2)?, right_open)
                 }
             };
-            part(args, first, Part { left, left_open, right, right_open })
+            part(args, first, SliceBounds { left, left_open, right, right_open })
         }
         45 => nth(args),
         70 => {
             let first = args.value(0)?;
             let left = args.whole(1)?;
-            part(args, first, Part { left, left_open: false, right: -1, right_open: false })
+            part(args, first, SliceBounds { left, left_open: false, right: -1, right_open: false })
         }
         _ => limit(args),
     }
 }
 
 #[derive(Clone, Copy)]
-struct Part {
+struct SliceBounds {
     left: i64,
     left_open: bool,
     right: i64,
     right_open: bool,
 }
 
-impl Part {
+impl SliceBounds {
     /// The positions in a sequence of this length.
     fn within(self, size: usize) -> (usize, usize) {
         let size = size as i64;
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-fn part(args: &Args<'_>, first: TermValue, part: Part) -> Out<TermValue> {
+fn part(args: &Args<'_>, first: TermValue, part: SliceBounds) -> Out<TermValue> {
     let seq = match first {
         TermValue::Datum(Val::Array(items)) => {
             let (from, to) = part.within(items.len());

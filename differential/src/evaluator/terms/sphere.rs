@@ -3,7 +3,7 @@
 //! Relations of shapes and the nearest points of edges are computed on the sphere (S2 in RethinkDB); lengths are measured
 //! on the ellipsoid. Degrees become angles without a correction for the ellipsoid.
 
-use super::vincenty::Place;
+use super::vincenty::LonLat;
 
 /// A point of the unit sphere, or a direction.
 pub(super) type Vector = [f64; 3];
@@ -14,14 +14,14 @@ pub(super) type Arc = (Vector, Vector);
 /// The distance in radians within which another rounding may put a point on an arc: six millimetres.
 const NEAR: f64 = 1e-9;
 
-pub(super) fn point((longitude, latitude): Place) -> Vector {
+pub(super) fn point((longitude, latitude): LonLat) -> Vector {
     let (sin, cos) = longitude.to_radians().sin_cos();
     let (up, out) = latitude.to_radians().sin_cos();
     [out * cos, out * sin, up]
 }
 
 /// A point as a place.
-pub(super) fn place([x, y, z]: Vector) -> Place {
+pub(super) fn place([x, y, z]: Vector) -> LonLat {
     (y.atan2(x).to_degrees(), z.atan2(x.hypot(y)).to_degrees())
 }
 

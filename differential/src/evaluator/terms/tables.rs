@@ -88,7 +88,7 @@ fn get_all(args: &Args<'_>) -> Out<TermValue> {
     };
     let rows = args.evaluator.shuffled(index::wanted(args.evaluator, &table, &name, &keys)?);
     let items = rows.into_iter().map(Ok).collect();
-    Ok(TermValue::Seq(Seq { table: Some(table), dealt: true, ..Seq::stream(items) }))
+    Ok(TermValue::Seq(Seq { table: Some(table), interleaved: true, ..Seq::stream(items) }))
 }
 
 /// `between`, and its older form with null for no bound.

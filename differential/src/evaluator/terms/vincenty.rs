@@ -3,10 +3,10 @@
 use crate::fault::{Fault, Out};
 
 /// Longitude and latitude in degrees.
-pub(super) type Place = (f64, f64);
+pub(super) type LonLat = (f64, f64);
 
 /// Metres between two places: Vincenty's inverse formula.
-pub(super) fn between(from: Place, to: Place, (axis, flattening): (f64, f64)) -> Out<f64> {
+pub(super) fn between(from: LonLat, to: LonLat, (axis, flattening): (f64, f64)) -> Out<f64> {
     if from == to {
         return Ok(0.0);
     }
@@ -52,7 +52,7 @@ fn bend(b: f64, middle: f64, sin_sigma: f64, cos_sigma: f64) -> f64 {
 }
 
 /// The place some metres away in a direction: Vincenty's direct formula.
-pub(super) fn away(from: Place, metres: f64, azimuth: f64, (axis, flattening): (f64, f64)) -> Place {
+pub(super) fn away(from: LonLat, metres: f64, azimuth: f64, (axis, flattening): (f64, f64)) -> LonLat {
     let minor = axis * (1.0 - flattening);
     let (sin_azimuth, cos_azimuth) = match azimuth % 180.0 == 0.0 {
         // Along a meridian, exactly.

@@ -293,7 +293,7 @@ impl Units<'_> {
         exact.extend(self.args.quiet.then(|| "--quiet".to_owned()));
         fleet::limit(self.groups.as_ref(), self.args.fleet.share())?;
         let around = Mark::now(&cluster.watched);
-        let measured = blocks::measure_dealt(arguments::parse(&words, &exact)?, &test.units_by_node);
+        let measured = blocks::measure_distributed(arguments::parse(&words, &exact)?, &test.units_by_node);
         let others = around.others_until(&Mark::now(&cluster.watched));
         fleet::limit(self.groups.as_ref(), None)?;
         let mut result = measured?;

@@ -17,10 +17,10 @@ pub(crate) fn http(mut args: Args<'_>) -> Result<Value, EvalError> {
     let url = args.string(0)?.to_string();
     let options = options::of(&args)?;
     let page = page(&args)?;
-    let Some(web) = &cx.service.web else {
+    let Some(client) = &cx.service.http_client else {
         return Err(EvalError::logic("`r.http` is not available on this server: it was built without it."));
     };
-    let mut exchange = Exchange::new(web.session(), url, options);
+    let mut exchange = Exchange::new(client.session(), url, options);
     match page {
         None => exchange.send(&cx.cancel).map(|answer| Value::Datum(answer.body)),
         Some((page, limit)) => Ok(Value::Seq(Seq::stream(Pipe::of_items(Pages::new(exchange, page, limit))))),

@@ -119,7 +119,7 @@ fn propose(runner: &mut Runner<FileStore>, count: usize) {
 }
 
 /// Three writers shared an fsync, so the next one waits for three.
-fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
+fn runner_that_expects_three_writers(files: &SimFiles) -> Runner<FileStore> {
     let clock = SimClock::new();
     let mut runner = runner(files, &clock);
     propose(&mut runner, 3);
@@ -134,7 +134,7 @@ fn runner_that_expects_company(files: &SimFiles) -> Runner<FileStore> {
 
 #[test]
 fn the_wait_for_more_entries_is_limited() {
-    let runner = runner_that_expects_company(&SimFiles::new(1));
+    let runner = runner_that_expects_three_writers(&SimFiles::new(1));
     assert_eq!(runner.hard_proposals_per_step(), 2);
     assert!(runner.due().is_some(), "the wait has an end");
 }
@@ -142,7 +142,7 @@ fn the_wait_for_more_entries_is_limited() {
 #[test]
 fn a_failed_log_does_not_wait() {
     let files = SimFiles::new(1);
-    let mut runner = runner_that_expects_company(&files);
+    let mut runner = runner_that_expects_three_writers(&files);
     files.inject(Fault::Append);
     propose(&mut runner, 1);
     assert!(runner.failure().is_some());

@@ -8,9 +8,7 @@
 //!
 //! Terms are written as in [`syntax`]. `UPDATE=1 cargo test` rewrites the outputs.
 
-#[path = "data/cases.rs"]
 mod cases;
-#[path = "data/syntax.rs"]
 mod syntax;
 
 use std::fmt::Write;
