@@ -34,7 +34,6 @@ pub struct Options {
     pub programs: Vec<String>,
 }
 
-/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
     /// The number of compared queries.

@@ -11,7 +11,7 @@ const DECISIONS: &str = "docs/decisions";
 /// Lines that a decision may have. Its tables and the measurements are pages of their own.
 const DECISION_LINES_MAX: usize = 75;
 
-/// Checks all sources and documents.
+/// Checks all sources and documents: module style, empty files, entries of two folders, lengths of decisions.
 pub(super) fn check(root: &Path, sources: &[Source], documents: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(sources.iter().filter_map(|source| beside_its_folder(root, source)));

@@ -57,7 +57,6 @@ pub struct Worker {
     pub epoll: OwnedFd,
     /// Buffer for the next query.
     pub query: Vec<u8>,
-    /// Counters.
     pub counters: WorkerCounters,
 }
 
