@@ -277,8 +277,7 @@ impl<S: Store> Runner<S> {
                 members.removed.push(*removed);
             }
         }
-        tracing::warn!("A shard continues with the replicas that were named, without the missing ones");
-        tracing::debug!(group = id.0, ?members, "the members of the group were forced");
+        tracing::debug!(group = id.0, ?members, "members of the group forced by an emergency repair");
         self.core.store.push(&Record::Member { group: id, peer, members });
         if !is_single_voter {
             self.core.store.push(&Record::Rows { group: id, invalid: true });
