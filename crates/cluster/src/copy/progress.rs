@@ -14,12 +14,12 @@ use crate::config::ServerId;
 /// The copies that this node sends and receives.
 #[derive(Default)]
 pub(crate) struct CopyState {
-    pub(crate) sizes: Mutex<CopyChunking>,
-    pub(crate) outgoing: Mutex<HashMap<u64, OutgoingCopy>>,
-    pub(crate) incoming: Mutex<HashMap<GroupId, CopyProgress>>,
+    pub(super) sizes: Mutex<CopyChunking>,
+    pub(super) outgoing: Mutex<HashMap<u64, OutgoingCopy>>,
+    pub(super) incoming: Mutex<HashMap<GroupId, CopyProgress>>,
     /// When the last copy of a group was completed here.
-    pub(crate) completed_at: Mutex<HashMap<GroupId, Instant>>,
-    pub(crate) pace: Mutex<Pace>,
+    pub(super) completed_at: Mutex<HashMap<GroupId, Instant>>,
+    pub(super) pace: Mutex<Pace>,
 }
 
 /// Bytes of rows that a node receives each second in all its copies together, so that they leave capacity for clients.
