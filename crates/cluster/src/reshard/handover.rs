@@ -161,7 +161,7 @@ impl HandoverEnd {
     }
 
     /// Replaces the replicas of founders that have not opened their shards by new ones, which join and copy the rows;
-    /// only in shards where a majority of the founders is ready without them. A server that learns of its new replica
+    /// only in shards where a quorum of the founders is ready without them. A server that learns of its new replica
     /// removes the old one from the group at once.
     pub(crate) fn replace_missing_founders(
         &self,

@@ -230,7 +230,7 @@ impl Sealer {
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
         let status = self.transport.with_connected(status);
         // The seal is applied here, and writes are blocked. With `write_acks: "single"` an entry is applied before a
-        // majority has it, so the commit position is checked as well.
+        // quorum has it, so the commit position is checked as well.
         let is_committed = !state.is_sealed() || status.committed >= status.applied;
         if !matches!(status.role, Role::Leader { .. }) || !is_committed {
             return Err("no majority has the seal state, or another server leads the group by now".to_owned());

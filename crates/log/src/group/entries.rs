@@ -51,7 +51,7 @@ pub(super) struct Entries {
     pub applied: u64,
     /// The last position that is appended here.
     pub written: u64,
-    /// The last position known to be appended on a majority.
+    /// The last position known to be appended on a quorum.
     pub soft: u64,
 }
 
