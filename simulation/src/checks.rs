@@ -302,11 +302,11 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
             let status = node.log().group_status(shard.group);
             tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
         }
-        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.added.is_empty()) {
+        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.temporary.is_empty()) {
             return Some(format!("{name} has replicas that are leaving or temporary"));
         }
-        if !table.config.lineage.sealed.is_empty() {
-            return Some(format!("{name} needs earlier groups: {:?}", table.config.lineage));
+        if !table.config.history.sealed.is_empty() {
+            return Some(format!("{name} needs earlier groups: {:?}", table.config.history));
         }
         let state = node.states().table_state(table);
         if !readiness(&state).all_replicas {

@@ -124,7 +124,7 @@ impl LostServerLookup {
 fn named_in(catalog: &Catalog) -> BTreeSet<ServerId> {
     let configs = || catalog.tables().into_iter().map(|table| &table.config);
     let present = configs().flat_map(|config| &config.shards).flat_map(ShardConfig::all_replicas);
-    let before = configs().flat_map(|config| &config.lineage.sealed).flat_map(|sealed| &sealed.replicas);
+    let before = configs().flat_map(|config| &config.history.sealed).flat_map(|sealed| &sealed.replicas);
     let replicas = present.chain(before).map(|replica| replica.server);
     catalog.servers().into_iter().map(|server| server.id).chain(replicas).collect()
 }

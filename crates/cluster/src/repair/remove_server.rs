@@ -386,8 +386,8 @@ mod tests {
         assert_eq!(primary(&[3, 4]), Some(server(3)));
         assert_eq!(primary(&[4]), Some(server(4)));
         let (added, left) = (without_first(moving(), &[3]), without_first(moving(), &[4]));
-        assert_eq!(added.map(|config| (config.added, config.leaving.len())), Some((vec![], 1)));
-        let which = left.map(|config| (config.added, config.leaving.len()));
+        assert_eq!(added.map(|config| (config.temporary, config.leaving.len())), Some((vec![], 1)));
+        let which = left.map(|config| (config.temporary, config.leaving.len()));
         assert_eq!(
             which,
             Some((vec![Temporary::Replica(server(3))], 0)),
@@ -451,7 +451,10 @@ mod tests {
         config.replicas[1].voting = false;
         assert!(config.add_temporary(server(2), || unreachable!("it has one")));
         let left = without_first(config.clone(), &[2]);
-        assert_eq!(left.map(|left| (left.primary, left.added)), Some((server(3), config.added.clone())));
+        assert_eq!(
+            left.map(|left| (left.primary, left.temporary)),
+            Some((server(3), config.temporary.clone()))
+        );
         config.replicas.pop();
         assert_eq!(without_first(config.clone(), &[]), None);
         assert_eq!(without_first(config, &[2]).map(|left| left.primary), Some(server(2)));

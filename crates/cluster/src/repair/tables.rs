@@ -300,10 +300,10 @@ impl Repair {
         // If only lost servers wait for the sealed groups, no live server needs them.
         let is_connected = |server: &ServerId| self.peers.is_connected(*server);
         let mut lacking = Vec::new();
-        if !config.lineage.waiting.iter().any(is_connected) {
+        if !config.history.waiting.iter().any(is_connected) {
             return Ok(lacking);
         }
-        for old in &config.lineage.sealed {
+        for old in &config.history.sealed {
             let live = old.replicas.iter().filter(|replica| self.peers.is_connected(replica.server));
             if let Some(found) = self.survivors.survivor(old.group, live, timeout)
                 && !self.catalog.is_quorum_connected(&found.members, &old.replicas)
@@ -371,7 +371,7 @@ impl Repair {
             .iter()
             .any(|repair| matches!(repair, ShardRepair::ForceSurvivor(_) | ShardRepair::AlreadyForced(..)));
         let is_lost = repairs.contains(&ShardRepair::Erase);
-        if is_lost && !config.lineage.sealed.is_empty() {
+        if is_lost && !config.history.sealed.is_empty() {
             // Its rows may be there all the same, under the sealed groups.
             return Err(AdminError::Refused(
                 "new shards of this table are still being opened; connect more of its servers".to_owned(),
