@@ -24,7 +24,15 @@ use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, R
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
-pub type Entry = (GroupId, Lsn, Bytes);
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The group whose log it is in.
+    pub group: GroupId,
+    /// Its position in that log.
+    pub lsn: Lsn,
+    /// Its content, as it was proposed.
+    pub payload: Bytes,
+}
 
 /// A message from one replica of a group to another. Messages may be lost, delayed, repeated and reordered; the receiver
 /// checks every field.

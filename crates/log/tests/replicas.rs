@@ -25,7 +25,7 @@ struct Engine(Mutex<BTreeMap<(GroupId, Lsn), Bytes>>);
 
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let entries = entries.iter().map(|(group, lsn, payload)| ((*group, *lsn), payload.clone()));
+        let entries = entries.iter().map(|entry| ((entry.group, entry.lsn), entry.payload.clone()));
         self.0.lock().unwrap().extend(entries);
         Ok(())
     }
