@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use io::task;
-use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, CatalogClient};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::error::AdminError;
+use crate::locks::BriefMutex;
 use crate::membership::Connectivity;
 use crate::reshard::{CONNECTION_CHECK_INTERVAL, QUORUM_TIMEOUT};
 use crate::rpc::Peers;
@@ -30,7 +30,7 @@ pub(super) struct LostServerLookup {
     catalog: Arc<CatalogClient>,
     connectivity: Arc<Connectivity>,
     /// How long servers have to come back before a repair gives them up; `None`: [`QUORUM_TIMEOUT`].
-    return_timeout: Mutex<Option<Duration>>,
+    return_timeout: BriefMutex<Option<Duration>>,
 }
 
 impl LostServerLookup {
@@ -39,7 +39,7 @@ impl LostServerLookup {
         catalog: Arc<CatalogClient>,
         connectivity: Arc<Connectivity>,
     ) -> LostServerLookup {
-        LostServerLookup { peers, catalog, connectivity, return_timeout: Mutex::new(None) }
+        LostServerLookup { peers, catalog, connectivity, return_timeout: BriefMutex::default() }
     }
 
     /// Sets how long a repair waits for servers to come back: for tests, which know that they do not.
