@@ -24,7 +24,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(180);
 /// missing followers after three more.
 const STALE_LEADER_MAX: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Pairs of a majority read and a read from one replica, one of which must agree: a write that timed out may take effect
+/// Pairs of a quorum read and a read from one replica, one of which must agree: a write that timed out may take effect
 /// between the two reads of a pair.
 const READ_PAIRS_MAX: usize = 3;
 
@@ -175,7 +175,7 @@ fn has_unknown_write(world: &World, document: &Document) -> bool {
     })
 }
 
-/// Reads a document from a majority and from any one replica; returns their difference.
+/// Reads a document from a quorum and from any one replica; returns their difference.
 fn read_both_ways(driver: &mut Driver, document: &Document) -> Result<Option<String>, Violation> {
     if !read_once_more(driver, document, Mode::Majority)? {
         let last = driver.world.history.records().last().and_then(|record| record.answered.clone());
@@ -302,11 +302,11 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
             let status = node.log().group_status(shard.group);
             tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
         }
-        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.added.is_empty()) {
+        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.temporary.is_empty()) {
             return Some(format!("{name} has replicas that are leaving or temporary"));
         }
-        if !table.config.lineage.sealed.is_empty() {
-            return Some(format!("{name} needs earlier groups: {:?}", table.config.lineage));
+        if !table.config.history.sealed.is_empty() {
+            return Some(format!("{name} needs earlier groups: {:?}", table.config.history));
         }
         let state = node.states().table_state(table);
         if !readiness(&state).all_replicas {

@@ -175,7 +175,7 @@ pub enum AdminError {
         "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. Connect them, \
          or if they are permanently lost, use `emergency_repair`."
     )]
-    NoMajority {
+    NoQuorum {
         /// The names of the servers.
         servers: String,
     },
@@ -274,7 +274,7 @@ pub enum AdminError {
         "Server `{server}` has replicas of shards of {tables} that have no majority of their replicas without it. Bring \
          it back, or if it is permanently lost, use `emergency_repair` on each of these tables first."
     )]
-    NeededForMajority {
+    NeededForQuorum {
         /// The server's name.
         server: Text,
         /// The names of the tables, or of some of them.
@@ -301,13 +301,13 @@ pub enum AdminError {
          Connect them, or if they are permanently lost, use `reconfigure` with `emergency_repair` on the database \
          `rethinkdb`."
     )]
-    CatalogNoMajority {
+    CatalogNoQuorum {
         /// The names of the servers.
         servers: String,
     },
     /// A quorum of the catalog's voters is connected.
     #[error("The configuration of the cluster doesn't need to be repaired.")]
-    CatalogHasMajority,
+    CatalogHasQuorum,
     /// Servers that are not connected may have founded new shards of the table, with rows that no other server has.
     #[error(
         "the last rows of this table may be on {servers} only, in new shards; connect them, or if they are permanently \

@@ -75,7 +75,7 @@ impl Engine {
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
         let mut groups = self.groups();
-        for (group, lsn, payload) in entries {
+        for Entry { group, lsn, payload } in entries {
             let log = groups.entry(*group).or_default();
             let last = log.last().map_or(Lsn(0), |(last, _)| *last);
             assert!(*lsn > last, "group {group}: {lsn} was applied after {last}");

@@ -6,12 +6,12 @@
 //!   1 ........ applied ........ soft ......... last        (grows to the right)
 //!                      durable
 //!
-//!   durable   on a majority, survives a power loss             (moved by fsyncs)
-//!   soft      on a majority, survives the end of processes     (moved by writes)
+//!   durable   on a quorum, survives a power loss               (moved by fsyncs)
+//!   soft      on a quorum, survives the end of processes       (moved by writes)
 //!   applied   handed to the Applier and returned; never past a hard entry that is not durable
 //! ```
 //!
-//! In a group of one, the replica is the majority.
+//! In a group of one, the replica is the quorum.
 
 use bytes::Bytes;
 use io::Nanos;
@@ -24,7 +24,15 @@ use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, R
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
-pub type Entry = (GroupId, Lsn, Bytes);
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The group whose log it is in.
+    pub group: GroupId,
+    /// Its position in that log.
+    pub lsn: Lsn,
+    /// Its content, as it was proposed.
+    pub payload: Bytes,
+}
 
 /// A message from one replica of a group to another. Messages may be lost, delayed, repeated and reordered; the receiver
 /// checks every field.
@@ -61,7 +69,7 @@ pub trait GroupObserver: Send + Sync {
     /// rows are invalid. Repeated every few seconds until it is restored.
     fn snapshot_needed(&self, id: GroupId, to: PeerId);
 
-    /// The rows of the local replica are invalid: it has just joined, or a power loss took entries from a majority that
+    /// The rows of the local replica are invalid: it has just joined, or a power loss took entries from a quorum that
     /// were applied here, or a restore was interrupted. Discard them and restore: [`Log::begin_restore`]. Until then the
     /// replica applies nothing and never takes proposals.
     fn rows_needed(&self, id: GroupId);
@@ -212,7 +220,7 @@ pub trait Log: Send + Sync {
     /// A message from another node has arrived. Never blocks.
     fn receive(&self, message: Message);
 
-    /// On the leader: calls `done` with a position that a linearizable read must have applied, once a majority has
+    /// On the leader: calls `done` with a position that a linearizable read must have applied, once a quorum has
     /// confirmed the leader and the position is applied here.
     fn read_index(&self, id: GroupId, done: Done);
 
@@ -233,8 +241,8 @@ pub trait Log: Send + Sync {
     /// The nodes of these replicas are reachable again: groups with them check whether anything is missing.
     fn peers_reachable(&self, peers: Vec<PeerId>);
 
-    /// On the leader: calls `done` with the log base for a copy of the rows at `at`, once `at` is durable on a majority.
-    /// The majority may need this very copy. So if that takes longer than a second, the base is at the commit position
+    /// On the leader: calls `done` with the log base for a copy of the rows at `at`, once `at` is durable on a quorum.
+    /// The quorum may need this very copy. So if that takes longer than a second, the base is at the commit position
     /// and includes the entries after it. Fails if `at` is no longer in the log, and if those entries are too many for a
     /// copy or not durable here.
     fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone);
@@ -249,7 +257,7 @@ pub trait Log: Send + Sync {
     /// there is space again. Blocks.
     fn finish_restore(&self, id: GroupId, base: LogBase) -> Result<(), LogError>;
 
-    /// Unsafe, for a group that has permanently lost its majority: from now on, durably, `members` are the members,
+    /// Unsafe, for a group that has permanently lost its quorum: from now on, durably, `members` are the members,
     /// whatever the log says up to [`Members::at`](Members). Once a leader has them durably, it tells replicas that they
     /// list as removed so. Returns the members in force. Fails, with nothing changed, if the disk is full. If the disk
     /// becomes full during the call, the members are in force here all the same, and durable when there is space.

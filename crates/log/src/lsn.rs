@@ -22,9 +22,9 @@ pub struct Term(pub u64);
 /// How durable an entry must be before it is applied and its proposer is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives a power loss: a majority of the replicas has fsynced it, together with all other entries that wait.
+    /// It survives a power loss: a quorum of the replicas has fsynced it, together with all other entries that wait.
     Hard,
-    /// It survives the end of the processes: a majority has given it to the operating system. An fsync follows within
+    /// It survives the end of the processes: a quorum has given it to the operating system. An fsync follows within
     /// 100 ms; a power loss before that may lose it and everything after it.
     Soft,
 }
@@ -35,7 +35,7 @@ pub enum Acks {
     /// More than half of the voters.
     #[default]
     Majority,
-    /// The leader alone. The entry is still sent to the other replicas. If the leader fails before a majority has the entry,
+    /// The leader alone. The entry is still sent to the other replicas. If the leader fails before a quorum has the entry,
     /// the entry is lost, and the leader's rows are replaced when it returns.
     One,
 }

@@ -106,9 +106,9 @@ pub struct GroupStatus {
     pub last: Lsn,
     /// The term of the entry there.
     pub last_term: Term,
-    /// The last position known to be durable on a majority.
+    /// The last position known to be durable on a quorum.
     pub committed: Lsn,
-    /// The last position that is durable both on a majority and here.
+    /// The last position that is durable both on a quorum and here.
     pub durable: Lsn,
     /// The last position handed to the applier.
     pub applied: Lsn,
@@ -116,7 +116,7 @@ pub struct GroupStatus {
     pub needs_rows: bool,
     /// The members it knows.
     pub members: Members,
-    /// Whether this replica leads and a majority has these members durably. From then on no election
+    /// Whether this replica leads and a quorum has these members durably. From then on no election
     /// needs the vote of a removed replica, so removed replicas may be deleted.
     pub members_durable: bool,
     /// On the leader, the other replicas, by peer id.

@@ -203,7 +203,7 @@ impl Shared {
             Durability::Hard => stats.acks_hard += 1,
             Durability::Soft => stats.acks_soft += 1,
         }
-        batch.push((group, log.last, bytes));
+        batch.push(Entry { group, lsn: log.last, payload: bytes });
         log.last
     }
 
@@ -235,7 +235,8 @@ impl Log for MemoryLog {
             // As after an election: one position that no applier sees.
             let end = group.last.max(applied);
             let entries = group.entries.iter().filter(|(lsn, _)| *lsn > applied);
-            let replay = entries.map(|(lsn, bytes)| (id, *lsn, bytes.clone())).collect();
+            let replay =
+                entries.map(|(lsn, bytes)| Entry { group: id, lsn: *lsn, payload: bytes.clone() }).collect();
             group.last = Lsn(end.0 + 1);
             replay
         };

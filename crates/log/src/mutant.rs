@@ -13,7 +13,7 @@ pub enum Mutant {
     ForgetVote,
     /// Some entries are applied twice.
     ApplyTwice,
-    /// A linearizable read is not confirmed by a majority.
+    /// A linearizable read is not confirmed by a quorum.
     SkipReadIndex,
     /// The soft position advances although no other replica has the entries.
     SoftAlone,

@@ -26,7 +26,7 @@ struct Engine(Mutex<BTreeMap<Lsn, Bytes>>);
 
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let entries = entries.iter().map(|(_, lsn, payload)| (*lsn, payload.clone()));
+        let entries = entries.iter().map(|entry| (entry.lsn, entry.payload.clone()));
         self.0.lock().unwrap().extend(entries);
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Engine {
 
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        for (_, _, payload) in entries {
+        for Entry { payload, .. } in entries {
             match &payload[..] {
                 b"slow" => self.clock.advance(Duration::from_millis(100)),
                 b"panic" => panic!("injected"),

@@ -25,7 +25,7 @@ struct Engine(Mutex<BTreeMap<(GroupId, Lsn), Bytes>>);
 
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let entries = entries.iter().map(|(group, lsn, payload)| ((*group, *lsn), payload.clone()));
+        let entries = entries.iter().map(|entry| ((entry.group, entry.lsn), entry.payload.clone()));
         self.0.lock().unwrap().extend(entries);
         Ok(())
     }
@@ -231,7 +231,7 @@ fn a_quiesced_leader_steps_down_when_its_majority_is_unreachable() {
         log.group_status(group).unwrap().members.voters.into_iter().filter(|peer| *peer != own).collect();
     let leads = || matches!(log.group_status(group).unwrap().role, Role::Leader { .. });
 
-    // With one of the two it has a majority, and stays quiesced.
+    // With one of the two it has a quorum, and stays quiesced.
     fleet.network.cut.store(1 << (others[0].0 % 10), Ordering::Relaxed);
     let before = messages();
     log.peers_unreachable(vec![others[0]]);

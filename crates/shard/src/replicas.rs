@@ -103,11 +103,11 @@ impl Replicas {
 impl Applier for Replicas {
     fn apply(&self, entries: &[LogEntry]) -> Result<(), ApplyError> {
         let mut batch = ApplyBatch::default();
-        for (group, lsn, bytes) in entries {
+        for LogEntry { group, lsn, payload } in entries {
             let index = batch.group_index(*group, |group| self.find(group))?;
             let (replica, step) = &mut batch.groups[index];
             let damaged = |error| ApplyError(format!("group {group}, position {lsn}: {error}"));
-            let entry = Entry::parse(bytes.clone()).map_err(damaged)?;
+            let entry = Entry::parse(payload.clone()).map_err(damaged)?;
             replica.advance(step, &mut batch.changes, *lsn, entry).map_err(damaged)?;
         }
         for (replica, step) in &mut batch.groups {

@@ -1,6 +1,6 @@
 //! A replica is removed while one member of its group receives nothing, and its server restarts with the older state of
 //! its engine, reachable only for that member. If it became a member again with its old identity and without its log, the
-//! two would form a majority of a group that continues elsewhere.
+//! two would form a quorum of a group that continues elsewhere.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A server whose machine has died is removed permanently, as an operator does by deleting it from `server_config`. Its
 //! machine starts again later with all its data, or is set up anew and joins as another server.
 //!
-//! A server that a majority needs is not removed: only an operator could repair the rest.
+//! A server that a quorum needs is not removed: only an operator could repair the rest.
 
 use std::sync::Arc;
 use std::time::Duration;

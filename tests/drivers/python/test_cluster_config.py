@@ -123,7 +123,7 @@ class ServersAreAway(unittest.TestCase):
         self.assertEqual(ask(self.first, r.table("half").config())["shards"][0]["primary_replica"], "s2")
         issues = r.db("rethinkdb").table("current_issues").filter({"type": "table_availability"})["description"]
         (issue,) = ask(self.first, issues.coerce_to("array"))
-        self.assertIn("Removed from the cluster for good: s1, s2. `reconfigure` with `emergency_repair`", issue)
+        self.assertIn("Permanently removed from the cluster: s1, s2. `reconfigure` with `emergency_repair`", issue)
         mended = ask(self.first, r.table("half").reconfigure(emergency_repair="unsafe_rollback_or_erase"))
         (change,) = mended["config_changes"]
         self.assertEqual(change["old_val"]["shards"][0]["replicas"], ["s1", "s2"])

@@ -225,7 +225,7 @@ class TwoServers(unittest.TestCase):
         (issue,) = ask(first, issues)
         self.assertEqual((issue["type"], issue["critical"]), ("catalog_availability", True))
         self.assertEqual(issue["info"]["servers"], ["s1"])
-        self.assertIn("Of 2 are not connected: `s1`.", issue["description"])
+        self.assertIn("1 of the 2 voting servers is not connected: `s1`.", issue["description"])
         third = Node("--server-name", "s2", "--join", f"127.0.0.1:{first.cluster_port}")
         self.addCleanup(third.remove)
         starts = threading.Thread(target=self.start_in_vain, args=(third,))

@@ -11,7 +11,7 @@ use crate::flags::ServerFlags;
 use crate::rng::Rng;
 use crate::wire::admin::Admin;
 
-/// Shows how a server finds the rows of a query, which steps run where they are, and how many it reads
+/// Show how a server finds the rows of a query, which steps run where they are, and how many it reads
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
     /// The query as terms in JSON, such as [43,[[15,["t"]]]]; `-` reads it from standard input
@@ -20,7 +20,7 @@ pub struct ExplainArgs {
     /// Default database of tables
     #[arg(long, default_value = "test")]
     db: String,
-    /// Print the server's answer as JSON
+    /// Print the server's response as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

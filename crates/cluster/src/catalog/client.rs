@@ -142,6 +142,6 @@ impl CatalogClient {
         let voters = catalog.servers().into_iter().filter(|server| server.catalog.voting);
         let missing = voters.map(|server| server.id).filter(|server| !self.peers.is_connected(*server));
         let servers = display_names::servers(&catalog, &missing.collect::<BTreeSet<_>>());
-        AdminError::CatalogNoMajority { servers }
+        AdminError::CatalogNoQuorum { servers }
     }
 }

@@ -157,7 +157,7 @@ impl Schema {
                 indexes: TableIndexes::default(),
                 write_hook: None,
                 shards: self.placer.founded(draft, even_boundaries(places.len()), &places),
-                lineage: ShardHistory::default(),
+                history: ShardHistory::default(),
             };
             draft.put(CatalogRow::Table(config.clone()));
             Ok(config)

@@ -95,14 +95,22 @@ impl ShardPlacer {
     pub(crate) fn founded(
         &self,
         draft: &mut Draft,
-        starts: Vec<Bytes>,
+        boundaries: Vec<Bytes>,
         places: &[ShardPlaces],
     ) -> Vec<ShardConfig> {
-        let shards = starts.into_iter().zip(places).map(|(start, place)| {
+        let shards = boundaries.into_iter().zip(places).map(|(start, place)| {
             let replicas = self.replicas(place, &[]);
             let founders = replicas.iter().filter(|r| r.voting).map(|r| r.peer).collect();
             let (group, primary) = (draft.new_group(), place.primary);
-            ShardConfig { group, start, replicas, leaving: Vec::new(), added: Vec::new(), primary, founders }
+            ShardConfig {
+                group,
+                start,
+                replicas,
+                leaving: Vec::new(),
+                temporary: Vec::new(),
+                primary,
+                founders,
+            }
         });
         shards.collect()
     }
@@ -138,7 +146,7 @@ impl ShardPlacer {
             shard.leaving.extend(shard.replicas.iter().filter(is_removed).copied());
             shard.replicas = replicas;
             // The new placement covers all replicas, so none is temporary.
-            shard.added.clear();
+            shard.temporary.clear();
             shard.primary = place.primary;
         }
         Ok(())

@@ -66,7 +66,7 @@ mod tests {
             start: Bytes::copy_from_slice(start),
             replicas: Vec::new(),
             leaving: Vec::new(),
-            added: Vec::new(),
+            temporary: Vec::new(),
             primary: ServerId(Uuid::nil()),
             founders: Vec::new(),
         }

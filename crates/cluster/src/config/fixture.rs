@@ -24,7 +24,7 @@ pub(crate) fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardC
         start: Bytes::from_static(start),
         replicas: servers.iter().map(replica).collect(),
         leaving: Vec::new(),
-        added: Vec::new(),
+        temporary: Vec::new(),
         primary: server(servers[0]),
         founders: servers.iter().map(|n| peer(group, *n)).collect(),
     }
@@ -42,6 +42,6 @@ pub(crate) fn table(shards: Vec<ShardConfig>) -> TableConfig {
         indexes: TableIndexes::default(),
         write_hook: None,
         shards,
-        lineage: ShardHistory::default(),
+        history: ShardHistory::default(),
     }
 }

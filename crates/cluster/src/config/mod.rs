@@ -133,8 +133,9 @@ pub struct ShardConfig {
     pub replicas: Vec<ReplicaConfig>,
     /// Replicas that are being removed. They serve until the other replicas have all rows.
     pub leaving: Vec<ReplicaConfig>,
-    /// Which of the replicas, or of their votes, are temporary: they exist only until a reshard succeeds or is abandoned.
-    pub added: Vec<Temporary>,
+    /// Which of the replicas, or of their votes, are temporary: they exist only until a reshard succeeds or is abandoned. The
+    /// stored name of the field is `added`.
+    pub temporary: Vec<Temporary>,
     /// The server of the preferred leader.
     pub primary: ServerId,
     /// The voters that the group began with. Later replicas join the group as learners.
@@ -179,7 +180,7 @@ pub struct TableConfig {
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
     /// Its shards before the last reshard, as far as they are still needed. The stored name of the field is `lineage`.
-    pub lineage: ShardHistory,
+    pub history: ShardHistory,
 }
 
 /// The shards that a table had before its current ones, as far as a server still needs them. Decision 0024.

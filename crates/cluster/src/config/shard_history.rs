@@ -38,15 +38,15 @@ impl TableConfig {
     /// groups once no server waits, and temporary replicas that no longer exist.
     pub(crate) fn prune_history(&mut self) {
         self.shards.iter_mut().for_each(ShardConfig::prune_temporary);
-        if self.lineage.sealed.is_empty() {
+        if self.history.sealed.is_empty() {
             return;
         }
-        let mut waiting = std::mem::take(&mut self.lineage.waiting);
+        let mut waiting = std::mem::take(&mut self.history.waiting);
         waiting.retain(|server| self.is_founded_on(*server));
         if waiting.is_empty() {
-            self.lineage.sealed.clear();
+            self.history.sealed.clear();
         }
-        self.lineage.waiting = waiting;
+        self.history.waiting = waiting;
     }
 }
 
@@ -65,24 +65,24 @@ mod tests {
         let mut table = table(vec![shard(9, b"", &[1, 2])]);
         let old =
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
-        table.lineage = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
+        table.history = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
         let mut after = table.clone();
         after.prune_history();
         assert_eq!(after, table, "both servers found the shard");
         // The first server joins the shard instead, because it could not found it.
         after.shards[0].replicas[0].peer = PeerId(99);
         after.prune_history();
-        assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
-        after.lineage.waiting.clear();
+        assert_eq!((&after.history.waiting[..], after.history.sealed.len()), (&[server(2)][..], 1));
+        after.history.waiting.clear();
         after.prune_history();
-        assert_eq!(after.lineage, ShardHistory { epoch: 1, ..ShardHistory::default() });
+        assert_eq!(after.history, ShardHistory { epoch: 1, ..ShardHistory::default() });
     }
 
     #[test]
     fn an_epoch_beyond_the_largest_seal_state_is_refused() {
         let mut table = table(vec![shard(9, b"", &[1])]);
         for epoch in [SealState::EPOCH_MAX, SealState::EPOCH_MAX + 1] {
-            table.lineage.epoch = epoch;
+            table.history.epoch = epoch;
             let read = CatalogRow::from_object(&CatalogRow::Table(table.clone()).to_object());
             assert_eq!(read.is_ok(), epoch == SealState::EPOCH_MAX, "{read:?}");
         }

@@ -37,13 +37,13 @@ impl ShardConfig {
 
     pub(crate) fn permanent_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
         self.replicas.iter().filter(|replica| {
-            let is_temporary = self.added.iter().any(|added| added.server() == replica.server);
+            let is_temporary = self.temporary.iter().any(|temporary| temporary.server() == replica.server);
             replica.voting && !is_temporary
         })
     }
 
-    fn is_temporary(&self, added: Temporary) -> bool {
-        self.added.contains(&added)
+    fn is_temporary(&self, temporary: Temporary) -> bool {
+        self.temporary.contains(&temporary)
     }
 
     /// Adds a temporary voter on `server`, for a reshard. Returns false if the server already has a voter, or a replica
@@ -56,11 +56,11 @@ impl ShardConfig {
             Some(replica) if replica.voting => return false,
             Some(replica) => {
                 replica.voting = true;
-                self.added.push(Temporary::Vote(server));
+                self.temporary.push(Temporary::Vote(server));
             }
             None => {
                 self.replicas.push(ReplicaConfig { server, peer: new_peer(), voting: true });
-                self.added.push(Temporary::Replica(server));
+                self.temporary.push(Temporary::Replica(server));
             }
         }
         true
@@ -79,11 +79,12 @@ impl ShardConfig {
         if !self.permanent_voters().all(is_there) {
             return;
         }
-        let (removed, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
-        self.added = kept;
-        for added in removed {
-            let at = self.replicas.iter().position(|replica| replica.server == added.server());
-            match (added, at) {
+        let (removed, kept) =
+            self.temporary.iter().copied().partition(|temporary| servers(temporary.server()));
+        self.temporary = kept;
+        for temporary in removed {
+            let at = self.replicas.iter().position(|replica| replica.server == temporary.server());
+            match (temporary, at) {
                 (Temporary::Replica(_), Some(at)) => self.leaving.push(self.replicas.remove(at)),
                 // Only the catalog takes the vote back: the group counts it until the replica leaves (decision 0044).
                 (Temporary::Vote(_), Some(at)) => self.replicas[at].voting = false,
@@ -96,10 +97,11 @@ impl ShardConfig {
     /// primary as a voter, for example because a server was removed, all temporary replicas become permanent.
     pub(crate) fn prune_temporary(&mut self) {
         let replicas = &self.replicas;
-        self.added.retain(|added| replicas.iter().any(|replica| replica.server == added.server()));
+        self.temporary
+            .retain(|temporary| replicas.iter().any(|replica| replica.server == temporary.server()));
         let has_primary = self.permanent_replicas().any(|own| own == (self.primary, true));
         if !has_primary {
-            self.added.clear();
+            self.temporary.clear();
         }
     }
 }
@@ -109,14 +111,14 @@ impl TableConfig {
     /// A shard keeps them while `is_there` does not hold for one of its permanent voters.
     pub(crate) fn remove_temporary(
         &mut self,
-        added: &[(GroupId, ServerId)],
+        temporary: &[(GroupId, ServerId)],
         is_there: impl Fn(GroupId, &ReplicaConfig) -> bool,
     ) {
         for shard in &mut self.shards {
             let group = shard.group;
-            if added.iter().any(|(of, _)| *of == group) {
+            if temporary.iter().any(|(of, _)| *of == group) {
                 shard.remove_temporary(
-                    |server| added.contains(&(group, server)),
+                    |server| temporary.contains(&(group, server)),
                     |replica| is_there(group, replica),
                 );
             }
@@ -162,10 +164,11 @@ mod tests {
     #[test]
     fn only_temporary_replicas_are_removed() {
         let (before, after) = before_and_after();
-        let without = |added: &[(u64, u64)]| {
+        let without = |temporary: &[(u64, u64)]| {
             let mut config = table(vec![after.clone()]);
-            let added: Vec<_> = added.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
-            config.remove_temporary(&added, |_, _| true);
+            let temporary: Vec<_> =
+                temporary.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
+            config.remove_temporary(&temporary, |_, _| true);
             config.shards.remove(0)
         };
         let mut all = before.clone();
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(without(&[(3, 3), (3, 4), (3, 1), (4, 2)]), all);
         assert_eq!(without(&[(3, 1), (3, 2), (4, 3), (4, 4)]), after, "no temporary replica is named");
         let one = without(&[(3, 4)]);
-        assert_eq!((&one.added[..], one.leaving.len()), (&[Temporary::Vote(server(3))][..], 1));
+        assert_eq!((&one.temporary[..], one.leaving.len()), (&[Temporary::Vote(server(3))][..], 1));
     }
 
     #[test]
@@ -206,12 +209,12 @@ mod tests {
         config.shards[0].primary = server(4);
         let remaining = config.shards[0].replicas.clone();
         config.remove_temporary(&all, |_, _| true);
-        assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&remaining, &[][..]));
+        assert_eq!((&config.shards[0].replicas, &config.shards[0].temporary[..]), (&remaining, &[][..]));
         assert_eq!(config.shards[0].leaving, []);
         // The entry of a replica that no longer exists is removed.
         let (_, mut after) = before_and_after();
         after.replicas.retain(|replica| replica.server != server(4));
         after.prune_temporary();
-        assert_eq!(after.added, [Temporary::Vote(server(3))]);
+        assert_eq!(after.temporary, [Temporary::Vote(server(3))]);
     }
 }

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use io::Nanos;
 use log::GroupId;
-use parking_lot::Mutex;
 use shard::CopyRangeSizes;
 use storage::TableSnapshot;
 
 use crate::config::ServerId;
+use crate::locks::BriefMutex;
 
 /// The copies that this node sends and receives.
 #[derive(Default)]
 pub(crate) struct CopyState {
-    pub(crate) sizes: Mutex<CopyChunking>,
-    pub(crate) outgoing: Mutex<HashMap<u64, OutgoingCopy>>,
-    pub(crate) incoming: Mutex<HashMap<GroupId, CopyProgress>>,
+    pub(super) sizes: BriefMutex<CopyChunking>,
+    pub(super) outgoing: BriefMutex<HashMap<u64, OutgoingCopy>>,
+    pub(super) incoming: BriefMutex<HashMap<GroupId, CopyProgress>>,
     /// When the last copy of a group was completed here.
-    pub(crate) completed_at: Mutex<HashMap<GroupId, Instant>>,
-    pub(crate) pace: Mutex<Pace>,
+    pub(super) completed_at: BriefMutex<HashMap<GroupId, Instant>>,
+    pub(super) pace: BriefMutex<Pace>,
 }
 
 /// Bytes of rows that a node receives each second in all its copies together, so that they leave capacity for clients.

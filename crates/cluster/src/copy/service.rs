@@ -149,7 +149,7 @@ impl Copies {
     }
 
     /// Takes a snapshot of a group that this node leads, for a server that requests a copy. `log_base` fails if this
-    /// node does not lead. The shard cannot tell: an elected leader that needs this very copy for its majority does not
+    /// node does not lead. The shard cannot tell: an elected leader that needs this very copy for its quorum does not
     /// serve as leader yet.
     pub(crate) fn serve_begin(&self, group: GroupId) -> Result<CopyResponse, String> {
         let (shard, gate) = self.local.with_gate(group).ok_or("the group has no replica on this server")?;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use io::Nanos;
-use parking_lot::Mutex;
 use shard::IndexId;
 use storage::TableId;
 
+use crate::locks::BriefMutex;
+
 /// The start of each build.
 #[derive(Default)]
-pub(crate) struct Builds(Mutex<HashMap<(TableId, IndexId), Nanos>>);
+pub(crate) struct Builds(BriefMutex<HashMap<(TableId, IndexId), Nanos>>);
 
 impl Builds {
     /// Notes that exactly these builds are under way `now`.

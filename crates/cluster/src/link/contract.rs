@@ -127,8 +127,7 @@ impl LinkTimings {
         self.heartbeat_timeout / 16
     }
 
-    /// How long nothing may be received from a server that sends a heartbeat every `interval`, before it counts as
-    /// silent.
+    /// Silence after which a server that sends a heartbeat every `interval` counts as silent.
     pub(super) fn silent_after(&self, interval: Duration) -> Duration {
         (self.heartbeat_timeout / 4).max(interval * 3)
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use io::{Clock, ConnectionId, LoopWaker, Nanos, NetworkCommand, NetworkEvent, NetworkHandler};
-use parking_lot::Mutex;
 
 use super::contract::{BootstrapPermission, LinkOptions, LinkTimings, PeerInfo, Receiver};
 use super::log_message::Message;
 use super::machine::{Call, Command, Effect, LogLevel, Machine, MachineOptions};
 use super::stats::PeerStats;
+use crate::locks::BriefMutex;
 use crate::{OnResponse, Responder, RpcClient, RpcError, ServerId};
 
 /// The handle to all links of a node. Its methods queue a command and return. Clones share the same links.
@@ -23,15 +23,15 @@ pub struct Links(Arc<Shared>);
 struct Shared {
     loop_waker: Arc<LoopWaker>,
     /// Commands for the handler; `None` once the handler was dropped.
-    inbox: Mutex<Option<Vec<Command>>>,
+    inbox: BriefMutex<Option<Vec<Command>>>,
     /// Whether the inbox may hold buffered requests for which the event loop was not woken.
     has_buffered: AtomicBool,
     linked: ArcSwap<BTreeMap<ServerId, Linked>>,
     /// Statistics of every server that was ever linked.
-    stats: Mutex<BTreeMap<ServerId, (String, Arc<PeerStats>)>>,
-    machine: Mutex<Option<Machine>>,
+    stats: BriefMutex<BTreeMap<ServerId, (String, Arc<PeerStats>)>>,
+    machine: BriefMutex<Option<Machine>>,
     clock: Arc<dyn Clock>,
-    timings: Mutex<LinkTimings>,
+    timings: BriefMutex<LinkTimings>,
 }
 
 #[derive(Clone)]
@@ -59,13 +59,13 @@ impl Links {
         });
         Links(Arc::new(Shared {
             loop_waker: Arc::default(),
-            inbox: Mutex::new(Some(Vec::new())),
+            inbox: BriefMutex::leaf(Some(Vec::new())),
             has_buffered: AtomicBool::new(false),
             linked: ArcSwap::default(),
-            stats: Mutex::default(),
-            machine: Mutex::new(Some(machine)),
+            stats: BriefMutex::default(),
+            machine: BriefMutex::leaf(Some(machine)),
             clock,
-            timings: Mutex::new(timings),
+            timings: BriefMutex::leaf(timings),
         }))
     }
 

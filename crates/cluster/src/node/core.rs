@@ -137,7 +137,7 @@ impl Core {
         &self.peers
     }
 
-    /// Where replicas are.
+    /// The transport of messages between replicas, which knows the server of each replica.
     #[must_use]
     pub fn transport(&self) -> &ReplicaTransport {
         &self.transport

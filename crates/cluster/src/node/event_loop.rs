@@ -81,7 +81,7 @@ impl EventLoop {
             task::sleep(IDLE_INTERVAL);
         }
         if let Err(error) = self.publisher.sweep_when_caught_up() {
-            tracing::error!("could not delete leftovers of a crash, retrying: {error}");
+            tracing::error!("could not delete data left by a crash, retrying: {error}");
         }
     }
 }

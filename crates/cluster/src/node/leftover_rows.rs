@@ -70,7 +70,7 @@ impl LeftoverRows {
         let tables: Vec<TableId> = self.lock().iter().copied().collect();
         for table in tables.into_iter().filter(|table| !self.tombstones.has_table(*table)) {
             match catalog.table_by_id(table) {
-                Some(handle) if !handle.config.lineage.sealed.is_empty() => continue,
+                Some(handle) if !handle.config.history.sealed.is_empty() => continue,
                 Some(handle) if self.names_removed_replica(handle) => continue,
                 Some(_) => self.clear_table(catalog, table)?,
                 None => {
@@ -136,7 +136,7 @@ impl LeftoverRows {
         for (i, shard) in handle.config.shards.iter().enumerate() {
             let is_own = |replica: &ReplicaConfig| replica.server == self.own;
             // While the table has sealed groups, a leaving replica may be a founder of a new shard that is not open yet.
-            let may_found = || !handle.config.lineage.sealed.is_empty();
+            let may_found = || !handle.config.history.sealed.is_empty();
             let is_open = || self.local.contains(shard.group);
             let here = shard.replicas.iter().any(is_own)
                 || (shard.leaving.iter().any(is_own) && (may_found() || is_open()));

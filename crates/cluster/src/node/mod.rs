@@ -14,7 +14,8 @@
 //!
 //! When the disk of a leader hangs or is full, other servers elect leaders and this one steps down (`membership::step_down`).
 //! Meanwhile `cluster_requests` rejects at once the requests that need the log; it handles reports of stalls, and requests
-//! for the terms of groups, without the log. On a full disk `tombstone` keeps the data of removed replicas until their tombstones can be written.
+//! for the terms of groups, without the log. On a full disk `tombstone` keeps the data of removed replicas until their
+//! tombstones can be written.
 
 mod assembly;
 mod bootstrap;

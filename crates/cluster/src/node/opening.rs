@@ -78,7 +78,7 @@ impl Openings {
         let range = shard_range(&config.shards, at);
         let overlaps = |old: &&SealedShard| !old.range().intersect(&range).is_empty();
         let (mut predecessors, mut is_complete) = (Vec::new(), true);
-        for old in config.lineage.sealed.iter().filter(overlaps) {
+        for old in config.history.sealed.iter().filter(overlaps) {
             match self.is_applied_to_seal(old)? {
                 true => predecessors.push(Predecessor { group: old.group, range: old.range() }),
                 false => is_complete = false,
@@ -141,7 +141,7 @@ impl Openings {
             gate.inspect(|gate| gate.close());
         }
         let is_used = |old: &&SealedShard| predecessors.iter().any(|used| used.group == old.group);
-        for old in config.lineage.sealed.iter().filter(is_used) {
+        for old in config.history.sealed.iter().filter(is_used) {
             // A copy may have begun between the first check and the closing of the gate.
             if !self.is_applied_to_seal(old)? {
                 return Ok(false);

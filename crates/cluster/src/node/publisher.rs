@@ -294,7 +294,7 @@ impl Publisher {
     pub(super) fn sweep(&self) -> Result<(), AdminError> {
         let _one_at_a_time = self.hold();
         // A table that has sealed groups needs their rows until all new shards are open.
-        let has_sealed_groups = |table: &&Arc<TableHandle>| !table.config.lineage.sealed.is_empty();
+        let has_sealed_groups = |table: &&Arc<TableHandle>| !table.config.history.sealed.is_empty();
         if !self.restart.is_shown() || self.catalog.shown().tables().iter().any(has_sealed_groups) {
             return Ok(());
         }

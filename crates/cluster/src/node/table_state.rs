@@ -61,7 +61,7 @@ pub struct ShardState {
 pub struct CatalogOutage {
     /// How many servers vote on changes of the catalog.
     pub voters: usize,
-    /// The voters that are not connected.
+    /// The voters that are not connected after the other servers were asked.
     pub gone: Vec<ServerId>,
     /// The leader according to other servers, one of which is connected to it. This server is not connected to it.
     pub leader: Option<ServerId>,
@@ -165,10 +165,9 @@ impl TableStates {
         let catalog = self.catalog.shown();
         let voters: Vec<ServerId> =
             catalog.servers().iter().filter(|server| server.catalog.voting).map(|server| server.id).collect();
-        let gone: Vec<ServerId> =
-            voters.iter().copied().filter(|server| !self.peers.is_connected(*server)).collect();
+        let connected = voters.iter().filter(|server| self.peers.is_connected(**server)).count();
         // The last report of a leader may be old: it counts only if a quorum of the voters is connected.
-        let is_available = leader.is_some() && gone.len() * 2 < voters.len();
+        let is_available = leader.is_some() && connected * 2 > voters.len();
         if is_available {
             return None;
         }
@@ -181,6 +180,8 @@ impl TableStates {
         let is_lost = leader.is_none()
             && !self.catalog.has_quorum(&catalog)
             && connections.refuse_hidden(&catalog).is_ok();
+        // After the responses: the wait for them may have shown that a server is not connected.
+        let gone = voters.iter().copied().filter(|server| !self.peers.is_connected(*server)).collect();
         Some(CatalogOutage { voters: voters.len(), gone, leader, is_lost })
     }
 

@@ -1,4 +1,4 @@
-//! Emergency repair of the catalog: if it has lost the majority of its voters, the replica of one live server becomes
+//! Emergency repair of the catalog: if it has lost the quorum of its voters, the replica of one live server becomes
 //! its only voter, and the servers that are not connected are removed from the cluster. Decision 0015.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::membership::{LogPositions, PositionLookup};
 use crate::rpc::Peers;
 use log::Log;
 
-/// A catalog without a majority, and how it is to be repaired.
+/// A catalog without a quorum, and how it is to be repaired.
 pub(super) struct CatalogLoss {
     /// The replica that becomes the only voter.
     survivor: ReplicaConfig,
@@ -60,11 +60,11 @@ impl CatalogRepair {
         Ok(self.lost.assess(|| self.certain_loss())?.0.lost)
     }
 
-    /// Repairs a catalog that has lost its majority permanently: one live server's replica becomes the only voter.
+    /// Repairs a catalog that has lost its quorum permanently: one live server's replica becomes the only voter.
     /// Returns the servers that were removed from the cluster: servers that are not connected and did not come back
     /// within a few seconds; or, if an earlier repair was interrupted, the servers that it gave up, connected or not.
     ///
-    /// Shards that have a majority without these servers lose their replicas there; shards that are being moved lose
+    /// Shards that have a quorum without these servers lose their replicas there; shards that are being moved lose
     /// them a moment later (`remove_server`). All other shards keep their replicas.
     ///
     /// An interrupted repair can be repeated. Fails, among other reasons, if a server that is not connected here is
@@ -73,13 +73,13 @@ impl CatalogRepair {
     pub(super) fn repair(&self) -> Result<Vec<ServerId>, AdminError> {
         let (loss, lost_servers) = self.lost.assess_with_timeout(|| self.certain_loss())?;
         let forced = ForcedMembers::default();
-        self.restore_majority(&loss, &lost_servers, &forced).map_err(|cause| forced.error(cause))?;
+        self.restore_quorum(&loss, &lost_servers, &forced).map_err(|cause| forced.error(cause))?;
         Ok(loss.lost)
     }
 
-    /// Gives the catalog a majority again and removes the lost servers, with their replicas of shards that can do
+    /// Gives the catalog a quorum again and removes the lost servers, with their replicas of shards that can do
     /// without them.
-    pub(super) fn restore_majority(
+    pub(super) fn restore_quorum(
         &self,
         loss: &CatalogLoss,
         lost_servers: &LostServers,
@@ -129,12 +129,12 @@ impl CatalogRepair {
         config.remove_lost_servers(&loss.lost, &self.log_positions(&self.catalog.shown(), &loss.lost));
     }
 
-    /// As [`CatalogRepair::loss`]. Fails if the catalog has a majority.
+    /// As [`CatalogRepair::loss`]. Fails if the catalog has a quorum.
     fn certain_loss(&self) -> Result<CatalogLoss, AdminError> {
-        self.loss(&self.catalog.shown())?.ok_or(AdminError::CatalogHasMajority)
+        self.loss(&self.catalog.shown())?.ok_or(AdminError::CatalogHasQuorum)
     }
 
-    /// How to repair the catalog, if it has no majority, or had none before a repair that was interrupted. Never
+    /// How to repair the catalog, if it has no quorum, or had none before a repair that was interrupted. Never
     /// chooses a proxy as the survivor, although it has a replica: the catalog would lose its only voter when the proxy
     /// leaves.
     pub(super) fn loss(&self, catalog: &Catalog) -> Result<Option<CatalogLoss>, AdminError> {
@@ -158,8 +158,8 @@ impl CatalogRepair {
         };
         let lost: Vec<ServerId> = replicas.iter().filter(is_lost).map(|replica| replica.server).collect();
         // If no replica was given up, the missing ones only have not joined the voters yet.
-        let has_majority = is_forced && lost.is_empty();
-        Ok((!has_majority).then_some(CatalogLoss { survivor: found.replica, is_forced, lost }))
+        let has_quorum = is_forced && lost.is_empty();
+        Ok((!has_quorum).then_some(CatalogLoss { survivor: found.replica, is_forced, lost }))
     }
 
     /// Whether the local replica of the catalog knows some of these replicas as removed from the group. The catalog

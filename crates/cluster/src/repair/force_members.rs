@@ -31,7 +31,7 @@ impl ForcedMembers {
     pub(crate) fn error(&self, cause: AdminError) -> AdminError {
         match cause {
             cause if !self.0.get() => cause,
-            AdminError::NoCatalog | AdminError::CatalogNoMajority { .. } => {
+            AdminError::NoCatalog | AdminError::CatalogNoQuorum { .. } => {
                 AdminError::RepairBegun("the catalog has no leader yet".to_owned())
             }
             cause => AdminError::RepairBegun(cause.to_string()),
@@ -187,7 +187,7 @@ impl MemberReset {
 
     /// Sets the members of a group on this server, at the request of `from`, which repairs the group.
     ///
-    /// Refused unless the group lacks a majority as seen from this server too: `from` may be cut off from the live
+    /// Refused unless the group lacks a quorum as seen from this server too: `from` may be cut off from the live
     /// servers. Also refused if the catalog does not know `from`, or knows it as removed.
     pub(crate) fn reset_members_here(
         &self,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use io::task;
-use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, CatalogClient};
 use crate::config::{ReplicaConfig, ServerId, ShardConfig};
 use crate::error::AdminError;
+use crate::locks::BriefMutex;
 use crate::membership::Connectivity;
 use crate::reshard::{CONNECTION_CHECK_INTERVAL, QUORUM_TIMEOUT};
 use crate::rpc::Peers;
@@ -30,7 +30,7 @@ pub(super) struct LostServerLookup {
     catalog: Arc<CatalogClient>,
     connectivity: Arc<Connectivity>,
     /// How long servers have to come back before a repair gives them up; `None`: [`QUORUM_TIMEOUT`].
-    return_timeout: Mutex<Option<Duration>>,
+    return_timeout: BriefMutex<Option<Duration>>,
 }
 
 impl LostServerLookup {
@@ -39,7 +39,7 @@ impl LostServerLookup {
         catalog: Arc<CatalogClient>,
         connectivity: Arc<Connectivity>,
     ) -> LostServerLookup {
-        LostServerLookup { peers, catalog, connectivity, return_timeout: Mutex::new(None) }
+        LostServerLookup { peers, catalog, connectivity, return_timeout: BriefMutex::default() }
     }
 
     /// Sets how long a repair waits for servers to come back: for tests, which know that they do not.
@@ -124,7 +124,7 @@ impl LostServerLookup {
 fn named_in(catalog: &Catalog) -> BTreeSet<ServerId> {
     let configs = || catalog.tables().into_iter().map(|table| &table.config);
     let present = configs().flat_map(|config| &config.shards).flat_map(ShardConfig::all_replicas);
-    let before = configs().flat_map(|config| &config.lineage.sealed).flat_map(|sealed| &sealed.replicas);
+    let before = configs().flat_map(|config| &config.history.sealed).flat_map(|sealed| &sealed.replicas);
     let replicas = present.chain(before).map(|replica| replica.server);
     catalog.servers().into_iter().map(|server| server.id).chain(replicas).collect()
 }

@@ -1,7 +1,7 @@
 //! Repairs after the loss of servers, at an operator's request: emergency repair of tables and of the catalog, and the
 //! removal of servers. Decisions 0015 and 0045.
 //!
-//! [`Repair`] (`tables`, `shard_repair`) repairs tables; if the catalog has lost its majority, `CatalogRepair`
+//! [`Repair`] (`tables`, `shard_repair`) repairs tables; if the catalog has lost its quorum, `CatalogRepair`
 //! (`catalog`) repairs it first. Both use the same three parts:
 //!
 //! - `lost_servers`: `LostServerLookup` decides which servers are lost, after a few seconds in which they may come

@@ -70,9 +70,9 @@ impl ServerRemoval {
     ///
     /// Fails while the server is connected to this one, or to a server that is connected to this one; a connected
     /// server that does not report its connections counts as such. Fails while a shard needs the server: if the shard's
-    /// only voting replica is there, or if no majority of the present voters of its group responds and has rows. A
+    /// only voting replica is there, or if no quorum of the present voters of its group responds and has rows. A
     /// removed server learns of its removal when it comes back, so rows that the other replicas lack would be lost
-    /// without a request to give them up. Fails at once if the catalog has no majority.
+    /// without a request to give them up. Fails at once if the catalog has no quorum.
     pub fn remove_server(&self, id: ServerId) -> Result<(), AdminError> {
         let until = task::now() + REMOVAL_TIMEOUT;
         loop {
@@ -169,7 +169,7 @@ impl ServerRemoval {
         };
         let needing: Vec<&TableHandle> = tables.into_iter().filter(needs_server).collect();
         if !needing.is_empty() {
-            return Err(AdminError::NeededForMajority { server: name, tables: table_names(&needing) });
+            return Err(AdminError::NeededForQuorum { server: name, tables: table_names(&needing) });
         }
         draft.delete(server_key(id));
         draft.put(CatalogRow::Removed(RemovedServer { id, name: Some(name) }));
@@ -232,7 +232,7 @@ fn is_needed(table: &TableConfig, away: ServerId, positions: &LogPositions) -> b
     shards_on(table, away).any(|shard| !has_quorum_by(shard, positions))
 }
 
-/// Whether a majority of the present voters of a shard's group has responded and has rows.
+/// Whether a quorum of the present voters of a shard's group has responded and has rows.
 fn has_quorum_by(shard: &ShardConfig, positions: &LogPositions) -> bool {
     Farthest::of(positions.of_shard(shard)).is_some_and(|found| found.has_quorum())
 }
@@ -386,8 +386,8 @@ mod tests {
         assert_eq!(primary(&[3, 4]), Some(server(3)));
         assert_eq!(primary(&[4]), Some(server(4)));
         let (added, left) = (without_first(moving(), &[3]), without_first(moving(), &[4]));
-        assert_eq!(added.map(|config| (config.added, config.leaving.len())), Some((vec![], 1)));
-        let which = left.map(|config| (config.added, config.leaving.len()));
+        assert_eq!(added.map(|config| (config.temporary, config.leaving.len())), Some((vec![], 1)));
+        let which = left.map(|config| (config.temporary, config.leaving.len()));
         assert_eq!(
             which,
             Some((vec![Temporary::Replica(server(3))], 0)),
@@ -451,7 +451,10 @@ mod tests {
         config.replicas[1].voting = false;
         assert!(config.add_temporary(server(2), || unreachable!("it has one")));
         let left = without_first(config.clone(), &[2]);
-        assert_eq!(left.map(|left| (left.primary, left.added)), Some((server(3), config.added.clone())));
+        assert_eq!(
+            left.map(|left| (left.primary, left.temporary)),
+            Some((server(3), config.temporary.clone()))
+        );
         config.replicas.pop();
         assert_eq!(without_first(config.clone(), &[]), None);
         assert_eq!(without_first(config, &[2]).map(|left| left.primary), Some(server(2)));

@@ -44,7 +44,7 @@ pub(super) fn keep_survivor(
     survivor: &ReplicaConfig,
     is_lost: impl Fn(&ReplicaConfig) -> bool,
 ) {
-    shard.added.clear();
+    shard.temporary.clear();
     shard.leaving.retain(|replica| replica.peer != survivor.peer);
     if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
         shard.replicas.push(*survivor);

@@ -1,5 +1,5 @@
-//! Emergency repair of tables: in a shard that has lost its majority, one live replica becomes the only voter. If the
-//! catalog itself has lost its majority, it is repaired first (`catalog`).
+//! Emergency repair of tables: in a shard that has lost its quorum, one live replica becomes the only voter. If the
+//! catalog itself has lost its quorum, it is repaired first (`catalog`).
 //!
 //! This is unsafe: writes that only the lost replicas had are lost, although they may have been acknowledged. All
 //! entries in the survivor's log are kept, whether they were committed or not. The group itself lists lost replicas as
@@ -52,17 +52,17 @@ pub enum RepairScope {
 pub struct Repaired {
     /// The table after the repair.
     pub table: TableConfig,
-    /// The servers that are permanently removed from the cluster, because the catalog had lost its majority.
+    /// The servers that are permanently removed from the cluster, because the catalog had lost its quorum.
     pub removed: Vec<ServerId>,
 }
 
 /// The damage of a table and of the catalog, and how to repair it.
 struct Damage {
-    /// Set if the catalog has lost its majority. It is repaired first.
+    /// Set if the catalog has lost its quorum. It is repaired first.
     catalog: Option<CatalogLoss>,
     /// The table before the repair.
     config: TableConfig,
-    /// Sealed groups that lack a majority and are still needed, each with its survivor. If there are any, this repair
+    /// Sealed groups that lack a quorum and are still needed, each with its survivor. If there are any, this repair
     /// is only for them, and another one for the shards.
     sealed: Vec<(SealedShard, ReplicaConfig)>,
     shards: Vec<ShardRepair>,
@@ -127,11 +127,11 @@ impl Repair {
         self.catalog_repair.plan()
     }
 
-    /// Repairs a catalog that has lost its majority permanently: one live server's replica becomes the only voter.
+    /// Repairs a catalog that has lost its quorum permanently: one live server's replica becomes the only voter.
     /// Returns the servers that were removed from the cluster: servers that are not connected and did not come back
     /// within a few seconds; or, if an earlier repair was interrupted, the servers that it gave up, connected or not.
     ///
-    /// Shards that have a majority without these servers lose their replicas there; shards that are being moved lose
+    /// Shards that have a quorum without these servers lose their replicas there; shards that are being moved lose
     /// them a moment later. All other shards keep their replicas. An interrupted repair can be repeated. Fails, among
     /// other reasons, if a server that is not connected here is connected to one that is
     /// ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members were set by force.
@@ -175,10 +175,10 @@ impl Repair {
         Ok(Repaired { table, removed })
     }
 
-    /// Gives shards that have lost their majority permanently a majority again. Waits a few seconds for disconnected
+    /// Gives shards that have lost their quorum permanently a quorum again. Waits a few seconds for disconnected
     /// servers first.
     ///
-    /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are
+    /// If the catalog has lost its quorum, whether the table has or not, the servers that are not connected are
     /// removed from the cluster permanently ([`Repair::repair_catalog`]), if `scope` allows it. An interrupted repair
     /// can be repeated. Fails, among other reasons, if a server that is not connected here is connected to one that is
     /// ([`AdminError::ConnectedElsewhere`]), and with [`AdminError::RepairBegun`] after members of a group were set by
@@ -216,8 +216,8 @@ impl Repair {
     ) -> Result<TableConfig, AdminError> {
         let Damage { catalog, mut config, sealed, shards } = damage;
         if let Some(loss) = catalog {
-            self.catalog_repair.restore_majority(&loss, lost_servers, forced)?;
-            // Shards that have a majority have lost their replicas on the removed servers.
+            self.catalog_repair.restore_quorum(&loss, lost_servers, forced)?;
+            // Shards that have a quorum have lost their replicas on the removed servers.
             let catalog = self.catalog.shown();
             let present = &table_by_id(&catalog, config.id)?.config.shards;
             for shard in &mut config.shards {
@@ -277,7 +277,7 @@ impl Repair {
             return Ok(Damage { catalog, config, sealed, shards: Vec::new() });
         }
         let shards = match self.assess_shards(table, mode) {
-            // Each shard has a majority, and only the catalog is repaired.
+            // Each shard has a quorum, and only the catalog is repaired.
             Err(AdminError::NothingToRepair) if catalog.is_some() => {
                 vec![ShardRepair::Keep; config.shards.len()]
             }
@@ -286,7 +286,7 @@ impl Repair {
         Ok(Damage { catalog, config, sealed, shards })
     }
 
-    /// The sealed groups that lack a majority and are still needed, each with its survivor.
+    /// The sealed groups that lack a quorum and are still needed, each with its survivor.
     ///
     /// Fails if the repair could take the seal from a group while a disconnected founder may have begun a new shard with
     /// that seal: decision 0024.
@@ -299,10 +299,10 @@ impl Repair {
         // If only lost servers wait for the sealed groups, no live server needs them.
         let is_connected = |server: &ServerId| self.peers.is_connected(*server);
         let mut lacking = Vec::new();
-        if !config.lineage.waiting.iter().any(is_connected) {
+        if !config.history.waiting.iter().any(is_connected) {
             return Ok(lacking);
         }
-        for old in &config.lineage.sealed {
+        for old in &config.history.sealed {
             let live = old.replicas.iter().filter(|replica| self.peers.is_connected(replica.server));
             if let Some(found) = self.survivors.survivor(old.group, live, timeout)
                 && !self.catalog.is_quorum_connected(&found.members, &old.replicas)
@@ -327,7 +327,7 @@ impl Repair {
         timeout: Duration,
     ) -> Result<(), AdminError> {
         let catalog = self.catalog.shown();
-        // A majority of the voters has the seal, so at least one of any half has it.
+        // A quorum of the voters has the seal, so at least one of any half has it.
         let voters = old.replicas.iter().filter(|replica| replica.voting).count();
         if found.voters_responded * 2 >= voters.max(found.members.voters.len())
             || self.seal_state_on(found.replica.server, old.group, timeout) == Some(old.seal_state())
@@ -370,7 +370,7 @@ impl Repair {
             .iter()
             .any(|repair| matches!(repair, ShardRepair::ForceSurvivor(_) | ShardRepair::AlreadyForced(..)));
         let is_lost = repairs.contains(&ShardRepair::Erase);
-        if is_lost && !config.lineage.sealed.is_empty() {
+        if is_lost && !config.history.sealed.is_empty() {
             // Its rows may be there all the same, under the sealed groups.
             return Err(AdminError::Refused(
                 "new shards of this table are still being opened; connect more of its servers".to_owned(),
@@ -390,7 +390,7 @@ impl Repair {
         let voters = || shard.replicas.iter().filter(|replica| replica.voting);
         let live = voters().filter(|replica| self.peers.is_connected(replica.server)).count();
         let most_live = live * 2 > voters().count();
-        // A leader that lost its majority just now has not stepped down yet.
+        // A leader that lost its quorum just now has not stepped down yet.
         let leader = leader.filter(|_| most_live);
         let all: Vec<ReplicaConfig> = shard.all_replicas().copied().collect();
         let (live, away): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =

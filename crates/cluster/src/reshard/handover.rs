@@ -58,7 +58,7 @@ impl HandoverEnd {
 
     /// Whether the catalog waits for this server to report that it has the rows of the shards that it founds.
     pub(crate) fn is_awaited(&self) -> bool {
-        let is_awaited = |table: &&Arc<TableHandle>| table.config.lineage.waiting.contains(&self.own);
+        let is_awaited = |table: &&Arc<TableHandle>| table.config.history.waiting.contains(&self.own);
         self.catalog.guard().tables().iter().any(is_awaited)
     }
 
@@ -67,7 +67,7 @@ impl HandoverEnd {
     pub(crate) fn finish(&self, catalog: &Catalog) {
         let mut overdue = Vec::new();
         for table in catalog.tables() {
-            if !table.config.lineage.waiting.contains(&self.own) {
+            if !table.config.history.waiting.contains(&self.own) {
                 continue;
             }
             match self.finish_table(&table.config) {
@@ -92,8 +92,8 @@ impl HandoverEnd {
             self.replicas.engine().flush()?;
             self.catalog.change(|catalog, draft| {
                 let mut after = table_by_id(catalog, config.id)?.config.clone();
-                if after.lineage.sealed == config.lineage.sealed {
-                    after.lineage.waiting.retain(|server| *server != own);
+                if after.history.sealed == config.history.sealed {
+                    after.history.waiting.retain(|server| *server != own);
                     draft.put(CatalogRow::Table(after));
                 }
                 Ok(())
@@ -161,7 +161,7 @@ impl HandoverEnd {
     }
 
     /// Replaces the replicas of founders that have not opened their shards by new ones, which join and copy the rows;
-    /// only in shards where a majority of the founders is ready without them. A server that learns of its new replica
+    /// only in shards where a quorum of the founders is ready without them. A server that learns of its new replica
     /// removes the old one from the group at once.
     pub(crate) fn replace_missing_founders(
         &self,
@@ -172,7 +172,7 @@ impl HandoverEnd {
         let catalog = self.catalog.shown();
         let handle = table_by_id(&catalog, config.id)?;
         let missing: Vec<ServerId> =
-            config.lineage.waiting.iter().copied().filter(|server| is_missing(*server)).collect();
+            config.history.waiting.iter().copied().filter(|server| is_missing(*server)).collect();
         let handles: Vec<&ShardHandle> = handle.shards().iter().collect();
         let led: BTreeMap<GroupId, Vec<PeerId>> = handles
             .iter()
@@ -182,7 +182,7 @@ impl HandoverEnd {
         let is_open_here = |group: &GroupId| self.local.contains(*group);
         self.catalog.change(|catalog, draft| {
             let present = &table_by_id(catalog, config.id)?.config;
-            if present.lineage.sealed != config.lineage.sealed {
+            if present.history.sealed != config.history.sealed {
                 return Ok(());
             }
             let mut after = present.clone();

@@ -39,7 +39,8 @@
 //! Locks: steps 2 and 4 write the catalog under `CatalogClient::lock_changes`, which admits one change of this node at
 //! a time. The lock is held while the seals of step 2 wait for other servers; all other requests to servers are made before
 //! it is taken. While a seal is proposed, `Membership::hold_changes` keeps members from being changed.
-//! `PendingHandovers::lock` is held for moments and never while another server is asked. `locks.rs` has the order of the locks of this crate.
+//! `PendingHandovers::lock` is held for moments and never while another server is asked. `locks.rs` has the order of the
+//! locks of this crate.
 
 mod change_table;
 mod handover;

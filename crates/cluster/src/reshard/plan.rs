@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     /// The places of the old groups' replicas when the plan was made.
     before: Vec<ShardPlaces>,
     pub(crate) epoch: u64,
-    pub(crate) starts: Vec<Bytes>,
+    pub(crate) boundaries: Vec<Bytes>,
     pub(crate) places: Vec<ShardPlaces>,
     /// For each new shard the servers that have all of its rows already.
     pub(crate) founders: Vec<Vec<ServerId>>,
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) members: Vec<Members>,
     /// The old groups and servers with a temporary replica or vote for this plan, which is removed if the plan is
     /// aborted.
-    pub(crate) added: Vec<(GroupId, ServerId)>,
+    pub(crate) temporary: Vec<(GroupId, ServerId)>,
 }
 
 /// The goal of a plan.
@@ -145,7 +145,7 @@ impl Planner {
             }
         }
         if let Ok(Planned::Done(plan)) = planned {
-            return Ok(Some(Plan { added, ..plan }));
+            return Ok(Some(Plan { temporary: added, ..plan }));
         }
         self.temporary.remove(id, &added);
         match planned? {
@@ -182,7 +182,7 @@ impl Planner {
             return Ok(Planned::Nothing);
         }
         // One reshard at a time: the groups sealed by the last one are still needed.
-        if !handle.config.lineage.sealed.is_empty() {
+        if !handle.config.history.sealed.is_empty() {
             let is_late = deadline - task::now() < PREPARATION_TIMEOUT / 2;
             if is_late {
                 self.handovers
@@ -194,10 +194,10 @@ impl Planner {
         let layout = match layout {
             Some(layout) => layout,
             None => {
-                let Some(starts) = self.new_boundaries(handle, places.len()) else {
+                let Some(boundaries) = self.new_boundaries(handle, places.len()) else {
                     return Ok(Planned::NotYet);
                 };
-                layout.insert(ShardLayout::new(old, starts, places, deadline))
+                layout.insert(ShardLayout::new(old, boundaries, places, deadline))
             }
         };
         let work = layout.work(old, &ready, |server| self.peers.is_connected(server));
@@ -211,7 +211,7 @@ impl Planner {
         if work.founders.iter().any(Vec::is_empty) {
             return Ok(Planned::NotYet);
         }
-        let epoch = handle.config.lineage.epoch;
+        let epoch = handle.config.history.epoch;
         Ok(Planned::Done(Plan::of(layout, epoch, work.founders)))
     }
 
@@ -322,11 +322,11 @@ impl Plan {
             old: layout.old.clone(),
             before: layout.before.clone(),
             epoch,
-            starts: layout.starts.clone(),
+            boundaries: layout.boundaries.clone(),
             places: layout.places.clone(),
             founders,
             members: Vec::new(),
-            added: Vec::new(),
+            temporary: Vec::new(),
         }
     }
 
@@ -337,7 +337,7 @@ impl Plan {
             replica.is_some_and(|replica| sealed[predecessor].holders.contains(&replica.peer))
         };
         self.founders.iter().enumerate().all(|(new, founders)| {
-            let predecessors = predecessors_of(&config.shards, &self.starts, new);
+            let predecessors = predecessors_of(&config.shards, &self.boundaries, new);
             founders.iter().any(|server| predecessors.iter().all(|predecessor| holds(*predecessor, *server)))
         })
     }
@@ -349,7 +349,7 @@ impl Plan {
             replica.is_some_and(|replica| members[predecessor].contains(replica.peer))
         };
         for (new, founders) in self.founders.iter_mut().enumerate() {
-            let predecessors = predecessors_of(&config.shards, &self.starts, new);
+            let predecessors = predecessors_of(&config.shards, &self.boundaries, new);
             founders.retain(|server| predecessors.iter().all(|predecessor| is_member(*predecessor, *server)));
         }
         self.members = members;
@@ -358,8 +358,8 @@ impl Plan {
     /// Whether the plan still fits the table. Otherwise it would undo a move of replicas that was made, and confirmed
     /// to its client, after the plan.
     pub(crate) fn fits(&self, config: &TableConfig) -> bool {
-        config.lineage.epoch == self.epoch
-            && config.lineage.sealed.is_empty()
+        config.history.epoch == self.epoch
+            && config.history.sealed.is_empty()
             && config.shards.iter().map(|shard| shard.group).eq(self.old.iter().copied())
             && places_of(&config.shards) == self.before
     }
@@ -378,16 +378,16 @@ mod tests {
         SealResponse { members, holders: peers(holders) }
     }
 
-    fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
+    fn plan(boundaries: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
         Plan {
             old: vec![GroupId(3), GroupId(4)],
             before: Vec::new(),
             epoch: 0,
-            starts: starts.iter().map(|start| Bytes::from_static(start)).collect(),
+            boundaries: boundaries.iter().map(|start| Bytes::from_static(start)).collect(),
             places: Vec::new(),
             founders: founders.iter().map(|those| those.iter().map(|n| server(*n)).collect()).collect(),
             members: Vec::new(),
-            added: Vec::new(),
+            temporary: Vec::new(),
         }
     }
 
@@ -438,6 +438,6 @@ mod tests {
         assert!(!with(&|config| config.shards[0].primary = server(2)));
         assert!(!with(&|config| config.shards[1].replicas[0].server = server(3)));
         assert!(!with(&|config| config.shards[1].replicas[1].voting = false));
-        assert!(!with(&|config| config.lineage.epoch = 1));
+        assert!(!with(&|config| config.history.epoch = 1));
     }
 }

@@ -67,7 +67,7 @@ impl Lacking {
         let lacking = || self.0.iter().filter(|(group, _)| changed.contains(group));
         let away: BTreeSet<ServerId> = lacking().flat_map(|(_, away)| away).copied().collect();
         match lacking().next() {
-            Some(_) => Err(AdminError::NoMajority { servers: display_names::servers(catalog, &away) }),
+            Some(_) => Err(AdminError::NoQuorum { servers: display_names::servers(catalog, &away) }),
             None => Ok(()),
         }
     }
@@ -165,7 +165,6 @@ impl TableQuorum {
         let lost = shards
             .filter(|voters| voters.iter().filter(|server| !is_away(server)).count() * 2 <= voters.len());
         let away: BTreeSet<ServerId> = lost.flatten().filter(is_away).collect();
-        (!away.is_empty())
-            .then(|| AdminError::NoMajority { servers: display_names::servers(&catalog, &away) })
+        (!away.is_empty()).then(|| AdminError::NoQuorum { servers: display_names::servers(&catalog, &away) })
     }
 }

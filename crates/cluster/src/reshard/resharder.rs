@@ -112,7 +112,7 @@ impl Resharder {
 
     /// Seals those predecessors again that this node leads and whose seals an emergency repair has rolled back.
     pub(crate) fn seal_repaired(&self, config: &TableConfig) {
-        for old in &config.lineage.sealed {
+        for old in &config.history.sealed {
             if let Some(shard) = self.local.shard_of(old.group)
                 && shard.leads()
                 && shard.seal_state() < old.seal_state()
@@ -129,7 +129,7 @@ impl Resharder {
         let (Some(handle), Some(shard)) = (catalog.table_by_id(table), self.local.shard_of(group)) else {
             return;
         };
-        let (state, epoch) = (shard.seal_state(), handle.config.lineage.epoch);
+        let (state, epoch) = (shard.seal_state(), handle.config.history.epoch);
         let is_present = |config: &TableConfig| config.shards.iter().any(|shard| shard.group == group);
         if !state.is_sealed() || !is_present(&handle.config) {
             return;

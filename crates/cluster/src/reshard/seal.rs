@@ -86,7 +86,7 @@ impl Sealer {
         };
         let handle = table_by_id(&catalog, id)?;
         if !plan.fits(&handle.config) {
-            self.temporary.remove_locked(id, &plan.added);
+            self.temporary.remove_locked(id, &plan.temporary);
             return Err(AdminError::ReplicasNotReady);
         }
         let is_enough = |sealed: &[SealResponse]| plan.can_begin(&handle.config, sealed);
@@ -230,7 +230,7 @@ impl Sealer {
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
         let status = self.transport.with_connected(status);
         // The seal is applied here, and writes are blocked. With `write_acks: "single"` an entry is applied before a
-        // majority has it, so the commit position is checked as well.
+        // quorum has it, so the commit position is checked as well.
         let is_committed = !state.is_sealed() || status.committed >= status.applied;
         if !matches!(status.role, Role::Leader { .. }) || !is_committed {
             return Err("no majority has the seal state, or another server leads the group by now".to_owned());
@@ -253,7 +253,7 @@ impl Sealer {
         if !plan.fits(config) || plan.members.len() != plan.old.len() {
             return Err(AdminError::ReplicasNotReady);
         }
-        let mut shards = self.placer.founded(draft, plan.starts.clone(), &plan.places);
+        let mut shards = self.placer.founded(draft, plan.boundaries.clone(), &plan.places);
         let mut waiting: Vec<ServerId> = Vec::new();
         for (shard, founders) in shards.iter_mut().zip(&plan.founders) {
             shard.founders.clear();
@@ -277,9 +277,9 @@ impl Sealer {
             let replicas = named.filter(|replica| members.contains(replica.peer)).copied().collect();
             SealedShard { group: old.group, start: old.start.clone(), end, replicas, epoch: plan.epoch }
         });
-        config.lineage.sealed = sealed.collect();
-        config.lineage.waiting = waiting;
-        config.lineage.epoch = plan.epoch + 1;
+        config.history.sealed = sealed.collect();
+        config.history.waiting = waiting;
+        config.history.epoch = plan.epoch + 1;
         config.shards = shards;
         Ok(())
     }
@@ -291,10 +291,11 @@ impl Sealer {
         let aborted = self.catalog.change_locked(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
             let mut after = handle.config.clone();
-            after
-                .remove_temporary(&plan.added, |group, replica| self.temporary.is_up_to_date(group, replica));
-            if after.lineage.epoch == plan.epoch {
-                after.lineage.epoch += 1;
+            after.remove_temporary(&plan.temporary, |group, replica| {
+                self.temporary.is_up_to_date(group, replica)
+            });
+            if after.history.epoch == plan.epoch {
+                after.history.epoch += 1;
             }
             if after != handle.config {
                 draft.put(CatalogRow::Table(after));
@@ -310,10 +311,10 @@ impl Sealer {
         // The leaders would open the groups too, at their next check.
         let catalog = self.catalog.shown();
         if let Ok(handle) = table_by_id(&catalog, id)
-            && handle.config.lineage.epoch > plan.epoch
+            && handle.config.history.epoch > plan.epoch
             && handle.config.shards.iter().map(|shard| shard.group).eq(plan.old.iter().copied())
         {
-            let open = SealState::open(handle.config.lineage.epoch);
+            let open = SealState::open(handle.config.history.epoch);
             drop(self.set_seals(handle, open, task::now() + LEADER_TIMEOUT, |_| true));
         }
     }
@@ -321,9 +322,9 @@ impl Sealer {
 
 /// Raises the table's epoch, if it is still `epoch`: a plan of that epoch cannot be carried out any more.
 pub(crate) fn put_next_epoch(draft: &mut Draft, config: &TableConfig, epoch: u64) {
-    if config.lineage.epoch == epoch {
+    if config.history.epoch == epoch {
         let mut after = config.clone();
-        after.lineage.epoch += 1;
+        after.history.epoch += 1;
         draft.put(CatalogRow::Table(after));
     }
 }

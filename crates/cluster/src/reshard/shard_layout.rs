@@ -17,7 +17,7 @@ const LAGGING_VOTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The new shards over the groups `old`.
 pub(crate) struct ShardLayout {
     pub(crate) old: Vec<GroupId>,
-    pub(crate) starts: Vec<Bytes>,
+    pub(crate) boundaries: Vec<Bytes>,
     pub(crate) places: Vec<ShardPlaces>,
     /// The places of the old groups' replicas when the layout was made, without temporary ones. If they differ later,
     /// another change has moved replicas.
@@ -43,7 +43,7 @@ impl ShardLayout {
     /// The layout of a reshard that is to be ready for the seals at `deadline`.
     pub(crate) fn new(
         old: &[ShardConfig],
-        starts: Vec<Bytes>,
+        boundaries: Vec<Bytes>,
         places: Vec<ShardPlaces>,
         deadline: Instant,
     ) -> ShardLayout {
@@ -51,7 +51,7 @@ impl ShardLayout {
         // At most half of the time left, so that there is time for the rest.
         let lag_until = now + LAGGING_VOTER_TIMEOUT.min(deadline.saturating_duration_since(now) / 2);
         let groups = old.iter().map(|shard| shard.group).collect();
-        ShardLayout { old: groups, starts, places, before, lag_until }
+        ShardLayout { old: groups, boundaries, places, before, lag_until }
     }
 
     /// Whether the layout was made for these shards, and no other change has moved their replicas.
@@ -68,7 +68,7 @@ impl ShardLayout {
     ) -> Work {
         let mut work = Work { founders: Vec::new(), missing: Vec::new(), lags: false };
         for (new, place) in self.places.iter().enumerate() {
-            let predecessors = predecessors_of(old, &self.starts, new);
+            let predecessors = predecessors_of(old, &self.boundaries, new);
             let (everywhere, missing) = founders_of(place, &predecessors, ready);
             let voted =
                 |predecessor: usize, server| self.before[predecessor].replicas.contains(&(server, true));
@@ -92,8 +92,8 @@ impl ShardLayout {
 }
 
 /// The old shards that have keys of new shard `new`.
-pub(crate) fn predecessors_of(old: &[ShardConfig], starts: &[Bytes], new: usize) -> Vec<usize> {
-    let (start, end) = (&starts[new], starts.get(new + 1));
+pub(crate) fn predecessors_of(old: &[ShardConfig], boundaries: &[Bytes], new: usize) -> Vec<usize> {
+    let (start, end) = (&boundaries[new], boundaries.get(new + 1));
     let has_keys = |i: &usize| {
         end.is_none_or(|end| old[*i].start < *end) && old.get(i + 1).is_none_or(|next| next.start > *start)
     };

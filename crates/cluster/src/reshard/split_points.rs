@@ -33,7 +33,7 @@ pub(crate) fn even_boundaries_of(ranges: &[RangeEstimate], shards: usize) -> Opt
             Some(before)
         })
         .collect();
-    let mut starts = vec![Bytes::new()];
+    let mut boundaries = vec![Bytes::new()];
     let mut last = 0;
     for nth in 1..shards {
         let wanted = share * nth as f64;
@@ -43,9 +43,9 @@ pub(crate) fn even_boundaries_of(ranges: &[RangeEstimate], shards: usize) -> Opt
         let nearest = possible.clone().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
         let old = possible.filter(|at| ranges[*at].is_old && distance(at) <= share * BOUNDARY_SLACK);
         last = old.min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(nearest);
-        starts.push(ranges[last].start.clone());
+        boundaries.push(ranges[last].start.clone());
     }
-    Some(starts)
+    Some(boundaries)
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(shards: &[f64], wanted: usize, starts: &[&str]) {
-        assert_eq!(even_boundaries_of(&table(shards), wanted).unwrap(), starts);
+    fn check(shards: &[f64], wanted: usize, boundaries: &[&str]) {
+        assert_eq!(even_boundaries_of(&table(shards), wanted).unwrap(), boundaries);
     }
 
     #[test]
@@ -88,9 +88,9 @@ mod tests {
     fn shards_are_never_empty_however_uneven_the_ranges_are() {
         let ranges = table(&[1000.0, 0.0]);
         for shards in 1..=20 {
-            let starts = even_boundaries_of(&ranges, shards).unwrap();
-            assert_eq!(starts.len(), shards);
-            assert!(starts.windows(2).all(|pair| pair[0] < pair[1]), "{starts:?}");
+            let boundaries = even_boundaries_of(&ranges, shards).unwrap();
+            assert_eq!(boundaries.len(), shards);
+            assert!(boundaries.windows(2).all(|pair| pair[0] < pair[1]), "{boundaries:?}");
         }
         assert_eq!(even_boundaries_of(&ranges, 21), None);
         assert_eq!(even_boundaries_of(&table(&[1.0]), 2), None, "one row");

@@ -29,9 +29,9 @@ impl TemporarySince {
     /// The servers with a temporary replica or vote of a shard that is older than any reshard of its table, which has
     /// `shards` shards, can need.
     pub(crate) fn overdue(&mut self, shard: &ShardConfig, shards: usize, now: Instant) -> Vec<ServerId> {
-        self.0.retain(|(group, added), _| *group != shard.group || shard.added.contains(added));
+        self.0.retain(|(group, added), _| *group != shard.group || shard.temporary.contains(added));
         let mut since = |added: &Temporary| *self.0.entry((shard.group, *added)).or_insert(now);
-        let overdue = shard.added.iter().filter(|added| now - since(added) > lifetime(shards));
+        let overdue = shard.temporary.iter().filter(|added| now - since(added) > lifetime(shards));
         overdue.map(|added| added.server()).collect()
     }
 

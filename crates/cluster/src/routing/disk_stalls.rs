@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use io::{Nanos, task};
 use log::{GroupId, Stall, StallCause};
-use parking_lot::Mutex;
 
 use crate::config::ServerId;
+use crate::locks::{BriefMutex, Rank};
 
 /// How long a disk must be full before it counts as a stall.
 const FULL_DISK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,13 +26,12 @@ const DOUBTFUL_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 const REPORT_LIFETIME: Duration = Duration::from_secs(3);
 
 /// The stalls of this server and of others.
-#[derive(Default)]
 pub(crate) struct DiskStalls {
-    own: Mutex<OwnLog>,
+    own: BriefMutex<OwnLog>,
     /// The stalls of other servers, and the times of their last reports.
-    others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
+    others: BriefMutex<BTreeMap<ServerId, (StallCause, Instant)>>,
     /// When a hanging fsync of this server began, while its log makes progress.
-    sync: Mutex<Option<Nanos>>,
+    sync: BriefMutex<Option<Nanos>>,
 }
 
 /// The log of this server at the last check.
@@ -60,6 +59,17 @@ pub(crate) enum Check {
     Stalled { stall: Stall, is_new: bool },
     /// It makes progress again, and that is to be announced. `is_new`: it was still stalled at the last check.
     Recovered { is_new: bool },
+}
+
+impl Default for DiskStalls {
+    /// No stalls.
+    fn default() -> DiskStalls {
+        DiskStalls {
+            own: BriefMutex::new(Rank::OwnLog, OwnLog::default()),
+            others: BriefMutex::default(),
+            sync: BriefMutex::default(),
+        }
+    }
 }
 
 impl DiskStalls {
@@ -213,6 +223,8 @@ fn is_long(stall: &Stall, now: Nanos) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
 
     fn at(ms: u64) -> Nanos {

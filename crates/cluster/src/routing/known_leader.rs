@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use io::task;
-use parking_lot::Mutex;
 
 use crate::config::ServerId;
+use crate::locks::BriefMutex;
 
 /// The longest that an election takes.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -23,7 +23,7 @@ pub(super) const WITHOUT_ROWS_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The leader of one group, as far as this node knows. Shared by all handles of the group.
 pub struct KnownLeader {
-    known: Mutex<Known>,
+    known: BriefMutex<Known>,
     /// The local log makes no progress, so it receives no reports of any group.
     log_is_stalled: Arc<AtomicBool>,
 }
@@ -95,7 +95,7 @@ impl Known {
 impl KnownLeader {
     /// A group without a known leader.
     pub(crate) fn new(log_is_stalled: Arc<AtomicBool>) -> KnownLeader {
-        KnownLeader { known: Mutex::new(Known::no_leader(task::now())), log_is_stalled }
+        KnownLeader { known: BriefMutex::leaf(Known::no_leader(task::now())), log_is_stalled }
     }
 
     /// Whether the local log reports the leader: it makes progress, and reports a leader now or did within the last

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::{GroupId, GroupObserver, PeerId, Role, Term};
-use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
 use super::known_leader::KnownLeader;
@@ -16,6 +15,7 @@ use super::replica_transport::ReplicaTransport;
 use super::shard_handle::ShardHandle;
 use crate::config::ServerId;
 use crate::event_queue::{Event, EventQueue};
+use crate::locks::{BriefMutex, BriefRwLock, Rank};
 use crate::notifier::Notifier;
 use crate::rpc::Peers;
 
@@ -58,8 +58,8 @@ pub struct Leadership {
     replicas: Arc<Replicas>,
     events: Arc<EventQueue>,
     state_changes: Arc<Notifier>,
-    known: RwLock<HashMap<GroupId, Arc<KnownLeader>>>,
-    roles: Mutex<Roles>,
+    known: BriefRwLock<HashMap<GroupId, Arc<KnownLeader>>>,
+    roles: BriefMutex<Roles>,
     /// The local log makes no progress and receives nothing.
     log_is_stalled: Arc<AtomicBool>,
 }
@@ -79,8 +79,8 @@ impl Leadership {
             replicas,
             events,
             state_changes,
-            known: RwLock::default(),
-            roles: Mutex::default(),
+            known: BriefRwLock::new(Rank::KnownLeaders, HashMap::new()),
+            roles: BriefMutex::new(Rank::Roles, Roles::default()),
             log_is_stalled: Arc::default(),
         }
     }

@@ -13,10 +13,10 @@
 //! - [`DiskStalls`]: stalls of this server's log and of other servers' logs.
 //! - `readers`, `lag`: the servers to read from; how far a replica may be behind its leader.
 //!
-//! Locks: [`LocalReplicas`] and [`Gate`] have ranks in `locks`. Three of the others are held while further locks are
-//! taken: the own log of [`DiskStalls`], while it calls [`Leadership::step_down`]; the roles of [`Leadership`], while it
-//! updates a [`KnownLeader`] and notifies the event loop; and its table of known leaders, while it reads one of them. The
-//! rest are leaves.
+//! Locks: all have ranks in `locks`. Three of those that are held briefly are held while further locks are taken: the own log
+//! of [`DiskStalls`], while it calls [`Leadership::step_down`]; the roles of [`Leadership`], while it updates a
+//! [`KnownLeader`] and notifies the event loop; and its table of known leaders, while it reads one of them. The others are
+//! leaves.
 
 pub(crate) mod disk_stalls;
 pub(crate) mod known_leader;

@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use log::{GroupStatus, Log, Message, PeerId, Transport};
-use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::config::ServerId;
+use crate::locks::{BriefRwLock, Rank, RankedReadGuard};
 use crate::rpc::Peers;
 
 /// Sends messages of replicas, and keeps the server of each replica.
 pub struct ReplicaTransport {
     peers: Arc<Peers>,
-    servers: RwLock<BTreeMap<PeerId, ServerId>>,
+    servers: BriefRwLock<BTreeMap<PeerId, ServerId>>,
 }
 
 impl ReplicaTransport {
     /// Sends through `peers`. Messages are dropped while `peers` has no transport.
     pub(crate) fn new(peers: Arc<Peers>) -> ReplicaTransport {
-        ReplicaTransport { peers, servers: RwLock::default() }
+        ReplicaTransport { peers, servers: BriefRwLock::new(Rank::Leaf, BTreeMap::new()) }
     }
 
     /// The server of a replica, if it is known.
@@ -66,7 +66,7 @@ impl ReplicaTransport {
     }
 
     /// The server of each known replica. No message from an unknown replica is received while this is held.
-    pub(crate) fn servers_by_replica(&self) -> RwLockReadGuard<'_, BTreeMap<PeerId, ServerId>> {
+    pub(crate) fn servers_by_replica(&self) -> RankedReadGuard<'_, BTreeMap<PeerId, ServerId>> {
         self.servers.read()
     }
 

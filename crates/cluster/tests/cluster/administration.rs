@@ -37,7 +37,7 @@ fn a_table_that_lost_its_quorum_is_repaired_with_every_row_of_the_survivor() {
     let lost = [a.server(), b.server()];
     a.kill();
     b.kill();
-    // The catalog has lost its majority too.
+    // The catalog has lost its quorum too.
     let planned = c.node.repair().plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(c.node.catalog().table_by_id(id).unwrap().config.shards[0].replicas.len(), 3);
     let repaired = c.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
@@ -337,7 +337,7 @@ fn the_error_for_a_missing_quorum_names_the_disconnected_servers() {
     a.wait_ready("t");
     let names = [b.node.name().to_string(), c.node.name().to_string()];
     [b, c].into_iter().for_each(Running::kill);
-    let Err(AdminError::NoMajority { servers }) = a.node.resharder().rebalance(id, &|| true) else {
+    let Err(AdminError::NoQuorum { servers }) = a.node.resharder().rebalance(id, &|| true) else {
         panic!("two of three are disconnected")
     };
     assert!(names.iter().all(|name| servers.contains(&format!("`{name}`"))), "{servers}");

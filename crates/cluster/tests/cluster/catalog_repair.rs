@@ -17,16 +17,16 @@ fn two(hub: &Arc<Hub>) -> [Running; 2] {
 }
 
 #[test]
-fn a_catalog_without_a_majority_is_repaired_where_there_is_no_table() {
+fn a_catalog_without_a_quorum_is_repaired_where_there_is_no_table() {
     let hub = Arc::new(Hub::default());
     let [a, b] = two(&hub);
     for healthy in [a.node.repair().plan_catalog_repair(), a.node.repair().repair_catalog()] {
-        assert!(matches!(healthy, Err(AdminError::CatalogHasMajority)), "{healthy:?}");
+        assert!(matches!(healthy, Err(AdminError::CatalogHasQuorum)), "{healthy:?}");
     }
     let gone = b.server();
     b.kill();
     let refused = a.node.removal().remove_server(gone).unwrap_err();
-    assert!(matches!(&refused, AdminError::CatalogNoMajority { servers } if servers == "`b`"), "{refused}");
+    assert!(matches!(&refused, AdminError::CatalogNoQuorum { servers } if servers == "`b`"), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("`emergency_repair` on the database `rethinkdb`"), "{text}");
     let is_reported = || a.node.states().catalog_outage().is_some_and(|outage| outage.is_lost);
@@ -36,11 +36,11 @@ fn a_catalog_without_a_majority_is_repaired_where_there_is_no_table() {
     assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
     assert!(a.node.catalog().is_removed(gone));
     a.node.schema().create_db("after").unwrap();
-    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasQuorum)));
 }
 
 #[test]
-fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
+fn a_catalog_without_a_quorum_is_repaired_beside_a_table_that_has_one() {
     for mode in [RepairMode::Rollback, RepairMode::RollbackOrErase] {
         let hub = Arc::new(Hub::default());
         let [a, b] = two(&hub);
@@ -68,7 +68,7 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
 }
 
 #[test]
-fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_removes() {
+fn tables_that_keep_their_quorum_have_no_replicas_on_servers_that_a_repair_removes() {
     for scope in [None, Some(RepairScope::Cluster)] {
         let hub = Arc::new(Hub::default());
         let (_machines, [a, b, c]) = three(&hub);
@@ -122,7 +122,7 @@ fn an_interrupted_repair_is_finished_although_the_removed_servers_are_back() {
     assert_eq!(a.node.repair().plan_catalog_repair().unwrap(), [gone]);
     assert_eq!(a.node.repair().repair_catalog().unwrap(), [gone]);
     assert!(a.node.catalog().is_removed(gone));
-    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasQuorum)));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_disconnected_learner_is_neither_needed_nor_removed() {
     let id = table(&a).config.id;
     others.into_iter().for_each(Running::kill);
     assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 1));
-    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    assert!(matches!(a.node.repair().repair_catalog(), Err(AdminError::CatalogHasQuorum)));
     let refused = a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
     servers.into_iter().for_each(|server| a.node.removal().remove_server(server).unwrap());

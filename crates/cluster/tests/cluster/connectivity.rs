@@ -177,7 +177,7 @@ fn a_repair_waits_for_a_server_that_restarts() {
     let of_catalog = std::thread::spawn(move || node.repair().repair_catalog());
     let b = machine.start(&hub, None);
     let repaired = of_catalog.join().unwrap();
-    assert!(matches!(repaired, Err(AdminError::CatalogHasMajority)), "{repaired:?}");
+    assert!(matches!(repaired, Err(AdminError::CatalogHasQuorum)), "{repaired:?}");
     let repaired = of_table.join().unwrap();
     assert!(matches!(repaired, Err(AdminError::NothingToRepair)), "{repaired:?}");
     (0..10).for_each(|n| write_until_done(&[&a, &b], n));
@@ -206,7 +206,7 @@ fn a_repair_of_a_table_alone_removes_no_server() {
     // The leader may not have noticed yet.
     let refused = a.node.repair().emergency_repair(id, mode, scope);
     assert!(
-        matches!(refused, Err(AdminError::CatalogNoMajority { .. } | AdminError::InDoubt(_))),
+        matches!(refused, Err(AdminError::CatalogNoQuorum { .. } | AdminError::InDoubt(_))),
         "{refused:?}"
     );
     assert!(!a.node.catalog().is_removed(gone));
@@ -266,4 +266,31 @@ fn the_check_for_an_outage_sends_all_requests_at_once() {
         states_asked.load(Ordering::Acquire) && !waits.load(Ordering::Acquire),
         "the leader is asked for later"
     );
+}
+
+#[test]
+fn an_outage_names_a_server_that_was_lost_while_it_was_asked() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let d = Machine::new("d").start(&hub, Some(&a));
+    wait_until("four voters", || members(&a, GroupId(0)).voters.len() == 4);
+    let mut lost = [&b, &c, &d].map(Running::server);
+    [c, d].into_iter().for_each(Running::kill);
+    // The leader may not have noticed yet.
+    let is_reported = || a.node.states().catalog_outage().is_some_and(|outage| outage.gone.len() == 2);
+    wait_until("the outage", is_reported);
+    let (asker, asked, between) = (a.server(), b.server(), Arc::downgrade(&hub));
+    hub.intercept(move |response| {
+        if response.sent_by == asker
+            && response.kind == Some(STATES)
+            && let Some(hub) = between.upgrade()
+        {
+            hub.cut(asker, asked);
+        }
+        Some(response.bytes)
+    });
+    let mut gone = a.node.states().catalog_outage().unwrap().gone;
+    gone.sort();
+    lost.sort();
+    assert_eq!(gone, lost);
 }

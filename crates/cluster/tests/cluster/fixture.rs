@@ -105,8 +105,8 @@ pub fn wait_until_resharded(nodes: &[&Running]) {
             let table = table(node);
             let present: BTreeSet<GroupId> = table.shards().iter().map(|shard| shard.group()).collect();
             let old = (1..50).map(GroupId).filter(|group| !present.contains(group));
-            table.config.lineage.sealed.is_empty()
-                && table.config.lineage.waiting.is_empty()
+            table.config.history.sealed.is_empty()
+                && table.config.history.waiting.is_empty()
                 && old.into_iter().all(|group| node.node.log().group_status(group).is_err())
         });
         node.wait_ready("t");

@@ -22,7 +22,7 @@ fn the_replicas_of_a_shard_without_a_quorum_are_not_changed() {
     {
         let planned = node.node.resharder().plan_places(id, &wanted, &|| true).unwrap_err();
         for refused in [planned, change(node, id, wanted).unwrap_err()] {
-            assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+            assert!(matches!(&refused, AdminError::NoQuorum { servers } if servers == "`b`"), "{refused}");
         }
         assert_eq!(table(node).config, before);
     }
@@ -45,7 +45,7 @@ fn a_nonvoting_replica_with_all_rows_stays_while_the_only_voter_is_down() {
     let (id, before) = (table(&a).config.id, table(&a).config.clone());
     b.kill();
     let refused = change(&a, id, replicated(1, 1)).unwrap_err();
-    assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+    assert!(matches!(&refused, AdminError::NoQuorum { servers } if servers == "`b`"), "{refused}");
     assert_eq!(table(&a).config, before);
     wait_until("the repair", || {
         a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()

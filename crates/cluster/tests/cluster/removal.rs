@@ -20,7 +20,7 @@ fn a_server_that_a_shard_needs_for_its_quorum_is_not_removed() {
     // The same through a server that has no replica of the table.
     for node in [&a, &b] {
         let refused = node.node.removal().remove_server(gone).unwrap_err();
-        let AdminError::NeededForMajority { server, tables } = &refused else { panic!("{refused}") };
+        let AdminError::NeededForQuorum { server, tables } = &refused else { panic!("{refused}") };
         assert_eq!((&**server, &**tables), ("c", "`test.t`"));
         assert!(refused.to_string().contains("emergency_repair"), "{refused}");
         assert!(node.node.catalog().server(gone).is_some() && !node.node.catalog().is_removed(gone));
@@ -77,7 +77,7 @@ fn a_server_whose_leaving_replica_still_votes_is_not_removed() {
     c.kill();
     hub.deliver_messages();
     let refused = b.node.removal().remove_server(gone).unwrap_err();
-    assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
+    assert!(matches!(refused, AdminError::NeededForQuorum { .. }), "{refused}");
     let members = a.node.log().group_status(group).unwrap().members;
     assert_eq!((members.voters.len(), members.removed.len()), (2, 0));
     wait_until("the repair", || {
@@ -97,7 +97,7 @@ fn the_error_names_only_some_of_many_tables() {
     (0..13).for_each(|nth| a.wait_ready(&format!("t{nth:02}")));
     let gone = c.server();
     c.kill();
-    let Err(AdminError::NeededForMajority { tables, .. }) = b.node.removal().remove_server(gone) else {
+    let Err(AdminError::NeededForQuorum { tables, .. }) = b.node.removal().remove_server(gone) else {
         panic!("it is needed")
     };
     assert!(tables.starts_with("`test.t00`, `test.t01`, ") && tables.ends_with(" and 3 more"), "{tables}");

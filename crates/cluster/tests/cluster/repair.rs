@@ -115,7 +115,7 @@ fn a_replica_with_the_last_position_continues_while_founders_are_down() {
     wait_until("the new shards on a", || config.shards.iter().all(is_open));
     [b, c].into_iter().for_each(Running::kill);
     for node in [&d, &e] {
-        let sealed = || table(node).config.lineage.sealed.iter().any(|sealed| sealed.group == old);
+        let sealed = || table(node).config.history.sealed.iter().any(|sealed| sealed.group == old);
         wait_until("the sealed group in the catalog", sealed);
     }
     wait_until("the repair", || {

@@ -129,7 +129,7 @@ fn a_seal_of_a_reshard_that_stopped_is_abandoned() {
     assert!(!write(&all, 20), "it is sealed");
     write_until_done(&all, 20);
     assert_eq!(leader.seal_state(), SealState::open(1));
-    assert_eq!(table(all[0]).config.lineage.epoch, 1);
+    assert_eq!(table(all[0]).config.history.epoch, 1);
     // An earlier seal that arrives now has no effect.
     leader.set_seal_state(SealState::sealed(0)).wait().unwrap();
     assert!(write(&all, 21));

@@ -93,7 +93,7 @@ fn another_leads_between_the_rounds() -> Result<(), Disturbed> {
     }
     divided.unwrap();
     assert!(responses.load(Ordering::Acquire) > 0, "the new leader was asked");
-    assert_eq!(table(&e).config.lineage.epoch, 1, "no seal was abandoned");
+    assert_eq!(table(&e).config.history.epoch, 1, "no seal was abandoned");
     all_have_rows(&[&b], written);
     Ok(())
 }

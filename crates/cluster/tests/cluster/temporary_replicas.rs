@@ -177,7 +177,7 @@ fn temporary_replicas_are_removed_when_the_seals_fail() {
     let done = d.node.resharder().rebalance(table(&a).config.id, &|| true);
     assert!(matches!(done, Err(AdminError::ReplicasNotReady)), "{done:?}");
     assert_eq!(table(&d).shards().iter().map(|shard| shard.group()).collect::<Vec<_>>(), groups);
-    assert!(table(&d).config.lineage.epoch > 0, "seals were set");
+    assert!(table(&d).config.history.epoch > 0, "seals were set");
     wait_for(&a, &[&[&a, &b], &[&c, &b]]);
     write_until_done(&nodes, 0);
 }
@@ -231,14 +231,14 @@ fn temporary_replicas_stay_while_the_server_of_one_of_the_tables_own_is_away() {
         b.lock().unwrap().take().unwrap().kill();
     });
     let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
-    assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
+    assert!(matches!(done, Err(AdminError::NoQuorum { .. })), "{done:?}");
     let shard = table(&a).config.shards[0].clone();
-    assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Temporary::Replica(c.server())][..], &[][..]));
+    assert_eq!((&shard.temporary[..], &shard.leaving[..]), (&[Temporary::Replica(c.server())][..], &[][..]));
     // The temporary replica can replace the one on the disconnected server.
     a.node.resharder().change_table(id, &instead).unwrap();
     // The other shard has no quorum without that server, and continues after a repair without it.
     let refused = a.node.removal().remove_server(gone).unwrap_err();
-    assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
+    assert!(matches!(refused, AdminError::NeededForQuorum { .. }), "{refused}");
     wait_until("the repair", || {
         a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
@@ -265,7 +265,7 @@ fn a_temporary_replica_without_rows_does_not_replace_the_only_one() {
         );
     });
     let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
-    assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
+    assert!(matches!(done, Err(AdminError::NoQuorum { .. })), "{done:?}");
     let shard = table(&a).config.shards[0].clone();
     assert_eq!((shard.primary, &shard.leaving[..]), (gone, &[][..]));
 }
@@ -281,16 +281,16 @@ fn a_temporary_replica_that_votes_stays_when_a_repair_removes_the_only_other_one
         wait_for_vote(&c, first);
         b.lock().unwrap().take().unwrap().kill();
         let refused = a.node.removal().remove_server(gone).unwrap_err();
-        assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
+        assert!(matches!(refused, AdminError::NeededForQuorum { .. }), "{refused}");
     });
     let done = a.node.resharder().rebalance(id, &|| add() && b.lock().unwrap().is_some());
-    assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
+    assert!(matches!(done, Err(AdminError::NoQuorum { .. })), "{done:?}");
     wait_until("the repair", || {
         a.node.repair().emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
     });
     a.node.removal().remove_server(gone).unwrap();
     wait_for(&a, &[&[&c], &[&c]]);
-    assert_eq!(table(&a).config.shards[0].added, []);
+    assert_eq!(table(&a).config.shards[0].temporary, []);
     write_until_done(&[&a, &c], 0);
     assert_eq!(missing(&c, 1), []);
 }

@@ -96,7 +96,7 @@ impl Consensus {
         self.is_single_voter() && self.members().learners.is_empty()
     }
 
-    /// The last position that is durable on a majority.
+    /// The last position that is durable on a quorum.
     pub fn committed(&self) -> u64 {
         self.raft().raft_log.committed
     }
@@ -106,7 +106,7 @@ impl Consensus {
         self.raft().raft_log.persisted
     }
 
-    /// The last position that is durable on a majority and on this replica.
+    /// The last position that is durable on a quorum and on this replica.
     pub fn durable(&self) -> u64 {
         self.committed().min(self.persisted())
     }

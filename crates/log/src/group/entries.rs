@@ -51,7 +51,7 @@ pub(super) struct Entries {
     pub applied: u64,
     /// The last position that is appended here.
     pub written: u64,
-    /// The last position known to be appended on a majority.
+    /// The last position known to be appended on a quorum.
     pub soft: u64,
 }
 
@@ -99,7 +99,7 @@ impl Entries {
                 EntryKind::Proposed(Durability::Hard) => answers.hard += u64::from(done.is_some()),
                 EntryKind::Proposed(Durability::Soft) => answers.soft += u64::from(done.is_some()),
             }
-            batch.push((group, Lsn(index), payload));
+            batch.push(Entry { group, lsn: Lsn(index), payload });
             #[cfg(any(test, feature = "mutants"))]
             if crate::mutant::is_active(crate::mutant::Mutant::ApplyTwice) && index.is_multiple_of(7) {
                 batch.extend(batch.last().cloned());

@@ -132,9 +132,9 @@ impl Membership {
         self.pending.is_none()
     }
 
-    /// Whether a majority has the members in force durably, as far as this leader knows. From then on no election
+    /// Whether a quorum has the members in force durably, as far as this leader knows. From then on no election
     /// needs the votes of removed replicas.
-    pub fn is_durable_on_majority(&self, consensus: &Consensus) -> bool {
+    pub fn is_durable_on_quorum(&self, consensus: &Consensus) -> bool {
         let members = consensus.members();
         let has_it = |peer: &&PeerId| match peer.0 == consensus.own {
             true => self.is_durable(),

@@ -258,7 +258,7 @@ impl Group {
     }
 
     /// Adds a request for the log base of a copy of the rows at `at`. A replica that is elected and does not take
-    /// proposals yet answers as well, since the copy may be needed for a majority.
+    /// proposals yet answers as well, since the copy may be needed for a quorum.
     pub fn request_log_base(&mut self, at: Lsn, done: LogBaseDone) {
         if self.recovery.rows_invalid() || !self.consensus.is_leader() {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
@@ -456,7 +456,7 @@ impl Group {
             applied: Lsn(self.entries.applied),
             needs_rows: self.recovery.rows_invalid(),
             members: outline.members.clone(),
-            members_durable: is_leader && self.membership.is_durable_on_majority(&self.consensus),
+            members_durable: is_leader && self.membership.is_durable_on_quorum(&self.consensus),
             peers,
         }
     }

@@ -48,7 +48,7 @@ impl Quiescence {
     }
 
     /// The nodes of `peers` are unreachable. Wakes the group, and returns true, if its leader is one of them, or if this
-    /// replica leads and no majority of voters is left that is reachable. A leader with a majority continues.
+    /// replica leads and no quorum of voters is left that is reachable. A leader with a quorum continues.
     pub fn note_unreachable(&mut self, consensus: &mut Consensus, peers: &BTreeSet<PeerId>) -> bool {
         if !self.quiesced {
             return false;

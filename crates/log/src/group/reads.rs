@@ -1,4 +1,4 @@
-//! Linearizable reads: a leader confirms with a majority that it still leads, once for all reads that wait.
+//! Linearizable reads: a leader confirms with a quorum that it still leads, once for all reads that wait.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ impl Reads {
         consensus.node.read_index(self.last_round.to_le_bytes().to_vec());
     }
 
-    /// A majority has confirmed the leader since the round of `state` began.
+    /// A quorum has confirmed the leader since the round of `state` began.
     pub fn confirm(&mut self, state: &ReadState) {
         let Some(number) = state.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
             return;

@@ -104,7 +104,7 @@ impl Group {
         Ok(())
     }
 
-    /// Moves the soft position to the last entry that a majority has written, as far as this replica knows.
+    /// Moves the soft position to the last entry that a quorum has written, as far as this replica knows.
     fn advance_soft(&mut self, synced: u64) {
         let written = self.entries.written;
         #[cfg(any(test, feature = "mutants"))]
@@ -114,7 +114,7 @@ impl Group {
         let reached = if self.consensus.is_single_voter() {
             written
         } else if self.consensus.is_leader() {
-            self.replication.written_by_majority(&self.consensus, written)
+            self.replication.written_by_quorum(&self.consensus, written)
         } else if self.persistence.term_is_durable(synced) {
             self.following.soft_in(self.consensus.term(), written)
         } else {
@@ -192,7 +192,7 @@ impl Group {
         let (mut now, mut later) = (ready.take_messages(), ready.take_persisted_messages());
         if self.persistence.term_is_durable(step.synced) {
             // A heartbeat response promises nothing that is in the append. If it waited for a slow disk, it would be too
-            // late for a leader that checks whether a majority is alive.
+            // late for a leader that checks whether a quorum is alive.
             let is_heartbeat_response =
                 |message: &mut RaftMessage| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
             now.extend(later.extract_if(.., is_heartbeat_response));
@@ -270,7 +270,7 @@ impl Group {
         self.quiescence.wake(&mut self.consensus);
         self.leadership.draw_election_timeout(&mut self.consensus, step.random);
         if before.term != now.term {
-            // Entries that a majority had written under an earlier leader may be overwritten now.
+            // Entries that a quorum had written under an earlier leader may be overwritten now.
             self.entries.soft = self.entries.applied;
             self.following.forget_leader_soft();
         }
@@ -282,7 +282,7 @@ impl Group {
         } else if before.state == StateRole::Leader {
             let was_removed = self.consensus.members().removed.contains(&PeerId(self.consensus.own));
             if before.term == now.term && !was_removed {
-                tracing::debug!(group = self.consensus.id.0, "no majority responds: this replica steps down");
+                tracing::debug!(group = self.consensus.id.0, "no quorum responds: this replica steps down");
             }
             step.effects.deposed += 1;
             self.leadership.note_deposed(self.ticks);

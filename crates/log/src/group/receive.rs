@@ -34,11 +34,10 @@ impl Group {
         body: &Bytes,
         step: &mut Step<'_, S>,
     ) -> Result<(), LogError> {
-        // Until a majority has the members durably, messages of a removed replica count like any other: replicas that do
+        // Until a quorum has the members durably, messages of a removed replica count like any other: replicas that do
         // not know of its removal can even elect it.
         let is_removed = self.consensus.members().removed.contains(&from);
-        if is_removed && self.consensus.is_leader() && self.membership.is_durable_on_majority(&self.consensus)
-        {
+        if is_removed && self.consensus.is_leader() && self.membership.is_durable_on_quorum(&self.consensus) {
             self.consensus.send(from.0, &Content::Removed, step.effects);
             return Ok(());
         }

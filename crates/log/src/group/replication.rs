@@ -160,8 +160,8 @@ impl Replication {
         }
     }
 
-    /// The last position of this leader's term that a majority has written; zero if there is none.
-    pub fn written_by_majority(&self, consensus: &Consensus, own_written: u64) -> u64 {
+    /// The last position of this leader's term that a quorum has written; zero if there is none.
+    pub fn written_by_quorum(&self, consensus: &Consensus, own_written: u64) -> u64 {
         let written = |peer: u64| match peer == consensus.own {
             true => own_written,
             false => {

@@ -72,7 +72,7 @@ impl Engine {
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
         let mut tables = self.tables();
-        for (group, lsn, payload) in entries {
+        for Entry { group, lsn, payload } in entries {
             let table = tables.memory.entry(*group).or_default();
             let last = table.last().map_or(Lsn(0), |(last, _)| *last);
             assert!(*lsn > last, "group {group}: {lsn} applied after {last}");

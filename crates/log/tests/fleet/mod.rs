@@ -344,7 +344,7 @@ fn a_replica_that_lost_an_entry_does_not_elect_one_without_it() {
     });
 }
 
-/// Two of three replicas have written a soft entry when the leader fails. The other one needs the third for a majority,
+/// Two of three replicas have written a soft entry when the leader fails. The other one needs the third for a quorum,
 /// which is so far behind that it needs a copy of the rows first, and that copy includes the entry.
 fn need_the_copy_for_a_majority(seed: u64) -> Result<(), String> {
     let mut world = World::of_three(seed)?;

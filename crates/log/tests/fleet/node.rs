@@ -57,7 +57,7 @@ impl Engine {
 impl Applier for Engine {
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
         let (mut rows, mut unchecked) = (hold(&self.memory), hold(&self.unchecked));
-        for (_, lsn, payload) in entries {
+        for Entry { lsn, payload, .. } in entries {
             let last = rows.last_key_value().map_or(Lsn(0), |(last, _)| *last);
             if *lsn <= last {
                 return Err(ApplyError(format!("{lsn} applied after {last}")));

@@ -92,8 +92,8 @@ impl RowSource {
             Some(index) => {
                 let search = match &index.search {
                     IndexSearch::Values(bounds) => trace::show_values(bounds),
-                    IndexSearch::Intersecting(_) => "what meets a shape".to_owned(),
-                    IndexSearch::Nearest(_) => "what is nearest to a place".to_owned(),
+                    IndexSearch::Intersecting(_) => "shapes that intersect the given one".to_owned(),
+                    IndexSearch::Nearest(_) => "shapes nearest to a point".to_owned(),
                 };
                 format!("index `{}`: {search}", index.name)
             }

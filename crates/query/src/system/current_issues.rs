@@ -188,7 +188,7 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
     let issue = |(name, ids): (Text, Vec<String>)| {
         let description = format!(
             "Several servers are named `{name}`: {}. Give them different names in `rethinkdb.server_config`, or delete there \
-             the row of one that is gone for good.",
+             the row of one that is permanently lost.",
             ids.join(", ")
         );
         let listed = strings(ids.iter().map(|id| Text::from(id.as_str())));
@@ -210,7 +210,7 @@ fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> 
     let (gone, voters) = (named(Identifiers::Name), trouble.voters);
     let message = match (trouble.is_lost, trouble.leader) {
         (true, _) => {
-            "A majority of the servers that vote on the cluster's configuration is needed.".to_owned()
+            "No majority of the servers that vote on the cluster's configuration is connected.".to_owned()
         }
         (false, None) => {
             "The servers that vote on the cluster's configuration have not agreed on a leader.".to_owned()
@@ -229,17 +229,26 @@ fn catalog_issue(cx: &Cx, trouble: &CatalogOutage, identifiers: Identifiers) -> 
     };
     let description = format!(
         "The configuration of the cluster cannot be changed: databases, tables, indexes, users and servers stay as they \
-         are. {message} Of {voters} are not connected: {}.{remedy}",
-        listed(&gone)
+         are. {message}{}{remedy}",
+        disconnected_voters(&gone, voters)
     );
     let info = object([("servers", strings(named(identifiers))), ("message", message.into())]);
     let (kind, about) = ("catalog_availability", String::new());
     Issue { kind, is_critical: true, about, description, info }
 }
 
+/// A sentence about the voters that are not connected, with a space before it; nothing if all are connected.
+fn disconnected_voters(gone: &[Text], voters: usize) -> String {
+    let (count, verb) = (gone.len(), if gone.len() == 1 { "is" } else { "are" });
+    match count {
+        0 => String::new(),
+        _ => format!(" {count} of the {voters} voting servers {verb} not connected: {}.", listed(gone)),
+    }
+}
+
 fn listed(names: &[Text]) -> String {
     let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+    shown.join(", ")
 }
 
 /// Whether a table has a problem. A table whose connected replicas still copy rows while it is used has none.
@@ -262,7 +271,7 @@ fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> St
         sentences.push(format!("Not connected: {}.", named(away)));
     }
     if !removed.is_empty() {
-        sentences.push(format!("Removed from the cluster for good: {}.", named(removed)));
+        sentences.push(format!("Permanently removed from the cluster: {}.", named(removed)));
         // With a quorum they are removed from the table without a repair.
         if !ready.writes {
             sentences
@@ -357,6 +366,16 @@ fn uses(ready: Readiness, some_are_led: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disconnected_voters_are_counted_and_named() {
+        let [beta, gamma] = ["beta", "gamma"].map(Text::from);
+        assert_eq!(disconnected_voters(&[], 2), "");
+        let one = " 1 of the 2 voting servers is not connected: `beta`.";
+        assert_eq!(disconnected_voters(std::slice::from_ref(&beta), 2), one);
+        let two = " 2 of the 3 voting servers are not connected: `beta`, `gamma`.";
+        assert_eq!(disconnected_voters(&[beta, gamma], 3), two);
+    }
 
     #[test]
     fn a_table_with_some_leaders_can_be_used_in_part() {

@@ -74,7 +74,7 @@ impl<'a> Reconfiguration<'a> {
     /// changed before. Source: `CATCH_OP_ERRORS` in admin_op_exc.hpp.
     fn failed(&self, table: &TableHandle, error: AdminError) -> EvalError {
         let why = match &error {
-            AdminError::NoMajority { servers } => format!(
+            AdminError::NoQuorum { servers } => format!(
                 "The server(s) hosting table `{}` are currently unreachable. {} Some of its shards have no majority of \
                  their replicas, because {servers} cannot be reached. Connect them, or if they are permanently lost, \
                  use `emergency_repair`.",

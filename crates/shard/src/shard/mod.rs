@@ -155,7 +155,7 @@ impl Shard {
         self.context.replica.set_applied_listener(listener);
     }
 
-    /// A ticket that resolves once a majority has confirmed that this replica leads, and everything acknowledged before
+    /// A ticket that resolves once a quorum has confirmed that this replica leads, and everything acknowledged before
     /// this call is applied here. Reads that follow are linearizable.
     pub fn confirm(&self) -> WriteTicket {
         let (sender, ticket) = ticket::pair();

@@ -47,7 +47,7 @@ impl Shard {
 
     /// Seals the group, or opens it again. The greatest state ever set wins. Once a seal is applied, no later entry has
     /// an effect, on any replica; writes and linearizable reads fail with [`WriteRefusal::Retired`]. The ticket
-    /// resolves when a majority has the entry, regardless of the acknowledgements that writes of this shard wait for.
+    /// resolves when a quorum has the entry, regardless of the acknowledgements that writes of this shard wait for.
     pub fn set_seal_state(&self, seal_state: SealState) -> WriteTicket {
         let leadership = self.context.replica.leadership();
         if leadership.term == Term(0) {

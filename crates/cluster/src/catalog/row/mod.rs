@@ -201,7 +201,7 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("write_acks", table.write_acks.name().into()),
         ("indexes", table.indexes.to_datum()),
         ("shards", shards.into()),
-        ("lineage", lineage_to(&table.lineage)),
+        ("lineage", history_to(&table.history)),
     ];
     fields.extend(hook);
     fields
@@ -233,11 +233,11 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         indexes: indexes_from(row)?,
         write_hook: hook_from(row)?,
         shards,
-        lineage: lineage_from(row)?,
+        history: history_from(row)?,
     })
 }
 
-fn lineage_to(lineage: &ShardHistory) -> Datum {
+fn history_to(history: &ShardHistory) -> Datum {
     let old = |old: &SealedShard| {
         fields_to([
             ("group", number(old.group.0)),
@@ -248,16 +248,16 @@ fn lineage_to(lineage: &ShardHistory) -> Datum {
         ])
     };
     fields_to([
-        ("epoch", number(lineage.epoch)),
-        ("sealed", lineage.sealed.iter().map(old).collect::<Vec<_>>().into()),
-        ("waiting", lineage.waiting.iter().map(|server| uuid(server.0)).collect::<Vec<_>>().into()),
+        ("epoch", number(history.epoch)),
+        ("sealed", history.sealed.iter().map(old).collect::<Vec<_>>().into()),
+        ("waiting", history.waiting.iter().map(|server| uuid(server.0)).collect::<Vec<_>>().into()),
     ])
 }
 
-fn lineage_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
+fn history_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
     // Earlier versions did not store a history.
-    let Some(Datum::Object(lineage)) = row.0.get("lineage") else { return Ok(ShardHistory::default()) };
-    let fields = Fields(&lineage);
+    let Some(Datum::Object(history)) = row.0.get("lineage") else { return Ok(ShardHistory::default()) };
+    let fields = Fields(&history);
     let sealed = fields.array("sealed")?.iter().map(|old| sealed_from(row, old)).collect::<Result<_, _>>()?;
     let server = |id: &Datum| match id {
         Datum::String(text) => Ok(ServerId(row.parse_uuid("waiting", text)?)),
@@ -301,13 +301,13 @@ fn hook_from(row: &Fields<'_>) -> Result<Option<StoredFunc>, OpenError> {
 
 fn shard_to(shard: &ShardConfig) -> Datum {
     let founders: Vec<Datum> = shard.founders.iter().map(|peer| peer.to_string().into()).collect();
-    let added: Vec<Datum> = shard.added.iter().map(added_to).collect();
+    let temporary: Vec<Datum> = shard.temporary.iter().map(temporary_to).collect();
     fields_to([
         ("group", number(shard.group.0)),
         ("start", Datum::Binary(shard.start.clone())),
         ("replicas", replicas_to(&shard.replicas)),
         ("leaving", replicas_to(&shard.leaving)),
-        ("added", added.into()),
+        ("added", temporary.into()),
         ("primary", uuid(shard.primary.0)),
         ("founders", founders.into()),
     ])
@@ -337,27 +337,29 @@ fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError>
         }
         _ => Vec::new(),
     };
-    let added = match shard.get("added") {
-        Some(Datum::Array(added)) => added.iter().map(|a| added_from(row, a)).collect::<Result<_, _>>()?,
+    let temporary = match shard.get("added") {
+        Some(Datum::Array(temporary)) => {
+            temporary.iter().map(|a| temporary_from(row, a)).collect::<Result<_, _>>()?
+        }
         // Earlier versions had no temporary replicas.
         _ => Vec::new(),
     };
     let (group, start) = (group(row, &number)?, Bytes::copy_from_slice(&start));
-    Ok(ShardConfig { group, start, replicas, leaving, added, primary, founders })
+    Ok(ShardConfig { group, start, replicas, leaving, temporary, primary, founders })
 }
 
-fn added_to(added: &Temporary) -> Datum {
-    let only_vote = matches!(added, Temporary::Vote(_));
-    fields_to([("server", uuid(added.server().0)), ("only_vote", only_vote.into())])
+fn temporary_to(temporary: &Temporary) -> Datum {
+    let only_vote = matches!(temporary, Temporary::Vote(_));
+    fields_to([("server", uuid(temporary.server().0)), ("only_vote", only_vote.into())])
 }
 
-fn added_from(row: &Fields<'_>, added: &Datum) -> Result<Temporary, OpenError> {
-    let Datum::Object(added) = added else {
+fn temporary_from(row: &Fields<'_>, temporary: &Datum) -> Result<Temporary, OpenError> {
+    let Datum::Object(temporary) = temporary else {
         return Err(row.wrong("a temporary replica is not an object".to_owned()));
     };
-    let added = Fields(added);
-    let server = ServerId(added.uuid("server")?);
-    Ok(if added.flag("only_vote")? { Temporary::Vote(server) } else { Temporary::Replica(server) })
+    let temporary = Fields(temporary);
+    let server = ServerId(temporary.uuid("server")?);
+    Ok(if temporary.flag("only_vote")? { Temporary::Vote(server) } else { Temporary::Replica(server) })
 }
 
 fn fields_to<const N: usize>(fields: [(&'static str, Datum); N]) -> Datum {

@@ -241,8 +241,8 @@ impl Peer {
         self.stats.is_connected.store(0, Relaxed);
         let (name, server) = (&self.name, self.server);
         let text = match is_quiet {
-            true => format!("Nothing is received from server \"{name}\" {server}"),
-            false => format!("Server \"{name}\" {server} receives nothing from this one"),
+            true => format!("No data received from server \"{name}\" {server}"),
+            false => format!("Server \"{name}\" {server} receives no data from this one"),
         };
         output.log(LogLevel::Info, text);
         output.add(Effect::Silent(server));

@@ -28,7 +28,7 @@ impl ReplicaHost {
     pub(in super::super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.own);
-            if let Some(old) = config.lineage.sealed.iter().find(|old| old.group == group) {
+            if let Some(old) = config.history.sealed.iter().find(|old| old.group == group) {
                 // Servers whose new replicas wait for the sealed group need its rows; its replicas on the other servers are
                 // part of its quorum.
                 return Some(old.replica_on(server).is_some());

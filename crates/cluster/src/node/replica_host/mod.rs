@@ -139,12 +139,12 @@ impl ReplicaHost {
     /// Opens this server's replicas of the sealed groups of a table, if its new replicas wait for them or it has their rows.
     fn open_sealed(&self, config: &TableConfig) -> Result<(), AdminError> {
         let server = self.own;
-        for old in &config.lineage.sealed {
+        for old in &config.history.sealed {
             let Some(own) = old.replica_on(server) else { continue };
             self.transport.learn(old.replicas.iter().map(|replica| (replica.peer, replica.server)));
             let is_known =
                 || Ok::<_, AdminError>(Applied::read(&**self.replicas.engine(), old.group)?.is_some());
-            if self.local.contains(old.group) || !(config.lineage.waiting.contains(&server) || is_known()?) {
+            if self.local.contains(old.group) || !(config.history.waiting.contains(&server) || is_known()?) {
                 continue;
             }
             // The founders are not needed: the log knows how the group began.
@@ -153,7 +153,7 @@ impl ReplicaHost {
                 start: old.start.clone(),
                 replicas: vec![*own],
                 leaving: Vec::new(),
-                added: Vec::new(),
+                temporary: Vec::new(),
                 primary: server,
                 founders: Vec::new(),
             };

@@ -1,6 +1,7 @@
 //! Opens and closes groups, and restores rows from copies.
 
 use super::Runner;
+use crate::contract::Entry;
 use crate::error::{Interruption, LogError};
 use crate::log_base::LogBase;
 use crate::lsn::{GroupId, Lsn};
@@ -131,7 +132,7 @@ impl<S: Store> Runner<S> {
             at = last.index;
             let mut batch = Vec::with_capacity(entries.len());
             for entry in entries.into_iter().filter(|entry| entry.kind.is_proposed()) {
-                batch.push((id, Lsn(entry.index), entry.payload));
+                batch.push(Entry { group: id, lsn: Lsn(entry.index), payload: entry.payload });
             }
             if !batch.is_empty() {
                 self.core.environment.applier.apply(&batch)?;
@@ -277,8 +278,7 @@ impl<S: Store> Runner<S> {
                 members.removed.push(*removed);
             }
         }
-        tracing::warn!("A shard continues with the replicas that were named, without the missing ones");
-        tracing::debug!(group = id.0, ?members, "the members of the group were forced");
+        tracing::debug!(group = id.0, ?members, "members of the group forced by an emergency repair");
         self.core.store.push(&Record::Member { group: id, peer, members });
         if !is_single_voter {
             self.core.store.push(&Record::Rows { group: id, invalid: true });
