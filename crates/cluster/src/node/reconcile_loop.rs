@@ -44,7 +44,7 @@ pub(super) struct ReconcileLoop {
 
 /// The state that is kept from pass to pass.
 #[derive(Default)]
-struct State {
+struct ReconcileState {
     /// The groups that needed no change, with the version of the catalog and the time of the check.
     settled: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
@@ -54,7 +54,7 @@ struct State {
     waiting: WaitingLog,
 }
 
-impl State {
+impl ReconcileState {
     fn is_settled(&self, group: GroupId, version: u64) -> bool {
         let settled = self.settled.get(&group);
         settled.is_some_and(|(at, when)| *at == version && task::now() - *when < SETTLED_RECHECK_INTERVAL)
@@ -80,7 +80,7 @@ struct Due<'a> {
 impl ReconcileLoop {
     /// Runs until the node stops.
     pub(super) fn run(&self) {
-        let mut state = State::default();
+        let mut state = ReconcileState::default();
         while !self.stopping.load(Ordering::Acquire) {
             self.reconcile(&mut state);
             self.copies.drop_unused();
@@ -89,7 +89,7 @@ impl ReconcileLoop {
     }
 
     /// Makes one change in each group that this node leads and that needs one.
-    fn reconcile(&self, state: &mut State) {
+    fn reconcile(&self, state: &mut ReconcileState) {
         let catalog = self.catalog.shown();
         self.handovers.finish(&catalog);
         self.host.replace_removed(&catalog);
@@ -129,7 +129,7 @@ impl ReconcileLoop {
         table: &'a TableConfig,
         shard: &'a ShardConfig,
         local: Option<&Arc<Shard>>,
-        state: &mut State,
+        state: &mut ReconcileState,
     ) -> Option<Due<'a>> {
         let Some(led) = local.filter(|local| local.leads()) else {
             state.forget(shard.group);
@@ -163,7 +163,7 @@ impl ReconcileLoop {
     }
 
     /// Makes one change in the first group of `due`.
-    fn reconcile_first(&self, due: &[Due<'_>], probes: &mut Probes, state: &mut State) {
+    fn reconcile_first(&self, due: &[Due<'_>], probes: &mut Probes, state: &mut ReconcileState) {
         let [Due { desired, shard, has_settled }, others @ ..] = due else { return };
         let others = others.iter().map(|due| &due.desired);
         let is_done = self.membership.reconcile(desired, others, probes, &mut state.waiting);
