@@ -21,8 +21,8 @@ use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
 use crate::connection::send_buffer::SendBuffer;
 use crate::service::{Answer, ParsedQuery, PendingAnswer, QueryKind, Session, Work};
 use crate::worker_state::WorkerState;
+
 /// Longer queries are parsed on a thread of the pool.
-/// A longer query is read on a thread of the pool.
 const INLINE_BODY_BYTES: usize = 64 << 10;
 
 /// The queries of one connection, from frame to response.
