@@ -41,8 +41,8 @@ impl ThreadPool {
         let _ = self.tasks.send(Box::new(task));
     }
 
-    /// Runs `work` on every item, on this thread and on the pool's threads but one (this thread works in its place), and
-    /// returns the results in the order of the items. The threads of the pool use this thread's memory account and cancellation.
+    /// Runs `work` on every item, on this thread and on the pool's threads except one, so that as many threads work as
+    /// the pool has, and returns the results in the order of the items. The threads of the pool use this thread's memory account and cancellation.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,

@@ -223,7 +223,7 @@ impl Replica {
         self.registrations.load(Ordering::Acquire)
     }
 
-    /// Of the registered indexes.
+    /// The highest id of the registered indexes.
     pub(crate) fn highest_index(&self) -> IndexId {
         IndexId(self.highest_index.load(Ordering::Acquire))
     }

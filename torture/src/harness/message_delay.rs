@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Bytes of one read, and the reads that are delay before the sender has to wait.
+/// Bytes of one read, and the reads that are delayed before the sender has to wait.
 const CHUNK_BYTES: usize = 16 << 10;
 const CHUNKS_MAX: usize = 256;
 /// How often a proxy checks whether it has to end.

@@ -30,7 +30,7 @@ pub(super) enum Nemesis {
     /// through a third.
     Partition,
     /// Messages between nodes are delayed and keep their order: those from one node, to one node, both, or all. Each
-    /// message has a delay of its own.
+    /// delay is random, up to a longest one.
     Delay,
     /// Any node reconfigures the table to another number of shards and replicas.
     Reconfigure,

@@ -21,7 +21,7 @@ pub(super) struct Requirements<'a> {
     pub(super) nodes: usize,
     /// Share of one core for each, if limited.
     pub(super) core_share: Option<f64>,
-    /// For each node.
+    /// The size of the cache of each node.
     pub(super) cache_mb: u64,
     /// Port offset of the first node.
     pub(super) port_offset: u16,
@@ -89,7 +89,7 @@ pub enum UnmetRequirement {
     Memory {
         /// The requested number.
         nodes: usize,
-        /// For each node.
+        /// The size of the cache of each node.
         cache_mb: u64,
         /// Other memory of each.
         process_mb: u64,

@@ -101,7 +101,7 @@ pub struct Point {
     pub nodes: usize,
     /// Shards of the table.
     pub shards: u32,
-    /// Of each shard.
+    /// The number of replicas of each shard.
     pub replicas: u32,
     /// `id` of the run: the median of several rounds, for an even number the slower of the two in the middle.
     pub run: String,

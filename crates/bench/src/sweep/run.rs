@@ -56,7 +56,7 @@ pub struct SweepRun {
     pub nodes: usize,
     /// Shards of the table.
     pub shards: u32,
-    /// Of each shard.
+    /// The number of replicas of each shard.
     pub replicas: u32,
     pub result: RunResult,
     pub conditions: Conditions,

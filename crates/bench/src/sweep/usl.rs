@@ -17,7 +17,7 @@ const ERROR_MAX: f64 = 0.15;
 pub struct Fit {
     /// Whether the law describes these figures.
     pub applies: bool,
-    /// Set unless `applies`.
+    /// The reason, unless `applies`.
     pub why_not: Option<String>,
     /// Cluster sizes that were used.
     pub sizes: Vec<usize>,

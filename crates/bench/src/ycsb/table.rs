@@ -17,7 +17,7 @@ use crate::wire::terms;
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub shards: Option<u32>,
-    /// Of each shard.
+    /// The number of replicas of each shard.
     pub replicas: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
 //! Connects the links to the node. Received messages go to `routing::replica_transport`, which passes them to the log, and
-//! received requests to the RPC server; what the node sends goes to the links ([`PeerTransport`]). When a link opens, falls
+//! received requests to the RPC server; requests and messages of the node go to the links ([`PeerTransport`]). When a link opens, falls
 //! silent or comes back, marks the replicas of its server reachable or unreachable.
 
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@
 //! - [`DiskStalls`]: stalls of this server's log and of other servers' logs.
 //! - `readers`, `lag`: the servers to read from; how far a replica may be behind its leader.
 //!
-//! Locks: all have ranks in `locks`. Three of those that are held briefly are held while further locks are taken: the own log
+//! Locks: all have ranks in `locks`. Three locks are held while further ones are taken: the own log
 //! of [`DiskStalls`], while it calls [`Leadership::step_down`]; the roles of [`Leadership`], while it updates a
 //! [`KnownLeader`] and notifies the event loop; and its table of known leaders, while it reads one of them. The others are
 //! leaves.

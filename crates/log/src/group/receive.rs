@@ -1,4 +1,4 @@
-//! Messages from the other replicas of a group, and the responses that consensus does not write.
+//! Messages from the other replicas of a group, and the responses that consensus does not produce.
 //!
 //! An append from the leader takes this way through a follower: `receive_raft` sets the payloads of its entries aside and
 //! passes the message to consensus, which decides which of the entries are new here. `Group::save` pushes these to the next

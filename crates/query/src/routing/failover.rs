@@ -168,8 +168,7 @@ impl Failover {
         probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
-    /// Asks other servers for the leader of each late shard that has no local replica: a local one learns its leader by
-    /// itself.
+    /// Asks other servers for the leader of each late shard, unless a local replica is in contact with the leader.
     fn look_up_leaders(&self, late: &[LateCall]) {
         let mut unknown = BTreeMap::new();
         let of_leader =

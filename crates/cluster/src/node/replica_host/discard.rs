@@ -25,7 +25,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 impl ReplicaHost {
     /// Discards the replicas that `catalog` no longer places here. A replica that no catalog has named since the start is
     /// kept until the catalog has caught up: a version that this node acted on before the restart may name it.
-    pub(in super::super) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
+    pub(in crate::node) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.own);
             if let Some(old) = config.history.sealed.iter().find(|old| old.group == group) {
@@ -119,7 +119,7 @@ impl ReplicaHost {
 
     /// Discards the replica of a group from which its leader has removed it. Its rows are deleted later: the catalog may still
     /// name it here, and another replica of the same rows may follow.
-    pub(in super::super) fn discard_removed(
+    pub(in crate::node) fn discard_removed(
         &self,
         catalog: &Catalog,
         table: TableId,
@@ -131,17 +131,17 @@ impl ReplicaHost {
     }
 
     /// Deletes the rows of replicas that left their groups, once `catalog` no longer names them here.
-    pub(in super::super) fn clear_leftovers(&self, catalog: &Catalog) -> Result<(), AdminError> {
+    pub(in crate::node) fn clear_leftovers(&self, catalog: &Catalog) -> Result<(), AdminError> {
         self.leftovers.clear(catalog)
     }
 
     /// The groups of removed replicas whose tombstones are to be tried again now.
-    pub(in super::super) fn due_tombstones(&self) -> Vec<GroupId> {
+    pub(in crate::node) fn due_tombstones(&self) -> Vec<GroupId> {
         self.tombstones.due()
     }
 
     /// Deletes the data of removed replicas whose tombstones have become durable since.
-    pub(in super::super) fn delete_tombstoned(
+    pub(in crate::node) fn delete_tombstoned(
         &self,
         catalog: &Catalog,
         groups: &[GroupId],
@@ -165,7 +165,7 @@ impl ReplicaHost {
 
     /// Deletes the remains of groups and tables that the catalog does not place here. False if some remain, because their
     /// tombstones cannot be written while the disk is full.
-    pub(in super::super) fn sweep(&self) -> Result<bool, AdminError> {
+    pub(in crate::node) fn sweep(&self) -> Result<bool, AdminError> {
         let catalog = self.catalog.shown();
         for group in storage::groups_present(&self.replicas.engine().snapshot()?)? {
             if group != CATALOG_GROUP && !self.local.contains(group) && !self.close_unopened(group)? {

@@ -2,7 +2,7 @@
 //! same group on the same server, while the server is disconnected or before it has noticed. The two are different
 //! members of the group: the data of the earlier one is discarded, and the later one begins without rows.
 //!
-//! The catalog determines which of the two is the later one, once it has caught up ([`super::super::restart_state::RestartState`]).
+//! The catalog determines which of the two is the later one, once it has caught up ([`RestartState`](crate::node::restart_state::RestartState)).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const REPLACEMENT_DELAY: Duration = Duration::from_secs(5);
 impl ReplicaHost {
     /// Whether an earlier replica of a group of the table is open here, and can be discarded because the catalog has
     /// caught up: `config` names another replica on this server.
-    pub(in super::super) fn has_earlier(&self, config: &TableConfig) -> bool {
+    pub(in crate::node) fn has_earlier(&self, config: &TableConfig) -> bool {
         if !self.restart.is_caught_up() {
             return false;
         }
@@ -66,7 +66,7 @@ impl ReplicaHost {
     }
 
     /// Replaces the replicas of this server that were removed from their groups and are still named by the newest catalog.
-    pub(in super::super) fn replace_removed(&self, catalog: &Catalog) {
+    pub(in crate::node) fn replace_removed(&self, catalog: &Catalog) {
         let is_named = |group: &GroupId, old: &Superseded| {
             let table = catalog.table_by_id(old.table);
             let mut shards = table.iter().flat_map(|table| &table.config.shards);
