@@ -13,10 +13,13 @@ pub enum Space {
     Index,
     /// Positions, counts, dictionaries: small and often overwritten.
     Meta,
+    /// Applied log entries for changefeeds. Keys ascend over time, and nothing is overwritten or deleted: the engine may
+    /// forget the oldest pairs once they exceed its limits for this space.
+    History,
 }
 
 impl Space {
-    pub const ALL: [Space; 3] = [Space::Rows, Space::Index, Space::Meta];
+    pub const ALL: [Space; 4] = [Space::Rows, Space::Index, Space::Meta, Space::History];
 
     /// The space's name on disk.
     #[must_use]
@@ -25,6 +28,7 @@ impl Space {
             Space::Rows => "rows",
             Space::Index => "index",
             Space::Meta => "meta",
+            Space::History => "history",
         }
     }
 }

@@ -31,6 +31,16 @@ pub enum Mutant {
     OpenEarly,
     /// Rows become durable before their log.
     FlushUnsynced,
+    /// Some changes are not passed to changefeeds.
+    FeedDrop,
+    /// Some changes are passed to changefeeds twice.
+    FeedTwice,
+    /// Changes are passed to changefeeds before reads show them.
+    FeedEarly,
+    /// The position of a changefeed is one change behind.
+    FeedPosition,
+    /// A changefeed begins with newer rows than those at its position.
+    FeedSnapshot,
 }
 
 thread_local! {

@@ -32,16 +32,25 @@ pub(crate) struct EntryBuilder {
     // Unchanged rows that get index entries.
     indexed: Vec<(PrimaryKey, Vec<IndexChange>)>,
     builds: Vec<(IndexId, IndexBuild)>,
+    // Whether changes have the rows before them.
+    has_old_rows: bool,
 }
 
 struct EntryChange {
     key: PrimaryKey,
     row: Option<Object>,
     existed: bool,
+    // The row before, if the entry has such rows.
+    old_row: Option<Object>,
     entries: Vec<IndexChange>,
 }
 
 impl EntryBuilder {
+    /// An entry without changes. `has_old_rows`: changes will have the rows before them, because the history is on.
+    pub(crate) fn new(has_old_rows: bool) -> EntryBuilder {
+        EntryBuilder { has_old_rows, ..EntryBuilder::default() }
+    }
+
     /// The row of `key` after the changes so far, if one of them concerns it.
     pub(crate) fn changed_row(&self, key: &PrimaryKey) -> Option<Option<Object>> {
         match &self.changes[..] {
@@ -79,7 +88,8 @@ impl EntryBuilder {
         if !self.changes.is_empty() {
             self.last.insert(key.clone(), self.changes.len());
         }
-        self.changes.push(EntryChange { key: key.clone(), row, existed, entries });
+        let old_row = old.filter(|_| self.has_old_rows).cloned();
+        self.changes.push(EntryChange { key: key.clone(), row, existed, old_row, entries });
     }
 
     /// Adds the entries that the unchanged `row` has in `indexes`.
@@ -101,13 +111,17 @@ impl EntryBuilder {
     }
 
     pub(crate) fn encode(&self, incarnation: u64, sequence: u64) -> Bytes {
+        let encode = |row: &Option<Object>| row.as_ref().map(row::encode_shared);
         let rows: Vec<_> =
-            self.changes.iter().map(|change| change.row.as_ref().map(row::encode_shared)).collect();
-        let with_rows = || self.changes.iter().zip(rows.iter().map(Option::as_deref));
-        let bytes = with_rows().map(|(change, row)| EntryWriter::change_bytes(&change.key, row)).sum();
+            self.changes.iter().map(|change| (encode(&change.row), encode(&change.old_row))).collect();
+        let as_slices = || rows.iter().map(|(row, old_row)| (row.as_deref(), old_row.as_deref()));
+        let with_rows = || self.changes.iter().zip(as_slices());
+        let sizes =
+            with_rows().map(|(change, (row, old_row))| EntryWriter::change_bytes(&change.key, row, old_row));
+        let bytes = sizes.sum();
         let mut writer = EntryWriter::new(incarnation, sequence, &self.dependencies, bytes);
-        for (change, row) in with_rows() {
-            writer.change(&change.key, row, change.existed);
+        for (change, (row, old_row)) in with_rows() {
+            writer.change(&change.key, row, change.existed, old_row);
             change.entries.iter().for_each(|entry| writer.index_change(entry));
         }
         for (key, entries) in &self.indexed {

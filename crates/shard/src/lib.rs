@@ -9,6 +9,7 @@
 //! - [`IndexDef`], [`IndexRows`], [`GeoIndexReader`], [`IndexBuilder`]: definitions of indexes, reads by an index,
 //!   building an index
 //! - [`Restoration`], [`CopyRange`], [`Difference`]: replaces rows by a copy, transferring only the differences
+//! - [`HistoryEntry`], [`read_history`], [`HistoryListener`]: the applied entries, for changefeeds
 //! - [`Replicas`]: all shards of one engine, as the log sees them; applies entries
 //!
 //! `docs/formats/entry.md` describes the bytes of an entry, and the rule by which writes that depend on a refused write
@@ -21,6 +22,9 @@ mod copy_range;
 mod entry;
 mod entry_builder;
 mod error;
+mod history;
+mod history_position;
+mod history_switch;
 mod index;
 mod index_build;
 mod latch;
@@ -37,6 +41,11 @@ pub use activity::Activity;
 pub use copy_range::{CopyRange, CopyRangeSizes, Difference};
 pub use entry_builder::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
+pub use history::{
+    ChangedRow, DamagedHistory, HistoryEntry, HistoryError, HistoryEvent, HistoryListener, HistoryPart,
+    HistoryRows, HistoryRowsError, history_position_of, read_history, rows_at,
+};
+pub use history_position::HistoryPosition;
 pub use index::{
     Bounds, GeoIndexHits, GeoIndexReader, IndexCursor, IndexDef, IndexDefs, IndexError, IndexKind,
     IndexQuery, IndexRow, IndexRowPosition, IndexRows, RowOrder, Side,
@@ -47,5 +56,5 @@ pub use replicas::Replicas;
 pub use restore::{CopyEnd, Restoration, RestoreError, clear_rows};
 pub use seal::SealState;
 pub use shard::Shard;
-pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
+pub use storage::{Direction, HistoryRecord, IndexBuild, IndexId, ReadError, TableSnapshot};
 pub use ticket::WriteTicket;

@@ -3,13 +3,18 @@
 //! after every restart.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use log::Lsn;
 
 use crate::SealState;
+use crate::history_position::HistoryPosition;
 
 /// The most separate ranges of missing sequence numbers; beyond this the lowest are merged.
 const MISSING_RANGES_MAX: usize = 64;
 /// The high bits of an encoded seal state; no sequence number comes near it.
 const SEAL_STATE_TAG: u64 = 0x5ea1 << 48;
+/// The high bits of the position of an encoded history, which the incarnation of its entry follows.
+const HISTORY_TAG: u64 = 0x4157 << 48;
+const TAG_BITS: u64 = 0xffff << 48;
 
 /// The progress of a group, stored beside its position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +25,8 @@ pub(crate) struct Progress {
     // Numbers up to `sequence` that were not seen or were skipped: ascending ranges that do not touch.
     missing: Vec<(u64, u64)>,
     seal_state: SealState,
+    // The last entry of the history; `None` while it is off.
+    history: Option<HistoryPosition>,
 }
 
 /// Whether an entry is applied.
@@ -42,7 +49,8 @@ impl Progress {
             return Verdict::Skip;
         }
         if incarnation > self.incarnation {
-            *self = Progress { incarnation, seal_state: self.seal_state, ..Progress::default() };
+            let (seal_state, history) = (self.seal_state, self.history);
+            *self = Progress { incarnation, seal_state, history, ..Progress::default() };
         }
         if sequence > self.sequence {
             if sequence > self.sequence + 1 {
@@ -74,6 +82,22 @@ impl Progress {
         self.seal_state = self.seal_state.max(seal_state);
     }
 
+    /// The last entry of the history; `None` while it is off.
+    pub(crate) fn history(&self) -> Option<HistoryPosition> {
+        self.history
+    }
+
+    /// Sets the last entry of the history, or that it is off.
+    pub(crate) fn set_history(&mut self, history: Option<HistoryPosition>) {
+        self.history = history;
+    }
+
+    /// The progress of a group that is new to the engine. Its history is on if that of a predecessor was, and has no entry
+    /// yet.
+    pub(crate) fn first(has_history: bool) -> Progress {
+        Progress { history: has_history.then(HistoryPosition::default), ..Progress::default() }
+    }
+
     /// The bytes that follow the position, see `docs/formats/engine-keys.md`.
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(16 + 16 * self.missing.len());
@@ -86,6 +110,10 @@ impl Progress {
         if self.seal_state != SealState::default() {
             bytes.put_u64_le(SEAL_STATE_TAG | self.seal_state.number());
         }
+        if let Some(HistoryPosition { lsn, incarnation }) = self.history {
+            bytes.put_u64_le(HISTORY_TAG | lsn.0);
+            bytes.put_u64_le(incarnation);
+        }
         bytes.freeze()
     }
 
@@ -94,17 +122,18 @@ impl Progress {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
         let (incarnation, sequence) = (numbers.next()?, numbers.next()?);
-        let (mut missing, mut seal_state) = (Vec::new(), SealState::default());
+        let (mut missing, mut seal_state, mut history) = (Vec::new(), SealState::default(), None);
         while let Some(first) = numbers.next() {
-            match numbers.next() {
-                Some(last) => missing.push((first, last)),
-                None if first >> 48 == SEAL_STATE_TAG >> 48 => {
-                    seal_state = SealState::of_number(first & !SEAL_STATE_TAG)
+            match first & TAG_BITS {
+                SEAL_STATE_TAG => seal_state = SealState::of_number(first & !TAG_BITS),
+                HISTORY_TAG => {
+                    let (lsn, incarnation) = (Lsn(first & !TAG_BITS), numbers.next()?);
+                    history = Some(HistoryPosition { lsn, incarnation });
                 }
-                None => return None,
+                _ => missing.push((first, numbers.next()?)),
             }
         }
-        rest.is_empty().then_some(Progress { incarnation, sequence, missing, seal_state })
+        rest.is_empty().then_some(Progress { incarnation, sequence, missing, seal_state, history })
     }
 
     fn is_missing(&self, sequence: u64) -> bool {
@@ -211,6 +240,26 @@ mod tests {
         assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
         assert_eq!(progress.admit(7, 1, std::iter::empty()), Verdict::Apply);
         assert_eq!(progress.seal_state(), SealState::sealed(5));
+        assert_eq!(Progress::decode(&progress.encode()), Some(progress));
+    }
+
+    #[test]
+    fn a_history_is_stored_after_the_seal_state() {
+        let mut progress = Progress::first(true);
+        assert_eq!(progress.history(), Some(HistoryPosition::default()));
+        check(&mut progress, 3, &[], Verdict::Apply);
+        let last = HistoryPosition { lsn: Lsn(70), incarnation: 1 << 63 | 5 };
+        progress.set_history(Some(last));
+        for seal_state in [SealState::default(), SealState::sealed(5)] {
+            progress.set_seal_state(seal_state);
+            assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
+        }
+        assert_eq!(progress.admit(7, 1, std::iter::empty()), Verdict::Apply);
+        assert_eq!(progress.history(), Some(last));
+        assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
+        let bytes = progress.encode();
+        assert_eq!(Progress::decode(&bytes[..bytes.len() - 8]), None, "the incarnation is missing");
+        progress.set_history(None);
         assert_eq!(Progress::decode(&progress.encode()), Some(progress));
     }
 

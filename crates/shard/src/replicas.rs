@@ -10,6 +10,7 @@ use storage::{Applied, Changes, FormatError, Store, TableId};
 
 use crate::activity::Activity;
 use crate::entry::Entry;
+use crate::history::HistoryListener;
 use crate::replica::{ApplyStep, Replica};
 
 /// Applies the entries of every open shard over one engine, in one engine batch per call.
@@ -19,6 +20,7 @@ pub struct Replicas {
     store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
     on_seal_change: OnceLock<Box<dyn Fn(GroupId) + Send + Sync>>,
+    history_listener: OnceLock<Arc<dyn HistoryListener>>,
     activities: Mutex<HashMap<TableId, Arc<Activity>>>,
 }
 
@@ -34,8 +36,13 @@ impl Replicas {
         row_cache_bytes: usize,
     ) -> Result<Arc<Replicas>, FormatError> {
         let store = Store::open(engine, row_cache_bytes)?;
-        let (groups, on_seal_change, activities) = (RwLock::default(), OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Replicas { store, groups, on_seal_change, activities }))
+        Ok(Arc::new(Replicas {
+            store,
+            groups: RwLock::default(),
+            on_seal_change: OnceLock::new(),
+            history_listener: OnceLock::new(),
+            activities: Mutex::default(),
+        }))
     }
 
     #[must_use]
@@ -52,6 +59,15 @@ impl Replicas {
     /// block. Only the first listener is kept.
     pub fn on_seal_change(&self, listener: Box<dyn Fn(GroupId) + Send + Sync>) {
         drop(self.on_seal_change.set(listener));
+    }
+
+    /// Sets the receiver of the histories of all groups. Only the first listener is kept.
+    pub fn set_history_listener(&self, listener: Arc<dyn HistoryListener>) {
+        drop(self.history_listener.set(listener));
+    }
+
+    fn interrupt_history(&self, group: GroupId) {
+        self.history_listener.get().into_iter().for_each(|listener| listener.interrupted(group));
     }
 
     /// The counters of reads and writes of a table here, over all its shards so far; `None` if it never had a shard
@@ -78,6 +94,7 @@ impl Replicas {
     /// Drops a shard whose group is closed: no more entries of it will be applied.
     pub fn forget(&self, group: GroupId) {
         self.groups.write().remove(&group);
+        self.interrupt_history(group);
     }
 
     /// Sets the role of the group's replica, which the log reports.
@@ -92,6 +109,20 @@ impl Replicas {
         if let Some(replica) = self.groups.read().get(&group) {
             replica.mark_recovering();
         }
+        self.interrupt_history(group);
+    }
+
+    /// Passes entries to the history listener before reads show their rows, if the mutant is active.
+    #[cfg(feature = "mutants")]
+    fn publish_early(&self, groups: &[(Arc<Replica>, ApplyStep)]) {
+        if !log::mutant::is_active(log::mutant::Mutant::FeedEarly) {
+            return;
+        }
+        let Some(listener) = self.history_listener.get() else { return };
+        for (replica, step) in groups.iter().filter(|(_, step)| !step.recorded.is_empty()) {
+            listener.recorded(replica.group, step.recorded.clone());
+            io::task::sleep(std::time::Duration::from_millis(2));
+        }
     }
 
     fn find(&self, group: GroupId) -> Result<Arc<Replica>, ApplyError> {
@@ -105,18 +136,24 @@ impl Applier for Replicas {
         let mut batch = ApplyBatch::default();
         for LogEntry { group, lsn, payload } in entries {
             let index = batch.group_index(*group, |group| self.find(group))?;
-            let (replica, step) = &mut batch.groups[index];
+            let (_, step) = &mut batch.groups[index];
             let damaged = |error| ApplyError(format!("group {group}, position {lsn}: {error}"));
             let entry = Entry::parse(payload.clone()).map_err(damaged)?;
-            replica.advance(step, &mut batch.changes, *lsn, entry).map_err(damaged)?;
+            step.advance(&mut batch.changes, *lsn, entry, payload).map_err(damaged)?;
         }
-        for (replica, step) in &mut batch.groups {
-            replica.record(step, &mut batch.changes.batch);
+        for (_, step) in &mut batch.groups {
+            step.put_records(&mut batch.changes.batch);
         }
+        #[cfg(feature = "mutants")]
+        self.publish_early(&batch.groups);
         self.store.write(batch.changes).map_err(|error| ApplyError(error.to_string()))?;
         for (replica, step) in batch.groups {
-            if let (true, Some(listener)) = (replica.finish(step), self.on_seal_change.get()) {
+            let finished = replica.finish(step);
+            if let (true, Some(listener)) = (finished.seal_changed, self.on_seal_change.get()) {
                 listener(replica.group);
+            }
+            if let (false, Some(listener)) = (finished.recorded.is_empty(), self.history_listener.get()) {
+                listener.recorded(replica.group, finished.recorded);
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use datum::{KeyRange, PrimaryKey, row};
 use engine::{Batch, EngineError};
 use log::Lsn;
 use storage::{
-    Applied, Changes, Count, Direction, IndexBuild, IndexChange, IndexId, IndexRange, ReadError, RowChange,
-    TableSnapshot,
+    Applied, Changes, Count, Direction, HistoryRecord, IndexBuild, IndexChange, IndexId, IndexRange,
+    ReadError, RowChange, TableSnapshot,
 };
 
 use crate::copy_range::range_after;
@@ -184,6 +184,8 @@ impl Restoration<'_> {
         let mut batch = Batch::new();
         // Also removes records of index builds from entries that were lost.
         storage::forget_group(&mut batch, table, group);
+        // It may have entries that the group has lost. The copy's history begins where the copy was made.
+        HistoryRecord::forget(&mut batch, group);
         Applied { lsn: at, progress }.put(&mut batch, group);
         Count(self.rows).put(&mut batch, table, group);
         // Indexes dropped meanwhile get no record.

@@ -10,6 +10,7 @@
 //! - [`RowChange`], [`Changes`]: changes of rows
 //! - [`IndexChange`], [`IndexScan`]: changes and scans of index entries; [`IndexBuild`]: how far an index is built
 //! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
+//! - [`HistoryRecord`]: applied log entries, as changefeeds read them
 //! - [`drop_table`], [`tables_present`]: removal of tables
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod batch;
 mod change;
 mod error;
 mod group;
+mod history;
 mod index;
 mod index_build;
 mod index_scan;
@@ -38,6 +40,7 @@ pub use change::{Changes, RowChange};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};
+pub use history::HistoryRecord;
 pub use index::{IndexChange, IndexEntry, IndexId};
 pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexRange, IndexScan};

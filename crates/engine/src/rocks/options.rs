@@ -1,8 +1,10 @@
 //! Memory and thread limits of the engine on disk, and the RocksDB options derived from them.
 
+use std::time::Duration;
+
 use rocksdb::{
-    BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompressionType, DataBlockIndexType, Options,
-    WriteBufferManager,
+    BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompactionStyle, DBCompressionType,
+    DataBlockIndexType, FifoCompactOptions, Options, WriteBufferManager,
 };
 
 use crate::Space;
@@ -18,6 +20,23 @@ pub struct EngineOptions {
     pub background_jobs: usize,
     /// The most files open at once; others are opened and closed as needed.
     pub open_files_max: usize,
+    /// How much of [`Space::History`] is kept.
+    pub history: HistoryLimits,
+}
+
+/// Limits of [`Space::History`]. What exceeds one of them is forgotten, oldest first, a file at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// The size of its files in bytes.
+    pub bytes_max: u64,
+    /// The age of its pairs, in whole seconds.
+    pub age_max: Duration,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> Self {
+        HistoryLimits { bytes_max: 1 << 30, age_max: Duration::from_secs(3600) }
+    }
 }
 
 impl Default for EngineOptions {
@@ -27,6 +46,7 @@ impl Default for EngineOptions {
             write_buffer_bytes: 128 << 20,
             background_jobs: 2,
             open_files_max: 4096,
+            history: HistoryLimits::default(),
         }
     }
 }
@@ -94,6 +114,15 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column.set_target_file_size_base(buffer_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX) as u64);
     // Level 1 is as large as the four level-0 files that are merged into it.
     column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
+    if space == Space::History {
+        let mut limits = FifoCompactOptions::default();
+        limits.set_max_table_files_size(options.history.bytes_max);
+        column.set_compaction_style(DBCompactionStyle::Fifo);
+        column.set_fifo_compaction_options(&limits);
+        column.set_ttl(0);
+        // Files are only ever deleted, so that their number delays no write.
+        column.set_level_compaction_dynamic_level_bytes(false);
+    }
     if space == Space::Rows {
         column.set_enable_blob_files(true);
         column.set_min_blob_size(LARGE_VALUE_BYTES);
@@ -105,10 +134,10 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column
 }
 
-/// Whether keys are looked up one by one. Index entries are only scanned in order, so filters and hashes of their keys
+/// Whether keys are looked up one by one. The other spaces are only scanned in order, so filters and hashes of their keys
 /// would never be used.
 fn is_looked_up(space: Space) -> bool {
-    space != Space::Index
+    matches!(space, Space::Rows | Space::Meta)
 }
 
 fn tables(space: Space, cache: &Cache) -> BlockBasedOptions {

@@ -1,7 +1,7 @@
 //! Reads and writes of one key range.
 
+mod control_entries;
 mod reads;
-mod seal_entry;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use storage::{IndexBuild, IndexId, ReadError, ShardRange, Table, TableId, TableS
 
 use crate::activity::Activity;
 use crate::entry_builder::{Decision, EntryBuilder};
+use crate::history_switch::HistorySwitch;
 use crate::index::{IndexDef, IndexDefs, MaintainedIndexes};
 use crate::latch::{HeldLatches, Latches};
 use crate::proposal::{Proposal, ProposalContext};
@@ -30,6 +31,7 @@ pub struct Shard {
     pub(crate) sequence_last: AtomicU64,
     retired: AtomicBool,
     pub(crate) seals: SealProposals,
+    pub(crate) history_switch: HistorySwitch,
     indexes: MaintainedIndexes,
     // Shared with pending proposals.
     pub(crate) context: Arc<ProposalContext>,
@@ -91,6 +93,7 @@ impl Shard {
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
             seals: SealProposals::default(),
+            history_switch: HistorySwitch::default(),
             indexes: MaintainedIndexes::default(),
             context: Arc::new(ProposalContext { replica, latches: Latches::new() }),
             activity,
@@ -251,7 +254,7 @@ impl Shard {
     ) -> Result<(R, WriteTicket), WriteError> {
         let (held, term) = self.hold(std::slice::from_ref(key))?;
         let indexes = self.indexes.maintained(&self.context.replica)?;
-        let mut builder = EntryBuilder::default();
+        let mut builder = self.entry_builder();
         let old = self.newest(key, &held, &mut builder)?;
         let (decision, answer) = decide(old.as_ref());
         builder.add(key, old.as_ref(), decision, &indexes);
@@ -271,7 +274,7 @@ impl Shard {
         mut decide: impl FnMut(usize, Option<&Object>) -> (Decision, R),
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
         let (held, term) = self.hold(keys)?;
-        let mut builder = EntryBuilder::default();
+        let mut builder = self.entry_builder();
         let indexes = self.indexes.maintained(&self.context.replica)?;
         let mut context = Vec::with_capacity(keys.len());
         for (index, key) in keys.iter().enumerate() {
@@ -410,6 +413,11 @@ impl Shard {
             return Err(WriteRefusal::Retired { group });
         }
         Ok((held, leadership.term))
+    }
+
+    /// Collects the changes of an entry. Called under the latches of its rows.
+    fn entry_builder(&self) -> EntryBuilder {
+        EntryBuilder::new(self.history_switch.wants_old_rows(|| self.context.replica.has_history()))
     }
 
     /// The row on which the next change of `key` is evaluated.

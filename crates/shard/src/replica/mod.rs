@@ -1,17 +1,22 @@
 //! The applied state of one group, shared by its shard, which reads it, and the thread that applies entries.
 
-use std::collections::{BTreeMap, HashMap};
+mod apply_step;
+mod first_state;
+
+use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use datum::KeyRange;
-use engine::Batch;
 use log::{GroupId, Lsn, PeerId, Role, Term};
 use parking_lot::Mutex;
-use storage::{Applied, Changes, Count, IndexBuild, IndexId, ReadError, ShardRange, Store, Table, TableId};
+use storage::{
+    Applied, Count, HistoryRecord, IndexBuild, IndexId, ReadError, ShardRange, Store, Table, TableId,
+};
 
-use crate::entry::{BadEntry, Entry, Item};
-use crate::progress::{Progress, Verdict};
+pub(crate) use self::apply_step::ApplyStep;
+use crate::history_position::HistoryPosition;
+use crate::progress::Progress;
 use crate::{SealState, WriteRefusal};
 
 /// Whether the replica leads, and otherwise which one does.
@@ -44,6 +49,8 @@ pub(crate) struct Replica {
     // How often the rows became unusable or usable again: odd while they are unusable.
     rows_generation: AtomicU64,
     seal_state: AtomicU64,
+    // Whether the history is on.
+    has_history: AtomicBool,
     applied_listener: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
     rows: AtomicU64,
@@ -99,11 +106,12 @@ enum SkipCause {
     Sealed,
 }
 
-/// The next state of a replica; becomes the present one when the engine has the batch.
-pub(crate) struct ApplyStep {
-    next: AppliedState,
-    skipped: Vec<(u64, u64, SkipCause)>,
-    builds: Vec<(IndexId, IndexBuild)>,
+/// The changes that [`Replica::finish`] made visible.
+pub(crate) struct Finished {
+    /// Whether the seal state has changed.
+    pub(crate) seal_changed: bool,
+    /// The entries that have joined the history.
+    pub(crate) recorded: Vec<HistoryRecord>,
 }
 
 impl Replica {
@@ -136,6 +144,7 @@ impl Replica {
             leader: Mutex::new(None),
             rows_generation: AtomicU64::new(0),
             seal_state: AtomicU64::new(applied_state.progress.seal_state().number()),
+            has_history: AtomicBool::new(applied_state.progress.history().is_some()),
             applied_listener: OnceLock::new(),
             applied: AtomicU64::new(applied_state.lsn.0),
             rows: AtomicU64::new(applied_state.rows),
@@ -181,6 +190,7 @@ impl Replica {
             Replica::load(store, table, shard_range, InitialRows::Inherited(&[]))?;
         let applied_state = applied_state.into_inner();
         self.seal_state.store(applied_state.progress.seal_state().number(), Ordering::Release);
+        self.has_history.store(applied_state.progress.history().is_some(), Ordering::Release);
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
         // Always a new number, so that the change of indexes is noticed.
@@ -196,6 +206,16 @@ impl Replica {
     /// The seal state of the group, as far as it is applied here.
     pub(crate) fn seal_state(&self) -> SealState {
         SealState::of_number(self.seal_state.load(Ordering::Acquire))
+    }
+
+    /// Whether the history is on, as far as it is applied here.
+    pub(crate) fn has_history(&self) -> bool {
+        self.has_history.load(Ordering::Acquire)
+    }
+
+    /// The last entry of the history that is applied here; `None` while it is off.
+    pub(crate) fn history(&self) -> Option<HistoryPosition> {
+        self.applied_state.lock().progress.history()
     }
 
     /// The last position that reads show.
@@ -285,66 +305,14 @@ impl Replica {
     }
 
     pub(crate) fn begin(&self) -> ApplyStep {
-        ApplyStep { next: self.applied_state.lock().clone(), skipped: Vec::new(), builds: Vec::new() }
+        ApplyStep::new(self.group, self.table, self.applied_state.lock().clone())
     }
 
-    /// Adds the entry at `lsn` to `changes`, if it is to be applied.
-    pub(crate) fn advance(
-        &self,
-        step: &mut ApplyStep,
-        changes: &mut Changes,
-        lsn: Lsn,
-        entry: Entry,
-    ) -> Result<(), BadEntry> {
-        let next = &mut step.next;
-        next.lsn = lsn;
-        let (incarnation, sequence) = (entry.incarnation, entry.sequence);
-        let verdict = next.progress.admit(incarnation, sequence, entry.dependencies());
-        if let (Some(seal_state), Verdict::Apply) = (entry.seal_state, verdict) {
-            next.progress.set_seal_state(seal_state);
-            return Ok(());
-        }
-        match verdict {
-            _ if next.progress.seal_state().is_sealed() => {
-                if verdict == Verdict::Apply {
-                    next.progress.refuse(sequence);
-                }
-                step.skipped.push((incarnation, sequence, SkipCause::Sealed));
-                // Malformed entries are an error even here.
-                entry.each(|_| {})
-            }
-            Verdict::Apply => entry.each(|item| match item {
-                Item::Row(change) => {
-                    let gained = changes.add(self.table, &change);
-                    next.rows = next.rows.saturating_add_signed(gained);
-                }
-                Item::Index(primary, change) => changes.add_index(self.table, &primary, &change),
-                Item::Build(index, build) => {
-                    build.put(&mut changes.batch, self.table, self.group, index);
-                    step.builds.push((index, build));
-                }
-            }),
-            Verdict::Skip => {
-                step.skipped.push((incarnation, sequence, SkipCause::Dependency));
-                Ok(())
-            }
-        }
-    }
-
-    /// Adds the records of this group's progress to `batch`.
-    pub(crate) fn record(&self, step: &mut ApplyStep, batch: &mut Batch) {
-        let next = &mut step.next;
-        Applied { lsn: next.lsn, progress: next.progress.encode() }.put(batch, self.group);
-        if next.rows_stored != next.rows {
-            Count(next.rows).put(batch, self.table, self.group);
-            next.rows_stored = next.rows;
-        }
-    }
-
-    /// Makes `step` the present state: the engine has its batch. Returns whether the seal state has changed.
-    pub(crate) fn finish(&self, step: ApplyStep) -> bool {
+    /// Makes `step` the present state: the engine has its batch.
+    pub(crate) fn finish(&self, step: ApplyStep) -> Finished {
         let seal_state = step.next.progress.seal_state().number();
         let seal_changed = self.seal_state.swap(seal_state, Ordering::AcqRel) != seal_state;
+        self.has_history.store(step.next.progress.history().is_some(), Ordering::Release);
         self.rows.store(step.next.rows, Ordering::Release);
         self.applied.store(step.next.lsn.0, Ordering::Release);
         *self.applied_state.lock() = step.next;
@@ -366,74 +334,11 @@ impl Replica {
             let own = step.skipped.into_iter().filter(|(incarnation, ..)| Some(*incarnation) == leading);
             skips.sequences.extend(own.map(|(_, sequence, cause)| (sequence, cause)));
         }
-        seal_changed
+        Finished { seal_changed, recorded: step.recorded }
     }
 }
 
 /// The incarnation in entries of a leader of `term`: docs/formats/entry.md.
 pub(crate) fn incarnation(term: Term) -> u64 {
     term.0 | 1 << 63
-}
-
-impl AppliedState {
-    /// The state of a group that is new to the engine.
-    fn first(
-        store: &Store,
-        table: &Table,
-        shard_range: &ShardRange,
-        initial_rows: InitialRows<'_>,
-    ) -> Result<AppliedState, ReadError> {
-        let (mut changes, progress) = (Changes::default(), Progress::default());
-        let rows = match initial_rows {
-            InitialRows::AwaitCopyUnrecorded => {
-                return Ok(AppliedState { lsn: Lsn(0), progress, rows: 0, rows_stored: 0 });
-            }
-            InitialRows::Inherited(predecessors) => {
-                for (index, build) in inherited_builds(store, table, predecessors)? {
-                    build.put(&mut changes.batch, table.id(), shard_range.group, index);
-                }
-                inherited_rows(store, table, shard_range, predecessors)?
-            }
-            InitialRows::AwaitCopy => 0,
-        };
-        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, shard_range.group);
-        Count(rows).put(&mut changes.batch, table.id(), shard_range.group);
-        store.write(changes)?;
-        Ok(AppliedState { lsn: Lsn(0), progress, rows, rows_stored: rows })
-    }
-}
-
-/// The number of rows: the sum of the predecessors' counts, or counted if one of those continues in several parts.
-fn inherited_rows(
-    store: &Store,
-    table: &Table,
-    shard_range: &ShardRange,
-    predecessors: &[Predecessor],
-) -> Result<u64, ReadError> {
-    let is_whole = |old: &Predecessor| shard_range.range.intersect(&old.range) == old.range;
-    if predecessors.is_empty() || !predecessors.iter().all(is_whole) {
-        return table.snapshot(shard_range.clone())?.count_range(&shard_range.range);
-    }
-    let count = |old: &Predecessor| Ok(Count::read(&**store.engine(), table.id(), old.group)?.0);
-    predecessors.iter().map(count).sum()
-}
-
-/// The build records of a group with predecessors: an index that is not built in all of them is built again. Each of
-/// their rows has the entries of every index registered with its own group, and of no others, so that is safe.
-fn inherited_builds(
-    store: &Store,
-    table: &Table,
-    predecessors: &[Predecessor],
-) -> Result<BTreeMap<IndexId, IndexBuild>, ReadError> {
-    let mut ready_counts: BTreeMap<IndexId, usize> = BTreeMap::new();
-    for old in predecessors {
-        for (index, build) in IndexBuild::read_all(&**store.engine(), table.id(), old.group)? {
-            *ready_counts.entry(index).or_default() += usize::from(build == IndexBuild::Ready);
-        }
-    }
-    let build = |ready| match ready == predecessors.len() {
-        true => IndexBuild::Ready,
-        false => IndexBuild::default(),
-    };
-    Ok(ready_counts.into_iter().map(|(index, ready)| (index, build(ready))).collect())
 }

@@ -1,4 +1,5 @@
-//! Sealing a group and opening it again: the entries that its leader proposes. See `seal` and docs/formats/entry.md.
+//! Entries without rows that the leader of a group proposes: seals, openings, and switches of the history. See `seal`,
+//! `history` and docs/formats/entry.md.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +8,7 @@ use log::{Acks, Durability, Refusal, Term};
 
 use super::Shard;
 use crate::entry::EntryWriter;
+use crate::history_position::HistoryPosition;
 use crate::proposal::Proposal;
 use crate::replica::incarnation;
 use crate::{SealState, WriteRefusal, WriteTicket};
@@ -76,5 +78,45 @@ impl Shard {
     fn send_acks(&self) {
         let one = self.seals.acks_one.load(Ordering::Acquire) && self.seals.proposed_seal().is_none();
         self.log.set_acks(self.group(), if one { Acks::One } else { Acks::Majority });
+    }
+
+    /// Whether the history is on, as far as it is applied here.
+    #[must_use]
+    pub fn has_history(&self) -> bool {
+        self.context.replica.has_history()
+    }
+
+    /// The end of the history that is applied here; `None` while it is off.
+    #[must_use]
+    pub fn history_end(&self) -> Option<HistoryPosition> {
+        self.context.replica.history()
+    }
+
+    /// Switches the history on: from the position at which the ticket resolves, every applied entry is in the history of
+    /// every replica. Only on the leader.
+    pub fn switch_history_on(&self) -> WriteTicket {
+        self.history_switch.begin();
+        // A writer that looked before this has proposed its entry when its latch is free.
+        self.wait_for_writers();
+        self.propose_history(true)
+    }
+
+    /// Switches the history off. Only on the leader.
+    pub fn switch_history_off(&self) -> WriteTicket {
+        self.propose_history(false)
+    }
+
+    fn propose_history(&self, is_on: bool) -> WriteTicket {
+        let leadership = self.context.replica.leadership();
+        if leadership.term == Term(0) {
+            let refusal: WriteRefusal = Refusal::NotLeader { leader: leadership.leader }.into();
+            return WriteTicket::known(Err(refusal.into()));
+        }
+        let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
+        let entry = EntryWriter::history(incarnation(leadership.term), sequence, is_on);
+        let (proposal, ticket) = Proposal::new(Arc::clone(&self.context), Vec::new(), sequence);
+        self.log.propose_in(self.group(), Some(leadership.term), entry, Durability::Hard, proposal.done());
+        proposal.release_latches();
+        ticket
     }
 }

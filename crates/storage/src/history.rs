@@ -1,0 +1,110 @@
+//! The history of a group: its applied log entries with old and new rows, as changefeeds read them.
+//!
+//! A record names the one before it. A reader that follows these links from a record it knows notices every gap, whatever
+//! made it: records that the engine has forgotten, or a replica whose rows came from a copy.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use engine::{Batch, Direction, EngineError, Snapshot, Space};
+use log::{GroupId, Lsn};
+
+const KEY_BYTES: usize = 24;
+
+/// One record of a group's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryRecord {
+    /// The position of the entry.
+    pub lsn: Lsn,
+    /// The position of the record before it; 0 if it is the first of its group.
+    pub previous: Lsn,
+    /// As it was proposed.
+    pub entry: Bytes,
+}
+
+impl HistoryRecord {
+    /// Adds the record to the batch that holds the entry's rows.
+    pub fn put(self, batch: &mut Batch, group: GroupId) {
+        let mut key = [0; KEY_BYTES];
+        key[..16].copy_from_slice(&first_key(group, self.lsn));
+        key[16..].copy_from_slice(&self.previous.0.to_be_bytes());
+        batch.put(Space::History, &key, self.entry);
+    }
+
+    /// Deletes the history of a group.
+    pub fn forget(batch: &mut Batch, group: GroupId) {
+        let (start, end) = (first_key(group, Lsn(0)), first_key(GroupId(group.0.wrapping_add(1)), Lsn(0)));
+        match group.0 {
+            u64::MAX => batch.delete_range(Space::History, &start, &[u8::MAX; KEY_BYTES]),
+            _ => batch.delete_range(Space::History, &start, &end),
+        }
+    }
+
+    /// The records of `group` from position `from` on, in order: at least one if there is one, and no further ones once
+    /// they have `bytes_max` bytes.
+    pub fn read(
+        snapshot: &Arc<dyn Snapshot>,
+        group: GroupId,
+        from: Lsn,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRecord>, EngineError> {
+        let (start, end) = (first_key(group, from), first_key(GroupId(group.0.wrapping_add(1)), Lsn(0)));
+        let end = if group.0 == u64::MAX { Bound::Unbounded } else { Bound::Excluded(&end[..]) };
+        let range = (Bound::Included(&start[..]), end);
+        let mut scan = Arc::clone(snapshot).scan(Space::History, range, Direction::Ascending);
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some((key, value)) = scan.next()?
+        {
+            let number = |at: usize| key.get(at..at + 8).and_then(|part| part.try_into().ok());
+            let (Some(lsn), Some(previous)) = (number(8), number(16)) else { continue };
+            bytes += KEY_BYTES + value.len();
+            records.push(HistoryRecord {
+                lsn: Lsn(u64::from_be_bytes(lsn)),
+                previous: Lsn(u64::from_be_bytes(previous)),
+                entry: Bytes::copy_from_slice(value),
+            });
+        }
+        Ok(records)
+    }
+}
+
+/// The start of the keys of the records at `lsn`.
+fn first_key(group: GroupId, lsn: Lsn) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&group.0.to_be_bytes());
+    key[8..].copy_from_slice(&lsn.0.to_be_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Engine;
+    use engine::memory::MemoryEngine;
+
+    use super::*;
+
+    #[test]
+    fn records_of_a_group_come_back_in_order_and_in_chunks() {
+        let engine = MemoryEngine::new();
+        let mut batch = Batch::new();
+        let record = |lsn: u64, previous| HistoryRecord {
+            lsn: Lsn(lsn),
+            previous: Lsn(previous),
+            entry: Bytes::from(format!("entry {lsn}")),
+        };
+        for (group, lsn, previous) in [(7, 300, 2), (7, 2, 0), (8, 1, 0), (6, 9, 0), (u64::MAX, 4, 0)] {
+            record(lsn, previous).put(&mut batch, GroupId(group));
+        }
+        engine.write(batch).unwrap();
+        let snapshot = engine.snapshot().unwrap();
+        let read =
+            |group, from, bytes| HistoryRecord::read(&snapshot, GroupId(group), Lsn(from), bytes).unwrap();
+        assert_eq!(read(7, 0, 1000), [record(2, 0), record(300, 2)]);
+        assert_eq!(read(7, 2, 1), [record(2, 0)]);
+        assert_eq!(read(7, 3, 1), [record(300, 2)]);
+        assert_eq!(read(7, 301, 1000), []);
+        assert_eq!(read(u64::MAX, 0, 1000), [record(4, 0)]);
+    }
+}
