@@ -11,6 +11,7 @@ use storage::{Direction, ShardRange, Table};
 
 use crate::client::Client;
 use crate::driver::Driver;
+use crate::feeds;
 use crate::history::{Document, Kind, Mode, Outcome, field};
 use crate::invariant::{Invariant, Violation};
 use crate::linearizability;
@@ -66,6 +67,7 @@ pub(crate) fn recover(driver: &mut Driver) -> Result<(), Violation> {
             }
             None => differences(&driver.world).map(|why| Invariant::Same.violated(why)),
         };
+        let why = why.or_else(|| feed_difference(&driver.world).map(|why| Invariant::Feeds.violated(why)));
         let Some(why) = why else { break };
         if driver.world.now() > end {
             return Err(why);
@@ -105,6 +107,23 @@ fn unrecovered(driver: &mut Driver) -> Result<Option<(Invariant, String)>, Viola
         unrecovered = unrecovered.or(Some((Invariant::Settles, why)));
     }
     Ok(unrecovered)
+}
+
+/// A difference between the rows of a table and what a reader of its changefeed knows.
+fn feed_difference(world: &World) -> Option<String> {
+    let node = world.present().into_iter().find_map(|nth| world.machines[nth].node())?;
+    world.feeds.iter().find_map(|feed| {
+        let catalog = node.catalog();
+        let mut contents = BTreeMap::new();
+        for handle in catalog.table("test", feed.table())?.shards() {
+            let shard = world.machines.iter().find_map(|machine| machine.node()?.shard_of(handle.group()))?;
+            for (key, stored) in rows(&shard).ok()? {
+                let object = datum::row::decode(stored.into()).ok();
+                contents.insert(key, feeds::content(object.as_ref()));
+            }
+        }
+        feed.difference(&contents)
+    })
 }
 
 /// A difference between the replicas of a shard, or rows of a shard that the catalog does not place there.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use io::Nanos;
 
 use crate::faults;
+use crate::feeds::FeedReader;
 use crate::history::Outcome;
 use crate::invariant::{Invariant, Violation};
 use crate::machine::{End, Machine};
@@ -21,18 +22,26 @@ pub(crate) struct Driver {
     scenario: Option<Scenario>,
     next_fault: Option<Nanos>,
     clients_send: bool,
+    feeds_read: bool,
     trace: Trace,
 }
 
 impl Driver {
     /// No faults happen and no client sends requests.
     pub(crate) fn new(world: World) -> Driver {
-        Driver { world, scenario: None, next_fault: None, clients_send: false, trace: Trace::default() }
+        Driver {
+            world,
+            scenario: None,
+            next_fault: None,
+            clients_send: false,
+            feeds_read: false,
+            trace: Trace::default(),
+        }
     }
 
     /// Clients send requests and faults happen from now on.
     pub(crate) fn begin(&mut self) {
-        self.clients_send = true;
+        (self.clients_send, self.feeds_read) = (true, true);
         self.next_fault = Some(self.world.now());
     }
 
@@ -106,7 +115,8 @@ impl Driver {
             self.next_fault,
             self.scenario.as_ref().map(Scenario::until),
         ];
-        let next = own.into_iter().flatten().chain(links).chain(clients).min();
+        let feeds = self.world.feeds.iter().filter_map(FeedReader::next_at).filter(|_| self.feeds_read);
+        let next = own.into_iter().flatten().chain(links).chain(clients).chain(feeds).min();
         next.unwrap_or(Nanos(u64::MAX)).max(self.world.now())
     }
 
@@ -185,6 +195,11 @@ impl Driver {
                     &mut self.world.history,
                 );
             }
+        }
+        if self.feeds_read {
+            let (machines, tasks) = (&self.world.machines, &self.world.tasks);
+            let feeds = self.world.feeds.iter_mut();
+            feeds.into_iter().try_for_each(|feed| feed.step(now, machines, tasks, &self.world.random))?;
         }
         if is_power_lost {
             self.world.power_fails_on_ack = false;

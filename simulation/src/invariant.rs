@@ -15,6 +15,8 @@ pub enum Invariant {
     Leads,
     /// No row is durable before the log that it comes from.
     Follows,
+    /// Readers of changefeeds receive every change of their table, once and in order.
+    Feeds,
 }
 
 /// A broken invariant.

@@ -5,7 +5,7 @@
 //! and [`client`]s, whose operations [`executor`] runs. `driver` is the event loop; `faults` injects random faults of a
 //! [`fault_plan`], and `scenarios` sequences of faults in their worst order. At the end `checks` checks each
 //! [`invariant`]: [`linearizability`] judges the [`history`] of each document, and [`elections`] has the leaders of every
-//! term. `mutants` are faults in the code that the seeds must detect.
+//! term, and [`feeds`] has readers of changefeeds, which must receive every change once. `mutants` are faults in the code that the seeds must detect.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -16,6 +16,7 @@ pub mod elections;
 pub mod executor;
 pub mod fault_plan;
 mod faults;
+pub mod feeds;
 pub mod history;
 pub mod invariant;
 pub mod linearizability;

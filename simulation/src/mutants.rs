@@ -7,7 +7,7 @@ use crate::run::{Failure, run};
 use crate::world::RunOptions;
 
 /// The invariants that each mutant concerns.
-pub const MUTANTS: [(&str, Mutant, &[Invariant]); 11] = [
+pub const MUTANTS: [(&str, Mutant, &[Invariant]); 16] = [
     // An acknowledged write is lost.
     ("ack-before-fsync", Mutant::AckBeforeFsync, &[Invariant::Answers]),
     ("forget-vote", Mutant::ForgetVote, &[Invariant::Leads]),
@@ -23,6 +23,12 @@ pub const MUTANTS: [(&str, Mutant, &[Invariant]); 11] = [
     ("open-too-early", Mutant::OpenEarly, &[Invariant::Answers, Invariant::Same]),
     // After a power loss there are rows of entries that are in no log.
     ("flush-unsynced", Mutant::FlushUnsynced, &[Invariant::Follows]),
+    ("feed-drops", Mutant::FeedDrop, &[Invariant::Feeds]),
+    ("feed-repeats", Mutant::FeedTwice, &[Invariant::Feeds]),
+    ("feed-too-early", Mutant::FeedEarly, &[Invariant::Feeds]),
+    // A feed that is resumed repeats a change.
+    ("feed-position-behind", Mutant::FeedPosition, &[Invariant::Feeds]),
+    ("feed-snapshot-newer", Mutant::FeedSnapshot, &[Invariant::Feeds]),
     // The row at the split point belongs to no shard.
     ("split-at-wrong-key", Mutant::SplitWrong, &[Invariant::Answers, Invariant::Same, Invariant::Settles]),
 ];

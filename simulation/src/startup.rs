@@ -139,6 +139,7 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
         clock,
         files,
         random,
+        feed_retention: std::time::Duration::from_secs(3600),
         admin_password: (Object::default(), false),
     })
     .map_err(text)?;

@@ -15,6 +15,7 @@ use crate::client::{Client, Workload};
 use crate::disk::Disk;
 use crate::elections::Elections;
 use crate::fault_plan::FaultPlan;
+use crate::feeds::FeedReader;
 use crate::history::History;
 use crate::machine::{End, Machine, SYNC_DELAYS};
 use crate::startup::NodePlan;
@@ -47,6 +48,7 @@ impl Default for RunOptions {
 }
 
 const CLIENTS: u64 = 4;
+const FEED_READERS: u64 = 2;
 /// The table whose writes are acknowledged before they are synced.
 pub(crate) const SOFT: &str = "soft";
 
@@ -70,6 +72,8 @@ pub(crate) struct World {
     pub(crate) scenario_client: Option<usize>,
     /// Whether all machines lose power when the next write is acknowledged.
     pub(crate) power_fails_on_ack: bool,
+    /// Readers of changefeeds.
+    pub(crate) feeds: Vec<FeedReader>,
     /// The number of machines that form the cluster; the others join it while faults happen.
     pub(crate) founders: usize,
 }
@@ -129,6 +133,7 @@ impl World {
             reconfiguring: Vec::new(),
             scenario_client: None,
             power_fails_on_ack: false,
+            feeds: Vec::new(),
         };
         if options.scope == Scope::Full {
             world.widen();
@@ -162,6 +167,12 @@ impl World {
         let watches_log = self.fault_plan.disks_fail;
         self.workload.reads_from_leaders = watches_log;
         self.machines.iter_mut().for_each(|machine| machine.plan.watches_log = watches_log);
+        self.feeds = (0..FEED_READERS)
+            .map(|_| {
+                self.workload.tables[self.random.below(self.workload.tables.len() as u64) as usize].clone()
+            })
+            .map(FeedReader::new)
+            .collect();
         self.scenario_client = Some(self.clients.len());
         self.clients.push(Client::new(Nanos(u64::MAX)));
     }

@@ -8,11 +8,12 @@
 //! - [`BriefMutex`], [`BriefRwLock`]: their holders never wait, so tasks of a simulation lock them directly. Most are leaves:
 //!   the inbox, the statistics, the timings and the state machine of `Links` (`link`); `KnownLeader`, the servers in
 //!   `ReplicaTransport`, and the fsync and the other servers in `DiskStalls` (`routing`); the five of `CopyState` (`copy`);
-//!   `Builds` (`index`); the timeout in `LostServerLookup` (`repair`).
+//!   `Builds` (`index`); the times of `HistoryUse`, the groups of the `Inbox`, and the positions and segments of
+//!   subscriptions (`feeds`); the timeout in `LostServerLookup` (`repair`).
 //!
-//! Four locks are plain mutexes without a rank, because condition variables need them. No lock is taken while one of them is
+//! Five locks are plain mutexes without a rank, because condition variables need them. No lock is taken while one of them is
 //! held, and nothing is waited for except the condition variable, which releases the lock; this is not checked. They are in
-//! `EventQueue`, in `Notifier`, in `CatalogView` (`catalog`), and the state of the cluster in `Inbound` (`node`). The last one
+//! `EventQueue`, in `Notifier`, in `CatalogView` (`catalog`), in the `Inbox` of `feeds`, and the state of the cluster in `Inbound` (`node`). The last one
 //! is also held while the identity file is written, so that a server joins one cluster only.
 //!
 //! Locks of other crates: the log holds the lock of its state (`log::file::drive`) while it calls `Leadership`,
@@ -35,6 +36,8 @@ pub(crate) enum Rank {
     CatalogChange,
     /// `Membership`: held while a change of a group's members, or a seal, is proposed.
     MemberChange,
+    /// `HistoryUse`: held while the history of a group is switched on or off. The holder waits for the log.
+    HistorySwitch,
     /// `Publisher`: held while replicas are opened and discarded. The holder waits for the disk.
     Publishing,
     /// A replica's `Gate`: held while rows of a copy are read or written. One gate at a time.
@@ -111,6 +114,13 @@ impl<T: Default> Default for BriefMutex<T> {
     /// A leaf.
     fn default() -> BriefMutex<T> {
         BriefMutex::leaf(T::default())
+    }
+}
+
+impl<T: Default> Default for BriefRwLock<T> {
+    /// A leaf.
+    fn default() -> BriefRwLock<T> {
+        BriefRwLock::new(Rank::Leaf, T::default())
     }
 }
 

@@ -9,8 +9,8 @@ use shard::Replicas;
 use super::client::CatalogClient;
 use super::shard_placer::ShardPlacer;
 use crate::config::{Ids, ServerId};
-use crate::event_queue::EventQueue;
-use crate::notifier::Notifier;
+use crate::events::EventQueue;
+use crate::events::Notifier;
 use crate::routing::{DiskStalls, LeaderLookup, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 

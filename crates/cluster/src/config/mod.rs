@@ -192,6 +192,9 @@ pub struct ShardHistory {
     pub sealed: Vec<SealedShard>,
     /// The servers that are founders of current shards and have not yet confirmed that they have all rows durably.
     pub waiting: Vec<ServerId>,
+    /// Sealed groups that no server needs any more, the latest last. Changefeeds that have come to their ends find the
+    /// groups there that continue them.
+    pub past: Vec<SealedShard>,
 }
 
 /// A key range and the group that ordered its writes until it was sealed.

@@ -8,6 +8,9 @@ use shard::SealState;
 
 use super::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
 
+/// The most past groups that the catalog lists for a table.
+const PAST_MAX: usize = 256;
+
 impl SealedShard {
     pub(crate) fn range(&self) -> KeyRange {
         let start = match self.start.is_empty() {
@@ -35,7 +38,7 @@ impl TableConfig {
     }
 
     /// Removes entries that are no longer needed: from `waiting` the servers that are no founder any more, the sealed
-    /// groups once no server waits, and temporary replicas that no longer exist.
+    /// groups once no server waits (they become past ones), and temporary replicas that no longer exist.
     pub(crate) fn prune_history(&mut self) {
         self.shards.iter_mut().for_each(ShardConfig::prune_temporary);
         if self.history.sealed.is_empty() {
@@ -44,7 +47,9 @@ impl TableConfig {
         let mut waiting = std::mem::take(&mut self.history.waiting);
         waiting.retain(|server| self.is_founded_on(*server));
         if waiting.is_empty() {
-            self.history.sealed.clear();
+            self.history.past.append(&mut self.history.sealed);
+            let dropped = self.history.past.len().saturating_sub(PAST_MAX);
+            self.history.past.drain(..dropped);
         }
         self.history.waiting = waiting;
     }
@@ -65,7 +70,8 @@ mod tests {
         let mut table = table(vec![shard(9, b"", &[1, 2])]);
         let old =
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
-        table.history = ShardHistory { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
+        let waiting = vec![server(1), server(2)];
+        table.history = ShardHistory { epoch: 1, sealed: vec![old.clone()], waiting, past: Vec::new() };
         let mut after = table.clone();
         after.prune_history();
         assert_eq!(after, table, "both servers found the shard");
@@ -75,7 +81,18 @@ mod tests {
         assert_eq!((&after.history.waiting[..], after.history.sealed.len()), (&[server(2)][..], 1));
         after.history.waiting.clear();
         after.prune_history();
-        assert_eq!(after.history, ShardHistory { epoch: 1, ..ShardHistory::default() });
+        assert_eq!(
+            after.history,
+            ShardHistory { epoch: 1, past: vec![old.clone()], ..ShardHistory::default() }
+        );
+        let read = CatalogRow::from_object(&CatalogRow::Table(after.clone()).to_object()).unwrap();
+        assert_eq!(read, CatalogRow::Table(after.clone()));
+        // The oldest are forgotten.
+        after.history.past = (0..PAST_MAX as u64).map(|n| SealedShard { epoch: n, ..old.clone() }).collect();
+        after.history.sealed = vec![SealedShard { epoch: 999, ..old }];
+        after.prune_history();
+        let epochs: Vec<u64> = after.history.past.iter().map(|old| old.epoch).collect();
+        assert_eq!((epochs.len(), epochs[0], epochs[PAST_MAX - 1]), (PAST_MAX, 1, 999));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use shard::{CopyEnd, CopyRange, Difference, Replicas, Restoration, RestoreError,
 use super::progress::{CopyChunking, CopyProgress, CopyState, OutgoingCopy, cost};
 use crate::catalog::{CatalogClient, Handles, display_names};
 use crate::config::{CATALOG_GROUP, Ids, ServerId};
-use crate::event_queue::{Event, EventQueue};
-use crate::notifier::Notifier;
+use crate::events::Notifier;
+use crate::events::{Event, EventQueue};
 use crate::routing::{Gate, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::copy::decode_difference;
 use crate::rpc::response::CopyResponse;

@@ -15,7 +15,7 @@ use crate::catalog::row::CatalogRow;
 use crate::catalog::{Catalog, CatalogClient, table_by_id};
 use crate::config::{IndexConfig, TableIndexes};
 use crate::error::{AdminError, IndexName};
-use crate::notifier::Notifier;
+use crate::events::Notifier;
 use crate::routing::{LeaderLookup, Led, ShardHandle, TableHandle};
 
 /// How far an index is built in the whole table.

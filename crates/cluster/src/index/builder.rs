@@ -12,7 +12,7 @@ use shard::{IndexBuild, IndexBuilder, IndexId, Shard};
 
 use super::admin::Indexes;
 use crate::catalog::Catalog;
-use crate::notifier::Notifier;
+use crate::events::Notifier;
 
 /// The builds of a node. A node has one such value at a time.
 pub struct IndexWork {

@@ -34,7 +34,7 @@ use log::{GroupId, Log, Stall, StallCause, Term};
 
 use crate::catalog::{CatalogClient, Handles};
 use crate::config::ServerId;
-use crate::notifier::Notifier;
+use crate::events::Notifier;
 use crate::routing::disk_stalls::Check;
 use crate::routing::{DiskStalls, Leadership, ReplicaTransport};
 use crate::rpc::{Peers, Request, RpcError, response};

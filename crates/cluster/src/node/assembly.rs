@@ -20,6 +20,7 @@ use crate::catalog::{
 };
 use crate::config::{Ids, ServerId};
 use crate::copy::Copies;
+use crate::feeds::{Feeds, FeedsWorker};
 use crate::index::Indexes;
 use crate::membership::{Connectivity, Membership, PositionLookup, StallMonitor};
 use crate::repair::{Repair, ServerRemoval};
@@ -84,10 +85,11 @@ struct Rooms {
     host: Arc<ReplicaHost>,
     publisher: Arc<Publisher>,
     stall_monitor: Arc<StallMonitor>,
+    feeds: Arc<Feeds>,
 }
 
 impl Rooms {
-    fn new(handles: &Handles, catalog: Arc<Shard>, catalog_end: Lsn) -> Rooms {
+    fn new(handles: &Handles, catalog: Arc<Shard>, catalog_end: Lsn, feeds: Arc<Feeds>) -> Rooms {
         let stopping = Arc::<AtomicBool>::default();
         let pending = Arc::<PendingHandovers>::default();
         let restart = Arc::new(RestartState::new(handles.log.clone(), catalog_end));
@@ -103,13 +105,15 @@ impl Rooms {
         let (leaders, replicas) = (handles.leaders.clone(), handles.replicas.clone());
         let indexes = Arc::new(Indexes::new(client.clone(), leaders, replicas));
         let (opened, built) = (host.clone(), indexes.clone());
-        let publisher = Publisher::new(handles, catalog, opened, built, pending.clone(), restart.clone());
+        let followers = (built, feeds.clone());
+        let publisher = Publisher::new(handles, catalog, opened, followers, pending.clone(), restart.clone());
         Rooms {
             copies: Arc::new(Copies::new(handles, stopping.clone())),
             publisher: Arc::new(publisher),
             resharder: Arc::new(resharder),
             repair: Arc::new(repair),
             stall_monitor: Arc::new(StallMonitor::new(handles)),
+            feeds,
             host,
             indexes,
             stopping,
@@ -131,6 +135,7 @@ impl Rooms {
             resharder: self.resharder.clone(),
             repair: self.repair.clone(),
             copies: self.copies.clone(),
+            feeds: self.feeds.clone(),
             states,
         }
     }
@@ -142,12 +147,13 @@ pub(super) fn build(
     identity: Identity,
     catalog: CatalogReplica,
     catalog_status: &GroupStatus,
-) -> (Arc<Core>, EventLoop, ReconcileLoop) {
+) -> (Arc<Core>, EventLoop, ReconcileLoop, FeedsWorker) {
     let (handles, states) = handles_of(&options, identity.server, &catalog);
-    let rooms = Rooms::new(&handles, catalog.shard, catalog_status.last);
+    let (feeds, feeds_worker) = Feeds::new(&handles, options.feed_retention);
+    let rooms = Rooms::new(&handles, catalog.shard, catalog_status.last, Arc::new(feeds));
     let requests = Arc::new(ClusterRequests::new(&handles, rooms.owners(states)));
     let Rooms { stopping, pending, restart, connectivity, positions, membership, handovers, .. } = rooms;
-    let Rooms { resharder, repair, copies, indexes, host, publisher, stall_monitor, .. } = rooms;
+    let Rooms { resharder, repair, copies, indexes, host, publisher, stall_monitor, feeds, .. } = rooms;
     let removal = ServerRemoval::new(&handles, positions, connectivity.clone(), repair.clone());
     let (removal, servers) =
         (Arc::new(removal), Arc::new(Servers::new(handles.own, handles.catalog.clone())));
@@ -168,6 +174,7 @@ pub(super) fn build(
         servers: servers.clone(),
         host,
         copies: copies.clone(),
+        feeds: feeds.clone(),
         stopping: stopping.clone(),
     };
     let core = Core {
@@ -197,8 +204,9 @@ pub(super) fn build(
         removal,
         indexes,
         copies,
+        feeds,
         stall_monitor,
         connectivity,
     };
-    (Arc::new(core), event_loop, reconcile_loop)
+    (Arc::new(core), event_loop, reconcile_loop, feeds_worker)
 }

@@ -14,7 +14,8 @@ use crate::catalog::{CatalogClient, Handles, VOTERS_MAX};
 use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerConfig, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
-use crate::event_queue::{Event, EventQueue};
+use crate::events::{Event, EventQueue};
+use crate::feeds::Feeds;
 use crate::membership::{PositionLookup, StallMonitor};
 use crate::repair::Repair;
 use crate::reshard::{HandoverEnd, Resharder};
@@ -34,6 +35,7 @@ pub(super) struct Owners {
     pub(super) resharder: Arc<Resharder>,
     pub(super) repair: Arc<Repair>,
     pub(super) copies: Arc<Copies>,
+    pub(super) feeds: Arc<Feeds>,
     pub(super) states: Arc<ReplicaStates>,
 }
 
@@ -118,6 +120,21 @@ impl ClusterRequests {
         self.leadership.leader(group) == Some(self.own)
     }
 
+    fn set_seal_number(&self, group: GroupId, number: u64) -> Result<Bytes, String> {
+        if group == CATALOG_GROUP || number > SealState::NUMBER_MAX {
+            return Err(format!("group {group} cannot have seal number {number}"));
+        }
+        Ok(self.owners.resharder.set_seal_here(group, SealState::of_number(number))?.encode())
+    }
+
+    /// Handles a request on a new thread: these requests are rare, and may wait for the disk.
+    fn handle_on_thread(self: Arc<Self>, from: ServerId, request: Request, respond: Responder) {
+        let work = move || respond(self.respond_to(from, request));
+        if let Err(error) = task::spawn("cluster", work) {
+            tracing::error!("could not start a thread to handle a request: {error}");
+        }
+    }
+
     fn respond_to(&self, from: ServerId, request: Request) -> Result<Bytes, String> {
         match request {
             Request::Commit { base, rows } => Ok(self.catalog.commit_here(base, &rows).encode()),
@@ -153,12 +170,7 @@ impl ClusterRequests {
             Request::SplitPoints { group, parts } => {
                 self.owners.resharder.split_points_here(group, parts).map(|points| points.encode())
             }
-            Request::SetSealNumber { group, number } => {
-                if group == CATALOG_GROUP || number > SealState::NUMBER_MAX {
-                    return Err(format!("group {group} cannot have seal number {number}"));
-                }
-                Ok(self.owners.resharder.set_seal_here(group, SealState::of_number(number))?.encode())
-            }
+            Request::SetSealNumber { group, number } => self.set_seal_number(group, number),
             Request::ConnectedServers => Ok(encode_servers(&self.catalog.connected_servers())),
             Request::Version => {
                 let version =
@@ -175,6 +187,9 @@ impl ClusterRequests {
                 self.catalog.await_version(version, OTHER_SERVERS_TIMEOUT);
                 Ok(Bytes::new())
             }
+            Request::HistoryOn { group } => self.owners.feeds.begin_history_here(group),
+            Request::HistoryRows { group, range, at } => self.owners.feeds.rows_here(group, &range, at),
+            Request::History { .. } => Err("a response that waits for an entry needs no thread".to_owned()),
             Request::CopyBegin { group } => {
                 self.owners.copies.serve_begin(group).map(|response| response.encode())
             }
@@ -194,6 +209,7 @@ impl ClusterHandler for ClusterRequests {
                 let leader = |group: &GroupId| StateResponse::NotLeader(self.leadership.leader(*group));
                 respond(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
             }
+            Request::History { group, after } => self.owners.feeds.read_here(group, after, respond),
             // Handled on this thread and without the log: a disk that hangs must not delay them.
             request @ (Request::Stalled { .. } | Request::Terms { .. }) => {
                 respond(self.respond_to(from, request));
@@ -201,13 +217,11 @@ impl ClusterHandler for ClusterRequests {
             request if request.needs_log() && self.stalls.log_hangs() => {
                 respond(Err("the log of this server makes no progress".to_owned()));
             }
-            request => {
-                // On a new thread: these requests are rare, and may wait for the disk.
-                let work = move || respond(self.respond_to(from, request));
-                if let Err(error) = task::spawn("cluster", work) {
-                    tracing::error!("could not start a thread to handle a request: {error}");
-                }
-            }
+            Request::HistoryOn { group } => match self.owners.feeds.history_end_here(group) {
+                Some(end) => respond(Ok(end)),
+                None => self.handle_on_thread(from, Request::HistoryOn { group }, respond),
+            },
+            request => self.handle_on_thread(from, request, respond),
         }
     }
 

@@ -19,7 +19,8 @@ use crate::catalog::{Accounts, Catalog, CatalogClient, CatalogWatcher, Identity,
 use crate::config::{GroupId, Ids, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
-use crate::event_queue::EventQueue;
+use crate::events::EventQueue;
+use crate::feeds::Feeds;
 use crate::index::Indexes;
 use crate::membership::{Connectivity, StallMonitor};
 use crate::repair::{Repair, ServerRemoval};
@@ -56,6 +57,7 @@ pub struct Core {
     pub(super) removal: Arc<ServerRemoval>,
     pub(super) indexes: Arc<Indexes>,
     pub(super) copies: Arc<Copies>,
+    pub(super) feeds: Arc<Feeds>,
     pub(super) stall_monitor: Arc<StallMonitor>,
     pub(super) connectivity: Arc<Connectivity>,
     pub(super) states: TableStates,
@@ -107,6 +109,12 @@ impl Core {
     #[must_use]
     pub fn copies(&self) -> &Copies {
         &self.copies
+    }
+
+    /// Changefeeds.
+    #[must_use]
+    pub fn feeds(&self) -> &Feeds {
+        &self.feeds
     }
 
     /// The stalls of this server's log and of others.

@@ -12,7 +12,7 @@ use super::publisher::Publisher;
 use super::restart_state::RestartState;
 use crate::copy::Copies;
 use crate::error::OpenError;
-use crate::event_queue::{Event, EventQueue};
+use crate::events::{Event, EventQueue};
 use crate::reshard::PendingHandovers;
 
 /// How often the loop runs without events.

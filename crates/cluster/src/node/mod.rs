@@ -41,6 +41,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use datum::{Object, Text};
 use io::task::{self, Thread};
@@ -58,7 +59,7 @@ use self::bootstrap::NewServer;
 use crate::catalog::{CatalogReplica, Identity};
 use crate::config::{CATALOG_GROUP, Ids, ServerId};
 use crate::error::{AdminError, OpenError};
-use crate::event_queue::{Event, EventQueue};
+use crate::events::{Event, EventQueue};
 
 /// The options to open a node.
 pub struct NodeOptions {
@@ -84,6 +85,8 @@ pub struct NodeOptions {
     pub files: Arc<dyn Files>,
     /// The source of new ids.
     pub random: Arc<dyn Random>,
+    /// How long changefeeds can be resumed: the history of a group stays on for this long after its last use.
+    pub feed_retention: Duration,
     /// The password record of a new `admin`, and whether its password is not empty.
     pub admin_password: (Object, bool),
 }
@@ -106,6 +109,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.core.stopping.store(true, Ordering::Release);
         self.core.events.push(Event::Stop);
+        self.core.feeds.stop();
         for thread in self.threads.drain(..) {
             thread.unpark();
             thread.join();
@@ -134,11 +138,13 @@ impl Node {
         let is_first = identity.joined.is_none() && votes_alone;
         let (own, peer) = (identity.server, catalog_status.own);
         let (server, admin_password) = (new_server(&options), options.admin_password.clone());
-        let (core, event_loop, reconcile_loop) = assembly::build(options, identity, catalog, &catalog_status);
+        let (core, event_loop, reconcile_loop, feeds_worker) =
+            assembly::build(options, identity, catalog, &catalog_status);
         core.publisher.publish()?;
         let threads = vec![
             task::spawn("event-loop", move || event_loop.run())?,
             task::spawn("reconcile", move || reconcile_loop.run())?,
+            task::spawn("feeds", move || feeds_worker.run())?,
         ];
         let node = Arc::new(Node { core, threads });
         let (client, ids) = (&node.catalog, &node.ids);

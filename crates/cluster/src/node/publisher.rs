@@ -17,9 +17,10 @@ use crate::catalog::row::CatalogRow;
 use crate::catalog::{Catalog, CatalogClient, CatalogWatcher, Handles};
 use crate::config::{CATALOG_GROUP, CATALOG_TABLE, ServerId, TableConfig};
 use crate::error::{AdminError, OpenError};
+use crate::events::Notifier;
+use crate::feeds::Feeds;
 use crate::index::Indexes;
 use crate::locks::{Rank, RankedGuard, RankedMutex};
-use crate::notifier::Notifier;
 use crate::reshard::PendingHandovers;
 use crate::routing::{LocalReplicas, ReplicaTransport, TableHandle};
 use crate::rpc::Peers;
@@ -40,6 +41,7 @@ pub(super) struct Publisher {
     shard: Arc<Shard>,
     pub(super) host: Arc<ReplicaHost>,
     indexes: Arc<Indexes>,
+    feeds: Arc<Feeds>,
     pending: Arc<PendingHandovers>,
     pub(super) restart: Arc<RestartState>,
     /// Held while replicas are opened and discarded.
@@ -53,7 +55,7 @@ impl Publisher {
         handles: &Handles,
         shard: Arc<Shard>,
         host: Arc<ReplicaHost>,
-        indexes: Arc<Indexes>,
+        (indexes, feeds): (Arc<Indexes>, Arc<Feeds>),
         pending: Arc<PendingHandovers>,
         restart: Arc<RestartState>,
     ) -> Publisher {
@@ -68,6 +70,7 @@ impl Publisher {
             shard,
             host,
             indexes,
+            feeds,
             pending,
             restart,
             publishing: RankedMutex::new(Rank::Publishing, ()),
@@ -117,6 +120,7 @@ impl Publisher {
         let catalog = Arc::new(catalog);
         self.catalog.view().show(Arc::clone(&catalog), || self.restart.set_shown(is_caught_up));
         self.indexes.notify_change();
+        self.feeds.catalog_changed();
         self.state_changes.notify();
         self.update_transport(&before, &catalog);
         self.catalog.view().notify_watcher(&catalog);

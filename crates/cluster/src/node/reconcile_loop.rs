@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, CatalogClient, Servers};
 use crate::config::{CATALOG_GROUP, ServerConfig, ServerId, ShardConfig, TableConfig};
 use crate::copy::Copies;
 use crate::error::AdminError;
+use crate::feeds::Feeds;
 use crate::membership::{DesiredMembers, Membership, Probes, WaitingLog};
 use crate::repair::ServerRemoval;
 use crate::reshard::{HandoverEnd, ReshardAges, Resharder};
@@ -39,6 +40,7 @@ pub(super) struct ReconcileLoop {
     pub(super) servers: Arc<Servers>,
     pub(super) host: Arc<ReplicaHost>,
     pub(super) copies: Arc<Copies>,
+    pub(super) feeds: Arc<Feeds>,
     pub(super) stopping: Arc<AtomicBool>,
 }
 
@@ -84,6 +86,7 @@ impl ReconcileLoop {
         while !self.stopping.load(Ordering::Acquire) {
             self.reconcile(&mut state);
             self.copies.drop_unused();
+            self.feeds.drop_unused();
             task::park_timeout(if self.handovers.is_awaited() { BUSY_INTERVAL } else { IDLE_INTERVAL });
         }
     }

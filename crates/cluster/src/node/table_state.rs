@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::catalog::{CatalogClient, Handles};
 use crate::config::{CATALOG_GROUP, ReplicaConfig, ServerId, ShardConfig};
+use crate::events::Notifier;
 use crate::membership::Connectivity;
-use crate::notifier::Notifier;
 use crate::routing::leader_lookup::QUERY_LEADER_TIMEOUT;
 use crate::routing::{LeaderLookup, Leadership, Led, ShardHandle, TableHandle};
 use crate::rpc::response::GroupState;

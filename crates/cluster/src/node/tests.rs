@@ -41,6 +41,7 @@ fn open(engine: MemoryEngine, files: &Arc<dyn Files>) -> Arc<Node> {
         clock,
         files: files.clone(),
         random: Arc::new(SimRandom::new(7)),
+        feed_retention: Duration::from_secs(3600),
         admin_password: (Object::default(), false),
     })
     .unwrap()

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use shard::Replicas;
 
-use crate::event_queue::EventQueue;
-use crate::notifier::Notifier;
+use crate::events::EventQueue;
+use crate::events::Notifier;
 use crate::routing::{Leadership, ReplicaTransport};
 use crate::rpc::Peers;
 

@@ -14,9 +14,9 @@ use super::known_leader::KnownLeader;
 use super::replica_transport::ReplicaTransport;
 use super::shard_handle::ShardHandle;
 use crate::config::ServerId;
-use crate::event_queue::{Event, EventQueue};
+use crate::events::Notifier;
+use crate::events::{Event, EventQueue};
 use crate::locks::{BriefMutex, BriefRwLock, Rank};
-use crate::notifier::Notifier;
 use crate::rpc::Peers;
 
 /// The roles and voters that the log reported.

@@ -1,6 +1,7 @@
 //! Encodes and decodes the fields of requests and responses: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use datum::{KeyBound, KeyRange, PrimaryKey};
 use io::ReadFields as _;
 use log::StallCause;
 
@@ -34,5 +35,52 @@ pub(crate) fn take_cause(bytes: &mut Bytes) -> Option<Option<StallCause>> {
         2 => Some(Some(StallCause::Slow)),
         3 => Some(Some(StallCause::Stopped)),
         _ => None,
+    }
+}
+
+/// Appends a range of keys: for each end a byte (0: none, 1: included, 2: excluded) and the key.
+pub(crate) fn put_range(bytes: &mut BytesMut, range: &KeyRange) {
+    for bound in [&range.start, &range.end] {
+        let (kind, key): (u8, &[u8]) = match bound {
+            KeyBound::Unbounded => (0, &[]),
+            KeyBound::Included(key) => (1, key.as_bytes()),
+            KeyBound::Excluded(key) => (2, key.as_bytes()),
+        };
+        bytes.put_u8(kind);
+        put(bytes, key);
+    }
+}
+
+/// Reads what [`put_range`] wrote; `None` for anything else.
+pub(crate) fn take_range(bytes: &mut Bytes) -> Option<KeyRange> {
+    let mut bound = || {
+        let (kind, key) = (bytes.read_u8()?, PrimaryKey(take(bytes)?));
+        match kind {
+            0 => Some(KeyBound::Unbounded),
+            1 => Some(KeyBound::Included(key)),
+            2 => Some(KeyBound::Excluded(key)),
+            _ => None,
+        }
+    };
+    Some(KeyRange { start: bound()?, end: bound()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_round_trip_and_truncated_ones_are_refused() {
+        let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
+        let range = KeyRange { start: KeyBound::Included(key("a")), end: KeyBound::Excluded(key("b")) };
+        for range in [range, KeyRange::all()] {
+            let mut bytes = BytesMut::new();
+            put_range(&mut bytes, &range);
+            let bytes = bytes.freeze();
+            assert_eq!(take_range(&mut bytes.clone()), Some(range));
+            for len in 0..bytes.len() {
+                assert_eq!(take_range(&mut bytes.slice(..len)), None);
+            }
+        }
     }
 }

@@ -26,5 +26,5 @@ pub use client::{OnResponse, PeerTransport, Responder, RpcClient, RpcError, RpcH
 pub use peers::Peers;
 pub(crate) use query_client::QueryRpcClient;
 pub(crate) use request::Request;
-pub(crate) use server::ClusterHandler;
 pub use server::RpcServer;
+pub(crate) use server::{CANNOT_DECODE, ClusterHandler};

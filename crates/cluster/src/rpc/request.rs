@@ -1,13 +1,13 @@
 //! Requests between nodes about the cluster, and their bytes: docs/formats/cluster-request.md.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use datum::{Object, PrimaryKey, row};
+use datum::{KeyRange, Object, PrimaryKey, row};
 use io::ReadFields as _;
 use log::{GroupId, Lsn, PeerId, StallCause};
-use shard::CopyRange;
+use shard::{CopyRange, HistoryPosition};
 
 use crate::rpc::copy::{put_copy_ranges, take_copy_ranges};
-use crate::rpc::field::{put, put_cause, take, take_cause};
+use crate::rpc::field::{put, put_cause, put_range, take, take_cause, take_range};
 
 /// The first byte of a request about the cluster.
 pub(crate) const FOR_CLUSTER: u8 = 0;
@@ -58,6 +58,12 @@ pub(crate) enum Request {
     AwaitVersion { version: u64 },
     /// The newest term that the receiver knows of each of these groups.
     Terms { groups: Vec<GroupId> },
+    /// To the leader of a group: switch its history on, and note that it is used. The response is the end of the history.
+    HistoryOn { group: GroupId },
+    /// The history of a group after a position. The receiver holds the request for a while if it has no entry yet.
+    History { group: GroupId, after: HistoryPosition },
+    /// The rows of a range of a group, as they were at a position of its history.
+    HistoryRows { group: GroupId, range: KeyRange, at: HistoryPosition },
 }
 
 impl Request {
@@ -71,7 +77,8 @@ impl Request {
             | Request::LogPositions { .. }
             | Request::GroupsWithRows { .. }
             | Request::ResetMembers { .. }
-            | Request::SetSealNumber { .. } => true,
+            | Request::SetSealNumber { .. }
+            | Request::HistoryOn { .. } => true,
             Request::States { .. }
             | Request::HandOver { .. }
             | Request::SealNumber { .. }
@@ -82,7 +89,9 @@ impl Request {
             | Request::SplitPoints { .. }
             | Request::Stalled { .. }
             | Request::AwaitVersion { .. }
-            | Request::Terms { .. } => false,
+            | Request::Terms { .. }
+            | Request::History { .. }
+            | Request::HistoryRows { .. } => false,
         }
     }
 
@@ -128,6 +137,16 @@ impl Request {
             }
             Request::AwaitVersion { version } => put_numbers(&mut bytes, 20, [*version]),
             Request::Version => bytes.put_u8(9),
+            Request::HistoryOn { group } => put_numbers(&mut bytes, 22, [group.0]),
+            Request::History { group, after } => {
+                put_numbers(&mut bytes, 23, [group.0]);
+                bytes.put_slice(&after.encode());
+            }
+            Request::HistoryRows { group, range, at } => {
+                put_numbers(&mut bytes, 24, [group.0]);
+                bytes.put_slice(&at.encode());
+                put_range(&mut bytes, range);
+            }
             Request::ConnectedServers => bytes.put_u8(10),
             Request::HandOver { group, to } => put_numbers(&mut bytes, 5, [group.0, to.0]),
             Request::CopyNext { copy, after, copy_ranges } => {
@@ -185,10 +204,21 @@ impl Request {
             19 => Request::Stalled { cause: take_cause(&mut bytes)? },
             20 => Request::AwaitVersion { version: bytes.read_u64()? },
             21 => Request::Terms { groups: take_groups(&mut bytes)? },
+            22 => Request::HistoryOn { group: GroupId(bytes.read_u64()?) },
+            23 => Request::History { group: GroupId(bytes.read_u64()?), after: take_position(&mut bytes)? },
+            24 => {
+                let (group, at) = (GroupId(bytes.read_u64()?), take_position(&mut bytes)?);
+                Request::HistoryRows { group, range: take_range(&mut bytes)?, at }
+            }
             _ => return None,
         };
         bytes.is_empty().then_some(request)
     }
+}
+
+fn take_position(bytes: &mut Bytes) -> Option<HistoryPosition> {
+    let position = bytes.read_bytes(HistoryPosition::BYTES)?;
+    Some(HistoryPosition::decode(position[..].try_into().ok()?))
 }
 
 fn put_groups(bytes: &mut BytesMut, kind: u8, groups: &[GroupId]) {
@@ -243,6 +273,13 @@ mod tests {
             Request::Stalled { cause: Some(StallCause::Stopped) },
             Request::AwaitVersion { version: 6 },
             Request::Terms { groups: vec![GroupId(3), GroupId(4)] },
+            Request::HistoryOn { group: GroupId(3) },
+            Request::History { group: GroupId(3), after: HistoryPosition { lsn: Lsn(4), incarnation: 5 } },
+            Request::HistoryRows {
+                group: GroupId(3),
+                range: KeyRange::one(key("k")),
+                at: HistoryPosition { lsn: Lsn(4), incarnation: 5 },
+            },
         ]
     }
 

@@ -8,6 +8,9 @@ use super::client::{Responder, RpcHandler};
 use super::request::{FOR_CLUSTER, FOR_QUERIES, Request};
 use crate::config::ServerId;
 
+/// The refusal of a request that this version does not know. Earlier versions use the same text.
+pub(crate) const CANNOT_DECODE: &str = "the request cannot be decoded";
+
 /// Handles requests about the cluster.
 pub(crate) trait ClusterHandler: Send + Sync {
     /// Handles a request of `from`. Called on the thread of the links, so it must not block.
@@ -37,7 +40,7 @@ impl RpcHandler for RpcServer {
             },
             Some(FOR_CLUSTER) => match Request::decode(request) {
                 Some(request) => cluster.handle(from, request, respond),
-                None => respond(Err("the request cannot be decoded".to_owned())),
+                None => respond(Err(CANNOT_DECODE.to_owned())),
             },
             _ => respond(Err("the first byte of the request is unknown".to_owned())),
         }

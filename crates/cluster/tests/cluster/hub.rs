@@ -319,6 +319,7 @@ impl Machine {
             clock: Arc::new(RealClock::new()),
             files: self.files.clone(),
             random: Arc::new(RealRandom),
+            feed_retention: std::time::Duration::from_secs(3600),
             admin_password: (Object::default(), false),
         })
         .unwrap();

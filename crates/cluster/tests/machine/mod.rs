@@ -53,6 +53,7 @@ impl Machine {
             clock,
             files: self.files.clone(),
             random: Arc::new(SimRandom::new(7)),
+            feed_retention: std::time::Duration::from_secs(3600),
             admin_password: (Object::default(), false),
         })
         .unwrap()

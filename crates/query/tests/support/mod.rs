@@ -133,6 +133,7 @@ impl TestNode {
             clock: Arc::new(SimClock::new()),
             files,
             random: Arc::new(SimRandom::new(7)),
+            feed_retention: std::time::Duration::from_secs(3600),
             admin_password: (Object::default(), false),
         })
         .unwrap();

@@ -112,6 +112,7 @@ impl Machine {
             clock: self.clock.clone(),
             files: self.files.clone(),
             random: self.random.clone(),
+            feed_retention: std::time::Duration::from_secs(3600),
             admin_password: password::record("", None, &*self.random),
         };
         Ok(Node::open_on(options, catalog)?)

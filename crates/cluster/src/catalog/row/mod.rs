@@ -251,6 +251,7 @@ fn history_to(history: &ShardHistory) -> Datum {
         ("epoch", number(history.epoch)),
         ("sealed", history.sealed.iter().map(old).collect::<Vec<_>>().into()),
         ("waiting", history.waiting.iter().map(|server| uuid(server.0)).collect::<Vec<_>>().into()),
+        ("past", history.past.iter().map(old).collect::<Vec<_>>().into()),
     ])
 }
 
@@ -258,13 +259,18 @@ fn history_from(row: &Fields<'_>) -> Result<ShardHistory, OpenError> {
     // Earlier versions did not store a history.
     let Some(Datum::Object(history)) = row.0.get("lineage") else { return Ok(ShardHistory::default()) };
     let fields = Fields(&history);
-    let sealed = fields.array("sealed")?.iter().map(|old| sealed_from(row, old)).collect::<Result<_, _>>()?;
+    let shards = |name| -> Result<Vec<SealedShard>, OpenError> {
+        fields.array(name)?.iter().map(|old| sealed_from(row, old)).collect()
+    };
+    let sealed = shards("sealed")?;
+    // Earlier versions forgot them.
+    let past = if fields.0.contains_key("past") { shards("past")? } else { Vec::new() };
     let server = |id: &Datum| match id {
         Datum::String(text) => Ok(ServerId(row.parse_uuid("waiting", text)?)),
         other => Err(row.wrong(format!("{} is not a server", other.to_json_string()))),
     };
     let waiting = fields.array("waiting")?.iter().map(server).collect::<Result<_, _>>()?;
-    Ok(ShardHistory { epoch: epoch(row, &fields)?, sealed, waiting })
+    Ok(ShardHistory { epoch: epoch(row, &fields)?, sealed, waiting, past })
 }
 
 fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> {

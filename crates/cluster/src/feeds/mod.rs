@@ -1,0 +1,42 @@
+//! Changefeeds: follows the histories of groups (`shard::HistoryEntry`) on behalf of subscribers of this node.
+//!
+//! A subscriber names a table, the rows it is interested in, and a position in each group that has such rows. From there it
+//! receives every change, once and in the order of the log, whichever replica it comes from. It is not told when a leader
+//! dies, or when replicas come and go: its position is the same in all of them. When a group is sealed, the subscriber
+//! continues in the successors, at their beginning.
+//!
+//! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`], [`Interest`]: a feed as its reader sees it
+//! - `worker`: the thread that has all the state. It receives messages, reads histories and passes entries on.
+//! - `streams`, `stream`: one group's history from a position on, and the subscribers that follow it
+//! - `subscribers`: finds the subscribers of a changed row
+//! - `source`: the replica that a stream reads from
+//! - `successors`, `moves`: the groups that continue a sealed one, and how subscriptions get there
+//! - `rows`: rows as they were at the position at which a feed begins
+//! - `serve`, `response`: histories for other servers
+//! - `history_use`: switches histories on for feeds, and off when no feed has used them for long
+//!
+//! The only locks are the inbox of the thread, the positions that it publishes and the segments of each subscription, all
+//! leaves, and the two of `history_use`.
+
+mod counters;
+mod history_use;
+mod inbox;
+mod moves;
+mod owner;
+mod position;
+mod response;
+mod rows;
+mod serve;
+mod source;
+mod stream;
+mod streams;
+mod subscribers;
+mod subscription;
+mod successors;
+mod worker;
+
+pub use counters::FeedsStats;
+pub use owner::{FeedStart, Feeds, InitialRows};
+pub use position::FeedPosition;
+pub use subscription::{FeedEnd, FeedEvent, Interest, Subscriber, Subscription};
+pub(crate) use worker::FeedsWorker;

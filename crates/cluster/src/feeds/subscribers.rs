@@ -1,0 +1,159 @@
+//! The subscribers of one stream, found by the changed row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datum::{KeyRange, PrimaryKey};
+use log::GroupId;
+use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
+
+use super::position::FeedPosition;
+use super::subscription::{FeedEvent, Interest, Subscription};
+
+/// One subscriber of a stream.
+#[derive(Clone)]
+pub(super) struct Follower {
+    pub(super) subscription: Arc<Subscription>,
+    pub(super) range: KeyRange,
+    /// Changes up to here are not passed on.
+    pub(super) start: FeedPosition,
+}
+
+/// The followers of a stream. Followers of single keys are found by a hash of the key; a follower of a range is asked for each
+/// row.
+#[derive(Default)]
+pub(super) struct Subscribers {
+    all: HashMap<usize, Follower>,
+    next: usize,
+    by_key: HashMap<PrimaryKey, Vec<usize>>,
+    ranges: Vec<usize>,
+}
+
+impl Subscribers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Follower> {
+        self.all.values()
+    }
+
+    pub(super) fn add(&mut self, follower: Follower) {
+        let slot = self.next;
+        self.next += 1;
+        match &follower.subscription.interest {
+            Interest::Range(_) => self.ranges.push(slot),
+            Interest::Keys(keys) => {
+                for key in keys.iter().filter(|key| follower.range.contains(key)) {
+                    self.by_key.entry(key.clone()).or_default().push(slot);
+                }
+            }
+        }
+        self.all.insert(slot, follower);
+    }
+
+    /// Removes and returns all followers.
+    pub(super) fn take(&mut self) -> Vec<Follower> {
+        std::mem::take(self).all.into_values().collect()
+    }
+
+    /// Removes followers whose subscription is closed.
+    pub(super) fn sweep(&mut self) {
+        self.retain(|follower| !follower.subscription.is_closed());
+    }
+
+    /// Removes the other followers.
+    pub(super) fn retain(&mut self, stays: impl Fn(&Follower) -> bool) {
+        let before = self.all.len();
+        self.all.retain(|_, follower| stays(follower));
+        if self.all.len() == before {
+            return;
+        }
+        let all = &self.all;
+        self.ranges.retain(|slot| all.contains_key(slot));
+        self.by_key.retain(|_, slots| {
+            slots.retain(|slot| all.contains_key(slot));
+            !slots.is_empty()
+        });
+        self.by_key.shrink_to(2 * all.len());
+        self.all.shrink_to(2 * self.all.len());
+    }
+
+    /// Passes the changes of `entry`, which follows the position `before`, to the interested followers. Returns how many
+    /// events that were.
+    pub(super) fn pass(&self, group: GroupId, before: HistoryPosition, entry: &HistoryEntry) -> u64 {
+        let HistoryEvent::Rows(rows) = &entry.event else { return 0 };
+        let mut events = 0;
+        for (nth, row) in rows.iter().enumerate() {
+            let position = position_after(before, entry, nth, rows.len());
+            let by_key = self.by_key.get(&row.key).into_iter().flatten();
+            for follower in by_key.chain(&self.ranges).filter_map(|slot| self.all.get(slot)) {
+                events += u64::from(follower.pass(FeedEvent { group, position, row }, entry, nth));
+            }
+        }
+        events
+    }
+}
+
+/// The position after change `nth` of the `count` changes of an entry, where `before` is the position before the entry.
+fn position_after(before: HistoryPosition, entry: &HistoryEntry, nth: usize, count: usize) -> FeedPosition {
+    #[cfg(feature = "mutants")]
+    if log::mutant::is_active(log::mutant::Mutant::FeedPosition) {
+        return FeedPosition { entry: before, rows: nth as u32 };
+    }
+    match nth + 1 == count {
+        true => FeedPosition::after(entry.at),
+        false => FeedPosition { entry: before, rows: nth as u32 + 1 },
+    }
+}
+
+impl Follower {
+    /// Passes all changes of `entry` that are of interest. Returns how many events that were.
+    pub(super) fn pass_all(&self, group: GroupId, before: HistoryPosition, entry: &HistoryEntry) -> u64 {
+        let HistoryEvent::Rows(rows) = &entry.event else { return 0 };
+        let interest = &self.subscription.interest;
+        let mut events = 0;
+        for (nth, row) in rows.iter().enumerate() {
+            let position = position_after(before, entry, nth, rows.len());
+            if interest.contains(&row.key) {
+                events += u64::from(self.pass(FeedEvent { group, position, row }, entry, nth));
+            }
+        }
+        events
+    }
+
+    /// Passes one change of `entry`, unless it is not wanted.
+    fn pass(&self, event: FeedEvent<'_>, entry: &HistoryEntry, nth: usize) -> bool {
+        let is_wanted = self.wants(entry, nth, event.row);
+        #[cfg(feature = "mutants")]
+        let is_wanted = is_wanted && !self.is_dropped_or_repeated(event, entry);
+        if is_wanted {
+            self.subscription.subscriber.changed(event);
+        }
+        is_wanted
+    }
+
+    /// Drops some changes, or passes them once too often, if one of these mutants is active.
+    #[cfg(feature = "mutants")]
+    fn is_dropped_or_repeated(&self, event: FeedEvent<'_>, entry: &HistoryEntry) -> bool {
+        use log::mutant::{Mutant, is_active};
+        let is_chosen = entry.at.lsn.0.is_multiple_of(7);
+        if is_chosen && is_active(Mutant::FeedTwice) {
+            self.subscription.subscriber.changed(event);
+        }
+        is_chosen && is_active(Mutant::FeedDrop)
+    }
+
+    fn wants(&self, entry: &HistoryEntry, nth: usize, row: &ChangedRow) -> bool {
+        let FeedPosition { entry: start, rows } = self.start;
+        let is_first = entry.previous == start.lsn;
+        entry.at.lsn > start.lsn
+            && !(is_first && nth < rows as usize)
+            && self.range.contains(&row.key)
+            && !self.subscription.is_closed()
+    }
+}
