@@ -23,6 +23,7 @@
 //! - `remote`: reads and writes of shards on other nodes, as requests.
 //! - `stream`: sources and steps of sequences.
 //! - `value`: the results of terms.
+//! - `feed`: changefeeds.
 //! - `write`: runs the writes of rows and sums up their results.
 //! - `system`: the system tables.
 //! - `session`: the queries of a connection and their cursors.
@@ -36,6 +37,7 @@
 mod context;
 mod edit;
 mod eval;
+mod feed;
 mod http;
 mod point;
 mod remote;
@@ -60,6 +62,7 @@ pub use request_server::QueryServer;
 pub use routing::RemoteCalls;
 pub use script::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 pub use service::{
-    Client, Counters, LogLevel, LogLine, PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions,
+    Client, Counters, FeedKind, LogLevel, LogLine, PasswordMaker, RecentLog, ServerFacts, Service,
+    ServiceOptions,
 };
-pub use session::{Answer, Answered, Batch, Cursor, Query, QueryError, Session};
+pub use session::{Answer, Answered, Batch, Cursor, Polled, Query, QueryError, Session};

@@ -72,6 +72,9 @@ enum Message {
     OutOfBounds(i64),
 }
 
+/// The text of [`EvalError::not_ready`].
+const NOT_READY: &str = "The changefeed has no element now.";
+
 impl EvalError {
     pub fn new(class: ErrorClass, text: impl Into<Cow<'static, str>>) -> Self {
         Self::with_message(class, Message::Text(text.into()))
@@ -238,6 +241,18 @@ impl EvalError {
     #[must_use]
     pub fn cancelled() -> Self {
         Self::op_indeterminate("Query interrupted.  Did you shut down the server?")
+    }
+
+    /// A changefeed has no element now. Only readers that asked not to wait get this error; no client does.
+    #[must_use]
+    pub fn not_ready() -> Self {
+        Self::internal(NOT_READY)
+    }
+
+    /// Whether it is [`EvalError::not_ready`]: the same read may succeed later.
+    #[must_use]
+    pub fn is_not_ready(&self) -> bool {
+        matches!(&self.0.message, Message::Text(text) if text == NOT_READY)
     }
 
     #[must_use]

@@ -7,7 +7,8 @@ use crate::error::EvalError;
 
 /// A sequence that is read once, from its start.
 pub trait Items: Send {
-    /// The next item; `None` after the last.
+    /// The next item; `None` after the last. If it fails with [`EvalError::not_ready`], the sequence is as before, and the
+    /// call may be repeated.
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError>;
 
     /// Whether the sequence never ends, so that no term may read all of it.

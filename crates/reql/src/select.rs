@@ -133,10 +133,16 @@ impl Predicate {
     /// Whether the predicate can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
+        self.function().is_none_or(|closure| closure.func.closed)
+    }
+
+    /// The function that it calls for each item, if it calls one.
+    #[must_use]
+    pub fn function(&self) -> Option<&Closure> {
         match self {
-            Predicate::Equals(_) => true,
-            Predicate::Func(closure) => closure.func.closed,
-            Predicate::Filter(filter) => filter.is_closed(),
+            Predicate::Equals(_) => None,
+            Predicate::Func(closure) => Some(closure),
+            Predicate::Filter(filter) => filter.function(),
         }
     }
 }
@@ -219,9 +225,15 @@ impl Filter {
     /// Whether the filter can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
+        self.function().is_none_or(|closure| closure.func.closed)
+    }
+
+    /// The function that it calls for each item, if it calls one.
+    #[must_use]
+    pub fn function(&self) -> Option<&Closure> {
         match &self.test {
-            FilterTest::Value(_) | FilterTest::NotIn(_) => true,
-            FilterTest::Truth(closure) | FilterTest::Pattern(closure) => closure.func.closed,
+            FilterTest::Value(_) | FilterTest::NotIn(_) => None,
+            FilterTest::Truth(closure) | FilterTest::Pattern(closure) => Some(closure),
         }
     }
 

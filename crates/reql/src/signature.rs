@@ -254,7 +254,7 @@ terms! {
     OuterJoin 49 "OUTER_JOIN" 3..3 [] Closed
     EqJoin 50 "EQ_JOIN" 3..3 ["index" "ordered"] Read
     Zip 72 "ZIP" 1..1 [] Closed
-    Changes 152 "CHANGES" 1..1 ["squash" "changefeed_queue_size" "include_initial" "include_offsets" "include_states" "include_types"] Read
+    Changes 152 "CHANGES" 1..1 ["squash" "changefeed_queue_size" "include_initial" "include_offsets" "include_states" "include_types" "include_resume_token" "resume_after"] Read
     // Tables.
     Db 14 "DB" 1..1 [] Read
     Table 15 "TABLE" 1..2 ["read_mode" "identifier_format" "use_outdated"] Read

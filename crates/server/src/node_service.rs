@@ -4,18 +4,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use bytes::Bytes;
 use cluster::Node;
 use datum::{Datum, Text};
-use protocol::response::{ServerInfo, TEXTS_ROOM_BYTES};
+use protocol::response::{Note, ServerInfo, TEXTS_ROOM_BYTES};
 use protocol::scram::PasswordRecord;
 use protocol::{Failure, request};
-use query::{PointAnswer, Query, QueryError};
+use query::{FeedKind, PointAnswer, Polled, Query, QueryError};
 use reql::{Cancel, Term, signature};
 use storage::RowTexts;
 
-use crate::service::{Answer, Batch, Client, Cursor, ParsedQuery, QueryKind, QueryService, Session, Work};
+use crate::service::{
+    Answer, Batch, Client, Cursor, ParsedQuery, PolledBatch, QueryKind, QueryService, Session, Work,
+};
 
 /// The query service of a node.
 pub struct NodeService {
@@ -159,8 +162,38 @@ struct NodeCursor(Box<query::Cursor>);
 
 impl Cursor for NodeCursor {
     fn next_batch(&mut self) -> Result<Batch, Failure> {
-        let query::Batch { items, done, profile } = self.0.next_batch()?;
-        Ok(Batch { items, done, notes: Vec::new(), profile })
+        let batch = self.0.next_batch()?;
+        Ok(self.batch(batch))
+    }
+
+    fn is_feed(&self) -> bool {
+        self.0.feed().is_some()
+    }
+
+    fn poll_batch(&mut self, waker: &Waker) -> PolledBatch {
+        match self.0.poll_batch(waker) {
+            Polled::Ready(batch) => {
+                PolledBatch::Ready(batch.map(|batch| self.batch(batch)).map_err(Failure::from))
+            }
+            Polled::Waiting => PolledBatch::Waiting,
+            Polled::NeedsThread => PolledBatch::NeedsThread,
+        }
+    }
+}
+
+impl NodeCursor {
+    /// A batch with the notes of its stream.
+    fn batch(&self, batch: query::Batch) -> Batch {
+        let query::Batch { items, done, profile } = batch;
+        let notes = self.0.feed().map(|(kind, includes_states)| {
+            let kind = match kind {
+                FeedKind::Sequence => Note::SequenceFeed,
+                FeedKind::Point => Note::AtomFeed,
+                FeedKind::Union => Note::UnionedFeed,
+            };
+            [Some(kind), includes_states.then_some(Note::IncludesStates)].into_iter().flatten().collect()
+        });
+        Batch { items, done, notes: notes.unwrap_or_default(), profile }
     }
 }
 

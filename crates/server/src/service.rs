@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
 use datum::Datum;
@@ -105,7 +106,7 @@ pub struct Batch {
     pub items: Vec<Datum>,
     /// Whether this is the last batch.
     pub done: bool,
-    /// The notes of the response: the kind of changefeed, once there are changefeeds. Empty for other streams.
+    /// The notes of the response: the kind of changefeed. Empty for other streams.
     pub notes: Vec<Note>,
     /// The profile, if the query asked for one.
     pub profile: Option<Datum>,
@@ -116,6 +117,25 @@ pub trait Cursor: Send {
     /// The next batch. Runs on a thread of the pool and may block; stops early, with any
     /// result, when the query's flag is set.
     fn next_batch(&mut self) -> Result<Batch, Failure>;
+
+    /// Whether it reads a changefeed, so that [`Cursor::poll_batch`] can be called.
+    fn is_feed(&self) -> bool {
+        false
+    }
+
+    /// The next batch of a changefeed, without blocking. If there is no element yet, `waker` is woken once there is.
+    fn poll_batch(&mut self, _waker: &Waker) -> PolledBatch {
+        PolledBatch::NeedsThread
+    }
+}
+
+/// The outcome of [`Cursor::poll_batch`].
+pub enum PolledBatch {
+    Ready(Result<Batch, Failure>),
+    /// There is no element yet.
+    Waiting,
+    /// The batch has to be fetched on a thread of the pool.
+    NeedsThread,
 }
 
 /// The kinds by which queries are counted.

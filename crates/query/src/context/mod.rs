@@ -15,7 +15,7 @@ use reql::{Cancel, Env, EvalError, RandomSource, SeededRandom};
 use shard::Activity;
 
 use crate::script::ScriptRunner;
-use crate::service::Service;
+use crate::service::{FeedPolling, Service};
 
 pub(crate) use caller::Caller;
 pub(crate) use tables_read::TablesRead;
@@ -55,6 +55,8 @@ pub(crate) struct Cx {
     pub tables_read: TablesRead,
     /// Runs its scripts in JavaScript.
     pub scripts: Arc<ScriptRunner>,
+    /// Its changefeeds.
+    pub feeds: Arc<FeedPolling>,
     /// This very context, for streams and threads that outlive a borrow of it.
     pub me: Weak<Cx>,
 }
@@ -140,6 +142,7 @@ impl Cx {
             rows_read: Some(Arc::default()),
             tables_read: TablesRead::default(),
             scripts: Arc::default(),
+            feeds: Arc::default(),
             me: me.clone(),
         })
     }

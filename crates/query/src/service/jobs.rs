@@ -10,6 +10,7 @@ use reql::{Cancel, EvalError, Term};
 use uuid::Uuid;
 
 use super::client::Client;
+use super::feed_polling::FeedPolling;
 
 /// The running queries of a node.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     pub query: Arc<Term>,
     pub started: Nanos,
     pub cancel: Arc<Cancel>,
+    /// Its changefeeds, which may wait for a change when it is stopped.
+    pub feeds: Arc<FeedPolling>,
     /// Set when it was stopped through the system table.
     pub killed: Arc<AtomicBool>,
 }
@@ -58,6 +61,7 @@ impl Jobs {
         let Some(job) = jobs.get(&id) else { return false };
         job.killed.store(true, Ordering::Relaxed);
         job.cancel.set();
+        job.feeds.wake();
         true
     }
 }

@@ -2,6 +2,7 @@
 //! facts about the server.
 
 mod client;
+mod feed_polling;
 mod jobs;
 mod rate_meter;
 mod recent_log;
@@ -27,6 +28,8 @@ use crate::script::Scripts;
 use crate::thread_pool::ThreadPool;
 
 pub use client::Client;
+pub use feed_polling::FeedKind;
+pub(crate) use feed_polling::FeedPolling;
 pub(crate) use jobs::{Job, JobEntry};
 pub use recent_log::{LogLevel, LogLine, RecentLog};
 pub(crate) use served_cursors::ServedCursor;

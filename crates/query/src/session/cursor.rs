@@ -1,6 +1,7 @@
 //! A cursor: a stream that the client reads batch by batch.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use datum::{Datum, cancel};
@@ -11,7 +12,7 @@ use reql::{BatchLimits, EvalError};
 
 use super::profile::Profile;
 use crate::context::Cx;
-use crate::service::JobEntry;
+use crate::service::{FeedKind, JobEntry};
 use crate::stream::Pipe;
 use crate::table::access;
 
@@ -24,6 +25,16 @@ pub struct Batch {
     pub done: bool,
     /// The profile of this batch, if the query asked for one.
     pub profile: Option<Datum>,
+}
+
+/// The outcome of [`Cursor::poll_batch`].
+#[derive(Debug)]
+pub enum Polled {
+    Ready(Result<Batch, EvalError>),
+    /// There is no element yet.
+    Waiting,
+    /// The next elements have to be read on a thread that may block.
+    NeedsThread,
 }
 
 /// The rest of a stream. It holds a snapshot of the tables it reads; dropping it ends the query.
@@ -48,6 +59,10 @@ impl Cursor {
     ) -> Result<Cursor, EvalError> {
         let limits = BatchLimits::of_options(&cx.globals)?;
         let items = pipe.open(&cx)?;
+        if cx.feeds.kind().is_some() {
+            // The reader of a feed never waits here: see `poll_batch`.
+            cx.feeds.set_waker(Some(Waker::noop().clone()));
+        }
         Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
     }
 
@@ -56,7 +71,28 @@ impl Cursor {
         self.items.is_infinite()
     }
 
-    /// The next items. Blocks; fails soon after the query is cancelled.
+    /// The kind of changefeed that it reads, and whether that reports states; `None` if it reads none.
+    #[must_use]
+    pub fn feed(&self) -> Option<(FeedKind, bool)> {
+        self.cx.feeds.kind()
+    }
+
+    /// As [`Cursor::next_batch`], without blocking: if there is no element yet, `waker` is woken once there is. Only for
+    /// cursors of changefeeds.
+    pub fn poll_batch(&mut self, waker: &Waker) -> Polled {
+        if !self.cx.feeds.is_live() {
+            return Polled::NeedsThread;
+        }
+        self.cx.feeds.set_waker(Some(waker.clone()));
+        let batch = self.next_batch();
+        match batch {
+            Ok(batch) if batch.items.is_empty() && !batch.done => Polled::Waiting,
+            ended => Polled::Ready(ended),
+        }
+    }
+
+    /// The next items. Blocks, except on a changefeed, of which it returns what there is; fails soon after the query is
+    /// cancelled.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
         let _cancel_scope = cancel::scope(Some(self.cx.cancel.clone()));
         self.fill().map_err(|error| self.job.explain(error))
@@ -70,7 +106,11 @@ impl Cursor {
         };
         let mut filling = Filling::new(limits, self.now());
         let done = loop {
-            let Some(item) = self.next()? else { break true };
+            let item = match self.next() {
+                Err(error) if error.is_not_ready() => break false,
+                item => item?,
+            };
+            let Some(item) = item else { break true };
             if filling.is_full(|| self.now()) {
                 self.ahead = Some(item);
                 break false;

@@ -24,8 +24,8 @@ fn at_least_one(
     }
 }
 
-/// Checks the size of the changefeed queue in `globals`.
-pub(crate) fn check_feed_queue(globals: &[(Text, Datum)]) -> Result<usize, EvalError> {
+/// The size of the changefeed queue in `globals`, or the default.
+pub(crate) fn feed_queue(globals: &[(Text, Datum)]) -> Result<usize, EvalError> {
     at_least_one(globals, "changefeed_queue_size", "Illegal changefeed queue size", 100_000)
 }
 
@@ -48,7 +48,7 @@ mod tests {
     fn limits_below_one_are_refused() {
         let error = array_limit(&options(&[("array_limit", -1.0)])).expect_err("illegal");
         assert_eq!(error.message(), "Illegal array size limit `-1`.  (Must be >= 1.)");
-        let error = check_feed_queue(&options(&[("changefeed_queue_size", 0.0)])).expect_err("illegal");
+        let error = feed_queue(&options(&[("changefeed_queue_size", 0.0)])).expect_err("illegal");
         assert_eq!(error.message(), "Illegal changefeed queue size `0`.  (Must be >= 1.)");
     }
 }

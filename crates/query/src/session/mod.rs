@@ -20,7 +20,7 @@ use crate::service::{Client, Job, JobEntry, Service};
 use crate::value::{DbRef, Seq, Value};
 
 pub use answer::{Answer, Answered};
-pub use cursor::{Batch, Cursor};
+pub use cursor::{Batch, Cursor, Polled};
 pub use error::QueryError;
 pub(crate) use query::KeptQuery;
 pub use query::Query;
@@ -82,7 +82,7 @@ impl Session {
     ) -> Result<Arc<Cx>, QueryError> {
         let bare = |caller: Caller| self.cx(caller, Settings::default(), cancel.clone(), None);
         let (globals, default_db) = globals(query, &self.client.user, bare)?;
-        limits::check_feed_queue(&globals)?;
+        limits::feed_queue(&globals)?;
         let settings = Settings { array_limit: limits::array_limit(&globals)?, globals, default_db };
         Ok(self.cx(Caller::User(self.client.user.clone()), settings, cancel, trace))
     }
@@ -111,6 +111,7 @@ impl Session {
             trace: trace.clone(),
             tables_read: TablesRead::default(),
             scripts: Arc::default(),
+            feeds: Arc::default(),
             me: me.clone(),
         })
     }
@@ -122,6 +123,7 @@ impl Session {
             query: Arc::new(term.clone()),
             started: node.clock().now(),
             cancel: cx.cancel.clone(),
+            feeds: cx.feeds.clone(),
             killed: Arc::default(),
         };
         self.service.jobs.enter(node.new_uuid(), job)

@@ -40,6 +40,11 @@ impl KeySource {
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }
 
+    /// The table, and the keys that were not read yet, each once.
+    pub fn into_keys(self) -> (StoredTable, impl Iterator<Item = PrimaryKey>) {
+        (self.table, self.waiting.map(|(key, _)| key))
+    }
+
     /// Whether it is known without reading that there are no rows.
     pub fn is_exhausted(&self) -> bool {
         self.ready.is_empty() && self.waiting.len() == 0

@@ -2,6 +2,7 @@
 
 pub(crate) mod between;
 pub(crate) mod by_index;
+pub(crate) mod changes;
 pub(crate) mod coerce;
 pub(crate) mod config;
 pub(crate) mod db;

@@ -25,11 +25,18 @@ impl Chained {
 
 impl Items for Chained {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        let mut waiting = 0;
         while let Some(input) = self.inputs.front_mut() {
-            if let Some(item) = input.next(env)? {
-                return Ok(Some(item));
+            match input.next(env) {
+                Ok(Some(item)) => return Ok(Some(item)),
+                Ok(None) => drop(self.inputs.pop_front()),
+                // Changefeeds have no end: the others follow while one has nothing.
+                Err(error) if error.is_not_ready() && waiting + 1 < self.inputs.len() => {
+                    waiting += 1;
+                    self.inputs.rotate_left(1);
+                }
+                Err(error) => return Err(error),
             }
-            self.inputs.pop_front();
         }
         Ok(None)
     }

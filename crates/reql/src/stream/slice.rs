@@ -108,8 +108,10 @@ impl<I: Items> Items for Sliced<I> {
             }
             self.skip -= 1;
         }
+        // Counted afterwards: a changefeed that has no item now fails, and is read again.
+        let item = self.items.next(env)?;
         self.left = self.left.map(|left| left - 1);
-        self.items.next(env)
+        Ok(item)
     }
 
     fn is_infinite(&self) -> bool {

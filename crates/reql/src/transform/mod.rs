@@ -218,16 +218,25 @@ impl Transform {
     /// Whether all its functions can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let closed = |closure: &Closure| closure.func.closed;
+        self.functions().iter().all(|closure| closure.func.closed)
+    }
+
+    /// The functions that it calls for each item.
+    #[must_use]
+    pub fn functions(&self) -> Vec<&Closure> {
         match self {
-            Transform::Map(closure) | Transform::ConcatMap(closure) => closed(closure),
-            Transform::Filter(filter) => filter.is_closed(),
-            Transform::Matching(predicate) => predicate.is_closed(),
+            Transform::Map(closure) | Transform::ConcatMap(closure) => vec![closure],
+            Transform::Filter(filter) => filter.function().into_iter().collect(),
+            Transform::Matching(predicate) => predicate.function().into_iter().collect(),
             Transform::Merge(layers) => {
-                layers.iter().all(|arg| !matches!(arg, Arg::Func(closure) if !closed(closure)))
+                let functions = layers.iter().filter_map(|arg| match arg {
+                    Arg::Func(closure) => Some(closure),
+                    Arg::Datum(_) => None,
+                });
+                functions.collect()
             }
-            Transform::PerItem(term) => term.args.iter().all(closed),
-            _ => true,
+            Transform::PerItem(term) => term.args.iter().collect(),
+            _ => Vec::new(),
         }
     }
 }

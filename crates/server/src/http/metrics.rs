@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use ::io::memory::{Budget, Owner};
 use cluster::link::Links;
+use cluster::{FeedsStats, Node};
 use engine::EngineStats;
 use log::{Log, LogStats};
 use shard::Replicas;
@@ -40,6 +41,8 @@ pub struct Observed {
     pub cache_bytes_max: Arc<AtomicU64>,
     /// The budget of queries, cursors and connections.
     pub memory: Arc<Budget>,
+    /// The node, until it stops.
+    pub node: Weak<Node>,
 }
 
 impl Sources {
@@ -74,6 +77,9 @@ impl Sources {
             write_memory(&mut page, &engine, rows, observed);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
+            if let Some(node) = observed.node.upgrade() {
+                write_feeds(&mut page, node.feeds().stats());
+            }
             links::write(&mut page, &observed.links.stats());
         }
         page.finish()
@@ -84,6 +90,24 @@ impl Default for Sources {
     fn default() -> Self {
         Sources::new()
     }
+}
+
+fn write_feeds(page: &mut Page, feeds: FeedsStats) {
+    let FeedsStats { subscriptions, groups, events, moves } = feeds;
+    page.single(
+        "rekindle_feed_subscriptions",
+        Gauge,
+        "Shards that changefeeds follow, counted for each feed.",
+        subscriptions as f64,
+    );
+    page.single("rekindle_feed_shards", Gauge, "Shards that changefeeds follow, each once.", groups as f64);
+    page.single("rekindle_feed_events", Counter, "Changes passed to changefeeds.", events as f64);
+    page.single(
+        "rekindle_feed_moves",
+        Counter,
+        "Times a changefeed went on in the shards that replaced others.",
+        moves as f64,
+    );
 }
 
 fn write_process(page: &mut Page, process: Process) {

@@ -142,6 +142,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
         log: node.log().clone(),
         cache_bytes_max: running.cache_bytes.clone(),
         memory: running.shared.memory.clone(),
+        node: Arc::downgrade(&node),
     });
     running.listen(&runtime, ports.driver)?;
     runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));

@@ -1,6 +1,7 @@
 //! Responses that other threads have completed for a connection.
 
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use ::io::memory::Reservation;
@@ -44,18 +45,43 @@ pub struct QueryMetrics {
 pub struct CompletionQueue {
     waker: Arc<ConnectionWaker>,
     completed: Mutex<Vec<Completion>>,
+    /// Queries whose changefeeds have elements.
+    ready: Mutex<Vec<Token>>,
+}
+
+/// Notes that the changefeed of a query has elements, and wakes its connection.
+struct FeedWaker {
+    queue: Arc<CompletionQueue>,
+    token: Token,
+}
+
+impl Wake for FeedWaker {
+    fn wake(self: Arc<Self>) {
+        self.queue.ready.lock().push(self.token);
+        self.queue.waker.wake_connection();
+    }
 }
 
 impl CompletionQueue {
     /// An empty queue; each [`CompletionQueue::push`] wakes `waker`.
     pub fn new(waker: Arc<ConnectionWaker>) -> Arc<CompletionQueue> {
-        Arc::new(CompletionQueue { waker, completed: Mutex::default() })
+        Arc::new(CompletionQueue { waker, completed: Mutex::default(), ready: Mutex::default() })
     }
 
     /// Adds a completion and wakes the connection.
     pub fn push(&self, completion: Completion) {
         self.completed.lock().push(completion);
         self.waker.wake_connection();
+    }
+
+    /// The waker for the changefeed of a query. It is used once.
+    pub fn feed_waker(self: &Arc<Self>, token: Token) -> Waker {
+        Waker::from(Arc::new(FeedWaker { queue: self.clone(), token }))
+    }
+
+    /// Removes and returns the queries whose changefeeds were woken.
+    pub fn take_ready(&self) -> Vec<Token> {
+        std::mem::take(&mut *self.ready.lock())
     }
 
     /// Removes and returns all completions.

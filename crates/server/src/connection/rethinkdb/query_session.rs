@@ -19,7 +19,7 @@ use super::stream::Stream;
 use super::token_table::{ContinueStep, DoneStep, Fetch, Job, Reply, StopStep, TokenTable};
 use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
 use crate::connection::send_buffer::SendBuffer;
-use crate::service::{Answer, ParsedQuery, PendingAnswer, QueryKind, Session, Work};
+use crate::service::{Answer, ParsedQuery, PendingAnswer, PolledBatch, QueryKind, Session, Work};
 use crate::worker_state::WorkerState;
 
 /// Longer queries are parsed on a thread of the pool.
@@ -79,6 +79,7 @@ impl QuerySession {
     /// Cancels all running queries; each is still answered.
     pub fn interrupt(&mut self) {
         self.tokens.cancel_all();
+        self.tokens.parked().into_iter().for_each(|token| self.completions.feed_waker(token).wake());
     }
 
     /// Handles one query; appends the response if it is ready.
@@ -111,6 +112,11 @@ impl QuerySession {
             self.end_job();
             let step = self.tokens.done(token, job, stream);
             self.after_job(token, step, out, |out, worker| out.append(frame, worker));
+        }
+        for token in self.completions.take_ready() {
+            if let Some(fetch) = self.tokens.unpark(token) {
+                self.fetch(token, fetch, out);
+            }
         }
         self.poll_pending(out);
         self.answer_waits(out);
@@ -170,7 +176,7 @@ impl QuerySession {
         match self.tokens.resume(token) {
             ContinueStep::UnknownToken => self.refuse(token, QueryKind::Continue, &unknown(token), out),
             ContinueStep::Queued => {}
-            ContinueStep::Fetch(fetch) => self.fetch(token, fetch),
+            ContinueStep::Fetch(fetch) => self.fetch(token, fetch, out),
         }
     }
 
@@ -186,9 +192,32 @@ impl QuerySession {
         }
     }
 
-    fn fetch(&mut self, token: Token, fetch: Fetch) {
+    /// Fetches the next batch of a stream: of a changefeed here, if it has elements, and otherwise on a thread of the pool.
+    fn fetch(&mut self, token: Token, mut fetch: Fetch, out: &mut SendBuffer) {
+        let mut metrics = metrics(QueryKind::Continue);
+        if fetch.stream.cursor.is_feed() {
+            let waker = self.completions.feed_waker(token);
+            let counting = fetch.stream.account.enter();
+            let polled = fetch.stream.cursor.poll_batch(&waker);
+            drop(counting);
+            match polled {
+                PolledBatch::Waiting => return self.tokens.park(token, fetch),
+                PolledBatch::Ready(batch) => {
+                    metrics.failed = batch.is_err();
+                    self.count(metrics);
+                    let Fetch { stream, job } = fetch;
+                    let more = batch.as_ref().is_ok_and(|batch| !batch.done).then_some(stream);
+                    let step = self.tokens.done(token, job, more);
+                    let answer = batch.map(|batch| Answer::Stream { batch, cursor: None });
+                    return self.after_job(token, step, out, |out, worker| {
+                        response_frame::write(out.bytes(worker), token, answer);
+                    });
+                }
+                PolledBatch::NeedsThread => {}
+            }
+        }
         self.worker.counters.running.fetch_add(1, Relaxed);
-        let pool_job = self.pool_job(token, fetch.job, metrics(QueryKind::Continue), false);
+        let pool_job = self.pool_job(token, fetch.job, metrics, false);
         pool_job.fetch(&self.worker.shared, fetch);
     }
 
@@ -210,7 +239,7 @@ impl QuerySession {
             }
             DoneStep::SendAndFetch(fetch) => {
                 send(out, &self.worker);
-                self.fetch(token, fetch);
+                self.fetch(token, fetch, out);
             }
         }
     }

@@ -42,6 +42,12 @@ enum ActiveQuery {
     Running(Running),
     /// A stream between two batches.
     Idle(Stream, Arc<Cancel>),
+    /// A changefeed with a CONTINUE that waits for an element, and this many further ones.
+    Parked {
+        stream: Stream,
+        cancel: Arc<Cancel>,
+        waiting: usize,
+    },
 }
 
 /// The tokens of one connection.
@@ -144,6 +150,11 @@ impl TokenTable {
                 self.active.insert(token, ActiveQuery::Running(running));
                 ContinueStep::Queued
             }
+            Some(ActiveQuery::Parked { stream, cancel, waiting }) => {
+                let waiting = waiting + 1;
+                self.active.insert(token, ActiveQuery::Parked { stream, cancel, waiting });
+                ContinueStep::Queued
+            }
             Some(ActiveQuery::Idle(stream, cancel)) => {
                 ContinueStep::Fetch(self.fetch(token, stream, cancel, 0))
             }
@@ -163,7 +174,40 @@ impl TokenTable {
                 cancel.set();
                 StopStep::Stopped { answers: 1 }
             }
+            Some(ActiveQuery::Parked { cancel, waiting, .. }) => {
+                cancel.set();
+                StopStep::Stopped { answers: 2 + waiting }
+            }
         }
+    }
+
+    /// The batch of a changefeed that was to be fetched is not there yet: its job has ended.
+    pub fn park(&mut self, token: Token, fetch: Fetch) {
+        self.jobs -= 1;
+        self.noreply.remove(&fetch.job);
+        if let Some(ActiveQuery::Running(running)) = self.active.remove(&token) {
+            let (cancel, waiting) = (running.cancel.expect(STREAM_HAS_CANCEL), running.waiting);
+            self.active.insert(token, ActiveQuery::Parked { stream: fetch.stream, cancel, waiting });
+        }
+    }
+
+    /// The batch that a parked changefeed waits for, as a new job; `None` if the query is not parked any more.
+    pub fn unpark(&mut self, token: Token) -> Option<Fetch> {
+        match self.active.remove(&token)? {
+            ActiveQuery::Parked { stream, cancel, waiting } => {
+                Some(self.fetch(token, stream, cancel, waiting))
+            }
+            other => {
+                self.active.insert(token, other);
+                None
+            }
+        }
+    }
+
+    /// The queries whose changefeeds are parked.
+    pub fn parked(&self) -> Vec<Token> {
+        let is_parked = |active: &ActiveQuery| matches!(active, ActiveQuery::Parked { .. });
+        self.active.iter().filter(|(_, active)| is_parked(active)).map(|(token, _)| *token).collect()
     }
 
     /// Registers the end of a job, with its stream if more batches may follow.
@@ -215,7 +259,7 @@ impl TokenTable {
         for active in self.active.values() {
             match active {
                 ActiveQuery::Running(running) => running.cancel.iter().for_each(|cancel| cancel.set()),
-                ActiveQuery::Idle(_, cancel) => cancel.set(),
+                ActiveQuery::Idle(_, cancel) | ActiveQuery::Parked { cancel, .. } => cancel.set(),
             }
         }
     }

@@ -1,0 +1,58 @@
+//! The objects that the client of a feed gets.
+
+use datum::{Datum, Object, Text};
+
+/// What an element tells.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Element {
+    /// A value that was there when the feed began.
+    Initial(Option<Datum>),
+    /// A value has changed, appeared (`old` is `None`) or disappeared (`new` is `None`).
+    Change { old: Option<Datum>, new: Option<Datum> },
+    /// The feed reads initial values, or has read them.
+    State(&'static str),
+    /// This many changes were dropped, because the client did not fetch them.
+    Skipped(u64),
+}
+
+impl Element {
+    /// The object; `with_type` adds the field `type`, and a token the field `resume_token`.
+    pub fn into_datum(self, with_type: bool, token: Option<String>) -> Datum {
+        let kind = self.kind();
+        let or_null = |value: Option<Datum>| value.unwrap_or(Datum::Null);
+        let mut fields: Vec<(&'static str, Datum)> = Vec::with_capacity(4);
+        match self {
+            Element::Initial(new) => fields.push(("new_val", or_null(new))),
+            Element::Change { old, new } => {
+                fields.push(("new_val", or_null(new)));
+                fields.push(("old_val", or_null(old)));
+            }
+            Element::State(state) => fields.push(("state", state.into())),
+            Element::Skipped(count) => {
+                let why = format!("Changefeed cache over array size limit, skipped {count} elements.");
+                fields.push(("error", why.into()));
+            }
+        }
+        if let (true, Some(kind)) = (with_type, kind) {
+            fields.push(("type", kind.into()));
+        }
+        if let Some(token) = token {
+            fields.push(("resume_token", token.into()));
+        }
+        let object: Object =
+            fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
+        Datum::Object(object)
+    }
+
+    /// The value of the field `type`. Source: docs/reql-spec.md section 9.
+    fn kind(&self) -> Option<&'static str> {
+        match self {
+            Element::Initial(_) => Some("initial"),
+            Element::Change { old: None, new: Some(_) } => Some("add"),
+            Element::Change { old: Some(_), new: None } => Some("remove"),
+            Element::Change { .. } => Some("change"),
+            Element::State(_) => Some("state"),
+            Element::Skipped(_) => None,
+        }
+    }
+}

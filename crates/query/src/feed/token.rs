@@ -1,0 +1,167 @@
+//! A position as text, from which a feed can be resumed.
+//!
+//! The text is the base64 of these bytes; integers are little-endian:
+//!
+//! ```text
+//! version (1)   1
+//! cluster (16), table (16)      their ids
+//! digest (8)    of the rows and steps of the feed, and of the options that decide on its elements
+//! initial (1)   1: initial values follow; then the index of a group (4), 1 or 0 (1), key length (2) and key
+//! groups (2)    their number
+//!   group (8), position (8), incarnation (8), rows (4)    … each
+//! checksum (4)  CRC-32C of all bytes before it
+//! ```
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use cluster::{FeedPosition, GroupId, HistoryPosition};
+use datum::{Bytes, PrimaryKey};
+use io::ReadFields as _;
+use reql::EvalError;
+use uuid::Uuid;
+
+use super::position::ClientPosition;
+
+const VERSION: u8 = 1;
+
+/// What a token belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TokenScope {
+    pub cluster: Uuid,
+    pub table: Uuid,
+    /// A digest of the feed.
+    pub digest: u64,
+}
+
+impl TokenScope {
+    /// The text for a position.
+    pub fn token(&self, position: &ClientPosition) -> String {
+        let mut bytes = Vec::with_capacity(64 + 28 * position.groups.len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(self.cluster.as_bytes());
+        bytes.extend_from_slice(self.table.as_bytes());
+        bytes.extend_from_slice(&self.digest.to_le_bytes());
+        bytes.push(u8::from(position.initial.is_some()));
+        if let Some((group, after)) = &position.initial {
+            bytes.extend_from_slice(&(*group as u32).to_le_bytes());
+            bytes.push(u8::from(after.is_some()));
+            let key = after.as_ref().map_or(&[][..], PrimaryKey::as_bytes);
+            bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(key);
+        }
+        bytes.extend_from_slice(&(position.groups.len() as u16).to_le_bytes());
+        for (group, FeedPosition { entry, rows }) in &position.groups {
+            bytes.extend_from_slice(&group.0.to_le_bytes());
+            bytes.extend_from_slice(&entry.encode());
+            bytes.extend_from_slice(&rows.to_le_bytes());
+        }
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The position in a token. Fails, and says why, if it is damaged or belongs to something else.
+    pub fn position(&self, token: &str) -> Result<ClientPosition, EvalError> {
+        let damaged = || refused("it was cut or altered");
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| damaged())?;
+        let (content, checksum) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
+        if crc32c::crc32c(content) != u32::from_le_bytes(*checksum) {
+            return Err(damaged());
+        }
+        let mut rest = Bytes::copy_from_slice(content);
+        match rest.read_u8() {
+            Some(VERSION) => {}
+            Some(version) if version > VERSION => {
+                return Err(refused("a later version of the server made it"));
+            }
+            _ => return Err(damaged()),
+        }
+        let mut id = || Some(Uuid::from_slice(&rest.read_bytes(16)?).unwrap_or_default());
+        let (cluster, table) = (id().ok_or_else(damaged)?, id().ok_or_else(damaged)?);
+        if cluster != self.cluster {
+            return Err(refused("it is of another cluster"));
+        }
+        if table != self.table {
+            return Err(refused("it is of another table"));
+        }
+        if rest.read_u64().ok_or_else(damaged)? != self.digest {
+            return Err(refused("it is of a feed with other terms or options"));
+        }
+        position(&mut rest).filter(|_| rest.is_empty()).ok_or_else(damaged)
+    }
+}
+
+fn position(bytes: &mut Bytes) -> Option<ClientPosition> {
+    let initial = match bytes.read_u8()? {
+        0 => None,
+        _ => {
+            let (group, has_key) = (bytes.read_u32()? as usize, bytes.read_u8()? == 1);
+            let len = usize::from(bytes.read_u8()?) | usize::from(bytes.read_u8()?) << 8;
+            let key = PrimaryKey(bytes.read_bytes(len)?);
+            Some((group, has_key.then_some(key)))
+        }
+    };
+    let count = usize::from(bytes.read_u8()?) | usize::from(bytes.read_u8()?) << 8;
+    let mut groups = Vec::with_capacity(count);
+    for _ in 0..count {
+        let group = GroupId(bytes.read_u64()?);
+        let entry = bytes.read_bytes(HistoryPosition::BYTES)?;
+        let entry = HistoryPosition::decode(entry[..].try_into().ok()?);
+        groups.push((group, FeedPosition { entry, rows: bytes.read_u32()? }));
+    }
+    Some(ClientPosition { groups, initial })
+}
+
+/// The error for a token that cannot be used.
+fn refused(why: &str) -> EvalError {
+    EvalError::logic(format!("The token in `resume_after` cannot be used: {why}."))
+}
+
+/// The error for a position that can no longer be resumed.
+pub(super) fn gone() -> EvalError {
+    EvalError::op_failed(
+        "The feed cannot be resumed: changes after the position of its `resume_token` are no longer kept. Open a new feed \
+         with `include_initial`.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope() -> TokenScope {
+        TokenScope { cluster: Uuid::from_u128(1), table: Uuid::from_u128(2), digest: 3 }
+    }
+
+    fn at(lsn: u64) -> FeedPosition {
+        FeedPosition { entry: HistoryPosition { lsn: log::Lsn(lsn), incarnation: 9 }, rows: 2 }
+    }
+
+    #[test]
+    fn a_token_gives_its_position_and_only_in_its_scope() {
+        let key = PrimaryKey(Bytes::from_static(b"key"));
+        for initial in [None, Some((1, None)), Some((0, Some(key)))] {
+            let position = ClientPosition { groups: vec![(GroupId(4), at(5)), (GroupId(7), at(8))], initial };
+            let token = scope().token(&position);
+            assert_eq!(scope().position(&token).unwrap(), position);
+            let others = [
+                (TokenScope { cluster: Uuid::nil(), ..scope() }, "it is of another cluster"),
+                (TokenScope { table: Uuid::nil(), ..scope() }, "it is of another table"),
+                (TokenScope { digest: 0, ..scope() }, "it is of a feed with other terms or options"),
+            ];
+            for (other, why) in others {
+                let error = other.position(&token).unwrap_err();
+                assert_eq!(error.message(), format!("The token in `resume_after` cannot be used: {why}."));
+            }
+            for len in 0..token.len() {
+                scope().position(&token[..len]).unwrap_err();
+            }
+            for at in 0..token.len() {
+                let mut altered = token.clone().into_bytes();
+                altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+                let found = scope().position(&String::from_utf8(altered).unwrap());
+                // The last character may have bits that mean nothing.
+                assert!(found.is_err() || at + 1 == token.len(), "character {at}");
+            }
+        }
+    }
+}
