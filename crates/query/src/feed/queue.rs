@@ -70,6 +70,8 @@ struct State {
     by_key: HashMap<PrimaryKey, u64>,
     changes: usize,
     bytes: usize,
+    /// With `squash`: whether all waiting changes may be taken at once, because they are many.
+    is_flushing: bool,
     ended: Option<EvalError>,
     waker: Option<Waker>,
 }
@@ -127,6 +129,10 @@ impl FeedQueue {
         if state.changes > self.queue_max || state.bytes > BYTES_MAX {
             state.drop_all();
         }
+        // Source: `changefeed_queue_size` in rdb_protocol/changefeed.cc of RethinkDB.
+        if state.changes > self.queue_max / 2 || state.bytes > BYTES_MAX / 2 {
+            state.is_flushing = true;
+        }
         if state.is_due(self.squash) {
             self.notify(state);
         }
@@ -150,12 +156,12 @@ impl FeedQueue {
 
 impl State {
     /// Whether the first entry may be taken now: with `squash`, a change may have to wait for further ones. Nothing waits once
-    /// the feed has ended.
+    /// the queue is half full or the feed has ended.
     fn is_due(&self, squash: Squash) -> bool {
         match (self.waiting.first_key_value(), squash) {
             (None, _) => false,
             (Some((_, Queued::Change(change))), Squash::For(wait)) => {
-                self.ended.is_some() || task::now() >= change.since + wait
+                self.is_flushing || self.ended.is_some() || task::now() >= change.since + wait
             }
             (Some(_), _) => true,
         }
@@ -163,6 +169,7 @@ impl State {
 
     fn pop(&mut self) -> Option<Queued> {
         let (_, entry) = self.waiting.pop_first()?;
+        self.is_flushing &= !self.waiting.is_empty();
         if let Queued::Change(change) = &entry {
             self.changes -= 1;
             self.bytes -= change.bytes;
