@@ -109,7 +109,7 @@ fn unrecovered(driver: &mut Driver) -> Result<Option<(Invariant, String)>, Viola
     Ok(unrecovered)
 }
 
-/// A difference between the rows of a table and what a reader of its changefeed knows.
+/// The first difference between the rows of a table and the rows that a reader of its changefeed has.
 fn feed_difference(world: &World) -> Option<String> {
     let node = world.present().into_iter().find_map(|nth| world.machines[nth].node())?;
     world.feeds.iter().find_map(|feed| {

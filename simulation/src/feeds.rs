@@ -195,7 +195,7 @@ impl FeedReader {
         Ok(())
     }
 
-    /// A difference between what it knows and the rows of its table; `None` if there is none.
+    /// The first difference between the rows that the reader has and the rows of its table; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, rows: &BTreeMap<Vec<u8>, Content>) -> Option<String> {
         if self.session.is_none() {

@@ -14,8 +14,8 @@ use crate::events::Notifier;
 use crate::routing::{DiskStalls, LeaderLookup, Leadership, LocalReplicas, ReplicaTransport};
 use crate::rpc::Peers;
 
-/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Used only while a node is assembled: an owner of a
-/// later room that needs many of them is given all and keeps those that it uses; one that needs few is given these.
+/// Handles to the owners in `rpc`, `routing` and `catalog`, and to the log. Used only while a node is assembled: the
+/// constructor of an owner that needs many of them takes all and keeps the handles that the owner uses.
 pub(crate) struct Handles {
     pub(crate) own: ServerId,
     pub(crate) peers: Arc<Peers>,

@@ -92,7 +92,7 @@ impl Feeds {
 
     /// The present position of a feed in each group of `table` that may have rows of interest. Every change that was
     /// acknowledged before the call is before it, and every later change can be followed from it. Asks the leaders of the
-    /// groups, and waits some seconds for those that have none. Fails with the group without a leader.
+    /// groups, and waits some seconds where a group has none. Fails with the group without a leader.
     pub fn start(&self, table: &TableHandle, interest: &Interest) -> Result<Vec<FeedStart>, GroupId> {
         let parts = table.shards().iter().filter_map(|shard| Some((shard, interest.within(shard.range())?)));
         parts

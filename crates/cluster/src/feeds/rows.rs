@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use datum::{KeyRange, PrimaryKey, row};
-use io::ReadFields as _;
 use io::task;
 use log::GroupId;
 use shard::{HistoryPosition, HistoryRows, Replicas, TableSnapshot, rows_at};
 
 use crate::locks::BriefMutex;
 use crate::routing::LocalReplicas;
-use crate::rpc::field::{put, take};
+use crate::rpc::field::{put, put_reach, take, take_reach};
 
 /// About how many bytes of rows are read at once.
 const CHUNK_BYTES: usize = 512 << 10;
@@ -94,8 +93,7 @@ impl RowReader {
 /// The response to [`crate::rpc::Request::HistoryRows`].
 pub(super) fn encode_rows(found: &HistoryRows) -> Bytes {
     let mut bytes = BytesMut::new();
-    bytes.put_u8(u8::from(found.reach.is_some()));
-    put(&mut bytes, found.reach.as_ref().map_or(&[], PrimaryKey::as_bytes));
+    put_reach(&mut bytes, found.reach.as_ref());
     for (key, object) in &found.rows {
         put(&mut bytes, key.as_bytes());
         put(&mut bytes, &row::encode_shared(object));
@@ -105,18 +103,13 @@ pub(super) fn encode_rows(found: &HistoryRows) -> Bytes {
 
 /// Reads what [`encode_rows`] wrote; `None` for anything else.
 pub(super) fn decode_rows(mut bytes: Bytes) -> Option<HistoryRows> {
-    let has_reach = match bytes.read_u8()? {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
-    let reach = PrimaryKey(take(&mut bytes)?);
+    let reach = take_reach(&mut bytes)?;
     let mut rows = Vec::new();
     while !bytes.is_empty() {
         let key = PrimaryKey(take(&mut bytes)?);
         rows.push((key, row::decode(take(&mut bytes)?).ok()?));
     }
-    Some(HistoryRows { rows, reach: has_reach.then_some(reach) })
+    Some(HistoryRows { rows, reach })
 }
 
 #[cfg(test)]

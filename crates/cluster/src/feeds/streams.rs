@@ -108,7 +108,7 @@ impl Streams {
                     Taken::Passed(events) => self.events += events,
                     Taken::Sealed => self.has_new_seal = true,
                     Taken::Old => {}
-                    // What is missing is read from the engine.
+                    // The missing entries are read from the engine.
                     Taken::Gap => stream.source = Source::Own,
                     Taken::Off => stream.end(FeedEnd::Gone),
                 }

@@ -82,7 +82,7 @@ pub trait Subscriber: Send + Sync {
     fn ended(&self, why: FeedEnd);
 }
 
-/// A subscriber and what it follows.
+/// A subscriber, the rows that it follows, and how far it has come in each group.
 pub struct Subscription {
     pub(super) table: TableId,
     pub(super) interest: Interest,

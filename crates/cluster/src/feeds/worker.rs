@@ -18,7 +18,7 @@ use super::subscription::FeedEnd;
 
 /// How often sources are checked while there are streams.
 const TICK_INTERVAL: Duration = Duration::from_millis(200);
-/// How often the leaders of the groups are told that their histories are used.
+/// The time between two messages to the leader of a group that its history is used.
 const USE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of the thread, which no other thread touches.

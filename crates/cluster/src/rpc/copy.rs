@@ -6,7 +6,7 @@ use datum::PrimaryKey;
 use io::ReadFields as _;
 use shard::{CopyRange, Difference};
 
-use crate::rpc::field::{put, take};
+use crate::rpc::field::{put, put_reach, take, take_reach};
 
 const DIGEST_BYTES: usize = 32;
 
@@ -39,8 +39,7 @@ pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
     let mut bytes = BytesMut::new();
     // At most the number of ranges in the request, so it fits 32 bits.
     bytes.put_u32_le(difference.same as u32);
-    bytes.put_u8(u8::from(difference.reach.is_some()));
-    put(&mut bytes, difference.reach.as_ref().map_or(&[], PrimaryKey::as_bytes));
+    put_reach(&mut bytes, difference.reach.as_ref());
     for (key, stored) in &difference.rows {
         put(&mut bytes, key.as_bytes());
         put(&mut bytes, stored);
@@ -51,17 +50,12 @@ pub(crate) fn encode_difference(difference: &Difference) -> Bytes {
 /// Reads what [`encode_difference`] wrote; `None` for anything else.
 pub(crate) fn decode_difference(mut bytes: Bytes) -> Option<Difference> {
     let same = bytes.read_u32()? as usize;
-    let has_reach = match bytes.read_u8()? {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
-    let reach = PrimaryKey(take(&mut bytes)?);
+    let reach = take_reach(&mut bytes)?;
     let mut rows = Vec::new();
     while !bytes.is_empty() {
         rows.push((PrimaryKey(take(&mut bytes)?), take(&mut bytes)?));
     }
-    Some(Difference { same, reach: has_reach.then_some(reach), rows })
+    Some(Difference { same, reach, rows })
 }
 
 #[cfg(test)]

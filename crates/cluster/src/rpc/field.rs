@@ -38,6 +38,23 @@ pub(crate) fn take_cause(bytes: &mut Bytes) -> Option<Option<StallCause>> {
     }
 }
 
+/// Appends the key up to which rows reach: 1 and the key, or 0 and an empty key for the end of their range.
+pub(crate) fn put_reach(bytes: &mut BytesMut, reach: Option<&PrimaryKey>) {
+    bytes.put_u8(u8::from(reach.is_some()));
+    put(bytes, reach.map_or(&[], PrimaryKey::as_bytes));
+}
+
+/// Reads what [`put_reach`] wrote; `None` for anything else.
+pub(crate) fn take_reach(bytes: &mut Bytes) -> Option<Option<PrimaryKey>> {
+    let kind = bytes.read_u8()?;
+    let key = PrimaryKey(take(bytes)?);
+    match kind {
+        0 => Some(None),
+        1 => Some(Some(key)),
+        _ => None,
+    }
+}
+
 /// Appends a range of keys: for each end a byte (0: none, 1: included, 2: excluded) and the key.
 pub(crate) fn put_range(bytes: &mut BytesMut, range: &KeyRange) {
     for bound in [&range.start, &range.end] {

@@ -11,7 +11,7 @@ mod split_points;
 mod stats;
 mod view;
 
-pub use options::{EngineOptions, HistoryLimits};
+pub use options::EngineOptions;
 
 use std::path::Path;
 use std::sync::Arc;

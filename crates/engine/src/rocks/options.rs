@@ -1,7 +1,5 @@
 //! Memory and thread limits of the engine on disk, and the RocksDB options derived from them.
 
-use std::time::Duration;
-
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompactionStyle, DBCompressionType,
     DataBlockIndexType, FifoCompactOptions, Options, WriteBufferManager,
@@ -20,23 +18,8 @@ pub struct EngineOptions {
     pub background_jobs: usize,
     /// The most files open at once; others are opened and closed as needed.
     pub open_files_max: usize,
-    /// How much of [`Space::History`] is kept.
-    pub history: HistoryLimits,
-}
-
-/// Limits of [`Space::History`]. What exceeds one of them is forgotten, oldest first, a file at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryLimits {
-    /// The size of its files in bytes.
-    pub bytes_max: u64,
-    /// The age of its pairs, in whole seconds.
-    pub age_max: Duration,
-}
-
-impl Default for HistoryLimits {
-    fn default() -> Self {
-        HistoryLimits { bytes_max: 1 << 30, age_max: Duration::from_secs(3600) }
-    }
+    /// The most bytes in the files of [`Space::History`]. The oldest file is deleted when they have more.
+    pub history_bytes_max: u64,
 }
 
 impl Default for EngineOptions {
@@ -46,7 +29,7 @@ impl Default for EngineOptions {
             write_buffer_bytes: 128 << 20,
             background_jobs: 2,
             open_files_max: 4096,
-            history: HistoryLimits::default(),
+            history_bytes_max: 1 << 30,
         }
     }
 }
@@ -116,7 +99,7 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
     if space == Space::History {
         let mut limits = FifoCompactOptions::default();
-        limits.set_max_table_files_size(options.history.bytes_max);
+        limits.set_max_table_files_size(options.history_bytes_max);
         column.set_compaction_style(DBCompactionStyle::Fifo);
         column.set_fifo_compaction_options(&limits);
         column.set_ttl(0);

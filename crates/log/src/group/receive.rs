@@ -105,8 +105,8 @@ impl Group {
                 .all(|(_, progress)| progress.matched == last && progress.committed_index >= last)
     }
 
-    /// Passes a message of consensus on to consensus, and saves what changes. The payloads of an append are not part of
-    /// Raft's entries: they are held in `received` until `save_entry` takes those of new entries. `soft` is the leader's
+    /// Passes a message of consensus on to consensus, and saves the changed state. The payloads of an append are not part of
+    /// Raft's entries: `received` holds them until `save_entry` takes the payloads of new entries. `soft` is the leader's
     /// soft position.
     ///
     /// Ignores a message that consensus cannot handle, or that this replica must not obey while it recovers.

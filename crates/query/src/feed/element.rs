@@ -2,7 +2,7 @@
 
 use datum::{Datum, Object, Text};
 
-/// What an element tells.
+/// An object that the client gets, before it is encoded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Element {
     /// A value that was there when the feed began.

@@ -1,7 +1,7 @@
 //! Changefeeds: `changes` on tables and parts of them.
 //!
 //! A feed is a position in the history of each group of its table (`cluster::Feeds`). The thread of the feeds passes changed rows
-//! to [`FeedQueue`], which applies the steps of the feed (`plan::RowSteps`) and keeps what is left until the client
+//! to [`FeedQueue`], which applies the steps of the feed (`plan::RowSteps`) and keeps the result until the client
 //! fetches it. [`FeedItems`] is the stream that the query reads: states, initial values, then the changes in the queue.
 //!
 //! - `plan`: which rows a sequence has, so that it can be followed; `options`: the options of `changes`

@@ -7,8 +7,8 @@ use datum::PrimaryKey;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClientPosition {
     pub groups: Vec<(GroupId, FeedPosition)>,
-    /// The next initial values: those of this group after this key, and those of the groups after it; `None` if there are no
-    /// more.
+    /// The group with the next initial value, by its place among the groups, and the last delivered key of it; `None` once all
+    /// initial values are delivered.
     pub initial: Option<(usize, Option<PrimaryKey>)>,
 }
 

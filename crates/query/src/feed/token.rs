@@ -24,7 +24,7 @@ use super::position::ClientPosition;
 
 const VERSION: u8 = 1;
 
-/// What a token belongs to.
+/// The cluster, the table and the feed to which a token belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenScope {
     pub cluster: Uuid,
