@@ -246,7 +246,7 @@ fn begin(
         for start in &starts {
             let mut after: Option<PrimaryKey> = None;
             loop {
-                let found = feeds.initial_rows(&table, &interest, start, after.as_ref()).ok()?;
+                let found = feeds.initial_rows(table.config.id, &interest, start, after.as_ref()).ok()?;
                 rows.extend(
                     found.rows.iter().map(|(key, row)| (key.as_bytes().to_vec(), content(row.as_ref()))),
                 );
@@ -277,7 +277,7 @@ fn stored_content(stored: Option<&Bytes>) -> Content {
 
 impl Subscriber for Session {
     fn changed(&self, event: FeedEvent<'_>) {
-        let FeedEvent { group, position, row } = event;
+        let FeedEvent { group, position, row, .. } = event;
         let (old, new) = (stored_content(row.old.as_ref()), stored_content(row.new.as_ref()));
         let key = row.key.as_bytes().to_vec();
         let leader = self.node.upgrade().and_then(|node| node.shard_of(group)).filter(|shard| shard.leads());

@@ -19,8 +19,6 @@ pub enum Note {
     AtomFeed = 2,
     /// A changefeed of the first rows in an order.
     OrderByLimitFeed = 3,
-    /// Several changefeeds in one.
-    UnionedFeed = 4,
     /// A changefeed that also reports its state.
     IncludesStates = 5,
 }

@@ -6,7 +6,7 @@ use datum::Datum;
 
 use crate::env::{Env, Foreign};
 use crate::error::EvalError;
-use crate::items::Items;
+use crate::items::{Endless, Items};
 use crate::term::{Call, FuncTerm, Term, VarId};
 
 /// Evaluates the body of a closure after its arguments were counted. The evaluator sets this when it makes a
@@ -145,8 +145,8 @@ impl Items for Returned {
         self.items.next(env).map_err(|error| error.at(1).anchored(self.func.path.as_ref()))
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 }
 

@@ -188,15 +188,6 @@ impl EvalError {
         Self::logic("Cannot treat the output of `group` as a stream (did you mean to `ungroup`?).")
     }
 
-    /// An infinite sequence where all items are required.
-    #[must_use]
-    pub fn infinite() -> Self {
-        Self::logic(
-            "Cannot use an infinite stream with an aggregation function (`reduce`, `count`, etc.) or \
-             coerce it to an array.",
-        )
-    }
-
     /// An array with more than `limit` items.
     #[must_use]
     pub fn array_limit(limit: usize) -> Self {
@@ -403,12 +394,6 @@ impl fmt::Display for CompileError {
 }
 
 impl std::error::Error for CompileError {}
-
-/// See [`EvalError::infinite`].
-#[must_use]
-pub fn infinite() -> EvalError {
-    EvalError::infinite()
-}
 
 /// See [`EvalError::not_a_sequence`].
 #[must_use]

@@ -52,7 +52,7 @@ pub use batches::BatchLimits;
 pub use closure::{CallResult, Closure, Evaluate, ResultKind};
 pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Env, Foreign, OpenTerms, OpenValue, RandomSource, SeededRandom};
-pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
+pub use error::{CompileError, ErrorClass, EvalError, not_a_sequence};
 pub use eval::{
     IndexOption, apply, closure, closure_of_argument, closure_of_predicate, closure_of_right_side, eval,
     eval_patch, eval_value, failed, interleave, operation, splice,

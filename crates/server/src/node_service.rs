@@ -187,9 +187,11 @@ impl NodeCursor {
         let query::Batch { items, done, profile } = batch;
         let notes = self.0.feed().map(|(kind, includes_states)| {
             let kind = match kind {
-                FeedKind::Sequence => Note::SequenceFeed,
+                FeedKind::Sequence | FeedKind::Aggregate | FeedKind::Join | FeedKind::Union => {
+                    Note::SequenceFeed
+                }
                 FeedKind::Point => Note::AtomFeed,
-                FeedKind::Union => Note::UnionedFeed,
+                FeedKind::FirstRows => Note::OrderByLimitFeed,
             };
             [Some(kind), includes_states.then_some(Note::IncludesStates)].into_iter().flatten().collect()
         });

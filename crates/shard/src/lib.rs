@@ -42,8 +42,9 @@ pub use copy_range::{CopyRange, CopyRangeSizes, Difference};
 pub use entry_builder::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use history::{
-    ChangedRow, DamagedHistory, HistoryEntry, HistoryError, HistoryEvent, HistoryListener, HistoryPart,
-    HistoryRows, HistoryRowsError, history_position_of, read_history, rows_at,
+    ChangedObjects, ChangedRow, ChangedValues, DamagedHistory, HistoryEntry, HistoryError, HistoryEvent,
+    HistoryListener, HistoryPart, HistoryRows, HistoryRowsError, RowsBefore, history_position_of,
+    read_history, rows_at,
 };
 pub use history_position::HistoryPosition;
 pub use index::{

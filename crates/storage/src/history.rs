@@ -1,7 +1,8 @@
 //! The history of a group: its applied log entries with old and new rows, as changefeeds read them.
 //!
 //! A record names the one before it. A reader that follows these links from a record it knows notices every gap, whatever
-//! made it: records that the engine has forgotten, or a replica whose rows came from a copy.
+//! made it: records that the engine has forgotten, or a replica whose rows came from a copy. The link has the incarnation of that
+//! record, too, so that it leads on also if the record itself has been forgotten.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use engine::{Batch, Direction, EngineError, Snapshot, Space};
 use log::{GroupId, Lsn};
 
-const KEY_BYTES: usize = 24;
+const KEY_BYTES: usize = 32;
 
 /// One record of a group's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct HistoryRecord {
     pub lsn: Lsn,
     /// The position of the record before it; 0 if it is the first of its group.
     pub previous: Lsn,
+    /// The incarnation in that entry; 0 if there is none.
+    pub previous_incarnation: u64,
     /// As it was proposed.
     pub entry: Bytes,
 }
@@ -28,7 +31,8 @@ impl HistoryRecord {
     pub fn put(self, batch: &mut Batch, group: GroupId) {
         let mut key = [0; KEY_BYTES];
         key[..16].copy_from_slice(&first_key(group, self.lsn));
-        key[16..].copy_from_slice(&self.previous.0.to_be_bytes());
+        key[16..24].copy_from_slice(&self.previous.0.to_be_bytes());
+        key[24..].copy_from_slice(&self.previous_incarnation.to_be_bytes());
         batch.put(Space::History, &key, self.entry);
     }
 
@@ -58,11 +62,13 @@ impl HistoryRecord {
             && let Some((key, value)) = scan.next()?
         {
             let number = |at: usize| key.get(at..at + 8).and_then(|part| part.try_into().ok());
-            let (Some(lsn), Some(previous)) = (number(8), number(16)) else { continue };
+            let numbers = (number(8), number(16), number(24));
+            let (Some(lsn), Some(previous), Some(incarnation)) = numbers else { continue };
             bytes += KEY_BYTES + value.len();
             records.push(HistoryRecord {
                 lsn: Lsn(u64::from_be_bytes(lsn)),
                 previous: Lsn(u64::from_be_bytes(previous)),
+                previous_incarnation: u64::from_be_bytes(incarnation),
                 entry: Bytes::copy_from_slice(value),
             });
         }
@@ -92,6 +98,7 @@ mod tests {
         let record = |lsn: u64, previous| HistoryRecord {
             lsn: Lsn(lsn),
             previous: Lsn(previous),
+            previous_incarnation: 7 * previous,
             entry: Bytes::from(format!("entry {lsn}")),
         };
         for (group, lsn, previous) in [(7, 300, 2), (7, 2, 0), (8, 1, 0), (6, 9, 0), (u64::MAX, 4, 0)] {

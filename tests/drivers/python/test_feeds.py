@@ -1,8 +1,6 @@
 """Changefeeds through the official driver: what a feed delivers on one server, how it ends, and how it is resumed."""
 
-import contextlib
 import threading
-import time
 import unittest
 
 from rethinkdb import r
@@ -12,62 +10,12 @@ from rethinkdb.errors import (
     ReqlOpIndeterminateError,
     ReqlPermissionError,
     ReqlQueryLogicError,
-    ReqlTimeoutError,
 )
 
-from node import node
-
-TIMEOUT_SECONDS = 20
-QUIET_SECONDS = 0.3
+from feed_case import TIMEOUT_SECONDS, FeedCase, is_quiet, take
 
 
-def take(feed, count):
-    """The next `count` elements; fails if they do not come in time."""
-    return [feed.next(wait=TIMEOUT_SECONDS) for _ in range(count)]
-
-
-def is_quiet(feed):
-    """Whether no element is waiting, nor comes for a moment."""
-    try:
-        element = feed.next(wait=QUIET_SECONDS)
-    except ReqlTimeoutError:
-        return True
-    raise AssertionError(f"an unexpected element: {element}")
-
-
-class OneServer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = contextlib.ExitStack()
-        cls.node = cls.stack.enter_context(node())
-        cls.port = cls.node.driver_port
-        cls.names = iter(f"t{number}" for number in range(1000))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.close()
-
-    def setUp(self):
-        self.connection = self.connect()
-        self.name = next(self.names)
-        r.table_create(self.name).run(self.connection)
-        self.table = r.table(self.name)
-
-    def tearDown(self):
-        self.connection.close()
-
-    def connect(self, **options):
-        connection = r.connect("127.0.0.1", self.port, timeout=TIMEOUT_SECONDS, **options)
-        self.addCleanup(connection.close)
-        return connection
-
-    def feed(self, query):
-        """An open feed, on its own connection."""
-        return query.run(self.connect())
-
-    def run_query(self, query):
-        return query.run(self.connection)
-
+class OneServer(FeedCase):
     def test_a_table_feed_has_every_change_in_order(self):
         feed = self.feed(self.table.changes())
         self.run_query(self.table.insert({"id": 1, "n": 0}))
@@ -122,7 +70,8 @@ class OneServer(unittest.TestCase):
         keys = self.feed(self.table.get_all(1, 4, 1).changes())
         self.run_query(self.table.insert([{"id": id} for id in range(7)]))
         ids = lambda feed, count: sorted(change["new_val"]["id"] for change in take(feed, count))
-        self.assertEqual((ids(between, 2), ids(keys, 2)), ([3, 4], [1, 4]))
+        # A key that is named twice has two elements for each change.
+        self.assertEqual((ids(between, 2), ids(keys, 3)), ([3, 4], [1, 1, 4]))
         self.assertTrue(is_quiet(between) and is_quiet(keys))
 
     def test_initial_values_and_changes_are_the_table(self):
@@ -171,7 +120,6 @@ class OneServer(unittest.TestCase):
     def test_a_queue_that_overflows_says_how_much_it_dropped(self):
         feed = self.feed(self.table.changes(changefeed_queue_size=10))
         self.run_query(self.table.insert({"id": "first"}))
-        time.sleep(QUIET_SECONDS)
         count = 500
         self.run_query(self.table.insert([{"id": n} for n in range(count)]))
         self.run_query(self.table.insert({"id": "last"}))
@@ -245,6 +193,35 @@ class OneServer(unittest.TestCase):
         connection.close(noreply_wait=False)
         with self.assertRaisesRegex(ReqlError, "Connection is closed"):
             take(feeds[1], 1)
+
+    def test_a_union_is_one_feed(self):
+        other = f"{self.name}x"
+        self.run_query(r.table_create(other))
+        self.run_query(self.table.insert([{"id": id} for id in range(3)]))
+        self.run_query(r.table(other).insert({"id": 9}))
+        both = self.table.union(r.table(other).get_all(9, 10)).pluck("id")
+        options = {"include_states": True, "include_resume_token": True}
+        feed = self.feed(both.changes(include_initial=True, **options))
+        elements = take(feed, 6)
+        self.assertEqual(elements[0]["state"], "initializing")
+        self.assertEqual(sorted(element["new_val"]["id"] for element in elements[1:5]), [0, 1, 2, 9])
+        self.assertEqual(elements[5]["state"], "ready")
+        self.run_query(r.table(other).insert([{"id": 10}, {"id": 11}]))
+        elements += take(feed, 1)
+        self.run_query(self.table.get(1).delete())
+        elements += take(feed, 1)
+        self.assertEqual([element["old_val"] for element in elements[6:]], [None, {"id": 1}])
+        self.assertTrue(is_quiet(feed))
+        value = lambda element: str({key: element[key] for key in element if key != "resume_token"})
+        for at, element in enumerate(elements):
+            resumed = self.feed(both.changes(resume_after=element["resume_token"], **options))
+            rest = take(resumed, len(elements) - at - 1)
+            self.assertEqual(sorted(map(value, rest)), sorted(map(value, elements[at + 1 :])), at)
+            self.assertTrue(is_quiet(resumed))
+        with self.assertRaisesRegex(ReqlQueryLogicError, "on a slice of a union"):
+            self.run_query(both.limit(2).changes())
+        with self.assertRaisesRegex(ReqlQueryLogicError, "on an eager stream"):
+            self.run_query(self.table.union([1]).changes())
 
     def test_terms_after_changes(self):
         feed = self.feed(self.table.changes().filter(r.row["new_val"]["n"] > 1)["new_val"].limit(2))

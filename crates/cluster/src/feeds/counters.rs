@@ -1,6 +1,7 @@
 //! Numbers of a node's feeds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Numbers of a node's feeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,10 @@ pub struct FeedsStats {
     pub events: u64,
     /// How often a subscription went on in the successors of sealed groups.
     pub moves: u64,
+    /// Log positions that a feed is behind its shard: the most of all feeds.
+    pub lag_positions: u64,
+    /// The time since a change waits for its client, or since a feed is behind its shard: the longest of all feeds.
+    pub lag: Duration,
 }
 
 /// The same numbers, as the thread counts them.
@@ -22,6 +27,8 @@ pub(super) struct Counters {
     pub(super) streams: AtomicU64,
     pub(super) events: AtomicU64,
     pub(super) moves: AtomicU64,
+    pub(super) lag_positions: AtomicU64,
+    pub(super) lag_us: AtomicU64,
 }
 
 impl Counters {
@@ -32,6 +39,8 @@ impl Counters {
             groups: read(&self.streams),
             events: read(&self.events),
             moves: read(&self.moves),
+            lag_positions: read(&self.lag_positions),
+            lag: Duration::from_micros(read(&self.lag_us)),
         }
     }
 }

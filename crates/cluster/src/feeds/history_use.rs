@@ -43,6 +43,9 @@ impl HistoryUse {
         if !shard.is_leader() {
             return Err("this server does not lead the group".to_owned());
         }
+        if shard.seal_state().is_sealed() {
+            return Err("the group is sealed".to_owned());
+        }
         if let Some(end) = self.end_in_use(group, &shard) {
             return Ok(end);
         }
@@ -61,7 +64,8 @@ impl HistoryUse {
 
     /// The end of the history of a group that this node leads, if it is on. Does not wait.
     pub(crate) fn end(&self, group: GroupId) -> Option<HistoryPosition> {
-        let shard = self.local.shard_of(group).filter(|shard| shard.is_leader())?;
+        let leads = |shard: &Arc<Shard>| shard.is_leader() && !shard.seal_state().is_sealed();
+        let shard = self.local.shard_of(group).filter(leads)?;
         self.end_in_use(group, &shard)
     }
 

@@ -11,7 +11,7 @@
 //! - `subscribers`: finds the subscribers of a changed row
 //! - `source`: the replica that a stream reads from
 //! - `successors`, `moves`: the groups that continue a sealed one, and how subscriptions get there
-//! - `rows`: rows as they were at the position at which a feed begins
+//! - `rows`, `past_rows`: rows as they were at the position at which a feed begins, in a local replica and in the cluster
 //! - `serve`, `response`: histories for other servers
 //! - `history_use`: switches histories on for feeds, and off when no feed has used them for long
 //!
@@ -23,6 +23,7 @@ mod history_use;
 mod inbox;
 mod moves;
 mod owner;
+mod past_rows;
 mod position;
 mod response;
 mod rows;
@@ -38,5 +39,5 @@ mod worker;
 pub use counters::FeedsStats;
 pub use owner::{FeedStart, Feeds, InitialRows};
 pub use position::FeedPosition;
-pub use subscription::{FeedEnd, FeedEvent, Interest, Subscriber, Subscription};
+pub use subscription::{FeedEnd, FeedEvent, IndexValues, Interest, Subscriber, Subscription};
 pub(crate) use worker::FeedsWorker;

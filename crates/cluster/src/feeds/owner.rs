@@ -13,8 +13,9 @@ use storage::TableId;
 use super::counters::{Counters, FeedsStats};
 use super::history_use::HistoryUse;
 use super::inbox::{Inbox, Message};
+use super::past_rows::PastRows;
 use super::position::FeedPosition;
-use super::rows::{RowReader, decode_rows, encode_rows};
+use super::rows::encode_rows;
 use super::source::Sources;
 use super::subscription::{Interest, Segment, Subscriber, Subscription};
 use super::successors::sealed;
@@ -30,8 +31,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a leader may take to switch a history on.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
-/// How long a server may take to respond with rows.
-const ROWS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two attempts to reach a leader.
 const START_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -59,7 +58,7 @@ pub struct Feeds {
     catalog: Arc<CatalogClient>,
     inbox: Arc<Inbox>,
     history_use: Arc<HistoryUse>,
-    rows: RowReader,
+    past_rows: PastRows,
     counters: Arc<Counters>,
 }
 
@@ -84,7 +83,7 @@ impl Feeds {
             catalog: handles.catalog.clone(),
             inbox,
             history_use,
-            rows: RowReader::new(handles.local.clone(), handles.replicas.clone()),
+            past_rows: PastRows::new(handles),
             counters,
         };
         (feeds, worker)
@@ -94,34 +93,40 @@ impl Feeds {
     /// acknowledged before the call is before it, and every later change can be followed from it. Asks the leaders of the
     /// groups, and waits some seconds where a group has none. Fails with the group without a leader.
     pub fn start(&self, table: &TableHandle, interest: &Interest) -> Result<Vec<FeedStart>, GroupId> {
+        let deadline = task::now() + START_TIMEOUT;
+        loop {
+            // The table may be resharded meanwhile: a sealed group has no present position.
+            let present = self.catalog.shown().table_by_id(table.config.id).cloned();
+            let table = present.as_deref().unwrap_or(table);
+            match self.start_now(table, interest) {
+                Err(group) if task::now() >= deadline => return Err(group),
+                Err(_) => {}
+                starts => return starts,
+            }
+            task::sleep(START_INTERVAL);
+            self.leaders.find_leaders(&table.shards().iter().collect::<Vec<_>>());
+        }
+    }
+
+    fn start_now(&self, table: &TableHandle, interest: &Interest) -> Result<Vec<FeedStart>, GroupId> {
         let parts = table.shards().iter().filter_map(|shard| Some((shard, interest.within(shard.range())?)));
         parts
             .map(|(shard, range)| {
-                let position = FeedPosition::after(self.begin_history(shard)?);
-                Ok(FeedStart { group: shard.group(), range, position })
+                let group = shard.group();
+                let position = self.begin_history(shard).map_err(|why| {
+                    tracing::debug!("the history of group {group} cannot be followed yet: {why}");
+                    group
+                })?;
+                Ok(FeedStart { group, range, position: FeedPosition::after(position) })
             })
             .collect()
     }
 
-    fn begin_history(&self, shard: &ShardHandle) -> Result<HistoryPosition, GroupId> {
-        let deadline = task::now() + START_TIMEOUT;
-        loop {
-            let begun = match shard.leader() {
-                Some(Route::Local(_)) => self.begin_own_history(shard.group()),
-                Some(Route::Remote(server)) => self.begin_history_on(server, shard.group()),
-                None => Err("no leader is known".to_owned()),
-            };
-            match begun {
-                Ok(position) => return Ok(position),
-                Err(why) => {
-                    tracing::debug!("the history of group {} cannot be followed yet: {why}", shard.group())
-                }
-            }
-            if task::now() >= deadline {
-                return Err(shard.group());
-            }
-            task::sleep(START_INTERVAL);
-            self.leaders.find_leaders(&[shard]);
+    fn begin_history(&self, shard: &ShardHandle) -> Result<HistoryPosition, String> {
+        match shard.leader() {
+            Some(Route::Local(_)) => self.begin_own_history(shard.group()),
+            Some(Route::Remote(server)) => self.begin_history_on(server, shard.group()),
+            None => Err("no leader is known".to_owned()),
         }
     }
 
@@ -140,7 +145,7 @@ impl Feeds {
         for server in replicas.into_iter().filter(|server| self.peers.own() != Some(*server)) {
             // Refused in any case, since the history is off; an earlier version does not even know the request.
             let (range, at) = (KeyRange::all(), HistoryPosition::default());
-            let probe = Request::HistoryRows { group, range, at }.encode();
+            let probe = Request::HistoryRows { group, range, at, further: 0 }.encode();
             if let Err(RpcError::Refused { why, .. }) = self.peers.call(server, probe, PROBE_TIMEOUT)
                 && why == CANNOT_DECODE
             {
@@ -165,71 +170,32 @@ impl Feeds {
     /// the key `after`. With [`Interest::Keys`] also the keys without a row. Fails with the reason, after some attempts.
     pub fn initial_rows(
         &self,
-        table: &TableHandle,
+        table: TableId,
         interest: &Interest,
         start: &FeedStart,
         after: Option<&PrimaryKey>,
     ) -> Result<InitialRows, String> {
-        let shard = table.shards().iter().find(|shard| shard.group() == start.group);
-        let shard = shard.ok_or("the table was resharded meanwhile")?;
-        let at = start.position.entry;
         let rest = KeyRange {
             start: after.map_or(KeyBound::Unbounded, |after| KeyBound::Excluded(after.clone())),
             end: KeyBound::Unbounded,
         };
-        let range = start.range.intersect(&rest);
+        let (range, at) = (start.range.intersect(&rest), start.position);
         match interest {
-            Interest::Range(_) => {
-                let HistoryRows { rows, reach } = self.rows(shard, &range, at)?;
+            Interest::Range(_) | Interest::Values(_) => {
+                let HistoryRows { rows, reach } = self.past_rows.read(table, start.group, &range, at)?;
                 let rows = rows.into_iter().map(|(key, row)| (key, Some(row))).collect();
                 Ok(InitialRows { rows, reach })
             }
             Interest::Keys(keys) => {
                 let mut rows = Vec::new();
                 for key in keys.iter().filter(|key| range.contains(key)) {
-                    let found = self.rows(shard, &KeyRange::one(key.clone()), at)?;
+                    let one = KeyRange::one(key.clone());
+                    let found = self.past_rows.read(table, start.group, &one, at)?;
                     rows.push((key.clone(), found.rows.into_iter().next().map(|(_, row)| row)));
                 }
                 Ok(InitialRows { rows, reach: None })
             }
         }
-    }
-
-    /// The next rows of `range` in a shard, as they were at position `at` of its group. Reads them here if there is a
-    /// replica, and otherwise on another server. Fails, after some attempts, with the reason of the last one.
-    fn rows(
-        &self,
-        shard: &ShardHandle,
-        range: &KeyRange,
-        at: HistoryPosition,
-    ) -> Result<HistoryRows, String> {
-        let deadline = task::now() + START_TIMEOUT;
-        loop {
-            let here = self.rows.read(shard.group(), range, at);
-            let found = here.or_else(|why| match shard.leader() {
-                Some(Route::Remote(server)) => self.rows_on(server, shard.group(), range, at),
-                _ => Err(why),
-            });
-            match found {
-                Err(why) if task::now() >= deadline => return Err(why),
-                Err(why) => tracing::debug!("rows of group {} cannot be read yet: {why}", shard.group()),
-                found => return found,
-            }
-            task::sleep(START_INTERVAL);
-            self.leaders.find_leaders(&[shard]);
-        }
-    }
-
-    fn rows_on(
-        &self,
-        server: ServerId,
-        group: GroupId,
-        range: &KeyRange,
-        at: HistoryPosition,
-    ) -> Result<HistoryRows, String> {
-        let request = Request::HistoryRows { group, range: range.clone(), at }.encode();
-        let response = self.peers.call(server, request, ROWS_TIMEOUT).map_err(|error| error.to_string())?;
-        decode_rows(response).ok_or_else(|| "the response cannot be decoded".to_owned())
     }
 
     /// Where a feed continues that had come to these positions. `None` if the catalog no longer knows one of the groups.
@@ -296,9 +262,9 @@ impl Feeds {
         &self,
         group: GroupId,
         range: &KeyRange,
-        at: HistoryPosition,
+        at: FeedPosition,
     ) -> Result<Bytes, String> {
-        self.rows.read(group, range, at).map(|found| encode_rows(&found))
+        self.past_rows.read_here(group, range, at).map(|found| encode_rows(&found))
     }
 
     /// Responds with the history of a group, for another server. Does not block.
@@ -310,7 +276,7 @@ impl Feeds {
     /// switched off. Waits for the log.
     pub(crate) fn drop_unused(&self) {
         self.history_use.tick();
-        self.rows.drop_unused();
+        self.past_rows.drop_unused();
     }
 
     /// Ends the thread.

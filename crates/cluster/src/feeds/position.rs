@@ -3,7 +3,7 @@
 use shard::HistoryPosition;
 
 /// How far a feed has come in the history of one group: everything before this position is delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FeedPosition {
     /// All entries up to this one.
     pub entry: HistoryPosition,

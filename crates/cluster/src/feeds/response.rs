@@ -33,6 +33,7 @@ impl HistoryResponse {
         for record in &self.records {
             bytes.put_u64_le(record.lsn.0);
             bytes.put_u64_le(record.previous.0);
+            bytes.put_u64_le(record.previous_incarnation);
             put(&mut bytes, &record.entry);
         }
         bytes.freeze()
@@ -52,7 +53,8 @@ impl HistoryResponse {
         let mut records = Vec::new();
         while !bytes.is_empty() {
             let (lsn, previous) = (Lsn(bytes.read_u64()?), Lsn(bytes.read_u64()?));
-            records.push(HistoryRecord { lsn, previous, entry: take(&mut bytes)? });
+            let previous_incarnation = bytes.read_u64()?;
+            records.push(HistoryRecord { lsn, previous, previous_incarnation, entry: take(&mut bytes)? });
         }
         Some(HistoryResponse { is_gone, is_current, seal_state, records })
     }
@@ -67,6 +69,7 @@ mod tests {
         let record = |lsn: u64, entry: &'static [u8]| HistoryRecord {
             lsn: Lsn(lsn),
             previous: Lsn(lsn - 1),
+            previous_incarnation: 5,
             entry: Bytes::from_static(entry),
         };
         let response = HistoryResponse {

@@ -8,8 +8,9 @@ use bytes::{Bytes, BytesMut};
 use datum::{KeyRange, PrimaryKey, row};
 use io::task;
 use log::GroupId;
-use shard::{HistoryPosition, HistoryRows, Replicas, TableSnapshot, rows_at};
+use shard::{HistoryRows, Replicas, TableSnapshot, rows_at};
 
+use super::position::FeedPosition;
 use crate::locks::BriefMutex;
 use crate::routing::LocalReplicas;
 use crate::rpc::field::{put, put_reach, take, take_reach};
@@ -26,7 +27,7 @@ const SNAPSHOTS_MAX: usize = 64;
 pub(super) struct RowReader {
     local: Arc<LocalReplicas>,
     replicas: Arc<Replicas>,
-    kept: BriefMutex<HashMap<(GroupId, HistoryPosition), (TableSnapshot, Instant)>>,
+    kept: BriefMutex<HashMap<(GroupId, FeedPosition), (TableSnapshot, Instant)>>,
 }
 
 impl RowReader {
@@ -40,15 +41,18 @@ impl RowReader {
         &self,
         group: GroupId,
         range: &KeyRange,
-        at: HistoryPosition,
+        at: FeedPosition,
     ) -> Result<HistoryRows, String> {
         let snapshot = self.snapshot(group, at)?;
         #[cfg(feature = "mutants")]
         let at = match log::mutant::is_active(log::mutant::Mutant::FeedSnapshot) {
-            true => shard::history_position_of(&snapshot, group).ok().flatten().unwrap_or(at),
+            true => FeedPosition::after(
+                shard::history_position_of(&snapshot, group).ok().flatten().unwrap_or(at.entry),
+            ),
             false => at,
         };
-        let rows = rows_at(&**self.replicas.engine(), &snapshot, group, range, at, CHUNK_BYTES);
+        let rows =
+            rows_at(&**self.replicas.engine(), &snapshot, group, range, at.entry, at.rows, CHUNK_BYTES);
         let rows = rows.map_err(|error| error.to_string())?;
         match rows.reach {
             Some(_) => self.keep(group, at, snapshot),
@@ -57,7 +61,7 @@ impl RowReader {
         Ok(rows)
     }
 
-    fn snapshot(&self, group: GroupId, at: HistoryPosition) -> Result<TableSnapshot, String> {
+    fn snapshot(&self, group: GroupId, at: FeedPosition) -> Result<TableSnapshot, String> {
         if let Some((snapshot, _)) = self.kept.lock().get(&(group, at)) {
             return Ok(snapshot.clone());
         }
@@ -74,7 +78,7 @@ impl RowReader {
         }
     }
 
-    fn keep(&self, group: GroupId, at: HistoryPosition, snapshot: TableSnapshot) {
+    fn keep(&self, group: GroupId, at: FeedPosition, snapshot: TableSnapshot) {
         let now = task::now();
         let mut kept = self.kept.lock();
         kept.retain(|_, (_, used)| now - *used < SNAPSHOT_LIFETIME);

@@ -2,9 +2,9 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use log::GroupId;
+use log::{GroupId, Lsn};
 use shard::{HistoryEntry, HistoryEvent, HistoryPosition, SealState};
 use storage::TableId;
 
@@ -48,6 +48,12 @@ pub(super) struct Stream {
     pub(super) failed_at: HashSet<ServerId>,
     /// The last time at which the source was known to be in contact with the group's leader.
     pub(super) healthy_at: Instant,
+    /// How many log positions it is behind the local replica.
+    pub(super) lag_positions: u64,
+    /// The end of the replica's history when that was looked at last.
+    replica_end: Lsn,
+    /// The last time at which the stream had everything up to there.
+    complete_at: Instant,
     /// The last time at which this node's engine was read.
     pub(super) tried_own_at: Instant,
 }
@@ -81,6 +87,9 @@ impl Stream {
             gone_at: HashSet::new(),
             failed_at: HashSet::new(),
             healthy_at: now,
+            lag_positions: 0,
+            replica_end: Lsn(0),
+            complete_at: now,
             tried_own_at: now,
         }
     }
@@ -135,6 +144,23 @@ impl Stream {
     /// Whether followers of another stream of the group at `position` can join this one.
     pub(super) fn can_take_from(&self, position: HistoryPosition) -> bool {
         position == self.position || self.recent.after(position).is_some()
+    }
+
+    /// Notes how far it is behind the history of the local replica, which ends at `end`. To be called again and again.
+    pub(super) fn note_lag(&mut self, end: Option<HistoryPosition>, now: Instant) {
+        let end = end.map_or(self.position.lsn, |end| end.lsn);
+        self.lag_positions = end.0.saturating_sub(self.position.lsn.0);
+        // Entries that came since the last call are no lag: some are always under way.
+        if self.position.lsn >= self.replica_end.min(end) {
+            (self.complete_at, self.replica_end) = (now, end);
+        }
+    }
+
+    /// The time since a change waits for one of the clients, or since the stream is behind its group.
+    pub(super) fn lag(&self, now: Instant) -> Duration {
+        let waits_since = |follower: &Follower| follower.subscription.subscriber.waits_since();
+        let oldest = self.followers.iter().filter_map(waits_since).chain([self.complete_at]).min();
+        oldest.map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest))
     }
 
     /// Ends all subscriptions that follow the stream.

@@ -242,9 +242,17 @@ impl Streams {
             } else if now - stream.healthy_at > UNHEALTHY_MAX {
                 stream.end(FeedEnd::Unavailable);
             }
+            stream.note_lag(sources.open_replica(stream.group).and_then(|shard| shard.history_end()), now);
             stream.followers.sweep();
             stream.followers.iter().for_each(|follower| follower.subscription.subscriber.tick());
         }
+    }
+
+    /// The most log positions that a stream is behind its group, and the longest lag of a feed.
+    pub(super) fn lag(&self, now: Instant) -> (u64, Duration) {
+        let positions = self.iter().map(|stream| stream.lag_positions).max();
+        let lag = self.iter().map(|stream| stream.lag(now)).max();
+        (positions.unwrap_or_default(), lag.unwrap_or_default())
     }
 
     /// Removes streams without followers. Returns the groups that are no longer followed.

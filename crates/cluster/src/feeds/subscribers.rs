@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datum::{KeyRange, PrimaryKey};
+use datum::{CorruptRow, Datum, KeyRange, PrimaryKey};
 use log::GroupId;
-use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
+use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition, IndexDef};
+use storage::IndexId;
 
 use super::position::FeedPosition;
-use super::subscription::{FeedEvent, Interest, Subscription};
+use super::subscription::{FeedEvent, IndexValues, Interest, Subscription};
 
 /// One subscriber of a stream.
 #[derive(Clone)]
@@ -19,14 +20,37 @@ pub(super) struct Follower {
     pub(super) start: FeedPosition,
 }
 
-/// The followers of a stream. Followers of single keys are found by a hash of the key; a follower of a range is asked for each
-/// row.
+/// The followers of a stream. Followers of single keys or values of an index are found by a hash of these; a follower of a range
+/// is asked for each row.
 #[derive(Default)]
 pub(super) struct Subscribers {
     all: HashMap<usize, Follower>,
     next: usize,
     by_key: HashMap<PrimaryKey, Vec<usize>>,
+    by_value: HashMap<IndexId, ByValue>,
     ranges: Vec<usize>,
+}
+
+/// The followers of values of one index.
+struct ByValue {
+    index: IndexDef,
+    slots: HashMap<Datum, Vec<usize>>,
+}
+
+impl ByValue {
+    /// Adds the followers of a value that the row has or had, each once.
+    fn find(&self, row: &ChangedRow, found: &mut Vec<usize>) -> Result<(), CorruptRow> {
+        let (values, start) = (row.values(&self.index)?, found.len());
+        for value in values.old.iter().chain(&values.new) {
+            for slot in self.slots.get(value).into_iter().flatten() {
+                // Most rows have one value, and often the same as before.
+                if !found[start..].contains(slot) {
+                    found.push(*slot);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Subscribers {
@@ -52,6 +76,14 @@ impl Subscribers {
                     self.by_key.entry(key.clone()).or_default().push(slot);
                 }
             }
+            Interest::Values(wanted) => {
+                let IndexValues { index, values, .. } = &**wanted;
+                let new = || ByValue { index: index.clone(), slots: HashMap::new() };
+                let by_value = self.by_value.entry(index.id()).or_insert_with(new);
+                for value in values {
+                    by_value.slots.entry(value.clone()).or_default().push(slot);
+                }
+            }
         }
         self.all.insert(slot, follower);
     }
@@ -75,11 +107,17 @@ impl Subscribers {
         }
         let all = &self.all;
         self.ranges.retain(|slot| all.contains_key(slot));
-        self.by_key.retain(|_, slots| {
+        let is_used = |slots: &mut Vec<usize>| {
             slots.retain(|slot| all.contains_key(slot));
             !slots.is_empty()
-        });
+        };
+        self.by_key.retain(|_, slots| is_used(slots));
         self.by_key.shrink_to(2 * all.len());
+        self.by_value.retain(|_, ByValue { slots, .. }| {
+            slots.retain(|_, slots| is_used(slots));
+            slots.shrink_to(2 * all.len());
+            !slots.is_empty()
+        });
         self.all.shrink_to(2 * self.all.len());
     }
 
@@ -87,15 +125,30 @@ impl Subscribers {
     /// events that were.
     pub(super) fn pass(&self, group: GroupId, before: HistoryPosition, entry: &HistoryEntry) -> u64 {
         let HistoryEvent::Rows(rows) = &entry.event else { return 0 };
-        let mut events = 0;
+        let (mut events, mut by_value) = (0, Vec::new());
         for (nth, row) in rows.iter().enumerate() {
+            let start = FeedPosition { entry: before, rows: nth as u32 };
             let position = position_after(before, entry, nth, rows.len());
             let by_key = self.by_key.get(&row.key).into_iter().flatten();
-            for follower in by_key.chain(&self.ranges).filter_map(|slot| self.all.get(slot)) {
-                events += u64::from(follower.pass(FeedEvent { group, position, row }, entry, nth));
+            self.find_by_value(row, &mut by_value);
+            let slots = by_key.chain(&self.ranges).chain(&by_value);
+            for follower in slots.filter_map(|slot| self.all.get(slot)) {
+                events +=
+                    u64::from(follower.pass(FeedEvent { group, before: start, position, row }, entry, nth));
             }
         }
         events
+    }
+
+    /// Sets `found` to the followers of values of indexes that the row has or had; to all of them if it is damaged.
+    fn find_by_value(&self, row: &ChangedRow, found: &mut Vec<usize>) {
+        found.clear();
+        if self.by_value.values().any(|by_value| by_value.find(row, found).is_err()) {
+            let is_by_value =
+                |follower: &Follower| matches!(follower.subscription.interest, Interest::Values(_));
+            let all = self.all.iter().filter(|(_, follower)| is_by_value(follower));
+            *found = all.map(|(slot, _)| *slot).collect();
+        }
     }
 }
 
@@ -118,9 +171,10 @@ impl Follower {
         let interest = &self.subscription.interest;
         let mut events = 0;
         for (nth, row) in rows.iter().enumerate() {
+            let start = FeedPosition { entry: before, rows: nth as u32 };
             let position = position_after(before, entry, nth, rows.len());
-            if interest.contains(&row.key) {
-                events += u64::from(self.pass(FeedEvent { group, position, row }, entry, nth));
+            if interest.contains(row) {
+                events += u64::from(self.pass(FeedEvent { group, before: start, position, row }, entry, nth));
             }
         }
         events

@@ -1,12 +1,13 @@
 //! A feed as its reader sees it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use datum::{KeyRange, PrimaryKey};
+use datum::{Datum, KeyRange, PrimaryKey};
 use log::GroupId;
-use shard::{ChangedRow, HistoryPosition};
+use shard::{ChangedRow, HistoryPosition, IndexDef};
 use storage::TableId;
 
 use super::position::FeedPosition;
@@ -20,20 +21,40 @@ pub enum Interest {
     Keys(BTreeSet<PrimaryKey>),
     /// All rows of a range.
     Range(KeyRange),
+    /// The rows that an index has with one of some values.
+    Values(Arc<IndexValues>),
+}
+
+/// The rows of a range that an index has with one of these values.
+#[derive(Debug)]
+pub struct IndexValues {
+    pub range: KeyRange,
+    pub index: IndexDef,
+    pub values: HashSet<Datum>,
 }
 
 impl Interest {
-    pub(super) fn contains(&self, key: &PrimaryKey) -> bool {
+    /// Whether the change is of interest. True also if that cannot be known because the row is damaged.
+    pub(super) fn contains(&self, row: &ChangedRow) -> bool {
         match self {
-            Interest::Range(range) => range.contains(key),
-            Interest::Keys(keys) => keys.contains(key),
+            Interest::Range(range) => range.contains(&row.key),
+            Interest::Keys(keys) => keys.contains(&row.key),
+            Interest::Values(wanted) => {
+                let IndexValues { range, index, values } = &**wanted;
+                let is_found = |found: &shard::ChangedValues| {
+                    found.old.iter().chain(&found.new).any(|value| values.contains(value))
+                };
+                range.contains(&row.key) && row.values(index).map_or(true, |found| is_found(&found))
+            }
         }
     }
 
     /// The part of `range` that may have such rows; `None` if no row there is of interest.
     pub(crate) fn within(&self, range: &KeyRange) -> Option<KeyRange> {
+        let within = |own: &KeyRange| Some(own.intersect(range)).filter(|part| !part.is_empty());
         match self {
-            Interest::Range(own) => Some(own.intersect(range)).filter(|part| !part.is_empty()),
+            Interest::Range(own) => within(own),
+            Interest::Values(wanted) => within(&wanted.range),
             Interest::Keys(keys) => keys.iter().any(|key| range.contains(key)).then(|| range.clone()),
         }
     }
@@ -43,6 +64,8 @@ impl Interest {
 #[derive(Clone, Copy, Debug)]
 pub struct FeedEvent<'a> {
     pub group: GroupId,
+    /// The position of the feed before this change.
+    pub before: FeedPosition,
     /// The position of the feed once this change is delivered.
     pub position: FeedPosition,
     pub row: &'a ChangedRow,
@@ -77,6 +100,11 @@ pub trait Subscriber: Send + Sync {
 
     /// Called several times a second, for subscribers that wait for time to pass.
     fn tick(&self) {}
+
+    /// The time since which a change waits to be taken further, if one does. Asked now and then.
+    fn waits_since(&self) -> Option<Instant> {
+        None
+    }
 
     /// There are no further calls.
     fn ended(&self, why: FeedEnd);

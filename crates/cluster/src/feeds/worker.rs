@@ -18,6 +18,8 @@ use super::subscription::FeedEnd;
 
 /// How often sources are checked while there are streams.
 const TICK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the lag of feeds is measured.
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two messages to the leader of a group that its history is used.
 const USE_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -30,6 +32,7 @@ pub(crate) struct FeedsWorker {
     streams: Streams,
     readers: Readers,
     ticked_at: Instant,
+    measured_at: Instant,
     used_at: Instant,
 }
 
@@ -48,6 +51,7 @@ impl FeedsWorker {
             counters,
             readers: Readers::default(),
             ticked_at: task::now(),
+            measured_at: task::now(),
             used_at: task::now(),
         }
     }
@@ -123,6 +127,12 @@ impl FeedsWorker {
         let subscriptions = self.streams.iter().map(|stream| stream.followers.len() as u64).sum();
         self.counters.subscriptions.store(subscriptions, Ordering::Relaxed);
         self.counters.streams.store(self.streams.groups().len() as u64, Ordering::Relaxed);
+        if now - self.measured_at >= LAG_INTERVAL {
+            self.measured_at = now;
+            let (positions, lag) = self.streams.lag(now);
+            self.counters.lag_positions.store(positions, Ordering::Relaxed);
+            self.counters.lag_us.store(lag.as_micros() as u64, Ordering::Relaxed);
+        }
     }
 
     fn move_on(&mut self) {

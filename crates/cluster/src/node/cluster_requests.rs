@@ -15,7 +15,7 @@ use crate::config::{CATALOG_GROUP, Ids, ReplicaConfig, ServerConfig, ServerId};
 use crate::copy::Copies;
 use crate::error::AdminError;
 use crate::events::{Event, EventQueue};
-use crate::feeds::Feeds;
+use crate::feeds::{FeedPosition, Feeds};
 use crate::membership::{PositionLookup, StallMonitor};
 use crate::repair::Repair;
 use crate::reshard::{HandoverEnd, Resharder};
@@ -188,7 +188,9 @@ impl ClusterRequests {
                 Ok(Bytes::new())
             }
             Request::HistoryOn { group } => self.owners.feeds.begin_history_here(group),
-            Request::HistoryRows { group, range, at } => self.owners.feeds.rows_here(group, &range, at),
+            Request::HistoryRows { group, range, at, further } => {
+                self.owners.feeds.rows_here(group, &range, FeedPosition { entry: at, rows: further })
+            }
             Request::History { .. } => Err("a response that waits for an entry needs no thread".to_owned()),
             Request::CopyBegin { group } => {
                 self.owners.copies.serve_begin(group).map(|response| response.encode())

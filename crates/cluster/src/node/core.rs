@@ -228,6 +228,12 @@ impl Core {
         self.catalog.guard()
     }
 
+    /// Waits until this node shows this version of the catalog or a later one; returns false if that takes longer than
+    /// `timeout`.
+    pub fn await_catalog_version(&self, version: u64, timeout: Duration) -> bool {
+        self.catalog.await_version(version, timeout)
+    }
+
     /// Calls `watcher` with the catalog, now and whenever it has changed. Only the first watcher is kept.
     pub fn watch_catalog(&self, watcher: CatalogWatcher) {
         self.publisher.watch(watcher);

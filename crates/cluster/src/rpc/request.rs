@@ -62,8 +62,9 @@ pub(crate) enum Request {
     HistoryOn { group: GroupId },
     /// The history of a group after a position. The receiver holds the request for a while if it has no entry yet.
     History { group: GroupId, after: HistoryPosition },
-    /// The rows of a range of a group, as they were at a position of its history.
-    HistoryRows { group: GroupId, range: KeyRange, at: HistoryPosition },
+    /// The rows of a range of a group, as they were at a position of its history, with the first `further` changes of the entry
+    /// after it.
+    HistoryRows { group: GroupId, range: KeyRange, at: HistoryPosition, further: u32 },
 }
 
 impl Request {
@@ -142,9 +143,10 @@ impl Request {
                 put_numbers(&mut bytes, 23, [group.0]);
                 bytes.put_slice(&after.encode());
             }
-            Request::HistoryRows { group, range, at } => {
+            Request::HistoryRows { group, range, at, further } => {
                 put_numbers(&mut bytes, 24, [group.0]);
                 bytes.put_slice(&at.encode());
+                bytes.put_u32_le(*further);
                 put_range(&mut bytes, range);
             }
             Request::ConnectedServers => bytes.put_u8(10),
@@ -208,7 +210,8 @@ impl Request {
             23 => Request::History { group: GroupId(bytes.read_u64()?), after: take_position(&mut bytes)? },
             24 => {
                 let (group, at) = (GroupId(bytes.read_u64()?), take_position(&mut bytes)?);
-                Request::HistoryRows { group, range: take_range(&mut bytes)?, at }
+                let further = bytes.read_u32()?;
+                Request::HistoryRows { group, range: take_range(&mut bytes)?, at, further }
             }
             _ => return None,
         };
@@ -279,6 +282,7 @@ mod tests {
                 group: GroupId(3),
                 range: KeyRange::one(key("k")),
                 at: HistoryPosition { lsn: Lsn(4), incarnation: 5 },
+                further: 6,
             },
         ]
     }

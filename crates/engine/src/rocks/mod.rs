@@ -6,6 +6,7 @@
 
 mod bounds;
 mod flushes;
+mod history;
 mod options;
 mod split_points;
 mod stats;
@@ -15,6 +16,7 @@ pub use options::EngineOptions;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::{
@@ -32,6 +34,7 @@ pub struct RocksEngine {
     cache: Cache,
     read: ReadOptions,
     hook: Arc<Hook>,
+    history_bytes_max: u64,
 }
 
 impl RocksEngine {
@@ -48,7 +51,14 @@ impl RocksEngine {
         let mut database = options::for_database(options);
         flushes::listen(&mut database, Arc::clone(&hook));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
-        Ok(RocksEngine { db: Arc::new(db), cache, read: ReadOptions::default(), hook })
+        let history_bytes_max = options.history_bytes_max;
+        Ok(RocksEngine { db: Arc::new(db), cache, read: ReadOptions::default(), hook, history_bytes_max })
+    }
+
+    /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
+    /// background. Must not be called by two threads at once.
+    pub fn delete_old_history(&self, age: Duration) -> Result<(), EngineError> {
+        history::delete_older(&self.db, age, self.history_bytes_max)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompactionStyle, DBCompressionType,
-    DataBlockIndexType, FifoCompactOptions, Options, WriteBufferManager,
+    DataBlockIndexType, Options, WriteBufferManager,
 };
 
+use super::history;
 use crate::Space;
 
 /// Options of the operator. The defaults suit a node with half a gigabyte to spare.
@@ -98,10 +99,8 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     // Level 1 is as large as the four level-0 files that are merged into it.
     column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
     if space == Space::History {
-        let mut limits = FifoCompactOptions::default();
-        limits.set_max_table_files_size(options.history_bytes_max);
         column.set_compaction_style(DBCompactionStyle::Fifo);
-        column.set_fifo_compaction_options(&limits);
+        column.set_fifo_compaction_options(&history::limits(options.history_bytes_max));
         column.set_ttl(0);
         // Files are only ever deleted, so that their number delays no write.
         column.set_level_compaction_dynamic_level_bytes(false);

@@ -13,11 +13,13 @@ pub enum Owner {
     Cursors,
     /// Queries being received and responses being sent.
     Connections,
+    /// Changes that wait for the clients of changefeeds.
+    Feeds,
 }
 
 impl Owner {
     /// All owners, in the order of their numbers.
-    pub const ALL: [Owner; 3] = [Owner::Queries, Owner::Cursors, Owner::Connections];
+    pub const ALL: [Owner; 4] = [Owner::Queries, Owner::Cursors, Owner::Connections, Owner::Feeds];
 
     /// The name in metrics.
     #[must_use]
@@ -26,6 +28,7 @@ impl Owner {
             Owner::Queries => "queries",
             Owner::Cursors => "cursors",
             Owner::Connections => "connections",
+            Owner::Feeds => "feeds",
         }
     }
 }
@@ -149,6 +152,12 @@ impl Reservation {
     #[must_use]
     pub fn new(budget: Arc<Budget>, owner: Owner) -> Reservation {
         Reservation { budget, owner, bytes: 0 }
+    }
+
+    /// Bytes that all owners of its kind have reserved, and the size of the budget.
+    #[must_use]
+    pub fn share(&self) -> (u64, u64) {
+        (self.budget.reserved_by(self.owner), self.budget.limit())
     }
 
     /// Sets the size of the buffer, even beyond the limit.

@@ -6,8 +6,8 @@ use reql::{Arg, Call, EvalError, Op, Scope};
 use crate::context::Cx;
 use crate::term::sequence::SequenceCall;
 use crate::term::{
-    between, by_index, changes, coerce, config, db, db_admin, get, get_all, grant, http, index, info, js,
-    map, order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
+    between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, js, map,
+    order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
     write_hook,
 };
 use crate::value::{Args, Value};
@@ -87,7 +87,6 @@ fn other_terms(args: Args<'_>) -> Result<Value, EvalError> {
         Op::Javascript => js::js(args),
         Op::GetIntersecting => shapes::get_intersecting(args),
         Op::GetNearest => shapes::get_nearest(args),
-        Op::Changes => changes::changes(args),
         _ => leaf(args),
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
     let env = cx.env();
     env.check_batches()?;
     let mut items = seq.pipe.open(cx)?;
-    if items.is_infinite() {
-        return Err(reql::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     let mut sum = Object::default();
     let mut write_next = |sum: &Object| {

@@ -10,7 +10,7 @@ use datum::Datum;
 use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
 use crate::context::Cx;
-use crate::term::{eq_join, insert, join, order_by, sequence, update};
+use crate::term::{changes, eq_join, insert, join, order_by, sequence, update};
 use crate::value::{Args, Grouped, Value};
 
 /// Stack that must be free before the next level is entered.
@@ -77,6 +77,7 @@ impl Cx {
             Op::Insert => insert::insert(self, call, scope),
             Op::InnerJoin | Op::OuterJoin => join::join(self, call, scope),
             Op::EqJoin => eq_join::eq_join(self, call, scope),
+            Op::Changes => changes::changes(self, call, scope),
             op if dispatch::is_over_sequence(call) => {
                 if op == Op::Limit
                     && let Some(first) = order_by::first_of_ordered(self, call, scope)

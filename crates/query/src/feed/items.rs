@@ -1,47 +1,36 @@
-//! The stream of a feed.
+//! The stream of a feed of rows.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
-use cluster::{FeedStart, Subscription};
+use cluster::{FeedStart, InitialRows};
 use datum::{Datum, PrimaryKey};
-use io::task;
-use reql::stream::Items;
-use reql::{Env, EvalError};
+use reql::EvalError;
 
 use super::element::Element;
-use super::options::{FeedOptions, Squash};
-use super::plan::FeedPlan;
-use super::position::ClientPosition;
-use super::queue::{Change, FeedQueue, Queued};
-use super::token::{self, TokenScope};
-use crate::context::Cx;
+use super::options::Squash;
+use super::part::FeedPart;
+use super::position::{ClientPosition, InitialPosition};
+use super::queue::{Change, Queued, Taken};
+use super::reader::FeedReader;
+use super::scan::scan;
 use crate::service::FeedKind;
-use crate::table::{TableRef, access};
 
-/// How often a thread that waits for a change checks whether its query was cancelled.
-const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The elements of a feed, without end.
-pub(crate) struct FeedItems {
-    cx: Arc<Cx>,
-    options: FeedOptions,
-    queue: Arc<FeedQueue>,
-    scope: TokenScope,
+/// The elements of a feed of rows, without end.
+pub(super) struct RowItems {
+    reader: FeedReader,
     starts: Vec<FeedStart>,
     phase: Phase,
-    position: ClientPosition,
     /// Initial values that were read, each with its key.
     initial: VecDeque<(PrimaryKey, Element)>,
-    /// How far initial values were read: a group, and a key in it.
-    scan: (usize, Option<PrimaryKey>),
-    subscription: Option<Arc<Subscription>>,
+    /// How far initial values were read, and how many elements after that were delivered by the feed that this one continues.
+    scan: InitialPosition,
+    /// Whether a feed can continue after the last element.
+    is_exact: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was delivered yet; `initializing` comes next if there are initial values.
+    /// Nothing was delivered yet; `initializing` comes next.
     Begin,
     /// Initial values.
     Initial,
@@ -51,90 +40,49 @@ enum Phase {
     Live,
 }
 
-impl FeedItems {
-    /// Begins a feed. Fails if the caller may not read the table, if no leader can be reached, or if the token of the options
-    /// cannot be used.
-    pub fn open(cx: &Cx, plan: FeedPlan, options: FeedOptions) -> Result<FeedItems, EvalError> {
-        access::check_stream_read(cx, &TableRef::Stored(plan.table.clone()))?;
-        let node = cx.node();
-        let scope = TokenScope {
-            cluster: node.identity().cluster,
-            table: plan.table.handle.config.id.uuid(),
-            digest: plan.digest(&options)?,
+impl RowItems {
+    /// The elements of a feed from these positions on.
+    pub fn new(reader: FeedReader, starts: Vec<FeedStart>) -> RowItems {
+        let phase = match (reader.is_resumed(), reader.position.initial.is_some()) {
+            (false, true) => Phase::Begin,
+            (true, true) => Phase::Initial,
+            (false, false) => Phase::Ready,
+            (true, false) => Phase::Live,
         };
-        let resumed = options.resume_after.as_deref().map(|token| scope.position(token)).transpose()?;
-        let starts = match &resumed {
-            None => plan.start(node.feeds())?,
-            Some(position) => {
-                plan.start(node.feeds())?;
-                let handle = &plan.table.handle;
-                let starts = node.feeds().resume(handle, &plan.interest, &position.groups);
-                starts.ok_or_else(token::gone)?
-            }
-        };
-        let has_initial = options.include_initial;
-        let phase = match &resumed {
-            None if has_initial => Phase::Begin,
-            Some(position) if position.initial.is_some() => Phase::Initial,
-            None => Phase::Ready,
-            Some(_) => Phase::Live,
-        };
-        let fresh = || ClientPosition {
-            groups: starts.iter().map(|start| (start.group, start.position)).collect(),
-            initial: has_initial.then_some((0, None)),
-        };
-        cx.feeds.add(plan.kind, options.include_states);
-        let cx = cx.shared()?;
-        let queue = Arc::new(FeedQueue::new(cx.clone(), plan, options.squash, options.queue_max));
-        let mut items = FeedItems {
-            cx,
-            options,
-            queue,
-            scope,
-            scan: resumed.as_ref().and_then(|position| position.initial.clone()).unwrap_or_default(),
-            position: resumed.unwrap_or_else(fresh),
-            starts,
-            phase,
-            initial: VecDeque::new(),
-            subscription: None,
-        };
+        let scan = reader.position.initial.clone().unwrap_or_default();
+        let mut items = RowItems { reader, starts, phase, initial: VecDeque::new(), scan, is_exact: true };
         if matches!(phase, Phase::Ready | Phase::Live) {
             items.subscribe();
         }
-        Ok(items)
+        items
     }
 
-    /// Begins to receive changes, from the positions of the start.
     fn subscribe(&mut self) {
-        let plan = &self.queue.plan;
-        let starts = std::mem::take(&mut self.starts);
-        let (table, interest) = (plan.table.handle.config.id, plan.interest.clone());
-        let feeds = self.cx.node().feeds();
-        self.subscription = Some(feeds.subscribe(table, interest, starts, self.queue.clone()));
-        self.cx.feeds.set_started();
+        self.reader.subscribe(std::mem::take(&mut self.starts));
     }
 
     /// The next element, with the position after it.
     fn next_element(&mut self) -> Result<Element, EvalError> {
+        let with_states = self.reader.options.include_states;
         loop {
             match self.phase {
                 Phase::Begin => {
                     self.phase = Phase::Initial;
-                    if self.options.include_states {
+                    if with_states {
                         return Ok(Element::State("initializing"));
                     }
                 }
                 Phase::Initial => match self.next_initial()? {
                     Some(element) => return Ok(element),
                     None => {
-                        self.position.initial = None;
+                        self.reader.position.initial = None;
                         self.phase = Phase::Ready;
                         self.subscribe();
                     }
                 },
                 Phase::Ready => {
                     self.phase = Phase::Live;
-                    if self.options.include_states {
+                    if with_states {
                         return Ok(Element::State("ready"));
                     }
                 }
@@ -150,99 +98,82 @@ impl FeedItems {
     fn next_initial(&mut self) -> Result<Option<Element>, EvalError> {
         loop {
             if let Some((key, element)) = self.initial.pop_front() {
-                if let Some((_, after)) = &mut self.position.initial {
-                    *after = Some(key);
+                if let Some(position) = &mut self.reader.position.initial {
+                    match self.initial.front() {
+                        Some((next, _)) if *next == key => position.elements += 1,
+                        _ => (position.after, position.elements) = (Some(key), 0),
+                    }
                 }
                 return Ok(Some(element));
             }
             // Everything up to where the reader is was delivered, or is no part of the feed.
-            self.position.initial = Some(self.scan.clone());
-            let (nth, after) = self.scan.clone();
-            let Some(start) = self.starts.get(nth).cloned() else { return Ok(None) };
-            self.cx.check_cancel()?;
-            let reach = self.read_initial(&start, after.as_ref())?;
-            self.scan = if reach.is_some() { (nth, reach) } else { (nth + 1, None) };
+            self.reader.position.initial = Some(self.scan.clone());
+            if !self.read_initial()? {
+                return Ok(None);
+            }
         }
     }
 
-    /// Reads the next initial values of a group. Returns the key that they reach to, or `None` for the end.
-    fn read_initial(
-        &mut self,
-        start: &FeedStart,
-        after: Option<&PrimaryKey>,
-    ) -> Result<Option<PrimaryKey>, EvalError> {
-        let plan = &self.queue.plan;
-        let feeds = self.cx.node().feeds();
-        let read = feeds.initial_rows(&plan.table.handle, &plan.interest, start, after).map_err(|why| {
-            EvalError::op_failed(format!("The initial values of a changefeed cannot be read: {why}"))
-        })?;
-        let is_point = plan.kind == FeedKind::Point;
-        for (key, row) in read.rows {
-            let value = plan.steps.value(&self.cx, row.map(Datum::Object));
-            if value.is_some() || is_point {
-                self.initial.push_back((key, Element::Initial(value)));
+    /// Reads the next initial values. Returns false at the end.
+    fn read_initial(&mut self) -> Result<bool, EvalError> {
+        let InitialPosition { group, after, elements: delivered } = &mut self.scan;
+        let Some(start) = self.starts.get(*group) else { return Ok(false) };
+        let (cx, plan) = (&self.reader.cx, self.reader.plan());
+        let InitialRows { rows, reach } =
+            scan(cx, &plan.interest, plan.table.handle.config.id, start, after.as_ref())?;
+        for (key, row) in rows {
+            let value = plan.steps.value(cx, row.clone().map(Datum::Object));
+            let element = Element::initial(value);
+            let times = match (plan.kind, element.has_value()) {
+                (FeedKind::Point, _) => 1,
+                (_, false) => 0,
+                (_, true) => plan.entries.times(&key, row.as_ref(), &cx.cancel),
+            };
+            for _ in 0..times {
+                match delivered.checked_sub(1) {
+                    Some(fewer) => *delivered = fewer,
+                    None => self.initial.push_back((key.clone(), element.clone())),
+                }
             }
         }
-        Ok(read.reach)
+        match reach {
+            None => (*group, *after) = (*group + 1, None),
+            reach => *after = reach,
+        }
+        Ok(true)
     }
 
     /// The next change; `None` if something else was in the queue.
     fn next_change(&mut self) -> Result<Option<Element>, EvalError> {
-        let waker = self.cx.feeds.waker();
-        match self.queue.pop(waker.as_ref())? {
-            Some(Queued::Change(Change { old, new, group, position, .. })) => {
-                self.position.advance(group, position);
-                self.read_on();
-                Ok(Some(Element::Change { old, new }))
+        let Taken { entry, settled } = self.reader.pop()?;
+        let position = &mut self.reader.position;
+        let element = match entry {
+            Queued::Change(Change { old, new, group, position: after, .. }) => {
+                position.advance(group, after);
+                Some(Element::change(old, new))
             }
-            Some(Queued::Moved { from, to }) => {
-                self.position.move_to(&from, &to);
-                Ok(None)
+            Queued::Moved { from, to } => {
+                position.move_to(&from, &to);
+                None
             }
-            Some(Queued::Skipped { count, positions }) => {
-                positions.into_iter().for_each(|(group, position)| self.position.advance(group, position));
-                Ok(Some(Element::Skipped(count)))
+            Queued::Skipped { count, positions } => {
+                position.advance_all(positions);
+                Some(Element::Skipped(count))
             }
-            None if waker.is_some() => Err(EvalError::not_ready()),
-            None => {
-                self.cx.check_cancel()?;
-                self.queue.wait(task::now() + CANCEL_CHECK_INTERVAL);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Lets a feed that is behind be read further, once the queue is empty.
-    fn read_on(&self) {
-        if self.queue.is_empty() {
-            self.cx.node().feeds().continue_reading();
-        }
-    }
-
-    /// The token of the last delivered element. With `squash` later versions of rows overtake earlier ones of others, so
-    /// that only the last element of each flush has one.
-    fn token(&mut self) -> Option<String> {
-        let is_exact = self.options.squash == Squash::No || self.queue.is_empty();
-        (self.options.include_token && is_exact).then(|| self.scope.token(&self.position))
+        };
+        // With `squash` later versions of rows overtake earlier ones of others.
+        self.is_exact = self.reader.options.squash == Squash::No || settled.is_some();
+        position.settle(settled.unwrap_or_default());
+        Ok(element)
     }
 }
 
-impl Items for FeedItems {
-    fn next(&mut self, _env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        let element = self.next_element()?;
-        let token = self.token();
-        Ok(Some(element.into_datum(self.options.include_types, token)))
+impl FeedPart for RowItems {
+    fn next(&mut self) -> Result<Element, EvalError> {
+        self.next_element()
     }
 
-    fn is_infinite(&self) -> bool {
-        true
-    }
-}
-
-impl Drop for FeedItems {
-    fn drop(&mut self) {
-        if let Some(subscription) = &self.subscription {
-            subscription.close();
-        }
+    fn positions(&self) -> Option<Vec<&ClientPosition>> {
+        self.is_exact.then(|| vec![&self.reader.position])
     }
 }

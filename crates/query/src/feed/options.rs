@@ -5,6 +5,7 @@ use std::time::Duration;
 use datum::Datum;
 use reql::EvalError;
 
+use crate::service::FeedKind;
 use crate::value::Args;
 
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct FeedOptions {
     pub include_states: bool,
     /// Whether each element says what kind it is.
     pub include_types: bool,
+    /// Whether elements of the first rows of an order have their offsets.
+    pub include_offsets: bool,
     /// Whether changes of one row are combined while they wait.
     pub squash: Squash,
     /// How many changes may wait.
@@ -48,13 +51,11 @@ impl FeedOptions {
             Some(Datum::String(token)) => Some(token),
             Some(other) => return Err(EvalError::type_error("STRING", &other).at("resume_after")),
         };
-        if args.flag("include_offsets")? {
-            return Err(EvalError::logic("Cannot include offsets for range subs."));
-        }
         let options = FeedOptions {
             include_initial: args.flag("include_initial")?,
             include_states: args.flag("include_states")?,
             include_types: args.flag("include_types")?,
+            include_offsets: args.flag("include_offsets")?,
             squash: squash(args)?,
             queue_max: queue_max(args)?,
             include_token: args.flag("include_resume_token")?,
@@ -67,6 +68,20 @@ impl FeedOptions {
             ));
         }
         Ok(options)
+    }
+
+    /// Fails if the options ask for offsets, which a feed of this kind does not have. Source: rdb_protocol/changefeed.cc of
+    /// RethinkDB.
+    pub fn check(&self, kind: FeedKind) -> Result<(), EvalError> {
+        let what = match kind {
+            FeedKind::FirstRows => return Ok(()),
+            FeedKind::Point => "point",
+            _ => "range",
+        };
+        match self.include_offsets {
+            true => Err(EvalError::logic(format!("Cannot include offsets for {what} subs."))),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,96 +1,159 @@
-//! The rows that a feed follows, and the steps that they take.
+//! The rows that a feed follows, and the values that it computes from them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use cluster::{FeedStart, Feeds, Interest};
-use datum::{Bytes, Datum, PrimaryKey, row};
-use reql::codec::Packer;
-use reql::purity::{self, Determinism};
-use reql::{Closure, EvalError, Flow, Transform};
+use cluster::{FeedStart, Feeds, IndexConfig, Interest};
+use datum::{Datum, KeyRange, Object, PrimaryKey};
+use reql::{EvalError, Pipeline, Terminal, Transform};
 
-use super::options::FeedOptions;
+use super::entries::{IndexEntries, RowEntries};
+use super::steps::{RowSteps, add_pipeline, check_pipeline};
+use super::total::Total;
 use crate::context::Cx;
 use crate::service::FeedKind;
-use crate::stream::{Pipe, Source};
-use crate::table::{KeyOrder, StoredTable, TableRef, key_error};
-use crate::value::{Row, Seq, Slice, Value};
+use crate::stream::RowSource;
+use crate::table::{IndexRead, KeyOrder, StoredTable, TableRef};
+use crate::value::{FirstRows, Origin, UNORDERED};
 
 /// The rows, the steps and the kind of a feed.
 pub(crate) struct FeedPlan {
     pub table: StoredTable,
     pub interest: Interest,
     pub kind: FeedKind,
+    pub entries: RowEntries,
+    /// The index without which the feed ends.
+    pub index: Option<IndexConfig>,
     pub steps: RowSteps,
+    /// The value that is computed from the rows; `None` for a feed of the rows themselves.
+    pub view: Option<ViewPlan>,
 }
 
-/// The steps between a row and the value that the feed is about.
-pub(crate) struct RowSteps(Vec<Transform>);
+/// A value that a feed computes from rows.
+pub(crate) enum ViewPlan {
+    FirstRows(Limit),
+    /// An aggregate, or one for each group.
+    Aggregate(Pipeline),
+    Distinct,
+    /// One side of a join: see [`super::join_plan::JoinPlan`].
+    JoinSide,
+}
+
+/// The first rows of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub most: usize,
+    pub is_descending: bool,
+}
 
 impl FeedPlan {
-    /// The plan for the argument of `changes`. Fails if it cannot be followed.
-    pub fn of(cx: &Cx, value: Value) -> Result<FeedPlan, EvalError> {
-        match value {
-            Value::Table(slice) => FeedPlan::of_slice(cx, slice),
-            Value::Row(row) => FeedPlan::of_row(row),
-            Value::Seq(seq) if seq.eager => Err(eager()),
-            Value::Seq(Seq { table: Some(TableRef::System(_)), .. }) => Err(not_yet("system tables")),
-            Value::Seq(Seq { table: Some(_), pipe: Pipe { source: Source::Items(_), .. }, .. }) => {
-                Err(not_yet("a part of an order, or of an unordered sequence"))
+    /// The plan for rows of one table; `None` for any other origin. `steps_of` checks their steps.
+    pub fn of_origin(
+        cx: &Cx,
+        origin: Origin,
+        steps_of: fn(Vec<Transform>) -> Result<RowSteps, EvalError>,
+    ) -> Result<Option<FeedPlan>, EvalError> {
+        Ok(match origin {
+            Origin::Rows { source, steps } => Some(FeedPlan::of_rows(cx, source, steps_of(steps)?)?),
+            Origin::Keys { table, copies, steps } => {
+                Some(FeedPlan::of_keys(table, copies, FeedKind::Sequence, steps_of(steps)?))
             }
-            Value::Seq(seq) => FeedPlan::of_pipe(seq.pipe),
-            Value::Datum(Datum::Array(_)) | Value::Grouped(_) => Err(eager()),
-            other => Err(other.not_a(cx, "SEQUENCE")),
+            _ => None,
+        })
+    }
+
+    /// A feed of the rows under these keys.
+    pub fn of_keys(
+        table: StoredTable,
+        copies: BTreeMap<PrimaryKey, u32>,
+        kind: FeedKind,
+        steps: RowSteps,
+    ) -> FeedPlan {
+        let interest = Interest::Keys(copies.keys().cloned().collect());
+        FeedPlan {
+            table,
+            interest,
+            kind,
+            entries: RowEntries::Copies(copies),
+            index: None,
+            steps,
+            view: None,
         }
     }
 
-    fn of_slice(cx: &Cx, slice: Slice) -> Result<FeedPlan, EvalError> {
-        match &slice.table {
-            TableRef::System(_) => Err(not_yet("system tables")),
-            // An empty range, which no row ever enters.
-            TableRef::Stored(table) if slice.is_empty() => Ok(FeedPlan {
-                table: table.clone(),
-                interest: Interest::Keys(BTreeSet::new()),
-                kind: FeedKind::Sequence,
-                steps: RowSteps(Vec::new()),
-            }),
-            TableRef::Stored(_) => FeedPlan::of_pipe(slice.into_seq(cx)?.pipe),
-        }
-    }
-
-    /// A feed of one document.
-    fn of_row(row: Row) -> Result<FeedPlan, EvalError> {
-        if row.was_found_by_order() {
-            return Err(not_yet("the first row of an order: `nth`, `min` and `max`"));
-        }
-        let TableRef::Stored(table) = row.table else { return Err(not_yet("system tables")) };
-        let key = PrimaryKey::encode(&row.key).map_err(|error| key_error(&error))?;
-        let interest = Interest::Keys(BTreeSet::from([key]));
-        Ok(FeedPlan { table, interest, kind: FeedKind::Point, steps: RowSteps(Vec::new()) })
-    }
-
-    fn of_pipe(pipe: Pipe) -> Result<FeedPlan, EvalError> {
-        let (table, interest) = match pipe.source {
-            Source::Rows(rows) if rows.index.is_some() => return Err(not_yet("secondary indexes")),
-            Source::Rows(rows) if rows.most.is_some() => return Err(not_yet("`limit`")),
-            Source::Rows(rows) if rows.order != KeyOrder::Any => return Err(not_yet("an order")),
-            Source::Rows(rows) => (rows.table, Interest::Range(rows.range)),
-            Source::Keys(keys) => {
-                let (table, keys) = keys.into_keys();
-                (table, Interest::Keys(keys.collect()))
+    /// A feed of rows of a table or an index.
+    pub fn of_rows(cx: &Cx, rows: RowSource, steps: RowSteps) -> Result<FeedPlan, EvalError> {
+        let (entries, index) = match &rows.index {
+            None => (RowEntries::Once, None),
+            Some(read) => {
+                let (entries, config) = index_entries(cx, &rows.table, read)?;
+                (RowEntries::Index(Box::new(entries)), Some(config))
             }
-            Source::Items(_) => return Err(eager()),
         };
-        if let Some(step) = pipe.steps.iter().find(|step| matches!(step, Transform::ConcatMap(_))) {
-            return Err(EvalError::logic(format!("Cannot call `changes` after `{}`.", step.name())));
-        }
-        // A change is evaluated again for the row before it: the result must be the same as before.
-        let is_repeatable = |closure: &&Closure| {
-            closure.as_foreign().is_none() && purity::of_func(&closure.func) != Determinism::Never
+        let interest = match &entries {
+            RowEntries::Index(index) => index.interest(rows.range),
+            _ => Interest::Range(rows.range),
         };
-        if !pipe.steps.iter().flat_map(Transform::functions).all(|closure| is_repeatable(&closure)) {
-            return Err(EvalError::logic("Cannot call `changes` after a non-deterministic function."));
+        let kind = FeedKind::Sequence;
+        Ok(FeedPlan { table: rows.table, interest, kind, entries, index, steps, view: None })
+    }
+
+    /// A feed that keeps whole rows of a table, for one side of a join.
+    pub fn of_table(table: StoredTable, index: Option<IndexConfig>) -> Result<FeedPlan, EvalError> {
+        Ok(FeedPlan {
+            table,
+            interest: Interest::Range(KeyRange::all()),
+            kind: FeedKind::Join,
+            entries: RowEntries::Once,
+            index,
+            steps: RowSteps::of_one(Vec::new())?,
+            view: Some(ViewPlan::JoinSide),
+        })
+    }
+
+    /// The same rows, from which something is computed.
+    pub fn with_view(self, kind: FeedKind, view: ViewPlan) -> FeedPlan {
+        FeedPlan { kind, view: Some(view), ..self }
+    }
+
+    /// The same rows with an aggregate. Fails if it cannot be kept up to date.
+    pub fn aggregated(self, pipeline: Pipeline) -> Result<FeedPlan, EvalError> {
+        check_pipeline(&pipeline)?;
+        if Total::empty(&pipeline.terminal).is_none() {
+            return Err(EvalError::logic(format!(
+                "Cannot call `changes` after `{}`: its result cannot be kept up to date when rows are changed or deleted.",
+                pipeline.terminal.name()
+            )));
         }
-        Ok(FeedPlan { table, interest, kind: FeedKind::Sequence, steps: RowSteps(pipe.steps) })
+        let view = match (&pipeline.group, &pipeline.terminal) {
+            (None, Terminal::Distinct) => ViewPlan::Distinct,
+            _ => ViewPlan::Aggregate(pipeline),
+        };
+        Ok(self.with_view(FeedKind::Aggregate, view))
+    }
+
+    /// A feed of the first rows of an order. Source: terms/seq.cc and datum_stream.cc of RethinkDB.
+    pub fn of_first_rows(cx: &Cx, first: FirstRows) -> Result<FeedPlan, EvalError> {
+        let FirstRows { source, steps, most, is_transformed } = first;
+        if is_transformed {
+            return Err(EvalError::logic(
+                "Changefeeds are not supported on queries that have a transformation following a `limit` term.  \
+                 Transformations include terms such as `filter`, `map`, `pluck`, etc.  Consider moving the \
+                 transformation before the `limit` term.",
+            ));
+        }
+        let is_descending = match source.order {
+            KeyOrder::Any => return Err(EvalError::logic(UNORDERED)),
+            order => order == KeyOrder::Descending,
+        };
+        if most > cx.array_limit {
+            return Err(EvalError::resource(format!(
+                "Array size limit `{}` exceeded.  (`.limit(X).changes()` is illegal if X is larger than the array size \
+                 limit.)",
+                cx.array_limit
+            )));
+        }
+        let plan = FeedPlan::of_rows(cx, source, RowSteps::of_one(steps)?)?;
+        Ok(plan.with_view(FeedKind::FirstRows, ViewPlan::FirstRows(Limit { most, is_descending })))
     }
 
     /// The present positions at which the feed begins.
@@ -98,59 +161,54 @@ impl FeedPlan {
         feeds.start(&self.table.handle, &self.interest).map_err(|_| unavailable(&self.table))
     }
 
-    /// A number that tells this feed from feeds of other rows, steps and options of the same table. It is the same on every
-    /// server.
-    pub fn digest(&self, options: &FeedOptions) -> Result<u64, EvalError> {
-        let mut packer = Packer::with_capacity(64);
-        packer.list(self.steps.0.iter());
-        let mut bytes = packer.finish().map_err(|error| error.error("a feed"))?.to_vec();
+    /// The values of the feed that come from a row.
+    pub fn values(&self, cx: &Cx, key: &PrimaryKey, row: Option<&Object>) -> Vec<Datum> {
+        let items = self.entries.items(key, row, &cx.cancel);
+        match self.steps.is_empty() {
+            true => items,
+            false => items.into_iter().flat_map(|item| self.steps.values(cx, item)).collect(),
+        }
+    }
+
+    /// Adds bytes that tell this feed from feeds of other rows and steps. They are the same on every server.
+    pub fn add_to_digest(&self, bytes: &mut Vec<u8>) -> Result<(), EvalError> {
+        self.steps.add_to_digest(bytes)?;
         match &self.interest {
             Interest::Keys(keys) => keys.iter().for_each(|key| bytes.extend_from_slice(key.as_bytes())),
             Interest::Range(range) => bytes.extend_from_slice(format!("{range:?}").as_bytes()),
+            Interest::Values(wanted) => bytes.extend_from_slice(format!("{:?}", wanted.range).as_bytes()),
         }
-        bytes.extend([options.include_states, options.include_types].map(u8::from));
-        let low = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(b"digest");
-        Ok(u64::from(low) << 32 | u64::from(crc32c::crc32c(&bytes)))
-    }
-}
-
-impl RowSteps {
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing.
-    /// Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
-    pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Option<Datum> {
-        let row = row?;
-        if self.0.is_empty() {
-            return Some(row);
+        self.entries.add_to_digest(bytes);
+        match &self.view {
+            None => {}
+            Some(ViewPlan::FirstRows(Limit { most, is_descending })) => {
+                bytes.extend_from_slice(&(*most as u64).to_le_bytes());
+                bytes.push(u8::from(*is_descending));
+            }
+            Some(ViewPlan::Aggregate(pipeline)) => add_pipeline(bytes, pipeline)?,
+            Some(ViewPlan::Distinct) => bytes.extend_from_slice(b"distinct"),
+            Some(ViewPlan::JoinSide) => bytes.extend_from_slice(b"join"),
         }
-        let mut value = None;
-        let run = reql::run(&self.0, row, &cx.closed_env(), &mut |item| {
-            value = Some(item);
-            Ok(Flow::Continue)
-        });
-        value.filter(|_| run.is_ok())
+        Ok(())
     }
 }
 
-/// The row in stored bytes.
-pub(super) fn row_of(bytes: Option<&Bytes>) -> Result<Option<Datum>, EvalError> {
-    let decode = |bytes: &Bytes| row::decode(bytes.clone()).map(Datum::Object);
-    bytes
-        .map(decode)
-        .transpose()
-        .map_err(|error| EvalError::internal(format!("a changed row is damaged: {error}")))
+/// The entries of an index that a feed follows, and the index. Fails if it was dropped, or has no entries that can be followed.
+fn index_entries(
+    cx: &Cx,
+    table: &StoredTable,
+    read: &IndexRead,
+) -> Result<(IndexEntries, IndexConfig), EvalError> {
+    let missing = || TableRef::Stored(table.clone()).unreadable_index(&read.name);
+    let config =
+        table.find_index(cx, &read.name).filter(|config| config.id == read.id).ok_or_else(missing)?;
+    let entries = IndexEntries::of(&config, read).ok_or_else(eager)?;
+    Ok((entries, config))
 }
 
-fn eager() -> EvalError {
+/// The error of a sequence that cannot be followed.
+pub(super) fn eager() -> EvalError {
     EvalError::logic("Cannot call `changes` on an eager stream.")
-}
-
-fn not_yet(what: &str) -> EvalError {
-    EvalError::logic(format!("`changes` is not supported on {what} by this version."))
 }
 
 /// The error of a feed that cannot be served.

@@ -1,21 +1,19 @@
 //! Changes that wait for the client.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
-use cluster::{Catalog, FeedEnd, FeedEvent, FeedPosition, GroupId, Subscriber};
+use cluster::GroupId;
 use datum::{Datum, PrimaryKey};
-use io::task::{self, Condvar};
-use parking_lot::Mutex;
+use io::task;
+use parking_lot::{Mutex, MutexGuard};
 use reql::EvalError;
 
 use super::options::Squash;
-use super::plan::{FeedPlan, row_of, unavailable};
-use super::token;
-use crate::context::Cx;
-use crate::table::access::{Privilege, Resource, check_in};
+use super::position::{GroupPosition, Settled};
+use super::queue_memory::QueueMemory;
 
 /// The most bytes of rows that wait in one feed.
 const BYTES_MAX: usize = 64 << 20;
@@ -24,14 +22,13 @@ const READ_AHEAD: usize = 1000;
 /// And about this many bytes.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
-/// The queue of one feed. The thread of the feeds fills it, and the reader of the feed empties it.
-pub(super) struct FeedQueue {
-    pub(super) plan: FeedPlan,
-    cx: Arc<Cx>,
+/// The queue of one feed. One thread fills it, and the reader of the feed empties it.
+pub(super) struct ChangeQueue {
     squash: Squash,
-    queue_max: usize,
+    changes_max: usize,
     state: Mutex<State>,
-    changed: Condvar,
+    /// Whether the feed is behind the present and was not read further, because changes wait.
+    is_held_back: AtomicBool,
 }
 
 /// An entry that the reader takes.
@@ -46,45 +43,58 @@ pub(super) enum Queued {
     /// Changes were dropped: their number, and the position after the last one in each group.
     Skipped {
         count: u64,
-        positions: Vec<(GroupId, FeedPosition)>,
+        positions: Vec<(GroupId, GroupPosition)>,
     },
+}
+
+/// An entry, and what else has happened if no change waits after it.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) entry: Queued,
+    pub(super) settled: Option<Settled>,
 }
 
 #[derive(Debug)]
 pub(super) struct Change {
-    key: PrimaryKey,
+    /// The row, and which of its entries in the sequence this is.
+    pub(super) key: (PrimaryKey, u32),
+    /// Whether it may be combined with other changes of the same row.
+    pub(super) can_be_combined: bool,
     pub(super) old: Option<Datum>,
     pub(super) new: Option<Datum>,
     pub(super) group: GroupId,
-    pub(super) position: FeedPosition,
-    bytes: usize,
-    since: Instant,
+    pub(super) position: GroupPosition,
+    pub(super) bytes: usize,
+    pub(super) since: Instant,
 }
 
-#[derive(Default)]
 struct State {
     /// By the order of arrival.
     waiting: BTreeMap<u64, Queued>,
     next: u64,
     /// With `squash`, the waiting change of each row.
-    by_key: HashMap<PrimaryKey, u64>,
+    by_key: HashMap<(PrimaryKey, u32), u64>,
+    /// The positions after changes that have cancelled each other out, in groups without a later change that waits.
+    cancelled: HashMap<GroupId, GroupPosition>,
     changes: usize,
     bytes: usize,
     /// With `squash`: whether all waiting changes may be taken at once, because they are many.
     is_flushing: bool,
     ended: Option<EvalError>,
     waker: Option<Waker>,
+    memory: QueueMemory,
 }
 
-impl FeedQueue {
-    /// An empty queue for the feed of `plan`.
-    pub fn new(cx: Arc<Cx>, plan: FeedPlan, squash: Squash, queue_max: usize) -> FeedQueue {
-        FeedQueue { plan, cx, squash, queue_max, state: Mutex::default(), changed: Condvar::new() }
+impl ChangeQueue {
+    /// An empty queue.
+    pub fn new(squash: Squash, changes_max: usize, memory: QueueMemory) -> ChangeQueue {
+        let (state, is_held_back) = (Mutex::new(State::new(memory)), AtomicBool::new(false));
+        ChangeQueue { squash, changes_max, state, is_held_back }
     }
 
     /// The next entry. `Ok(None)` if there is none, in which case `waker` is woken once there is; fails if the feed has ended
     /// and is empty.
-    pub fn pop(&self, waker: Option<&Waker>) -> Result<Option<Queued>, EvalError> {
+    pub fn pop(&self, waker: Option<&Waker>) -> Result<Option<Taken>, EvalError> {
         let mut state = self.state.lock();
         if state.is_due(self.squash)
             && let Some(entry) = state.pop()
@@ -98,14 +108,6 @@ impl FeedQueue {
         Ok(None)
     }
 
-    /// Waits until there is an entry or the feed has ended, at most until `deadline`.
-    pub fn wait(&self, deadline: Instant) {
-        let mut state = self.state.lock();
-        if !state.is_due(self.squash) && state.ended.is_none() {
-            self.changed.wait_until(&mut state, deadline);
-        }
-    }
-
     /// Whether no entry waits.
     pub fn is_empty(&self) -> bool {
         self.state.lock().waiting.is_empty()
@@ -114,10 +116,30 @@ impl FeedQueue {
     /// Whether a feed that is behind should be read further.
     pub fn wants_more(&self) -> bool {
         let state = self.state.lock();
-        state.changes < READ_AHEAD.min(self.queue_max) && state.bytes < READ_AHEAD_BYTES
+        let wants_more = state.changes < READ_AHEAD.min(self.changes_max) && state.bytes < READ_AHEAD_BYTES;
+        self.is_held_back.store(!wants_more, Ordering::Release);
+        wants_more
     }
 
-    fn push(&self, entry: Queued) {
+    /// Whether the feed was not read further since the last call, and the queue is empty now.
+    pub fn take_held_back(&self) -> bool {
+        self.is_held_back.load(Ordering::Acquire)
+            && self.is_empty()
+            && self.is_held_back.swap(false, Ordering::AcqRel)
+    }
+
+    /// The time at which the oldest change that waits was queued.
+    pub fn oldest(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.waiting.values().find_map(|entry| match entry {
+            Queued::Change(change) => Some(change.since),
+            _ => None,
+        })
+    }
+
+    /// Adds an entry. With `squash` a change is combined with the waiting change of the same row. All changes are dropped if
+    /// they become too many.
+    pub fn push(&self, entry: Queued) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
             return;
@@ -126,11 +148,14 @@ impl FeedQueue {
             Queued::Change(change) => state.add(change, self.squash),
             other => state.append(other),
         }
-        if state.changes > self.queue_max || state.bytes > BYTES_MAX {
+        let has_no_memory = state.set_memory();
+        // A single change may be larger: rows of any size arrive.
+        let has_many_bytes = state.bytes > BYTES_MAX && state.changes > 1;
+        if state.changes > self.changes_max || has_many_bytes || has_no_memory {
             state.drop_all();
         }
         // Source: `changefeed_queue_size` in rdb_protocol/changefeed.cc of RethinkDB.
-        if state.changes > self.queue_max / 2 || state.bytes > BYTES_MAX / 2 {
+        if state.changes > self.changes_max / 2 || state.bytes > BYTES_MAX / 2 {
             state.is_flushing = true;
         }
         if state.is_due(self.squash) {
@@ -138,16 +163,26 @@ impl FeedQueue {
         }
     }
 
-    fn end(&self, error: EvalError) {
+    /// Ends the feed: the reader gets the error once it has taken what waits.
+    pub fn end(&self, error: EvalError) {
         let mut state = self.state.lock();
         state.ended.get_or_insert(error);
         self.notify(state);
     }
 
-    fn notify(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+    /// Wakes the reader if changes that had to wait for further ones have waited long enough. To be called again and again.
+    pub fn tick(&self) {
+        if let Squash::For(_) = self.squash {
+            let state = self.state.lock();
+            if state.waker.is_some() && state.is_due(self.squash) {
+                self.notify(state);
+            }
+        }
+    }
+
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
         let waker = state.waker.take();
         drop(state);
-        self.changed.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -155,6 +190,26 @@ impl FeedQueue {
 }
 
 impl State {
+    fn new(memory: QueueMemory) -> State {
+        State {
+            waiting: BTreeMap::new(),
+            next: 0,
+            by_key: HashMap::new(),
+            cancelled: HashMap::new(),
+            changes: 0,
+            bytes: 0,
+            is_flushing: false,
+            ended: None,
+            waker: None,
+            memory,
+        }
+    }
+
+    /// Reserves memory for what waits. Returns whether all of it must be dropped.
+    fn set_memory(&mut self) -> bool {
+        self.memory.set(self.bytes as u64)
+    }
+
     /// Whether the first entry may be taken now: with `squash`, a change may have to wait for further ones. Nothing waits once
     /// the queue is half full or the feed has ended.
     fn is_due(&self, squash: Squash) -> bool {
@@ -167,15 +222,29 @@ impl State {
         }
     }
 
-    fn pop(&mut self) -> Option<Queued> {
+    fn pop(&mut self) -> Option<Taken> {
         let (_, entry) = self.waiting.pop_first()?;
         self.is_flushing &= !self.waiting.is_empty();
         if let Queued::Change(change) = &entry {
             self.changes -= 1;
             self.bytes -= change.bytes;
+            self.set_memory();
             self.by_key.remove(&change.key);
         }
-        Some(entry)
+        Some(Taken { entry, settled: self.settle() })
+    }
+
+    /// Takes the moves that are left if nothing else waits.
+    fn settle(&mut self) -> Option<Settled> {
+        let is_move = |entry: &Queued| matches!(entry, Queued::Moved { .. });
+        if self.changes > 0 || !self.waiting.values().all(is_move) {
+            return None;
+        }
+        let moves = std::mem::take(&mut self.waiting).into_values().filter_map(|entry| match entry {
+            Queued::Moved { from, to } => Some((from, to)),
+            _ => None,
+        });
+        Some(Settled { moves: moves.collect(), cancelled: self.cancelled.drain().collect() })
     }
 
     fn append(&mut self, entry: Queued) {
@@ -184,18 +253,20 @@ impl State {
     }
 
     fn add(&mut self, mut change: Change, squash: Squash) {
-        if squash != Squash::No {
+        if squash != Squash::No && change.can_be_combined {
             let earlier = self.by_key.remove(&change.key).and_then(|at| self.waiting.remove(&at));
             if let Some(Queued::Change(earlier)) = earlier {
                 self.changes -= 1;
                 self.bytes -= earlier.bytes;
                 (change.old, change.since) = (earlier.old, earlier.since);
                 if change.old == change.new {
+                    self.cancelled.insert(change.group, change.position);
                     return;
                 }
             }
             self.by_key.insert(change.key.clone(), self.next);
         }
+        self.cancelled.remove(&change.group);
         self.changes += 1;
         self.bytes += change.bytes;
         self.append(Queued::Change(change));
@@ -203,7 +274,8 @@ impl State {
 
     /// Drops all changes. Moves to other groups stay.
     fn drop_all(&mut self) {
-        let (mut dropped, mut positions, mut moves) = (0, Vec::<(GroupId, FeedPosition)>::new(), Vec::new());
+        let (mut dropped, mut dropped_before) = (0, 0);
+        let (mut positions, mut moves) = (Vec::<(GroupId, GroupPosition)>::new(), Vec::new());
         for entry in std::mem::take(&mut self.waiting).into_values() {
             match entry {
                 Queued::Change(Change { group, position, .. }) => {
@@ -213,6 +285,7 @@ impl State {
                 }
                 Queued::Skipped { count, positions: earlier } => {
                     dropped += count;
+                    dropped_before += count;
                     positions.retain(|(known, _)| !earlier.iter().any(|(group, _)| group == known));
                     positions.extend(earlier);
                 }
@@ -220,63 +293,73 @@ impl State {
             }
         }
         (self.changes, self.bytes) = (0, 0);
-        self.by_key.clear();
+        self.set_memory();
+        self.memory.note_overflow(dropped - dropped_before);
+        self.by_key = HashMap::new();
         moves.into_iter().for_each(|moved| self.append(moved));
         self.append(Queued::Skipped { count: dropped, positions });
     }
 }
 
-impl Subscriber for FeedQueue {
-    fn changed(&self, event: FeedEvent<'_>) {
-        let FeedEvent { group, position, row } = event;
-        let (old, new) = match (row_of(row.old.as_ref()), row_of(row.new.as_ref())) {
-            (Ok(old), Ok(new)) => (old, new),
-            (Err(error), _) | (_, Err(error)) => return self.end(error),
-        };
-        let steps = &self.plan.steps;
-        let (old, new) = (steps.value(&self.cx, old), steps.value(&self.cx, new));
-        if (old.is_none() && new.is_none()) || (!steps.is_empty() && old == new) {
-            return;
-        }
-        let len = |row: &Option<datum::Bytes>| row.as_ref().map_or(0, datum::Bytes::len);
-        let bytes = row.key.as_bytes().len() + len(&row.old) + len(&row.new);
-        let (key, since) = (row.key.clone(), task::now());
-        self.push(Queued::Change(Change { key, old, new, group, position, bytes, since }));
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cluster::FeedPosition;
+    use datum::Bytes;
+    use io::memory::Budget;
+
+    use super::*;
+
+    const GROUP: GroupId = GroupId(1);
+
+    fn queue() -> ChangeQueue {
+        let memory = QueueMemory::new(Budget::new(1 << 20), Arc::default());
+        ChangeQueue::new(Squash::WhileWaiting, 100, memory)
     }
 
-    fn moved(&self, from: &[GroupId], to: &[GroupId]) {
-        self.push(Queued::Moved { from: from.to_vec(), to: to.to_vec() });
+    fn position(rows: u32) -> GroupPosition {
+        GroupPosition::of(FeedPosition { rows, ..FeedPosition::default() })
     }
 
-    fn has_room(&self) -> bool {
-        self.wants_more()
+    fn change(key: &'static [u8], values: (Option<bool>, Option<bool>), rows: u32) -> Queued {
+        let datum = |value: Option<bool>| value.map(Datum::Bool);
+        Queued::Change(Change {
+            key: (PrimaryKey(Bytes::from_static(key)), 0),
+            can_be_combined: true,
+            old: datum(values.0),
+            new: datum(values.1),
+            group: GROUP,
+            position: position(rows),
+            bytes: 1,
+            since: task::now(),
+        })
     }
 
-    fn catalog_changed(&self, catalog: &Catalog) {
-        let handle = &self.plan.table.handle;
-        let resource = Resource::Table(handle.db.id, handle.config.id);
-        if let Err(error) = check_in(&self.cx, catalog, Privilege::Read, resource) {
-            self.end(error);
-        }
+    #[test]
+    fn a_feed_is_not_resumed_between_changes_that_cancelled_each_other_out() {
+        let queue = queue();
+        queue.push(change(b"a", (None, Some(true)), 1));
+        queue.push(change(b"b", (None, Some(true)), 2));
+        queue.push(change(b"a", (Some(true), None), 3));
+        queue.push(Queued::Moved { from: vec![GROUP], to: vec![GroupId(2)] });
+        let taken = queue.pop(None).unwrap().unwrap();
+        assert!(matches!(taken.entry, Queued::Change(Change { new: Some(_), .. })));
+        let settled = taken.settled.unwrap();
+        assert_eq!(settled.cancelled, [(GROUP, position(3))]);
+        assert_eq!(settled.moves, [(vec![GROUP], vec![GroupId(2)])]);
+        assert!(queue.pop(None).unwrap().is_none());
     }
 
-    fn tick(&self) {
-        if let Squash::For(_) = self.squash {
-            let state = self.state.lock();
-            if state.waker.is_some() && state.is_due(self.squash) {
-                self.notify(state);
-            }
-        }
-    }
-
-    fn ended(&self, why: FeedEnd) {
-        let table = &self.plan.table;
-        let (db, name) = (&table.handle.db.name, &table.handle.config.name);
-        self.end(match why {
-            FeedEnd::TableDropped => EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")),
-            FeedEnd::Unavailable => unavailable(table),
-            FeedEnd::Gone => token::gone(),
-            FeedEnd::Stopped => EvalError::op_failed("The server is shutting down."),
-        });
+    #[test]
+    fn only_the_last_change_that_waits_can_be_resumed_after() {
+        let queue = queue();
+        queue.push(change(b"a", (None, Some(true)), 1));
+        queue.push(change(b"a", (Some(true), None), 2));
+        queue.push(change(b"b", (None, Some(true)), 3));
+        queue.push(change(b"c", (None, Some(true)), 4));
+        assert!(queue.pop(None).unwrap().unwrap().settled.is_none());
+        // A later change of the group waits: the position after it is later, too.
+        assert!(queue.pop(None).unwrap().unwrap().settled.unwrap().cancelled.is_empty());
     }
 }

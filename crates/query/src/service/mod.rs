@@ -2,11 +2,13 @@
 //! facts about the server.
 
 mod client;
+mod feed_counters;
 mod feed_polling;
 mod jobs;
 mod rate_meter;
 mod recent_log;
 mod served_cursors;
+mod system_watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +24,19 @@ use parking_lot::Mutex;
 use self::jobs::Jobs;
 use self::rate_meter::{RateMeter, TableRateMeters};
 use self::served_cursors::ServedCursors;
+use self::system_watches::{SystemWatches, WatchedTable};
 use crate::http::HttpClient;
 use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
 use crate::script::Scripts;
 use crate::thread_pool::ThreadPool;
 
 pub use client::Client;
-pub use feed_polling::FeedKind;
+pub use feed_counters::{FeedCounters, FeedKind};
 pub(crate) use feed_polling::FeedPolling;
 pub(crate) use jobs::{Job, JobEntry};
 pub use recent_log::{LogLevel, LogLine, RecentLog};
 pub(crate) use served_cursors::ServedCursor;
+pub(crate) use system_watches::{SystemTableRows, SystemWatcher};
 
 /// Threads for requests of other nodes: most of them wait for the log or for scan threads.
 const REQUEST_THREADS: usize = 8;
@@ -130,7 +134,10 @@ pub struct Service {
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
     /// The last rows of other servers in `server_status`.
     pub(crate) statuses: Mutex<BTreeMap<ServerId, Object>>,
+    /// Feeds of system tables.
+    system_watches: Arc<SystemWatches>,
     counters: Counters,
+    pub(crate) feed_counters: Arc<FeedCounters>,
     /// Queries, rows read and rows written per second.
     pub(crate) rates: RateMeter<3>,
     /// Rows of each table read and written here per second.
@@ -163,7 +170,9 @@ impl Service {
             memory: options.memory,
             scratch: Mutex::new(BTreeMap::new()),
             statuses: Mutex::new(BTreeMap::new()),
+            system_watches: Arc::default(),
             counters: Counters::default(),
+            feed_counters: Arc::default(),
             rates: RateMeter::new(start),
             table_rates: TableRateMeters::new(start),
         })
@@ -188,6 +197,15 @@ impl Service {
         self.remote_calls.flush();
     }
 
+    /// Calls `watcher` with the rows of a system table, until it is dropped. Fails if no thread can be started.
+    pub(crate) fn watch_system_table(
+        &self,
+        table: WatchedTable,
+        watcher: &Arc<impl SystemWatcher + 'static>,
+    ) -> std::io::Result<()> {
+        self.system_watches.add(&self.node, table, watcher)
+    }
+
     /// Calls to other nodes.
     #[must_use]
     pub fn remote_calls(&self) -> &RemoteCalls {
@@ -197,5 +215,10 @@ impl Service {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    #[must_use]
+    pub fn feed_counters(&self) -> &FeedCounters {
+        &self.feed_counters
     }
 }

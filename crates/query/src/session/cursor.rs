@@ -62,13 +62,14 @@ impl Cursor {
         if cx.feeds.kind().is_some() {
             // The reader of a feed never waits here: see `poll_batch`.
             cx.feeds.set_waker(Some(Waker::noop().clone()));
+            cx.feeds.set_may_block(true);
         }
         Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
     }
 
     /// Whether the stream has no end.
-    pub(crate) fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    pub(crate) fn is_endless(&self) -> bool {
+        self.items.endless().is_some()
     }
 
     /// The kind of changefeed that it reads, and whether that reports states; `None` if it reads none.
@@ -84,9 +85,14 @@ impl Cursor {
             return Polled::NeedsThread;
         }
         self.cx.feeds.set_waker(Some(waker.clone()));
+        self.cx.feeds.set_may_block(false);
         let batch = self.next_batch();
+        self.cx.feeds.set_may_block(true);
         match batch {
-            Ok(batch) if batch.items.is_empty() && !batch.done => Polled::Waiting,
+            Ok(batch) if batch.items.is_empty() && !batch.done => match self.cx.feeds.is_live() {
+                true => Polled::Waiting,
+                false => Polled::NeedsThread,
+            },
             ended => Polled::Ready(ended),
         }
     }
@@ -132,6 +138,12 @@ impl Cursor {
 
     fn now(&self) -> Nanos {
         self.cx.node().clock().now()
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.cx.feeds.close();
     }
 }
 

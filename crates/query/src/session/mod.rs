@@ -7,7 +7,7 @@ mod limits;
 mod profile;
 mod query;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use datum::{Datum, Text, Time, cancel};
@@ -16,7 +16,7 @@ use reql::{Cancel, EvalError, Op, Scope, SeededRandom, Term};
 use self::cursor::check_json;
 use self::profile::Profile;
 use crate::context::{Caller, Cx, DB_DEFAULT, TablesRead, Trace, trace};
-use crate::service::{Client, Job, JobEntry, Service};
+use crate::service::{Client, FeedPolling, Job, JobEntry, Service};
 use crate::value::{DbRef, Seq, Value};
 
 pub use answer::{Answer, Answered};
@@ -30,13 +30,15 @@ pub use query::Query;
 pub struct Session {
     pub(crate) service: Arc<Service>,
     pub(crate) client: Arc<Client>,
+    /// The number of changefeeds that it has open.
+    feeds: Arc<AtomicUsize>,
 }
 
 impl Session {
     /// Queries run with the permissions of `client`.
     #[must_use]
     pub fn new(service: Arc<Service>, client: Client) -> Session {
-        Session { service, client: Arc::new(client) }
+        Session { service, client: Arc::new(client), feeds: Arc::default() }
     }
 
     /// Runs a query. The result is a datum or a cursor. Blocks; `cancel` ends it early with an error, now or while the
@@ -111,7 +113,7 @@ impl Session {
             trace: trace.clone(),
             tables_read: TablesRead::default(),
             scripts: Arc::default(),
-            feeds: Arc::default(),
+            feeds: Arc::new(FeedPolling::new(self.feeds.clone(), self.service.feed_counters.clone())),
             me: me.clone(),
         })
     }
@@ -210,7 +212,7 @@ fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalErr
 /// Reads a result to its end and drops its items.
 fn read_to_the_end(answer: &mut Answer) -> Result<trace::Answered, EvalError> {
     let Answer::Stream(cursor) = answer else { return Ok(trace::Answered { kind: "value", items: 1 }) };
-    if cursor.is_infinite() {
+    if cursor.is_endless() {
         let why = "Cannot explain an infinite stream: it would have to be read to its end. Use `limit`.";
         return Err(EvalError::logic(why));
     }

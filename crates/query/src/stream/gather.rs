@@ -277,8 +277,8 @@ fn reopened(
 
 /// Pulls all items to this thread.
 fn consume(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
-    if items.is_infinite() {
-        return Err(reql::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     let env = cx.env();
     let mut tally = pipeline.start();

@@ -1,6 +1,6 @@
 //! Rows of a table by their keys.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use datum::key::bucket_of;
@@ -40,9 +40,11 @@ impl KeySource {
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }
 
-    /// The table, and the keys that were not read yet, each once.
-    pub fn into_keys(self) -> (StoredTable, impl Iterator<Item = PrimaryKey>) {
-        (self.table, self.waiting.map(|(key, _)| key))
+    /// The table, and the keys that were not read yet, each with the number of times that it was given.
+    pub fn keys(&self) -> (StoredTable, BTreeMap<PrimaryKey, u32>) {
+        let copies =
+            |(key, times): &(PrimaryKey, usize)| (key.clone(), u32::try_from(*times).unwrap_or(u32::MAX));
+        (self.table.clone(), self.waiting.as_slice().iter().map(copies).collect())
     }
 
     /// Whether it is known without reading that there are no rows.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use datum::Datum;
-use reql::stream::Items;
+use reql::stream::{Endless, Items};
 use reql::{Env, EvalError, Flow, Transform};
 
 /// `items` after `steps`.
@@ -37,8 +37,8 @@ impl Items for Piped {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {

@@ -13,36 +13,55 @@ use shard::IndexKind;
 use super::sequence;
 use super::sequence::SequenceCall;
 use crate::context::Cx;
-use crate::stream::{Distinct, Pipe, by_function};
+use crate::stream::{Distinct, Pipe, Source, by_function};
 use crate::table::{Index, IndexItems, KeyOrder};
-use crate::value::{Grouped, Row, Seq, Slice, Value};
+use crate::value::{Grouped, Origin, Row, Seq, Slice, Value};
 
 /// `min`, `max`: by an index, or by the primary key of a table without further arguments.
 pub(crate) fn extreme(over: SequenceCall<'_>) -> Result<Value, EvalError> {
-    let name = own_index(&over)?;
-    let bare_table =
-        over.call.args.len() == 1 && matches!(&over.first, Value::Table(slice) if slice.is_whole());
-    if name.is_none() && !bare_table {
-        return sequence::apply(over);
-    }
-    let (cx, call) = (over.cx, over.call);
-    let term = if call.op == Op::Min { "min" } else { "max" };
-    if call.args.len() > 1 {
-        let why = format!("Cannot provide both a function and an index to {term}.");
-        return Err(EvalError::logic(why));
-    }
-    let mut slice = whole_table(cx, over.first)?;
-    slice.index = Some(use_index(cx, &slice, name)?);
-    slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
+    let (cx, term) = (over.cx, extreme_name(over.call.op));
+    let slice = match extreme_of(over)? {
+        Extreme::First(slice) => slice,
+        Extreme::OfItems(over) => return sequence::apply(over),
+    };
     let table = slice.table.clone();
-    let first = slice.into_seq(cx)?.pipe.open(cx)?.next(&cx.env())?;
-    match first {
+    match slice.into_seq(cx)?.pipe.open(cx)?.next(&cx.env())? {
         Some(row) => Row::of_selection(table, row).map(Value::Row),
         None => {
             let why = format!("`{term}` found no entries in the specified index.");
             Err(EvalError::logic(why))
         }
     }
+}
+
+/// How `min` and `max` find an item.
+pub(crate) enum Extreme<'a> {
+    /// As the first row of this table, which is in the order of an index.
+    First(Slice),
+    /// By comparing all items.
+    OfItems(SequenceCall<'a>),
+}
+
+/// How this call of `min` or `max` finds an item. Reads no rows.
+pub(crate) fn extreme_of(over: SequenceCall<'_>) -> Result<Extreme<'_>, EvalError> {
+    let name = own_index(&over)?;
+    let (cx, call) = (over.cx, over.call);
+    let bare_table = call.args.len() == 1 && matches!(&over.first, Value::Table(slice) if slice.is_whole());
+    if name.is_none() && !bare_table {
+        return Ok(Extreme::OfItems(over));
+    }
+    if call.args.len() > 1 {
+        let why = format!("Cannot provide both a function and an index to {}.", extreme_name(call.op));
+        return Err(EvalError::logic(why));
+    }
+    let mut slice = whole_table(cx, over.first)?;
+    slice.index = Some(use_index(cx, &slice, name)?);
+    slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
+    Ok(Extreme::First(slice))
+}
+
+fn extreme_name(op: Op) -> &'static str {
+    if op == Op::Min { "min" } else { "max" }
 }
 
 /// `distinct`: of the items, or of the values of an index.
@@ -76,8 +95,13 @@ pub(crate) fn distinct(over: SequenceCall<'_>) -> Result<Value, EvalError> {
     if slice.order == KeyOrder::Any {
         slice.order = KeyOrder::Ascending;
     }
-    let values = Pipe::of_source(slice.source(over.cx, IndexItems::Values)?).open(over.cx)?;
-    Ok(Value::Seq(Seq::stream(Pipe::of_items(Distinct::new(values)))))
+    let source = slice.source(over.cx, IndexItems::Values)?;
+    let origin = match &source {
+        Source::Rows(rows) => Some(Box::new(Origin::Distinct(rows.clone()))),
+        _ => None,
+    };
+    let values = Pipe::of_source(source).open(over.cx)?;
+    Ok(Value::Seq(Seq { origin, ..Seq::stream(Pipe::of_items(Distinct::new(values))) }))
 }
 
 /// `group`: by fields, functions and the value of an index, which is the last part of the key.
@@ -156,6 +180,11 @@ fn stored(text: &str) -> Result<Closure, EvalError> {
 
 fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
     reql::closure(function.func(), &Scope::empty(), ResultKind::Datum)
+}
+
+/// Whether the term or the whole query names an index.
+pub(crate) fn names_index(over: &SequenceCall<'_>) -> bool {
+    over.call.optarg("index").is_some() || over.cx.global("index").is_some()
 }
 
 /// The index that the term or the whole query names.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use datum::key::secondary;
 use datum::{Datum, PrimaryKey, Text};
 use reql::Selector;
-use reql::stream::{Items, pair};
+use reql::stream::{Endless, Items, pair};
 use reql::{Arg, Call, Env, EvalError, Scope, Term};
 
 use super::join::joined_value;
 use crate::context::Cx;
 use crate::stream::{RowSource, row_reads};
 use crate::table::{Index, TableRef, key_error};
-use crate::value::{Args, Value};
+use crate::value::{Args, JoinOrigin, Origin, Seq, Value};
 
 /// `eq_join`: in the order of the left side. Source of the order in which arguments are checked: terms/seq.cc of
 /// RethinkDB.
@@ -39,9 +39,16 @@ pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
         Some(Datum::String(name)) => name,
         Some(other) => return Err(EvalError::type_error("STRING", &other)),
     };
+    let origin = left.followed().map(|left| {
+        let (left, by, right, index) = (Box::new(left), selector.clone(), table.clone(), name.clone());
+        Box::new(Origin::Join(JoinOrigin { left, by, right, index, steps: Vec::new() }))
+    });
     let (left, shared) = (left.pipe.open(cx)?, cx.shared()?);
     let joined = EqJoined { cx: shared, left, selector, table, name, index: None, current: None };
-    joined_value(cx, call.op, Box::new(joined), is_eager)
+    Ok(match joined_value(cx, call.op, Box::new(joined), is_eager)? {
+        Value::Seq(seq) => Value::Seq(Seq { origin, ..seq }),
+        array => array,
+    })
 }
 
 fn selector(cx: &Cx, by: &Term, scope: &Scope<'_>) -> Result<Selector, EvalError> {
@@ -125,8 +132,8 @@ impl Items for EqJoined {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.left.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.left.endless()
     }
 
     fn is_exhausted(&self) -> bool {

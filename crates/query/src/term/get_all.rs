@@ -9,7 +9,7 @@ use reql::EvalError;
 
 use crate::stream::{KeySource, Pipe, RowSource, Source, row_reads};
 use crate::table::{Index, KeyOrder, TableRef, key_error};
-use crate::value::{Args, Seq, Value};
+use crate::value::{Args, Origin, Seq, SystemKeys, SystemRows, Value};
 
 /// `get_all`: the rows with one of the keys as index value, in no particular order.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -34,8 +34,18 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     if let (Some(error), TableRef::Stored(_)) = (&wrong, &table) {
         return Err(key_error(error));
     }
+    let origin = match &table {
+        TableRef::Stored(_) => None,
+        TableRef::System(system) => Some(Box::new(Origin::SystemRows(SystemRows {
+            system: system.clone(),
+            keys: SystemKeys::Copies(wanted.clone()),
+            order: KeyOrder::Any,
+            is_limited: false,
+            steps: Vec::new(),
+        }))),
+    };
     let source = source(&args, &table, wanted)?;
-    Ok(Value::Seq(Seq::selection(table, Pipe::of_source(source))))
+    Ok(Value::Seq(Seq { origin, ..Seq::selection(table, Pipe::of_source(source)) }))
 }
 
 /// The rows under values of a secondary index.

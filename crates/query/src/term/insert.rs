@@ -124,8 +124,8 @@ impl Inserter<'_> {
         let env = self.cx.env();
         env.check_batches()?;
         let mut rows = pipe.open(self.cx)?;
-        if rows.is_infinite() {
-            return Err(reql::infinite());
+        if let Some(endless) = rows.endless() {
+            return Err(endless.error());
         }
         let mut batch = Vec::new();
         let mut fill = self.executor.fill();

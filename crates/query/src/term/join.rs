@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::{Array, Datum};
 use reql::purity;
-use reql::stream::{Items, Join, Joined, Right, pair};
+use reql::stream::{Endless, Items, Join, Joined, Right, pair};
 use reql::{Call, Closure, Env, EvalError, Op, Scope, Term};
 
 use crate::context::Cx;
@@ -104,8 +104,8 @@ fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
         _ => None,
     };
     let mut items = value.into_seq(cx)?.pipe.open(cx)?;
-    if items.is_infinite() {
-        return Err(reql::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     let env = cx.env();
     let mut kept = Vec::new();
@@ -146,8 +146,8 @@ impl Items for ReopenedJoin {
             let Some(current) = &mut self.current else {
                 let Some(left) = self.left.next(env)? else { return Ok(None) };
                 let right = self.right.open(&self.cx)?;
-                if right.is_infinite() {
-                    return Err(reql::infinite());
+                if let Some(endless) = right.endless() {
+                    return Err(endless.error());
                 }
                 self.current = Some(Current { left, right, matched: false });
                 continue;
@@ -168,8 +168,8 @@ impl Items for ReopenedJoin {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.left.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.left.endless()
     }
 
     fn is_exhausted(&self) -> bool {

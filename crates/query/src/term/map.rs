@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datum::Datum;
-use reql::stream::{Items, Zipped};
+use reql::stream::{Endless, Items, Zipped};
 use reql::{Closure, Env, EvalError, Term};
 
 use super::sequence;
@@ -79,8 +79,8 @@ impl Items for FlatMap {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {

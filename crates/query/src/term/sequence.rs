@@ -13,7 +13,7 @@ use reql::{Call, EvalError, Op, Scope};
 use crate::context::Cx;
 use crate::stream::{Pipe, Source, gather};
 use crate::table::TableRef;
-use crate::value::{Grouped, Row, Seq, Value};
+use crate::value::{Grouped, Origin, Row, Seq, Value};
 
 /// A term on a sequence whose first argument was evaluated.
 pub(crate) struct SequenceCall<'a> {
@@ -129,7 +129,8 @@ fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
 
 fn stepped(seq: Seq, step: Transform) -> Seq {
     let table = seq.table.filter(|_| keeps_rows(&step));
-    Seq { eager: false, table, pipe: seq.pipe.then(step) }
+    let origin = seq.origin.map(|origin| Box::new(origin.then(&step)));
+    Seq { eager: false, table, pipe: seq.pipe.then(step), origin }
 }
 
 fn keeps_rows(step: &Transform) -> bool {
@@ -155,6 +156,7 @@ fn on_rows_read(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
 
 /// Evaluates a term item by item.
 fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
+    let origin = first_rows(&seq, operation).map(Box::new);
     let Seq { table, pipe, .. } = seq;
     let items = match operation {
         Operation::Limit(most) => pipe.open_first(cx, *most as usize)?,
@@ -163,19 +165,26 @@ fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
     let answer = Value::of_closed(operation.apply(reql::Value::Stream(items), &cx.env())?);
     match (operation, table, answer) {
         (Operation::Slice(_) | Operation::Limit(_), Some(table), Value::Seq(part)) => {
-            Ok(Value::Seq(Seq::selection(table, part.pipe)))
+            Ok(Value::Seq(Seq { origin, ..Seq::selection(table, part.pipe) }))
         }
         (Operation::Nth(_), Some(table), Value::Datum(row)) => Row::of_selection(table, row).map(Value::Row),
         (Operation::Sample(_), table, answer) => Ok(selection_of_array(table, answer)),
+        (Operation::Limit(_), None, Value::Seq(part)) => Ok(Value::Seq(Seq { origin, ..part })),
         (_, _, answer) => Ok(answer),
     }
+}
+
+/// The rows that `limit` takes, for a changefeed; `None` for other operations and sequences.
+fn first_rows(seq: &Seq, operation: &Operation) -> Option<Origin> {
+    let Operation::Limit(most) = operation else { return None };
+    Some(seq.followed()?.limited(usize::try_from(*most).unwrap_or(usize::MAX)))
 }
 
 /// Rows that were read as a whole stay rows of their table.
 pub(crate) fn selection_of_array(table: Option<TableRef>, value: Value) -> Value {
     match (table, value) {
         (Some(table), Value::Datum(Datum::Array(rows))) => {
-            Value::Seq(Seq { table: Some(table), eager: true, pipe: Pipe::of_array(rows) })
+            Value::Seq(Seq { eager: true, ..Seq::selection(table, Pipe::of_array(rows)) })
         }
         (_, value) => value,
     }

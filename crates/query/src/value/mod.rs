@@ -3,6 +3,7 @@
 mod args;
 mod grouped;
 mod names;
+mod origin;
 mod row;
 mod seq;
 mod slice;
@@ -19,6 +20,7 @@ use crate::stream::{Pipe, Source};
 pub(crate) use args::Args;
 pub(crate) use grouped::Grouped;
 pub(crate) use names::{check_name, is_name, name_at, user_name};
+pub(crate) use origin::{FirstRows, JoinOrigin, Origin, SystemKeys, SystemRows, UNORDERED};
 pub(crate) use row::Row;
 pub(crate) use seq::Seq;
 pub(crate) use slice::Slice;

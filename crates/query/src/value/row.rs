@@ -29,11 +29,6 @@ impl Row {
         Ok(Row { table, key, read: Some(row) })
     }
 
-    /// Whether it was found by its place in an order, so that the place and not the key names it.
-    pub fn was_found_by_order(&self) -> bool {
-        self.read.is_some()
-    }
-
     /// The present row, or null.
     pub fn datum(&self, cx: &Cx) -> Result<Datum, EvalError> {
         match &self.read {

@@ -1,5 +1,6 @@
 //! A table or a part of it: bounds and an order on an index. The value of `table`, `between` and indexed `order_by`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datum::key::check_bound;
@@ -7,6 +8,7 @@ use datum::{Datum, KeyError, KeyRange, Text};
 use reql::EvalError;
 use shard::Bounds;
 
+use super::origin::{Origin, SystemKeys, SystemRows};
 use super::seq::Seq;
 use crate::context::Cx;
 use crate::stream::{Pipe, RowSource, Source, row_reads};
@@ -51,7 +53,22 @@ impl Slice {
     /// The rows as a lazy sequence.
     pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
         let source = self.source(cx, IndexItems::Rows)?;
-        Ok(Seq::selection(self.table, Pipe::of_source(source)))
+        let origin = match &self.table {
+            // No row ever enters an empty range.
+            TableRef::Stored(table) if self.is_empty() => {
+                Some(Origin::Keys { table: table.clone(), copies: BTreeMap::new(), steps: Vec::new() })
+            }
+            TableRef::Stored(_) => None,
+            TableRef::System(system) => Some(Origin::SystemRows(SystemRows {
+                system: system.clone(),
+                keys: SystemKeys::Range(self.range()?),
+                order: self.order,
+                is_limited: false,
+                steps: Vec::new(),
+            })),
+        };
+        let origin = origin.map(Box::new);
+        Ok(Seq { origin, ..Seq::selection(self.table, Pipe::of_source(source)) })
     }
 
     /// The source of the rows; with a secondary index `items` says what to return of them.

@@ -60,8 +60,10 @@ fn run_constant(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Da
 
 fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<CallResult, EvalError> {
     match run(closure, values, env, false)? {
-        Value::Stream(items) if items.is_infinite() => Err(EvalError::infinite().at(1)),
-        Value::Stream(items) => Ok(CallResult::Items(items)),
+        Value::Stream(items) => match items.endless() {
+            Some(endless) => Err(endless.error().at(1)),
+            None => Ok(CallResult::Items(items)),
+        },
         Value::Datum(datum) => Ok(CallResult::Datum(datum)),
         other => Err(other.no_sequence().at(1)),
     }

@@ -352,8 +352,8 @@ fn accumulate(
     items: &mut dyn Items,
     env: &Env<'_>,
 ) -> Result<(Partial, Counted), EvalError> {
-    if items.is_infinite() {
-        return Err(EvalError::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     let (mut partial, mut taken) = (terminal.start(), Counted::No);
     while let Some(item) = items.next(env)? {
@@ -383,8 +383,8 @@ fn run_groups(
     terminal: Terminal,
     env: &Env<'_>,
 ) -> Result<Value, EvalError> {
-    if grouping.items.is_infinite() {
-        return Err(EvalError::infinite());
+    if let Some(endless) = grouping.items.endless() {
+        return Err(endless.error());
     }
     grouping.steps.append(&mut steps);
     let pipeline =
@@ -440,8 +440,8 @@ fn leave_out_first(
 
 /// `count` items, each with equal probability (reservoir sampling), in any order.
 fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
-    if items.is_infinite() {
-        return Err(EvalError::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     // The limit applies to the requested count, even if there are fewer items. Source: terms/random.cc of
     // RethinkDB.

@@ -2,7 +2,7 @@
 
 use datum::{Array, Datum};
 
-use super::Items;
+use super::{Endless, Items};
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
@@ -60,8 +60,8 @@ impl Fold {
                 done: false,
             }));
         }
-        if items.is_infinite() {
-            return Err(EvalError::infinite());
+        if let Some(endless) = items.endless() {
+            return Err(endless.error());
         }
         let mut accumulator = self.base;
         while let Some(item) = items.next(env)? {
@@ -127,8 +127,8 @@ impl Items for Folded {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use datum::{Array, Datum, ObjectBuilder, Text};
 
-use super::{Items, collect_unlimited};
+use super::{Endless, Items, collect_unlimited};
 use crate::closure::{CallResult, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
@@ -118,8 +118,8 @@ impl<I: Items> Items for Joined<I> {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {

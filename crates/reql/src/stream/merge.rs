@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use datum::Datum;
 
-use super::Items;
+use super::{Endless, Items};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::order::{Order, SortKey, compare, sort_key};
@@ -41,8 +41,8 @@ impl Items for Chained {
         Ok(None)
     }
 
-    fn is_infinite(&self) -> bool {
-        self.inputs.iter().any(Items::is_infinite)
+    fn endless(&self) -> Option<Endless> {
+        self.inputs.iter().find_map(Items::endless)
     }
 }
 
@@ -108,7 +108,7 @@ impl Items for Merged {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.inputs.iter().any(|input| input.items.is_infinite())
+    fn endless(&self) -> Option<Endless> {
+        self.inputs.iter().find_map(|input| input.items.endless())
     }
 }

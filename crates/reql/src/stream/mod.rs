@@ -15,7 +15,7 @@ use datum::Array;
 use crate::env::Env;
 use crate::error::EvalError;
 
-pub use crate::items::Items;
+pub use crate::items::{Endless, Items};
 pub use fold::{Emit, Fold, Folded};
 pub use join::{Join, Joined, Right, pair};
 pub use merge::{Chained, Merged};
@@ -38,8 +38,8 @@ fn gather(
     env: &Env<'_>,
     may_be: impl Fn(usize) -> Result<(), EvalError>,
 ) -> Result<Array, EvalError> {
-    if items.is_infinite() {
-        return Err(EvalError::infinite());
+    if let Some(endless) = items.endless() {
+        return Err(endless.error());
     }
     let mut all = Vec::new();
     while let Some(item) = items.next(env)? {

@@ -2,7 +2,7 @@
 
 use datum::{Array, Datum};
 
-use super::Items;
+use super::{Endless, Items};
 use crate::env::Env;
 use crate::error::EvalError;
 
@@ -114,8 +114,8 @@ impl<I: Items> Items for Sliced<I> {
         Ok(item)
     }
 
-    fn is_infinite(&self) -> bool {
-        self.left.is_none() && self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless().filter(|_| self.left.is_none())
     }
 
     fn is_exhausted(&self) -> bool {
@@ -128,8 +128,10 @@ pub fn nth(items: &mut dyn Items, position: i32, env: &Env<'_>) -> Result<Datum,
     if position < -1 {
         return Err(EvalError::logic(format!("Cannot use an index < -1 ({position}) on a stream.")));
     }
-    if position == -1 && items.is_infinite() {
-        return Err(EvalError::infinite());
+    if position == -1
+        && let Some(endless) = items.endless()
+    {
+        return Err(endless.error());
     }
     let mut last = None;
     let mut left = position;

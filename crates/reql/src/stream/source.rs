@@ -2,7 +2,7 @@
 
 use datum::{Array, Datum};
 
-use super::Items;
+use super::{Endless, Items};
 use crate::env::Env;
 use crate::error::EvalError;
 
@@ -61,8 +61,8 @@ impl Items for RangeItems {
         Ok(Some(item))
     }
 
-    fn is_infinite(&self) -> bool {
-        self.end.is_none()
+    fn endless(&self) -> Option<Endless> {
+        self.end.is_none().then_some(Endless::Numbers)
     }
 
     fn is_exhausted(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use datum::{Array, Datum};
 
-use super::Items;
+use super::{Endless, Items};
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
@@ -51,8 +51,8 @@ impl<I: Items> Items for Stepped<I> {
         }
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -101,8 +101,8 @@ impl Items for Zipped {
         self.closure.call(&values, env).map(Some).map_err(|error| error.at(position))
     }
 
-    fn is_infinite(&self) -> bool {
-        self.inputs.iter().all(Items::is_infinite)
+    fn endless(&self) -> Option<Endless> {
+        self.inputs.iter().map(Items::endless).min_by_key(Option::is_some).flatten()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -137,8 +137,8 @@ impl<I: Items> Items for Offsets<I> {
         Ok(None)
     }
 
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+    fn endless(&self) -> Option<Endless> {
+        self.items.endless()
     }
 
     fn is_exhausted(&self) -> bool {

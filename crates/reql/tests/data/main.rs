@@ -105,7 +105,7 @@ fn shown(value: Value, env: &Env<'_>) -> Result<String, EvalError> {
             let mut out = Vec::new();
             while let Some(item) = items.next(env)? {
                 out.push(text(&item));
-                if out.len() == 20 && items.is_infinite() {
+                if out.len() == 20 && items.endless().is_some() {
                     out.push("…".to_owned());
                     break;
                 }

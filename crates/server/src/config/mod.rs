@@ -7,6 +7,7 @@ mod file;
 mod memory;
 mod options;
 mod resolve;
+mod retention;
 mod setting;
 mod value;
 
@@ -18,6 +19,7 @@ pub use file::read_file;
 pub use memory::{CACHE_BYTES_MIN, available_bytes, total_bytes};
 pub use options::{Arity, MISSING, OPTIONS, OptionSpec};
 pub(crate) use resolve::DIRECTORY;
+pub use retention::FeedRetention;
 pub use setting::{ConfigError, Origin, Setting};
 
 /// The complete configuration of a node.
@@ -36,6 +38,8 @@ pub struct Config {
     pub cache: CacheSize,
     /// The memory limit of the process.
     pub memory: MemoryLimit,
+    /// How long changes are kept for changefeeds.
+    pub feed_retention: FeedRetention,
     /// The name of a new server; generated if `None`.
     pub server_name: Option<String>,
     /// The configured tags of a new server; [`Config::tags`] adds the default tag.

@@ -142,6 +142,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         MACHINE,
         "Memory for everything, caches included; queries that need more fail [default: 80% of the machine's]",
     ),
+    option(
+        "changefeed-retention",
+        One("TIME,SIZE"),
+        MACHINE,
+        "Changes kept for changefeeds that continue after a token: how long, how many at most [default: 24h,1024MB]",
+    ),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
     option("io-threads", One("NUMBER"), ACCEPTED, "each thread does its own disk operations"),
     option("no-update-check", Nothing, ACCEPTED, "there is no update check"),

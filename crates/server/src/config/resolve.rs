@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::{Uid, geteuid};
 
 use super::options::{ACCEPTED, OPTIONS, OptionSpec};
+use super::retention::{self, FeedRetention};
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
 use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, ServiceTls, TlsFiles};
@@ -51,6 +52,9 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         http,
         cache: given.one("cache-size").map_or(Ok(CacheSize::Auto), value::cache)?,
         memory: given.one("memory-limit").map_or(Ok(MemoryLimit::Auto), value::memory_limit)?,
+        feed_retention: given
+            .one("changefeed-retention")
+            .map_or(Ok(FeedRetention::default()), retention::parse)?,
         server_name: given.one("server-name").map(value::name).transpose()?,
         server_tags: given.many("server-tag").map(value::name).collect::<Result<_, _>>()?,
         initial_password: given.one("initial-password").map(value::password),

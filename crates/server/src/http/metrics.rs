@@ -6,16 +6,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use ::io::memory::{Budget, Owner};
+use cluster::Node;
 use cluster::link::Links;
-use cluster::{FeedsStats, Node};
 use engine::EngineStats;
 use log::{Log, LogStats};
 use shard::Replicas;
 use storage::RowCacheStats;
 
-use super::links;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
+use super::{feeds, links};
 use crate::counters::{Counters, LatencySum};
 use crate::service::QueryKind;
 
@@ -43,6 +43,8 @@ pub struct Observed {
     pub memory: Arc<Budget>,
     /// The node, until it stops.
     pub node: Weak<Node>,
+    /// The service that runs queries, until it stops.
+    pub queries: Weak<query::Service>,
 }
 
 impl Sources {
@@ -78,7 +80,10 @@ impl Sources {
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             if let Some(node) = observed.node.upgrade() {
-                write_feeds(&mut page, node.feeds().stats());
+                feeds::write(&mut page, &node.feeds().stats());
+            }
+            if let Some(queries) = observed.queries.upgrade() {
+                feeds::write_queues(&mut page, queries.feed_counters());
             }
             links::write(&mut page, &observed.links.stats());
         }
@@ -90,24 +95,6 @@ impl Default for Sources {
     fn default() -> Self {
         Sources::new()
     }
-}
-
-fn write_feeds(page: &mut Page, feeds: FeedsStats) {
-    let FeedsStats { subscriptions, groups, events, moves } = feeds;
-    page.single(
-        "rekindle_feed_subscriptions",
-        Gauge,
-        "Shards that changefeeds follow, counted for each feed.",
-        subscriptions as f64,
-    );
-    page.single("rekindle_feed_shards", Gauge, "Shards that changefeeds follow, each once.", groups as f64);
-    page.single("rekindle_feed_events", Counter, "Changes passed to changefeeds.", events as f64);
-    page.single(
-        "rekindle_feed_moves",
-        Counter,
-        "Times a changefeed went on in the shards that replaced others.",
-        moves as f64,
-    );
 }
 
 fn write_process(page: &mut Page, process: Process) {

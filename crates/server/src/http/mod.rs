@@ -1,5 +1,6 @@
 //! The HTTP port: the health page, the metrics page, and (later) the admin UI.
 
+mod feeds;
 mod health;
 mod links;
 mod metrics;

@@ -3,6 +3,7 @@
 //! The lines printed here are an interface: scripts wait for them.
 
 mod data_directory;
+mod history_age;
 mod outbound;
 mod password;
 mod peers;
@@ -38,6 +39,7 @@ use crate::tls;
 use crate::worker::Workers;
 use crate::worker_state::Shared;
 use data_directory::DataDirectory;
+use history_age::HistoryAge;
 use peers::Peers;
 use pid_file::PidFile;
 use ports::{PROTOCOL_RELEASE, PortSummary, Ports, cluster_addresses, facts, listening};
@@ -117,6 +119,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
+    let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     peers.reception.open(node.rpc_server());
     while !node.await_catalog(CATALOG_LOG_INTERVAL) {
@@ -143,6 +146,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
         cache_bytes_max: running.cache_bytes.clone(),
         memory: running.shared.memory.clone(),
         node: Arc::downgrade(&node),
+        queries: Arc::downgrade(&running.queries),
     });
     running.listen(&runtime, ports.driver)?;
     runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));
@@ -154,7 +158,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop(indexes);
+    drop((indexes, history_age));
     shut_down_engine(node, engine)?;
     end
 }
@@ -300,6 +304,7 @@ fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<
 /// The part of the node that serves drivers.
 struct Running {
     shared: Arc<Shared>,
+    queries: Arc<query::Service>,
     workers: Arc<Workers>,
     /// The size of the caches, which may change.
     cache_bytes: Arc<AtomicU64>,
@@ -329,7 +334,7 @@ impl Running {
         if let Some(wire) = node.query_client() {
             queries.remote_calls().connect(wire);
         }
-        let service = Arc::new(NodeService::new(node.clone(), queries));
+        let service = Arc::new(NodeService::new(node.clone(), queries.clone()));
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
         shared.memory = memory;
         let configured = (config.cache, config.memory);
@@ -339,7 +344,7 @@ impl Running {
         // With a single worker thread, a separate thread for links would only cause context switches.
         let links = if config.cores == 1 { peers.lend() } else { None };
         let workers = Arc::new(Workers::start(&shared, config.cores, links)?);
-        Ok(Running { shared, workers, cache_bytes })
+        Ok(Running { shared, queries, workers, cache_bytes })
     }
 
     fn listen(&self, runtime: &Runtime, driver: BoundSockets) -> Result<(), StartError> {

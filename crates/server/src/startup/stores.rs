@@ -74,7 +74,7 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let gathering = BufferedEngine::with_writer_thread(rocks, size(plan.write_buffer))?;
+        let gathering = BufferedEngine::with_writer_thread(rocks.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let wiring = Wiring::new(replicas.clone());
@@ -87,7 +87,7 @@ impl Machine {
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, engine, replicas, wiring, log })
+        Ok(Stores { name, rocks, engine, replicas, wiring, log })
     }
 
     /// Opens the node over `stores` and applies the rest of the log.
@@ -112,7 +112,7 @@ impl Machine {
             clock: self.clock.clone(),
             files: self.files.clone(),
             random: self.random.clone(),
-            feed_retention: std::time::Duration::from_secs(3600),
+            feed_retention: config.feed_retention.time,
             admin_password: password::record("", None, &*self.random),
         };
         Ok(Node::open_on(options, catalog)?)
@@ -122,6 +122,8 @@ impl Machine {
 /// The opened contents of a data directory, and the transport of its replicas' messages.
 pub struct Stores {
     name: String,
+    /// The engine on disk, below the write buffer of `engine`.
+    pub rocks: Arc<RocksEngine>,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
     wiring: Wiring,
@@ -185,6 +187,7 @@ fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
         cache_bytes: size(plan.blocks),
         write_buffer_bytes: size(plan.memtables),
         background_jobs: config.cores.max(2),
+        history_bytes_max: config.feed_retention.bytes,
         ..EngineOptions::default()
     }
 }

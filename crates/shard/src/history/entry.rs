@@ -1,16 +1,15 @@
 //! Entries of a history, decoded.
 
-use bytes::Bytes;
-use datum::PrimaryKey;
 use log::Lsn;
 use storage::{HistoryRecord, RowChange};
 
+use super::ChangedRow;
 use crate::SealState;
 use crate::entry::{BadEntry, Control, Entry, Item};
 use crate::history_position::HistoryPosition;
 
 /// An entry of a group's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
     /// The position just after it.
     pub at: HistoryPosition,
@@ -20,7 +19,7 @@ pub struct HistoryEntry {
 }
 
 /// The content of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum HistoryEvent {
     /// Rows have changed, in this order; a row may occur more than once.
     Rows(Vec<ChangedRow>),
@@ -30,16 +29,6 @@ pub enum HistoryEvent {
     On,
     /// The history ends here: later changes are not in it.
     Off,
-}
-
-/// A change of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedRow {
-    pub key: PrimaryKey,
-    /// The stored bytes of the row before (`docs/formats/row.md`); `None` if there was none.
-    pub old: Option<Bytes>,
-    /// The stored bytes of the row after; `None` if it was deleted.
-    pub new: Option<Bytes>,
 }
 
 /// A record of a history cannot be read.
@@ -53,7 +42,7 @@ pub struct DamagedHistory {
 impl HistoryEntry {
     /// Decodes a record. Keys and rows are slices of its bytes.
     pub fn decode(record: HistoryRecord) -> Result<HistoryEntry, DamagedHistory> {
-        let HistoryRecord { lsn, previous, entry } = record;
+        let HistoryRecord { lsn, previous, previous_incarnation: _, entry } = record;
         let damaged = |cause| DamagedHistory { lsn, cause };
         let entry = Entry::parse(entry).map_err(damaged)?;
         let at = HistoryPosition { lsn, incarnation: entry.incarnation };
@@ -73,7 +62,7 @@ fn changed_rows(entry: Entry) -> Result<Vec<ChangedRow>, BadEntry> {
     entry.each(|item| {
         if let Item::Row(RowChange { key, row, existed }, old) = item {
             is_complete &= existed == old.is_some();
-            rows.push(ChangedRow { key, old, new: row });
+            rows.push(ChangedRow::new(key, old, row));
         }
     })?;
     if is_complete { Ok(rows) } else { Err(BadEntry::NoOldRow) }

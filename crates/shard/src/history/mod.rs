@@ -3,19 +3,21 @@
 //! While the history of a group is on, changes have the row before them, and each replica keeps the applied entries in its
 //! engine for a while, in the same batch as the rows.
 //!
-//! - [`HistoryEntry`], [`ChangedRow`]: one entry, decoded
+//! - [`HistoryEntry`]: one entry, decoded; [`ChangedRow`]: one of its changes
 //! - [`read_history`]: the records of the entries after a position
-//! - [`rows_at`]: rows as they were at an earlier position
+//! - [`rows_at`]: rows as they were at an earlier position; [`RowsBefore`]: what has changed since
 //! - [`HistoryListener`]: receives the entries as they are applied
 
+mod changed_row;
 mod entry;
 mod listener;
 mod read;
 mod rows;
 mod snapshot;
 
-pub use entry::{ChangedRow, DamagedHistory, HistoryEntry, HistoryEvent};
+pub use changed_row::{ChangedObjects, ChangedRow, ChangedValues};
+pub use entry::{DamagedHistory, HistoryEntry, HistoryEvent};
 pub use listener::HistoryListener;
 pub use read::{HistoryError, HistoryPart, read_history};
-pub use rows::{HistoryRows, HistoryRowsError, rows_at};
+pub use rows::{HistoryRows, HistoryRowsError, RowsBefore, rows_at};
 pub use snapshot::history_position_of;

@@ -39,15 +39,16 @@ pub fn read_history(
 ) -> Result<HistoryPart, HistoryError> {
     let snapshot = engine.snapshot()?;
     let mut seal_state = None;
-    if after.lsn > Lsn(0) {
-        let found = HistoryRecord::read(&snapshot, group, after.lsn, 1)?;
-        match found.into_iter().next().map(HistoryEntry::decode).transpose()? {
-            Some(HistoryEntry { at, event, .. }) if at == after => {
-                if let HistoryEvent::Seal(state) = event {
-                    seal_state = Some(state);
-                }
-            }
-            _ => return Err(HistoryError::Gone),
+    let mut is_position = after.lsn == Lsn(0);
+    let mut found = HistoryRecord::read(&snapshot, group, after.lsn, 1)?.into_iter();
+    if let Some(record) = found.next().filter(|record| record.lsn == after.lsn) {
+        let HistoryEntry { at, event, .. } = HistoryEntry::decode(record)?;
+        is_position = at == after;
+        if let HistoryEvent::Seal(state) = event {
+            seal_state = Some(state);
+        }
+        if !is_position {
+            return Err(HistoryError::Gone);
         }
     }
     let mut records = HistoryRecord::read(&snapshot, group, Lsn(after.lsn.0 + 1), bytes_max)?;
@@ -55,7 +56,10 @@ pub fn read_history(
     let is_next = |record: &HistoryRecord| std::mem::replace(&mut last, record.lsn) == record.previous;
     let found = records.len();
     let linked = records.iter().map(is_next).take_while(|is_next| *is_next).count();
-    if linked == 0 && found > 0 {
+    // The record at the position may have been forgotten, if the next one names it.
+    let is_named =
+        records.first().is_some_and(|first| linked > 0 && first.previous_incarnation == after.incarnation);
+    if (linked == 0 && found > 0) || !(is_position || is_named) {
         return Err(HistoryError::Gone);
     }
     // The records before a gap are complete; the caller meets the gap next.
@@ -77,7 +81,9 @@ mod tests {
 
     fn put(engine: &MemoryEngine, lsn: u64, previous: u64, entry: Bytes) {
         let mut batch = Batch::new();
-        HistoryRecord { lsn: Lsn(lsn), previous: Lsn(previous), entry }.put(&mut batch, GROUP);
+        let previous_incarnation = if previous == 11 { 7 } else { 0 };
+        HistoryRecord { lsn: Lsn(lsn), previous: Lsn(previous), previous_incarnation, entry }
+            .put(&mut batch, GROUP);
         engine.write(batch).unwrap();
     }
 
@@ -104,6 +110,7 @@ mod tests {
         assert_eq!(read(&engine, 6, 7).unwrap(), [9]);
         for (lsn, incarnation, why) in [
             (9, 8, "entry 11 is missing"),
+            (11, 8, "another entry was at that position, and is forgotten by now"),
             (6, 8, "another entry was at that position"),
             (8, 8, "no entry is at that position"),
             (0, 0, "the history begins later"),
@@ -111,6 +118,7 @@ mod tests {
             assert!(matches!(read(&engine, lsn, incarnation), Err(HistoryError::Gone)), "{why}");
         }
         assert_eq!(read(&engine, 12, 8).unwrap(), []);
+        assert_eq!(read(&engine, 11, 7).unwrap(), [12], "the entry is forgotten, but the next one names it");
     }
 
     #[test]

@@ -22,6 +22,18 @@ pub struct HistoryRows {
     pub reach: Option<PrimaryKey>,
 }
 
+impl HistoryRows {
+    /// The part of `range`, which was read, that these rows are.
+    #[must_use]
+    pub fn covered(&self, range: &KeyRange) -> KeyRange {
+        match &self.reach {
+            Some(last) => range
+                .intersect(&KeyRange { start: KeyBound::Unbounded, end: KeyBound::Included(last.clone()) }),
+            None => range.clone(),
+        }
+    }
+}
+
 /// Why rows at a position cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryRowsError {
@@ -34,43 +46,30 @@ pub enum HistoryRowsError {
     Read(#[from] ReadError),
 }
 
-/// The rows in `range` at position `at` of the history of `group`: the rows of `snapshot`, a later one, without the changes in
-/// between. At least one row if there is one; no further ones once they have
-/// `bytes_max` bytes.
+/// The rows in `range` at position `at` of the history of `group`, with the first `further` changes of the entry after it: the rows
+/// of `snapshot`, a later one, without the changes in between. At least one row if there is one; no further ones once they
+/// have `bytes_max` bytes.
 pub fn rows_at(
     engine: &dyn Engine,
     snapshot: &TableSnapshot,
     group: GroupId,
     range: &KeyRange,
     at: HistoryPosition,
+    further: u32,
     bytes_max: usize,
 ) -> Result<HistoryRows, HistoryRowsError> {
     let present = history_position_of(snapshot, group)?.ok_or(HistoryError::Gone)?;
-    if present.lsn < at.lsn {
+    if present.lsn < at.lsn || (further > 0 && present.lsn == at.lsn) {
         return Err(HistoryRowsError::Behind);
     }
     let found = read_rows(snapshot, range, bytes_max)?;
     if present == at {
         return Ok(found);
     }
-    let covered = match &found.reach {
-        Some(last) => {
-            range.intersect(&KeyRange { start: KeyBound::Unbounded, end: KeyBound::Included(last.clone()) })
-        }
-        None => range.clone(),
-    };
-    let before = rows_before(engine, group, &covered, at, present)?;
-    if before.is_empty() {
-        return Ok(found);
-    }
-    let mut rows: BTreeMap<PrimaryKey, Object> = found.rows.into_iter().collect();
-    for (key, old) in before {
-        match old {
-            Some(old) => _ = rows.insert(key, old),
-            None => _ = rows.remove(&key),
-        }
-    }
-    Ok(HistoryRows { rows: rows.into_iter().collect(), reach: found.reach })
+    let covered = found.covered(range);
+    let mut before = RowsBefore::new(group, covered, at, further);
+    before.read_up_to(engine, present)?;
+    Ok(before.undo(found))
 }
 
 fn read_rows(snapshot: &TableSnapshot, range: &KeyRange, bytes_max: usize) -> Result<HistoryRows, ReadError> {
@@ -89,36 +88,80 @@ fn read_rows(snapshot: &TableSnapshot, range: &KeyRange, bytes_max: usize) -> Re
     Ok(HistoryRows { rows, reach: None })
 }
 
-/// The rows of `range` that have changed after `at` and up to `until`, as they were at `at`.
-fn rows_before(
-    engine: &dyn Engine,
+/// Finds the rows of a range that have changed since a position, as they were there, from the entries that follow it.
+pub struct RowsBefore {
     group: GroupId,
-    range: &KeyRange,
-    at: HistoryPosition,
-    until: HistoryPosition,
-) -> Result<BTreeMap<PrimaryKey, Option<Object>>, HistoryRowsError> {
-    let (mut rows, mut position) = (BTreeMap::new(), at);
-    while position.lsn < until.lsn {
-        let records = read_history(engine, group, position, READ_BYTES)?.records;
-        if records.is_empty() {
-            return Err(HistoryError::Gone.into());
-        }
-        for record in records {
-            let entry = HistoryEntry::decode(record).map_err(HistoryError::from)?;
-            if entry.at.lsn > until.lsn {
-                break;
-            }
-            position = entry.at;
-            let HistoryEvent::Rows(changed) = entry.event else { continue };
-            for change in changed.into_iter().filter(|change| range.contains(&change.key)) {
-                // The first change after `at` has the row as it was there.
-                if let Entry::Vacant(vacant) = rows.entry(change.key) {
-                    let corrupt =
-                        |_| ReadError::CorruptMeta { what: format!("the history of group {group}") };
-                    vacant.insert(change.old.map(row::decode).transpose().map_err(corrupt)?);
-                }
-            }
-        }
+    range: KeyRange,
+    position: HistoryPosition,
+    /// How many changes of the next entry belong to the position.
+    left_out: usize,
+    rows: BTreeMap<PrimaryKey, Option<Object>>,
+}
+
+impl RowsBefore {
+    /// For the rows of `range` at position `at` of the history of `group`, and the first `further` changes of the entry after it.
+    #[must_use]
+    pub fn new(group: GroupId, range: KeyRange, at: HistoryPosition, further: u32) -> RowsBefore {
+        RowsBefore { group, range, position: at, left_out: further as usize, rows: BTreeMap::new() }
     }
-    Ok(rows)
+
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// The position of the last entry that was taken.
+    #[must_use]
+    pub fn position(&self) -> HistoryPosition {
+        self.position
+    }
+
+    /// Takes the next entry. Fails if a row in it is damaged.
+    pub fn take(&mut self, entry: HistoryEntry) -> Result<(), ReadError> {
+        self.position = entry.at;
+        let HistoryEvent::Rows(changed) = entry.event else { return Ok(()) };
+        let undone = changed.into_iter().skip(std::mem::take(&mut self.left_out));
+        for change in undone.filter(|change| self.range.contains(&change.key)) {
+            // The first change after the position has the row as it was there.
+            if let Entry::Vacant(vacant) = self.rows.entry(change.key) {
+                let corrupt =
+                    |_| ReadError::CorruptMeta { what: format!("the history of group {}", self.group) };
+                vacant.insert(change.old.map(row::decode).transpose().map_err(corrupt)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_up_to(&mut self, engine: &dyn Engine, until: HistoryPosition) -> Result<(), HistoryRowsError> {
+        while self.position.lsn < until.lsn {
+            let records = read_history(engine, self.group, self.position, READ_BYTES)?.records;
+            if records.is_empty() {
+                return Err(HistoryError::Gone.into());
+            }
+            for record in records {
+                let entry = HistoryEntry::decode(record).map_err(HistoryError::from)?;
+                if entry.at.lsn > until.lsn {
+                    break;
+                }
+                self.take(entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that are in `found` after all entries that were taken, as they were before these.
+    #[must_use]
+    pub fn undo(self, found: HistoryRows) -> HistoryRows {
+        if self.rows.is_empty() {
+            return found;
+        }
+        let mut rows: BTreeMap<PrimaryKey, Object> = found.rows.into_iter().collect();
+        for (key, old) in self.rows {
+            match old {
+                Some(old) => _ = rows.insert(key, old),
+                None => _ = rows.remove(&key),
+            }
+        }
+        HistoryRows { rows: rows.into_iter().collect(), reach: found.reach }
+    }
 }

@@ -114,6 +114,16 @@ impl IndexDef {
         self.raw_values(row).into_iter().filter_map(keyed).collect()
     }
 
+    /// The values of `row` without their keys: for a geospatial index its geometries ([`IndexDef::shapes`]), for another one
+    /// those of [`IndexDef::values`].
+    #[must_use]
+    pub fn datums(&self, row: &Object) -> Vec<Datum> {
+        match self.kind.is_geo() {
+            true => self.shapes(row),
+            false => self.values(row).into_iter().map(|(_, value)| value).collect(),
+        }
+    }
+
     /// The geometries of `row` that a geospatial index has if they are valid, in the order of the function's result.
     #[must_use]
     pub fn shapes(&self, row: &Object) -> Vec<Datum> {

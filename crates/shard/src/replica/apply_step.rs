@@ -107,8 +107,13 @@ impl ApplyStep {
 
     /// Adds an entry to the history, if it is on.
     fn record_entry(&mut self, here: HistoryPosition, payload: &Bytes) {
-        if let Some(HistoryPosition { lsn: previous, .. }) = self.next.progress.history() {
-            self.recorded.push(HistoryRecord { lsn: here.lsn, previous, entry: payload.clone() });
+        if let Some(previous) = self.next.progress.history() {
+            self.recorded.push(HistoryRecord {
+                lsn: here.lsn,
+                previous: previous.lsn,
+                previous_incarnation: previous.incarnation,
+                entry: payload.clone(),
+            });
             self.next.progress.set_history(Some(here));
         }
     }
@@ -119,8 +124,12 @@ impl ApplyStep {
         match control {
             Some(Control::HistoryOn) if !is_on => {
                 // There is no way into this record from an earlier one.
-                let previous = here.lsn;
-                self.recorded.push(HistoryRecord { lsn: here.lsn, previous, entry: payload.clone() });
+                self.recorded.push(HistoryRecord {
+                    lsn: here.lsn,
+                    previous: here.lsn,
+                    previous_incarnation: 0,
+                    entry: payload.clone(),
+                });
                 self.next.progress.set_history(Some(here));
             }
             Some(Control::HistoryOff) => {

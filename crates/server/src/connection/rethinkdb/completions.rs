@@ -29,6 +29,8 @@ pub struct Completion {
     pub metrics: QueryMetrics,
     /// Whether the client wants no answer.
     pub noreply: bool,
+    /// Whether a changefeed had no element: there is no frame, and the client still waits.
+    pub is_waiting: bool,
 }
 
 /// The values that are recorded when a query is answered.

@@ -83,14 +83,33 @@ impl PoolJob {
         shared.pool.run(move || {
             let (mut cursor, account) = fetch.stream.resume();
             let counting = account.enter();
+            let is_feed = cursor.is_feed();
             let answer = guarded(|| {
                 let batch = cursor.next_batch()?;
                 Ok(Answer::Stream { batch, cursor: Some(cursor) })
             });
+            let answer = match answer {
+                Ok(Answer::Stream { batch, cursor: Some(cursor) })
+                    if is_feed && batch.items.is_empty() && !batch.done =>
+                {
+                    drop(counting);
+                    return self.send_waiting(Stream::idle(cursor, account), memory);
+                }
+                answer => answer,
+            };
             let encoded = self.encode(answer, &account, memory);
             drop(counting);
             encoded.send(account);
         });
+    }
+
+    /// Returns a changefeed that has no element yet to its connection. An empty batch is no response: the Python driver 2.4 does not
+    /// ask for another one after it.
+    fn send_waiting(self, stream: Stream, memory: Arc<Budget>) {
+        let PoolJob { token, job, completions, metrics, noreply } = self;
+        let (frame, hold) = (Vec::new(), Reservation::new(memory, Owner::Connections));
+        let stream = Some(stream);
+        completions.push(Completion { token, job, frame, hold, stream, metrics, noreply, is_waiting: true });
     }
 
     /// Encodes the answer. From here on the connection's budget is charged for the frame.
@@ -128,7 +147,7 @@ impl Encoded {
         } = self;
         metrics.failed = failed;
         let stream = cursor.map(|cursor| Stream::idle(cursor, account));
-        completions.push(Completion { token, job, frame, hold, stream, metrics, noreply });
+        completions.push(Completion { token, job, frame, hold, stream, metrics, noreply, is_waiting: false });
     }
 }
 

@@ -105,7 +105,14 @@ impl QuerySession {
     /// Takes the responses of other threads and polls the pending answers.
     pub fn collect(&mut self, out: &mut SendBuffer) {
         for completion in self.completions.take() {
-            let Completion { token, job, frame, hold: _hold, stream, metrics, noreply } = completion;
+            let Completion { token, job, frame, hold: _hold, stream, metrics, noreply, is_waiting } =
+                completion;
+            if is_waiting {
+                self.end_job();
+                let step = self.tokens.done_without_batch(token, job, stream);
+                self.after_job(token, step, out, |_, _| {});
+                continue;
+            }
             let frame = if noreply { Vec::new() } else { frame };
             self.was_slow |= !noreply && metrics.started.elapsed() >= DELAYED_ACK_TIMEOUT;
             self.count(metrics);

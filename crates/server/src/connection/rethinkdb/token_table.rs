@@ -236,6 +236,16 @@ impl TokenTable {
         }
     }
 
+    /// Registers the end of a job that has not found a batch for the client, which still waits for one.
+    pub fn done_without_batch(&mut self, token: Token, job: Job, stream: Option<Stream>) -> DoneStep {
+        if let Some(ActiveQuery::Running(running)) = self.active.get_mut(&token)
+            && running.job == job
+        {
+            running.waiting += 1;
+        }
+        self.done(token, job, stream)
+    }
+
     /// Registers a NOREPLY_WAIT. [`TokenTable::take_finished_waits`] returns its token when it can be answered.
     pub fn wait(&mut self, token: Token) {
         self.waits.push((token, Job(self.last_job)));

@@ -1,0 +1,98 @@
+//! A sequence from which a view is computed, and how far the view has come in it.
+
+use std::collections::BTreeSet;
+
+use cluster::{FeedStart, GroupId, InitialRows, Interest};
+use datum::{Bytes, Object, PrimaryKey};
+use reql::EvalError;
+
+use super::position::ClientPosition;
+use super::reader::FeedReader;
+use super::scan::scan;
+use super::token;
+
+/// Up to this many keys are read one by one. For more of them the whole sequence is read.
+const SINGLE_READS_MAX: usize = 256;
+
+/// A reader, and where it starts.
+pub(super) type StartedSource = (FeedReader, Vec<FeedStart>);
+
+/// A sequence from which a view is computed.
+pub(super) struct Source {
+    pub reader: FeedReader,
+    /// How far the view has come.
+    pub applied: ClientPosition,
+    /// Whether changes were dropped, so that all rows must be read again.
+    pub is_stale: bool,
+    /// Where rows are read.
+    starts: Vec<FeedStart>,
+}
+
+/// A copy of the key that shares no memory with it.
+pub(super) fn detached(key: &PrimaryKey) -> PrimaryKey {
+    PrimaryKey(Bytes::copy_from_slice(key.as_bytes()))
+}
+
+impl Source {
+    pub fn new((reader, starts): StartedSource) -> Source {
+        let applied = ClientPosition { initial: None, ..reader.position.clone() };
+        Source { reader, applied, is_stale: false, starts }
+    }
+
+    /// The groups of whose next change an earlier feed has delivered some elements, with their number. `nth` is the place of the source.
+    pub fn partly_delivered(&self, nth: usize) -> Vec<(usize, GroupId, u32)> {
+        let groups = self.applied.groups.iter();
+        groups.filter(|(_, at)| at.elements > 0).map(|(group, at)| (nth, *group, at.elements)).collect()
+    }
+
+    /// Begins to receive changes.
+    pub fn subscribe(&mut self) {
+        self.reader.position.initial = None;
+        self.reader.subscribe(self.starts.clone());
+    }
+
+    /// Moves the start of [`Source::read`] to the position of the view. Fails if the catalog no longer knows a group of it.
+    pub fn find_starts(&mut self) -> Result<(), EvalError> {
+        let plan = self.reader.plan();
+        let node = self.reader.cx.node();
+        let catalog = node.catalog();
+        let table = &plan.table.handle.config;
+        let handle = catalog.table_by_id(table.id).ok_or_else(token::gone)?;
+        let groups: Vec<_> = self.applied.feeds().collect();
+        self.starts = node.feeds().resume(handle, &plan.interest, &groups).ok_or_else(token::gone)?;
+        Ok(())
+    }
+
+    /// Calls `take` with the rows of the sequence at the position of the view: with all, or with those under `keys`. Blocks.
+    pub fn read(
+        &self,
+        keys: Option<&BTreeSet<PrimaryKey>>,
+        take: &mut dyn FnMut(&PrimaryKey, &Object) -> Result<(), EvalError>,
+    ) -> Result<(), EvalError> {
+        let plan = self.reader.plan();
+        let interest = match keys {
+            Some(keys) if keys.len() <= SINGLE_READS_MAX => {
+                Interest::Keys(keys.clone().into_iter().collect())
+            }
+            _ => plan.interest.clone(),
+        };
+        for start in &self.starts {
+            let mut after = None;
+            loop {
+                let InitialRows { rows, reach } =
+                    scan(&self.reader.cx, &interest, plan.table.handle.config.id, start, after.as_ref())?;
+                for (key, row) in &rows {
+                    if let (Some(row), true) = (row, keys.is_none_or(|keys| keys.contains(key))) {
+                        // A view must not keep the blocks of rows in which the few rows that it has were read.
+                        take(&detached(key), &row.detach())?;
+                    }
+                }
+                match reach {
+                    None => break,
+                    reach => after = reach,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! The steps between a row and the values that a feed is about.
+
+use datum::Datum;
+use reql::codec::{Codec, Packer};
+use reql::purity::{self, Determinism};
+use reql::{Closure, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
+
+use crate::context::Cx;
+
+/// The steps between a row and the values that a feed is about.
+pub(crate) struct RowSteps(Vec<Transform>);
+
+impl RowSteps {
+    /// Steps that leave at most one value of a row. Fails if a change cannot be followed through one of them.
+    pub fn of_one(steps: Vec<Transform>) -> Result<RowSteps, EvalError> {
+        match steps.iter().find(|step| matches!(step, Transform::ConcatMap(_))) {
+            Some(step) => Err(EvalError::logic(format!("Cannot call `changes` after `{}`.", step.name()))),
+            None => RowSteps::of_many(steps),
+        }
+    }
+
+    /// Steps that may leave several values of a row. Fails if a change cannot be followed through one of them.
+    pub fn of_many(steps: Vec<Transform>) -> Result<RowSteps, EvalError> {
+        check_functions(steps.iter().flat_map(Transform::functions))?;
+        Ok(RowSteps(steps))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing.
+    /// Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
+    pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Option<Datum> {
+        let row = row?;
+        if self.0.is_empty() {
+            return Some(row);
+        }
+        self.values(cx, row).pop()
+    }
+
+    /// The values of an item. None if a step fails.
+    pub fn values(&self, cx: &Cx, item: Datum) -> Vec<Datum> {
+        let mut values = Vec::new();
+        let run = reql::run(&self.0, item, &cx.closed_env(), &mut |value| {
+            values.push(value);
+            Ok(Flow::Continue)
+        });
+        if run.is_err() {
+            values.clear();
+        }
+        values
+    }
+
+    /// Adds bytes that tell these steps from others.
+    pub fn add_to_digest(&self, bytes: &mut Vec<u8>) -> Result<(), EvalError> {
+        let mut packer = Packer::with_capacity(64);
+        packer.list(self.0.iter());
+        add_packed(bytes, packer)
+    }
+}
+
+/// Adds bytes that tell this pipeline from others.
+pub(super) fn add_pipeline(bytes: &mut Vec<u8>, pipeline: &Pipeline) -> Result<(), EvalError> {
+    let mut packer = Packer::with_capacity(64);
+    pipeline.pack(&mut packer);
+    add_packed(bytes, packer)
+}
+
+/// Adds bytes that tell this selector from others.
+pub(super) fn add_selector(bytes: &mut Vec<u8>, selector: &Selector) -> Result<(), EvalError> {
+    let group = Some(GroupBy { selectors: vec![selector.clone()], multi: false });
+    let (steps, grouped_steps) = (Vec::new(), Vec::new());
+    add_pipeline(bytes, &Pipeline { steps, group, grouped_steps, terminal: Terminal::Count })
+}
+
+fn add_packed(bytes: &mut Vec<u8>, packer: Packer) -> Result<(), EvalError> {
+    bytes.extend_from_slice(&packer.finish().map_err(|error| error.error("the terms of a feed"))?);
+    Ok(())
+}
+
+/// Fails if a function of the pipeline cannot be evaluated again for a row as it was.
+pub(super) fn check_pipeline(pipeline: &Pipeline) -> Result<(), EvalError> {
+    let selectors = pipeline.group.iter().flat_map(|by| &by.selectors);
+    let own = match &pipeline.terminal {
+        Terminal::Sum(selector)
+        | Terminal::Avg(selector)
+        | Terminal::Min(selector)
+        | Terminal::Max(selector) => selector.as_ref(),
+        _ => None,
+    };
+    selectors.chain(own).try_for_each(check_selector)?;
+    check_functions(pipeline.grouped_steps.iter().flat_map(Transform::functions))
+}
+
+/// Fails if the function of the selector cannot be evaluated again for a row as it was.
+pub(super) fn check_selector(selector: &Selector) -> Result<(), EvalError> {
+    match selector {
+        Selector::Field(_) => Ok(()),
+        Selector::Func(closure) => check_functions(std::iter::once(closure)),
+    }
+}
+
+/// A change is evaluated again for the row before it: the result must be the same as before.
+fn check_functions<'a>(mut functions: impl Iterator<Item = &'a Closure>) -> Result<(), EvalError> {
+    let is_repeatable = |closure: &Closure| {
+        closure.as_foreign().is_none() && purity::of_func(&closure.func) != Determinism::Never
+    };
+    match functions.all(is_repeatable) {
+        true => Ok(()),
+        false => Err(EvalError::logic("Cannot call `changes` after a non-deterministic function.")),
+    }
+}
