@@ -172,6 +172,25 @@
       table(['Run', 'Servers', 'Tables', 'Shards of each', 'Replicas of each', 'CPU, all servers', 'CPU, the busiest', 'Memory, all servers', 'Memory, the largest', 'table_create p50', 'table_status p50'], rows));
   }
 
+  // Figures with a bar are marked; one that could not be measured has no verdict.
+  function figureRows(run) {
+    const text = (said) => element('span', {}, said);
+    const verdict = (one) => (known(one.ok) ? (one.ok ? '✓ held' : '✗ MISSED') : '');
+    return run.figures.map((one) => [text(one.name), exact(one.value), text(one.unit), known(one.bar) ? `≤ ${exact(one.bar)}` : NONE, text(verdict(one))]);
+  }
+
+  const hasFigures = (run) => (run.figures || []).length > 0;
+  const FIGURE_HEAD = ['Figure', 'Value', 'Unit', 'Bar', ''];
+
+  function changefeeds() {
+    const measured = runs.filter(hasFigures);
+    if (!measured.length) return;
+    const rows = measured.flatMap((run) => figureRows(run).map((row) => [link(run), ...row]));
+    main.append(element('h2', {}, 'Changefeeds'),
+      element('p', { class: 'soft' }, 'Each measurement has a new table. The checks of each run say whether every change of the table was delivered once and in order; without that, its figures are worthless.'),
+      table(['Run', ...FIGURE_HEAD], rows));
+  }
+
   function comparison() {
     // Tests of `bench units` are smaller than the published ones and have a separate section.
     const beside = runs.filter((run) => !run.units).map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
@@ -286,6 +305,7 @@
     main.append(element('p', { class: 'soft' }, `${run.started_at}, ${number(run.time.measured_seconds)} s measured after ${number(run.time.warmup_seconds)} s ${circumstances}`));
     run.alarms.forEach((alarm) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`)));
     run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${exact(check.found)} found, ${exact(check.expected)} expected (${check.source})`)));
+    if (hasFigures(run)) main.append(table(FIGURE_HEAD, figureRows(run)));
     main.append(isIdle ? factList(idleUse(run)) : facts(run), operations(run), pictures(run), ...eachServer(run));
     if (run.runs.length) main.append(fold('Single timings', table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)]))));
     if (run.errors.length) main.append(element('h3', {}, 'Errors'), table(['Operation', 'Count', 'Kind', 'First message'], run.errors.map((one) => [one.operation, whole(one.count), one.kind, element('span', {}, one.first_message)])));
@@ -322,6 +342,7 @@
   sessions.forEach((session) => main.append(...unitsPart(runs.filter((run) => run.units && run.units.session === session), tools)));
   summary();
   idleClusters();
+  changefeeds();
   comparison();
   runs.forEach(section);
   main.append(element('footer', {}, 'Made by rekindle bench report. The page needs no network; charts by uPlot (MIT licence).'));

@@ -7,6 +7,7 @@ use clap::Subcommand;
 use crate::commands::analytic::AnalyticArgs;
 use crate::commands::baseline::BaselineArgs;
 use crate::commands::blocks::BlocksArgs;
+use crate::commands::feeds::FeedsArgs;
 use crate::commands::hop::HopArgs;
 use crate::commands::idle::IdleArgs;
 use crate::commands::report::ReportArgs;
@@ -16,7 +17,7 @@ use crate::commands::units::UnitsArgs;
 use crate::commands::ycsb_load::LoadArgs;
 use crate::commands::ycsb_run::RunArgs;
 use crate::commands::{
-    analytic, baseline, blocks, hop, idle, report, reql, sweep, units, ycsb_load, ycsb_run,
+    analytic, baseline, blocks, feeds, hop, idle, report, reql, sweep, units, ycsb_load, ycsb_run,
 };
 
 pub use crate::commands::explain::{ExplainArgs, run as explain};
@@ -41,6 +42,8 @@ pub enum BenchArgs {
     Hop(HopArgs),
     /// The cost of a cluster with many tables and no queries
     Idle(IdleArgs),
+    /// Changefeeds: delivery, completeness and cost
+    Feeds(FeedsArgs),
     /// The cost of an echo server and of redis-server on this machine
     Baseline(BaselineArgs),
     /// The results in a folder as one page that works offline
@@ -68,6 +71,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchArgs::Units(args) => units::run(args),
         BenchArgs::Hop(args) => hop::run(args),
         BenchArgs::Idle(args) => idle::run(args),
+        BenchArgs::Feeds(args) => feeds::run(args),
         BenchArgs::Baseline(args) => baseline::run(args),
         BenchArgs::Report(args) => report::run(&args),
     }

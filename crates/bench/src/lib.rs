@@ -17,6 +17,7 @@ pub mod commands;
 pub mod comparability;
 pub mod conditions;
 pub mod drive;
+pub mod feeds;
 pub mod flags;
 pub mod fleet;
 pub mod limits;

@@ -21,7 +21,7 @@ pub struct RunResult {
     pub format_version: u32,
     /// Unique, safe as a file name.
     pub id: String,
-    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `baseline-redis`, `baseline-echo`.
+    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `feeds`, `baseline-redis`, `baseline-echo`.
     pub kind: String,
     /// Title.
     pub name: String,
@@ -60,6 +60,9 @@ pub struct RunResult {
     /// The additions of `bench units`; null for all other runs.
     #[serde(default)]
     pub units: Option<UnitsTest>,
+    /// Figures of `bench feeds` that have no other member; empty for all other runs.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
     /// The timings of a repeated query.
     pub runs: Vec<TimedRun>,
     /// Checked answers.
@@ -298,6 +301,20 @@ pub struct TimedRun {
     pub server_cpu_ms: Option<f64>,
     /// The number that the query returned.
     pub answer: f64,
+}
+
+/// A figure, with its bar if it has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    pub name: String,
+    /// Null if it could not be measured.
+    pub value: Option<f64>,
+    /// Empty for a ratio or a count.
+    pub unit: String,
+    /// The highest allowed value.
+    pub bar: Option<f64>,
+    /// Whether the value is within its bar; null without a bar or a value.
+    pub ok: Option<bool>,
 }
 
 /// A checked answer.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 
-use crate::result::{Latency, Point, RunResult};
+use crate::result::{Figure, Latency, Point, RunResult};
 
 /// Seconds between lines if standard error is not a terminal.
 const LINE_EVERY_SECONDS: i64 = 5;
@@ -111,6 +111,7 @@ pub fn summary(result: &RunResult) -> String {
             log.acknowledged_writes_per_fsync.map_or("-".to_owned(), |n| format!("{n:.1}")),
         ));
     }
+    result.figures.iter().for_each(|figure| say(figure_line(figure)));
     for check in &result.checks {
         let verdict = if check.ok { "ok" } else { "WRONG" };
         say(format!("check       {}: {} ({}): {verdict}", check.name, check.found, check.source));
@@ -127,6 +128,18 @@ pub fn summary(result: &RunResult) -> String {
     result.notes.iter().for_each(|note| say(format!("note        {note}")));
     result.alarms.iter().for_each(|a| say(format!("ALARM       {}: {}", a.kind, a.message)));
     out
+}
+
+fn figure_line(figure: &Figure) -> String {
+    let with_unit = |value: f64| format!("{value:.2} {}", figure.unit).trim_end().to_owned();
+    let value = figure.value.map_or("unknown".to_owned(), with_unit);
+    let bar = figure.bar.map_or(String::new(), |bar| format!(", at most {}", with_unit(bar)));
+    let verdict = match figure.ok {
+        None => "",
+        Some(true) => ": held",
+        Some(false) => ": MISSED",
+    };
+    format!("figure      {}: {value}{bar}{verdict}", figure.name)
 }
 
 fn headline(result: &RunResult) -> String {

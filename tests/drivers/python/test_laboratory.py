@@ -1,4 +1,4 @@
-"""`rekindle bench units` keeps its results, however it ends."""
+"""`rekindle bench units` keeps its results, however it ends; `rekindle bench feeds` finds every change."""
 
 import json
 import random
@@ -10,7 +10,8 @@ import threading
 import unittest
 from pathlib import Path
 
-from node import program
+from feed_proxy import FeedProxy
+from node import Node, program
 
 # A busy machine needs time to start four nodes.
 SECONDS_MAX = 240
@@ -122,6 +123,71 @@ class Units(unittest.TestCase):
         self.assertEqual((process.returncode, shown), (1, ""), said)
         self.assertIn(f"--output {self.output} cannot be used", said)
         self.assertNotIn("starting", said)
+
+
+class Feeds(unittest.TestCase):
+    """Bars depend on the machine; checks do not."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory(prefix="rekindle-test-")
+        self.addCleanup(place.cleanup)
+        self.place = Path(place.name)
+
+    def start_nodes(self):
+        """The flags with which the command starts a node."""
+        flags = ["--nodes", "1", "--port-offset", str(free_offset(1)), "--cache-size", "128"]
+        return [*flags, "--folder", str(self.place / "nodes")]
+
+    def measure(self, measures, *flags):
+        """The results by measurement."""
+        command = [program(), "bench", "feeds", "--measure", measures, "--quiet", "--seed", "7"]
+        command += ["--json", f"{self.place}/", "--seconds", "1", "--other-rows", "2000", *flags]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
+        results = [json.loads(path.read_text()) for path in self.place.glob("*.json")]
+        self.assertEqual(len(results), measures.count(",") + 1, done.stderr)
+        return {result["settings"]["measure"]: result for result in results}
+
+    def check(self, result):
+        wrong = [check for check in result["checks"] if not check["ok"]]
+        self.assertEqual((wrong, result["errors"]), ([], []), result["notes"])
+        # Short runs take too little processor time for a figure of one event.
+        unknown = [figure["name"] for figure in result["figures"] if figure["value"] is None]
+        self.assertEqual([name for name in unknown if "per event" not in name and "delivered event" not in name], [])
+        return {figure["name"]: figure for figure in result["figures"]}
+
+    def test_feeds_of_all_kinds_have_each_event_once(self):
+        flags = ["--feeds", "40", "--feed-connections", "3", "--writes-per-second", "400", "--match-every", "2"]
+        results = self.measure("delivery,idle,churn", *flags, "--opens", "200", *self.start_nodes())
+        figures = self.check(results["delivery"])
+        self.assertEqual(figures["commit to delivery, p99"]["bar"], 5000)
+        operations = {operation["name"]: operation for operation in results["delivery"]["operations"]}
+        for kind in ["DOCUMENT", "RANGE", "FILTER", "LIMIT"]:
+            self.assertGreater(operations[f"DELIVERY-{kind}"]["ok"], 10)
+        self.check(results["idle"])
+        self.check(results["churn"])
+
+    def test_a_feed_that_is_not_read_accounts_for_each_write(self):
+        flags = ["--slow-feeds", "3", "--slow-queue", "50", "--writes-per-second", "400", "--throughput-rate", "500"]
+        results = self.measure("slow,throughput", *flags, "--table-feeds", "2", *self.start_nodes())
+        dropped = self.check(results["slow"])["changes that were dropped, by feed"]["value"]
+        self.assertGreater(dropped, 100)
+        self.check(results["throughput"])
+
+    def test_one_event_that_is_dropped_or_doubled_is_found(self):
+        node = Node()
+        self.addCleanup(node.remove)
+        node.start()
+        for alter, name in [(lambda rows: rows[1:], "missed"), (lambda rows: [rows[0], *rows], "came again")]:
+            proxy = FeedProxy(node.driver_port, alter)
+            self.addCleanup(proxy.close)
+            flags = ["--port", str(proxy.port), "--feeds", "8", "--writes-per-second", "200", "--match-every", "2"]
+            flags += ["--server-pid", str(node.process.pid), "--drain", "1", "--label", name]
+            result = self.measure("delivery", *flags)["delivery"]
+            wrong = {check["name"]: check["found"] for check in result["checks"] if not check["ok"]}
+            self.assertEqual(wrong.get(f"events that were {name}", wrong.get(f"events that {name}")), 1, wrong)
+            self.assertIn("check-failed", [alarm["kind"] for alarm in result["alarms"]])
+            for path in self.place.glob("*.json"):
+                path.unlink()
 
 
 if __name__ == "__main__":

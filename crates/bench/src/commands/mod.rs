@@ -5,6 +5,7 @@ mod arguments;
 pub mod baseline;
 pub mod blocks;
 pub mod explain;
+pub mod feeds;
 pub mod hop;
 pub mod idle;
 pub mod report;

@@ -92,9 +92,18 @@ impl Connection {
 
     /// Requests the next batch of the response to the operation in `slot`.
     pub fn send_continue(&mut self, slot: usize, flight: InFlight) {
+        self.send_same(slot, b"[2]", flight);
+    }
+
+    /// Ends the stream that is the response to the operation in `slot`.
+    pub fn send_stop(&mut self, slot: usize, flight: InFlight) {
+        self.send_same(slot, b"[3]", flight);
+    }
+
+    fn send_same(&mut self, slot: usize, query: &[u8], flight: InFlight) {
         let token = self.slots[slot].token;
         self.slots[slot].flight = Some(flight);
-        frame::push(&mut self.output, token, |out| out.extend_from_slice(b"[2]"));
+        frame::push(&mut self.output, token, |out| out.extend_from_slice(query));
     }
 
     pub fn release(&mut self, slot: usize) {

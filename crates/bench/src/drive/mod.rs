@@ -6,7 +6,7 @@
 
 pub mod arrivals;
 pub mod clock;
-mod connection;
+pub(crate) mod connection;
 pub mod session;
 mod worker;
 pub mod workload;

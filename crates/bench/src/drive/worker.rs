@@ -201,6 +201,7 @@ impl Worker {
         let verdict = self.workload.judge(&flight.part, answer, depth, &mut self.query);
         match verdict {
             Verdict::More => return connection.send_continue(slot, flight),
+            Verdict::Stop => return connection.send_stop(slot, flight),
             Verdict::Next(part) => {
                 self.recorder.part(flight.part.kind, took(&flight, flight.sent_ns, now));
                 let flight = InFlight { part, sent_ns: self.clock.now_ns(), ..flight };

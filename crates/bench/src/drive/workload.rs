@@ -34,6 +34,8 @@ pub enum Verdict {
     Next(OperationPart),
     /// Another batch of the same response must be requested.
     More,
+    /// The stream of this response must be ended; the operation goes on until the response to that.
+    Stop,
 }
 
 /// The source of operations for the connections of one thread.
