@@ -4,6 +4,7 @@
 
 pub mod crash;
 pub mod failover;
+pub mod feeds;
 pub mod harness;
 pub mod histories;
 pub mod index_build;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rekindle_torture::{crash, failover, histories, index_build, reshard};
+use rekindle_torture::{crash, failover, feeds, histories, index_build, reshard};
 
 #[derive(Parser)]
 #[command(bin_name = "rekindle-torture", about = "Long tests that fail the nodes of Rekindle on purpose")]
@@ -20,6 +20,9 @@ enum Test {
     /// kill -9, or stop, the leader of three replicas under writers; how long writes pause, and nothing acknowledged may be
     /// lost
     Failover(failover::Options),
+    /// Open, close and resume changefeeds of all kinds under writes, kill -9, restarts and reshards; no change may be missing, or be
+    /// delivered twice, and each feed must lead to the rows of the table
+    Feeds(feeds::Options),
     /// Split, merge, move and rebalance a table and change its replicas under writers and readers; no client may see an
     /// error, and writes may not pause for long
     Reshard(reshard::Options),
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     match Command::parse().test {
         Test::Crash(options) => crash::run(&options),
         Test::Failover(options) => failover::run(&options),
+        Test::Feeds(options) => feeds::run(&options),
         Test::Reshard(options) => reshard::run(&options),
         Test::Histories(options) => histories::run(&options),
         Test::IndexBuild(options) => index_build::run(&options),

@@ -14,7 +14,7 @@ mod tidy;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use torture::{crash, failover, histories, index_build, reshard};
+use torture::{crash, failover, feeds, histories, index_build, reshard};
 
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", about = "The developers' tool of Rekindle")]
@@ -43,6 +43,9 @@ enum Task {
     /// kill -9, or stop, the leader of three replicas under writers; how long writes pause, and nothing acknowledged may be
     /// lost
     Failover(failover::Options),
+    /// Open, close and resume changefeeds of all kinds under writes, kill -9, restarts and reshards; no change may be missing, or be
+    /// delivered twice, and each feed must lead to the rows of the table
+    Feeds(feeds::Options),
     /// Split, merge, move and rebalance a table and change its replicas under writers and readers; no client may see an
     /// error, and writes may not pause for long
     Reshard(reshard::Options),
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Task::Differential(Arguments { arguments }) => differential::run(&arguments),
         Task::Crash(options) => crash::run(&options),
         Task::Failover(options) => failover::run(&options),
+        Task::Feeds(options) => feeds::run(&options),
         Task::Reshard(options) => reshard::run(&options),
         Task::Histories(options) => histories::run(&options),
         Task::IndexBuild(options) => index_build::run(&options),

@@ -41,6 +41,11 @@ impl Client {
         Ok(Client { stream, token: 0 })
     }
 
+    /// The connection itself, before any query.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Sends one START and returns its response.
     pub(crate) fn ask(&mut self, query: &str) -> Result<Value> {
         self.token += 1;

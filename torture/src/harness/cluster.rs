@@ -139,6 +139,11 @@ impl Cluster {
         }
     }
 
+    /// Terminates node `nth` and waits for its end.
+    pub(crate) fn stop_node(&mut self, nth: usize) -> Result<()> {
+        self.nodes[nth].take().map_or(Ok(()), Node::stop)
+    }
+
     /// Terminates the nodes one after another and waits for each.
     pub fn stop(self) -> Result<()> {
         self.nodes.into_iter().flatten().try_for_each(Node::stop)

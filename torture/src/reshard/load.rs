@@ -10,9 +10,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
-use super::layout::TABLE;
 use super::tally::Tally;
 use crate::harness::client::Client;
+use crate::workload::layout::TABLE;
 use crate::workload::ledger::{WriterDocuments, document_key, filler};
 use crate::workload::writers::{WriteResponse, write_one};
 

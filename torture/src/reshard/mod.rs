@@ -2,7 +2,6 @@
 //! seconds, under writers and readers on all nodes. No client may receive an error or a wrong result, and no write may
 //! take long. At the end all acknowledged writes must be stored, and all replicas must have the same rows.
 
-mod layout;
 mod load;
 mod options;
 mod tally;
@@ -23,8 +22,8 @@ use crate::harness::cluster::Cluster;
 use crate::harness::node::SERVER_FLAGS;
 use crate::harness::options::verdict;
 use crate::harness::replica_rows::divergent_nodes;
+use crate::workload::layout::{Kind, Layout, Limits, TABLE};
 use crate::workload::ledger::{Ledger, Versions, WriterDocuments, document_key, filler};
-use layout::{Kind, Layout, TABLE};
 use load::{GROUPS, Load};
 pub use options::Options;
 use tally::Tally;
@@ -143,10 +142,11 @@ fn change(
 ) -> Result<String> {
     let mut admin = connect(cluster, through)?;
     let (mut last, chance) = (Value::Null, random.random());
+    let limits = Limits { nodes: options.nodes.into(), shards: options.shards.into() };
     for _ in 0..CHANGE_TRIES {
         let layout = Layout::read(&mut admin)?;
         // The same change each time, as far as the table is the same.
-        let (what, query) = layout.change(kind, options, &mut StdRng::seed_from_u64(chance));
+        let (what, query) = layout.change(kind, limits, &mut StdRng::seed_from_u64(chance));
         let answer = admin.ask(&query).with_context(|| what.clone())?;
         let result = &answer["r"][0];
         if answer["t"] == 1 && result["errors"].as_u64().unwrap_or(0) == 0 {

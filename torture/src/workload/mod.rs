@@ -1,6 +1,7 @@
 //! Writers that record their acknowledged writes, for the commands that inject faults under writes. Every write of a
 //! document has a new version; [`ledger`] compares the stored versions with the recorded ones.
 
+pub(crate) mod layout;
 pub(crate) mod ledger;
 pub(crate) mod writers;
 

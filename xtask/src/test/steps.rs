@@ -67,6 +67,7 @@ pub(super) fn all() -> Vec<Step> {
                 xtask("failover --kills 6"),
             ],
         ),
+        feeds(),
         linearizable(),
         simulation(),
         step(
@@ -84,6 +85,18 @@ fn drivers() -> Step {
     let tests = program_in_cache("venv/bin/python", "tests/drivers/python/run.py");
     let what = "the official Python and JavaScript drivers against the program as it is handed out";
     Step { early: Some(build.clone()), ..step("drivers", what, [build, tests, node_tests()]) }
+}
+
+/// A slice of the test of completeness, and short runs that must detect mutants of elements.
+fn feeds() -> Step {
+    let short = "feeds --changes 8000 --feeds 30 --kills 0 --restarts 0 --reshards 1 --rests 3 --first-rows-changes 0";
+    let commands = [
+        cargo("build --release --package rekindle"),
+        xtask("feeds --seconds 80 --feeds 100 --kills 4 --restarts 4 --reshards 5 --rests 50"),
+        xtask(&format!("{short} --mutant drop")),
+        xtask(&format!("{short} --mutant repeat")),
+    ];
+    step("feeds", "feeds of all kinds have every change once through kills, restarts and reshards", commands)
 }
 
 /// Short forms: each nemesis for a few seconds, other modes of writes, detection of stale reads where these are allowed,

@@ -6,15 +6,14 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use super::options::Options;
 use crate::harness::client::Client;
 
 /// The table as a term.
-pub(super) const TABLE: &str = "[15,[[14,[\"test\"]],\"crash\"]]";
+pub(crate) const TABLE: &str = "[15,[[14,[\"test\"]],\"crash\"]]";
 
 /// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// One shard more.
     Split,
     /// One shard less.
@@ -30,10 +29,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 6] =
+    pub(crate) const ALL: [Kind; 6] =
         [Kind::Split, Kind::Merge, Kind::Move, Kind::Add, Kind::Remove, Kind::Rebalance];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Split => "split",
             Kind::Merge => "merge",
@@ -45,16 +44,24 @@ impl Kind {
     }
 }
 
+/// How far changes may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) nodes: usize,
+    /// The most shards.
+    pub(crate) shards: usize,
+}
+
 /// One shard: the servers of its replicas; the first is the preferred leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Places(Vec<String>);
 
 /// All shards of the table.
-pub(super) struct Layout(Vec<Places>);
+pub(crate) struct Layout(Vec<Places>);
 
 impl Layout {
     /// Reads the current configuration.
-    pub(super) fn read(client: &mut Client) -> Result<Layout> {
+    pub(crate) fn read(client: &mut Client) -> Result<Layout> {
         let answer = client.ask(&format!("[1,[174,[{TABLE}]]]"))?;
         let Some(shards) = answer["r"][0]["shards"].as_array() else {
             bail!("the table has no configuration: {answer}");
@@ -64,10 +71,10 @@ impl Layout {
     }
 
     /// A change of this kind, or of the opposite kind if that is not possible now: a description and a query.
-    pub(super) fn change(&self, kind: Kind, options: &Options, random: &mut StdRng) -> (String, String) {
-        let (shards, nodes) = (self.0.len(), usize::from(options.nodes));
+    pub(crate) fn change(&self, kind: Kind, limits: Limits, random: &mut StdRng) -> (String, String) {
+        let (shards, nodes) = (self.0.len(), limits.nodes);
         match kind {
-            Kind::Split if shards < usize::from(options.shards) => self.reconfigure(shards + 1),
+            Kind::Split if shards < limits.shards => self.reconfigure(shards + 1),
             Kind::Merge if shards > 1 => self.reconfigure(shards - 1),
             Kind::Split => self.reconfigure(shards - 1),
             Kind::Merge => self.reconfigure(shards + 1),
