@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import os
 import random
 import unittest
 
@@ -9,6 +10,9 @@ from rethinkdb import r
 from rethinkdb.errors import ReqlError, ReqlResourceLimitError, ReqlTimeoutError
 
 from feed_case import QUIET_SECONDS, FeedCase, is_quiet, take
+
+# The number of times that feeds are compared with the query; a hundred writes come before each.
+ROUNDS = int(os.environ.get("REKINDLE_VIEW_ROUNDS", "12"))
 
 
 def apply_to(known, element):
@@ -96,6 +100,43 @@ class Views(FeedCase):
         self.run_query(self.table.insert({"id": 0, "other": 5}))
         self.run_query(self.table.insert({"id": 1, "other": 1}))
         self.assertEqual(take(feed, 1)[0]["new_val"]["left"], {"id": 1, "other": 1})
+
+    def test_a_token_belongs_to_a_query_however_its_variables_are_numbered(self):
+        for query in [
+            lambda: self.table.filter(lambda row: row["n"] > 1),
+            lambda: self.table.count(lambda row: row["n"] > 1),
+            lambda: self.table.group(lambda row: row["g"]).sum(lambda row: row["n"]),
+        ]:
+            feed = self.feed(query().changes(include_initial=True, include_states=True, include_resume_token=True))
+            token = take(feed, 1)[0]["resume_token"]
+            self.feed(query().changes(include_states=True, include_resume_token=True, resume_after=token))
+        feed = self.feed(self.table.filter(lambda row: row["n"] > 1).changes(include_states=True, include_resume_token=True))
+        token = take(feed, 1)[0]["resume_token"]
+        other = self.table.filter(lambda row: row["n"] > 2)
+        with self.assertRaisesRegex(ReqlError, "with other terms or options"):
+            self.run_query(other.changes(include_states=True, include_resume_token=True, resume_after=token))
+
+    def test_the_changes_before_the_end_of_a_feed_are_delivered(self):
+        feed = self.feed(self.table.changes())
+        self.run_query(self.table.insert([{"id": id} for id in range(1001)]))
+        self.run_query(r.table_drop(self.name))
+        self.assertEqual(len(take(feed, 1001)), 1001)
+        with self.assertRaisesRegex(ReqlError, "does not exist"):
+            take(feed, 1)
+
+    def test_items_of_several_feeds_are_paired_in_order(self):
+        other = self.joined()
+        pairs = r.map(self.table.changes(), other.changes(), lambda a, b: [a["new_val"]["id"], b["new_val"]["id"]])
+        feed = self.feed(pairs)
+        for id in range(10, 13):
+            self.run_query(self.table.insert({"id": id}))
+            self.run_query(other.insert({"id": id}))
+        self.assertEqual(take(feed, 3), [[id, id] for id in range(10, 13)])
+
+    def test_the_smallest_of_many_rows_is_one_value(self):
+        self.run_query(self.table.insert([{"id": id, "n": id} for id in range(50)]))
+        feed = self.table.min("n").changes(include_initial=True).run(self.connect(), array_limit=20)
+        self.assertEqual(take(feed, 1), [{"new_val": {"id": 0, "n": 0}}])
 
     def joined(self):
         """A second table, with the rows 1 to 3 that the rows of the first one name in `other`."""
@@ -203,8 +244,8 @@ class Views(FeedCase):
                 return sorted(known[name].get("items", [])) == value
             return known[name] == value
 
-        for round in range(12):
-            for _ in range(60):
+        for round in range(ROUNDS):
+            for _ in range(100):
                 self.run_query(write())
             for name, query in queries.items():
                 try:

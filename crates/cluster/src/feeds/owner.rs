@@ -31,6 +31,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a leader may take to switch a history on.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
+/// The shortest time for which a history stays on after its last use: feeds report their use every 30 seconds.
+const KEEP_MIN: Duration = Duration::from_secs(120);
 /// The time between two attempts to reach a leader.
 const START_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -67,7 +69,7 @@ impl Feeds {
     pub(crate) fn new(handles: &Handles, keep: Duration) -> (Feeds, FeedsWorker) {
         let (inbox, counters) = (Arc::<Inbox>::default(), Arc::<Counters>::default());
         handles.replicas.set_history_listener(inbox.clone() as Arc<dyn HistoryListener>);
-        let history_use = Arc::new(HistoryUse::new(handles.local.clone(), keep));
+        let history_use = Arc::new(HistoryUse::new(handles.local.clone(), keep.max(KEEP_MIN)));
         let sources = Sources {
             own: handles.own,
             peers: handles.peers.clone(),

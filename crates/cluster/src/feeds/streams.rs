@@ -24,6 +24,8 @@ use crate::config::ServerId;
 const UNHEALTHY_MAX: Duration = Duration::from_secs(7);
 /// How often a stream that reads from another server looks whether the local replica can serve it.
 const OWN_INTERVAL: Duration = Duration::from_secs(5);
+/// How old the answer of this node's engine, that it lacks entries, may be when the stream ends for it.
+const OWN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// About how many bytes of a history are read at once.
 const READ_BYTES: usize = 256 << 10;
 
@@ -237,6 +239,14 @@ impl Streams {
                 }
                 _ => {}
             }
+            // A replica that came here since it was asked has other entries.
+            let is_asked_again = now - stream.tried_own_at > OWN_RETRY_INTERVAL
+                && sources.is_gone_everywhere(stream)
+                && sources.open_replica(stream.group).is_some();
+            if is_asked_again {
+                stream.gone_at.remove(&sources.own);
+                stream.source = Source::Own;
+            }
             if sources.is_gone_everywhere(stream) {
                 stream.end(FeedEnd::Gone);
             } else if now - stream.healthy_at > UNHEALTHY_MAX {
@@ -317,7 +327,10 @@ fn read_chunk(stream: &mut Stream, sources: &Sources, events: &mut u64, has_new_
             if !matches!(error, HistoryError::Gone) {
                 tracing::error!("the history of group {} cannot be read here: {error}", stream.group);
             }
-            stream.gone_at.insert(sources.own);
+            // Without a replica the history may still come here, with one.
+            if sources.open_replica(stream.group).is_some() {
+                stream.gone_at.insert(sources.own);
+            }
             stream.source = Source::Searching(task::now());
             return true;
         }

@@ -6,6 +6,7 @@ use datum::{Datum, Object};
 use reql::{Env, EvalError, Flow, Pipeline};
 
 use super::element::Element;
+use super::steps::unless_failed;
 use super::total::{Item, Total};
 use super::view::{Need, RowChange, View};
 
@@ -40,7 +41,7 @@ impl AggregateView {
 
     fn value(&mut self, group: &Datum) -> Result<Option<Datum>, EvalError> {
         let terminal = &self.pipeline.terminal;
-        self.groups.get_mut(group).map(|total| total.value(terminal)).transpose()
+        self.groups.get_mut(group).map_or(Ok(None), |total| total.value(terminal))
     }
 
     /// Notes the value of a group before a change.
@@ -58,7 +59,7 @@ impl AggregateView {
         let Some(empty) = Total::empty(terminal) else { return Ok(()) };
         let total = self.groups.entry(group.clone()).or_insert(empty);
         let before = total.size();
-        total.add(terminal, item, env);
+        total.add(terminal, item, env)?;
         self.size = (self.size + total.size()).saturating_sub(before);
         self.drop_if_empty(&group);
         match self.groups.len().max(self.size) > self.size_max {
@@ -71,7 +72,7 @@ impl AggregateView {
         self.note(group)?;
         if let Some(total) = self.groups.get_mut(group) {
             let before = total.size();
-            total.remove(&self.pipeline.terminal, item, env);
+            total.remove(&self.pipeline.terminal, item, env)?;
             self.size = (self.size + total.size()).saturating_sub(before);
         }
         self.drop_if_empty(group);
@@ -86,47 +87,41 @@ impl AggregateView {
         }
     }
 
-    /// The items of a row, each with its group.
-    fn items(&self, change: &RowChange<'_>, row: Option<&Object>) -> Vec<(Datum, Item)> {
+    /// The items of a row, each with its group. Fails for lack of memory.
+    fn items(&self, change: &RowChange<'_>, row: Option<&Object>) -> Result<Vec<(Datum, Item)>, EvalError> {
         let env = change.cx.closed_env();
         let mut found: Vec<(Datum, Item)> = Vec::new();
-        for value in change.plan.values(change.cx, change.key, row) {
-            let items = self.grouped_items(&value, &env);
-            for group in self.groups_of(&value, &env) {
+        for value in change.plan.values(change.cx, change.key, row)? {
+            let items = self.grouped_items(&value, &env)?;
+            for group in self.groups_of(&value, &env)? {
                 for value in items.clone() {
                     let item = Item { value, key: change.key.clone(), nth: found.len() as u32 };
                     found.push((group.clone(), item));
                 }
             }
         }
-        found
+        Ok(found)
     }
 
     /// The groups of an item. None if a function fails.
-    fn groups_of(&self, item: &Datum, env: &Env<'_>) -> Vec<Datum> {
-        let Some(by) = &self.pipeline.group else { return vec![Datum::Null] };
+    fn groups_of(&self, item: &Datum, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
+        let Some(by) = &self.pipeline.group else { return Ok(vec![Datum::Null]) };
         let mut groups = Vec::new();
         let found = by.keys(item, env, &mut |group| {
             groups.push(group);
             Ok(())
         });
-        if found.is_err() {
-            groups.clear();
-        }
-        groups
+        Ok(unless_failed(found)?.map_or_else(Vec::new, |()| groups))
     }
 
     /// An item after the steps between the grouping and the aggregate. A step that fails leaves nothing.
-    fn grouped_items(&self, value: &Datum, env: &Env<'_>) -> Vec<Datum> {
+    fn grouped_items(&self, value: &Datum, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
         let mut items = Vec::new();
         let run = reql::run(&self.pipeline.grouped_steps, value.clone(), env, &mut |item| {
             items.push(item);
             Ok(Flow::Continue)
         });
-        match run {
-            Ok(_) => items,
-            Err(_) => Vec::new(),
-        }
+        Ok(unless_failed(run)?.map_or_else(Vec::new, |_| items))
     }
 
     /// The group in an element.
@@ -138,10 +133,10 @@ impl AggregateView {
 impl View for AggregateView {
     fn change(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         let env = change.cx.closed_env();
-        for (group, item) in self.items(change, change.old) {
+        for (group, item) in self.items(change, change.old)? {
             self.remove(&group, item, &env)?;
         }
-        for (group, item) in self.items(change, change.new) {
+        for (group, item) in self.items(change, change.new)? {
             self.add(group, item, &env)?;
         }
         Ok(())
@@ -176,7 +171,7 @@ impl View for AggregateView {
             .map(|(group, total)| Ok((group.clone(), total.value(terminal)?)))
             .collect();
         let element =
-            |(group, value)| Element::Initial { group: self.shown(group), new: Some(value), offset: None };
+            |(group, value)| Element::Initial { group: self.shown(group), new: value, offset: None };
         Ok(values?.into_iter().map(element).collect())
     }
 

@@ -34,11 +34,11 @@ impl DistinctView {
 impl View for DistinctView {
     fn change(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         let RowChange { cx, plan, key, old, new, .. } = *change;
-        for value in plan.values(cx, key, old) {
+        for value in plan.values(cx, key, old)? {
             self.note(&value);
             take_one(&mut self.counts, &value);
         }
-        for value in plan.values(cx, key, new) {
+        for value in plan.values(cx, key, new)? {
             self.note(&value);
             *self.counts.entry(value).or_insert(0) += 1;
         }

@@ -50,6 +50,14 @@ impl RowEntries {
         }
     }
 
+    /// The value by which the sequence has its place for the row; `None` in the order of the primary key.
+    pub fn order_value(&self, row: &Object) -> Option<Datum> {
+        match self {
+            RowEntries::Index(index) => index.def.datums(row).into_iter().next(),
+            RowEntries::Once | RowEntries::Copies(_) => None,
+        }
+    }
+
     /// The items of the sequence that come from the row.
     pub fn items(&self, key: &PrimaryKey, row: Option<&Object>, cancel: &Cancel) -> Vec<Datum> {
         let Some(row) = row else { return Vec::new() };

@@ -122,7 +122,7 @@ impl RowItems {
         let InitialRows { rows, reach } =
             scan(cx, &plan.interest, plan.table.handle.config.id, start, after.as_ref())?;
         for (key, row) in rows {
-            let value = plan.steps.value(cx, row.clone().map(Datum::Object));
+            let value = plan.steps.value(cx, row.clone().map(Datum::Object))?;
             let element = Element::initial(value);
             let times = match (plan.kind, element.has_value()) {
                 (FeedKind::Point, _) => 1,

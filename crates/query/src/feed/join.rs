@@ -11,7 +11,7 @@ use reql::{EvalError, Selector};
 use shard::IndexDef;
 
 use super::element::Element;
-use super::steps::RowSteps;
+use super::steps::{RowSteps, unless_failed};
 use super::view::{Need, RowChange, View};
 use crate::context::Cx;
 
@@ -67,14 +67,14 @@ impl JoinView {
         }
     }
 
-    fn change_left(&mut self, change: &RowChange<'_>) {
+    fn change_left(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         let RowChange { cx, plan, key, new, .. } = *change;
         let env = cx.closed_env();
-        let joined = |item: Datum| {
-            let value = self.by.present(&item, &env).ok().flatten();
-            (item, value.filter(|value| *value != Datum::Null))
-        };
-        let items: Vec<_> = plan.values(cx, key, new).into_iter().map(joined).collect();
+        let mut items = Vec::new();
+        for item in plan.values(cx, key, new)? {
+            let value = unless_failed(self.by.present(&item, &env))?.flatten();
+            items.push((item, value.filter(|value| *value != Datum::Null)));
+        }
         let values: BTreeSet<Datum> = items.iter().filter_map(|(_, value)| value.clone()).collect();
         let gone = match items.is_empty() {
             true => self.left.remove(key),
@@ -83,7 +83,7 @@ impl JoinView {
         values.iter().for_each(|value| self.add_left(value, key));
         let gone: BTreeSet<Datum> = gone.into_iter().flatten().filter_map(|(_, value)| value).collect();
         gone.difference(&values).for_each(|value| self.forget_left(value, key));
-        self.refresh(cx, key);
+        self.refresh(cx, key)
     }
 
     fn add_left(&mut self, value: &Datum, key: &PrimaryKey) {
@@ -110,11 +110,11 @@ impl JoinView {
         }
     }
 
-    fn change_right(&mut self, change: &RowChange<'_>) {
+    fn change_right(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         let RowChange { cx, key, new, .. } = *change;
         if self.wanted.contains(key) {
             // It will be read as it is after this change.
-            return;
+            return Ok(());
         }
         let old_values = self.right.remove(key).map_or_else(Vec::new, |row| self.values(&row));
         for value in &old_values {
@@ -137,7 +137,7 @@ impl JoinView {
         }
         let named = old_values.iter().chain(&new_values).filter_map(|value| self.left_by_value.get(value));
         let lefts: BTreeSet<PrimaryKey> = named.flatten().cloned().collect();
-        lefts.iter().for_each(|left| self.refresh(cx, left));
+        lefts.iter().try_for_each(|left| self.refresh(cx, left))
     }
 
     /// The values under which a right row is found.
@@ -149,8 +149,8 @@ impl JoinView {
     }
 
     /// Computes the pairs of a left row anew.
-    fn refresh(&mut self, cx: &Cx, left: &PrimaryKey) {
-        let mut pairs = self.pairs_of(cx, left);
+    fn refresh(&mut self, cx: &Cx, left: &PrimaryKey) -> Result<(), EvalError> {
+        let mut pairs = self.pairs_of(cx, left)?;
         let first = (left.clone(), 0, PrimaryKey(Bytes::new()), 0);
         let known: Vec<PairId> =
             self.pairs.range(first..).map(|(id, _)| id).take_while(|id| id.0 == *left).cloned().collect();
@@ -159,6 +159,7 @@ impl JoinView {
             self.set(id, new);
         }
         pairs.into_iter().for_each(|(id, new)| self.set(id, Some(new)));
+        Ok(())
     }
 
     fn set(&mut self, id: PairId, new: Option<Datum>) {
@@ -172,7 +173,7 @@ impl JoinView {
         self.before.entry(id).or_insert(old);
     }
 
-    fn pairs_of(&self, cx: &Cx, left: &PrimaryKey) -> BTreeMap<PairId, Datum> {
+    fn pairs_of(&self, cx: &Cx, left: &PrimaryKey) -> Result<BTreeMap<PairId, Datum>, EvalError> {
         let mut pairs = BTreeMap::new();
         let items = self.left.get(left).into_iter().flatten();
         for (nth, (item, value)) in (0..).zip(items) {
@@ -180,21 +181,21 @@ impl JoinView {
             for (right, times) in rights.into_iter().flatten() {
                 let Some(row) = self.right.get(right) else { continue };
                 let joined = pair(item.clone(), Some(Datum::Object(row.clone())));
-                let Some(joined) = self.steps.value(cx, Some(joined)) else { continue };
+                let Some(joined) = self.steps.value(cx, Some(joined))? else { continue };
                 for time in 0..*times {
                     pairs.insert((left.clone(), nth, right.clone(), time), joined.clone());
                 }
             }
         }
-        pairs
+        Ok(pairs)
     }
 }
 
 impl View for JoinView {
     fn change(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         match change.source {
-            LEFT => self.change_left(change),
-            _ => self.change_right(change),
+            LEFT => self.change_left(change)?,
+            _ => self.change_right(change)?,
         }
         match self.left.len().max(self.right.len()).max(self.pairs.len()) > self.size_max {
             true => Err(EvalError::array_limit(self.size_max)),

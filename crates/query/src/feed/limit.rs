@@ -5,6 +5,7 @@ use reql::{Cancel, EvalError};
 
 use super::element::Element;
 use super::entries::RowEntries;
+use super::plan::FeedPlan;
 use super::view::{Need, RowChange, View};
 use super::window::{Exchange, Moved, Place, Window};
 
@@ -27,7 +28,7 @@ impl View for LimitView {
         for place in places(&plan.entries, key, old, &cx.cancel) {
             self.window.remove(&place);
         }
-        let value = plan.steps.value(cx, new.map(|row| Datum::Object(row.clone())));
+        let value = plan.steps.value(cx, new.map(|row| Datum::Object(row.clone())))?;
         if let Some(value) = value {
             for place in places(&plan.entries, key, new, &cx.cancel) {
                 self.window.insert(place, value.clone());
@@ -38,6 +39,18 @@ impl View for LimitView {
 
     fn begin_refill(&mut self) {
         self.window.begin_refill();
+    }
+
+    fn first_rows(&self) -> Option<usize> {
+        Some(self.window.size() + self.window.spare_max())
+    }
+
+    fn cut_after(&mut self, plan: &FeedPlan, key: &PrimaryKey, row: &Object) {
+        match plan.entries.order_value(row) {
+            // Further rows with the same value may precede this one.
+            Some(value) => self.window.cut_at_value(&value),
+            None => self.window.cut_after(&Place { value: Datum::Null, key: key.clone(), nth: u32::MAX }),
+        }
     }
 
     fn needs(&self) -> Need {

@@ -114,7 +114,7 @@ fn open_part(
 /// The view of a feed that computes a value from rows of one table.
 fn view_of(cx: &Cx, plan: &FeedPlan, options: &FeedOptions) -> Option<Box<dyn View>> {
     Some(match plan.view.as_ref()? {
-        ViewPlan::FirstRows(Limit { most, is_descending }) => {
+        ViewPlan::FirstRows(Limit { most, is_descending, .. }) => {
             Box::new(LimitView::new(*most, *is_descending, options.include_offsets))
         }
         ViewPlan::Aggregate(pipeline) => Box::new(AggregateView::new(pipeline.clone(), cx.array_limit)),

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use cluster::{FeedStart, Feeds, IndexConfig, Interest};
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::{EvalError, Pipeline, Terminal, Transform};
+use shard::IndexKind;
 
 use super::entries::{IndexEntries, RowEntries};
 use super::steps::{RowSteps, add_pipeline, check_pipeline};
 use super::total::Total;
 use crate::context::Cx;
+use crate::routing::ReadMode;
 use crate::service::FeedKind;
 use crate::stream::RowSource;
 use crate::table::{IndexRead, KeyOrder, StoredTable, TableRef};
@@ -39,10 +41,11 @@ pub(crate) enum ViewPlan {
 }
 
 /// The first rows of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub most: usize,
     pub is_descending: bool,
+    /// All rows in this order, if a row has only one place in it.
+    pub ordered: Option<RowSource>,
 }
 
 impl FeedPlan {
@@ -152,8 +155,13 @@ impl FeedPlan {
                 cx.array_limit
             )));
         }
+        // A replica that is behind does not show all rows that were there when the feed began.
+        let is_present = source.table.read_mode != ReadMode::Outdated;
+        let ordered = source.clone();
         let plan = FeedPlan::of_rows(cx, source, RowSteps::of_one(steps)?)?;
-        Ok(plan.with_view(FeedKind::FirstRows, ViewPlan::FirstRows(Limit { most, is_descending })))
+        let is_single = plan.index.as_ref().is_none_or(|index| index.kind == IndexKind::One);
+        let ordered = Some(ordered).filter(|_| is_present && is_single);
+        Ok(plan.with_view(FeedKind::FirstRows, ViewPlan::FirstRows(Limit { most, is_descending, ordered })))
     }
 
     /// The present positions at which the feed begins.
@@ -161,13 +169,17 @@ impl FeedPlan {
         feeds.start(&self.table.handle, &self.interest).map_err(|_| unavailable(&self.table))
     }
 
-    /// The values of the feed that come from a row.
-    pub fn values(&self, cx: &Cx, key: &PrimaryKey, row: Option<&Object>) -> Vec<Datum> {
+    /// The values of the feed that come from a row. Fails for lack of memory.
+    pub fn values(&self, cx: &Cx, key: &PrimaryKey, row: Option<&Object>) -> Result<Vec<Datum>, EvalError> {
         let items = self.entries.items(key, row, &cx.cancel);
-        match self.steps.is_empty() {
-            true => items,
-            false => items.into_iter().flat_map(|item| self.steps.values(cx, item)).collect(),
+        if self.steps.is_empty() {
+            return Ok(items);
         }
+        let mut values = Vec::new();
+        for item in items {
+            values.extend(self.steps.values(cx, item)?);
+        }
+        Ok(values)
     }
 
     /// Adds bytes that tell this feed from feeds of other rows and steps. They are the same on every server.
@@ -181,7 +193,7 @@ impl FeedPlan {
         self.entries.add_to_digest(bytes);
         match &self.view {
             None => {}
-            Some(ViewPlan::FirstRows(Limit { most, is_descending })) => {
+            Some(ViewPlan::FirstRows(Limit { most, is_descending, .. })) => {
                 bytes.extend_from_slice(&(*most as u64).to_le_bytes());
                 bytes.push(u8::from(*is_descending));
             }

@@ -88,6 +88,15 @@ impl FeedReader {
         self.cx.feeds.set_started();
     }
 
+    /// The next entry of the queue, if there is one now.
+    pub fn pop_now(&self) -> Option<Taken> {
+        let entry = self.queue().pop(None).ok()??;
+        if self.queue().take_held_back() {
+            self.cx.node().feeds().continue_reading();
+        }
+        Some(entry)
+    }
+
     /// The next entry of the queue: see [`next_of`].
     pub fn pop(&self) -> Result<Taken, EvalError> {
         let entry = next_of(&self.cx, self.queue())?;

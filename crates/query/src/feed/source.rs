@@ -3,19 +3,28 @@
 use std::collections::BTreeSet;
 
 use cluster::{FeedStart, GroupId, InitialRows, Interest};
-use datum::{Bytes, Object, PrimaryKey};
+use datum::{Bytes, Datum, Object, PrimaryKey};
 use reql::EvalError;
 
+use super::plan::{Limit, ViewPlan};
 use super::position::ClientPosition;
 use super::reader::FeedReader;
 use super::scan::scan;
 use super::token;
+use crate::stream::{Pipe, Source as PipeSource};
 
 /// Up to this many keys are read one by one. For more of them the whole sequence is read.
-const SINGLE_READS_MAX: usize = 256;
+const SINGLE_READS_MAX: usize = 1000;
 
 /// A reader, and where it starts.
 pub(super) type StartedSource = (FeedReader, Vec<FeedStart>);
+
+/// The keys of the first rows of a sequence.
+pub(super) struct FirstKeys {
+    pub keys: BTreeSet<PrimaryKey>,
+    /// The last of these rows; `None` if the sequence has no further ones.
+    pub last: Option<(PrimaryKey, Object)>,
+}
 
 /// A sequence from which a view is computed.
 pub(super) struct Source {
@@ -61,6 +70,32 @@ impl Source {
         let groups: Vec<_> = self.applied.feeds().collect();
         self.starts = node.feeds().resume(handle, &plan.interest, &groups).ok_or_else(token::gone)?;
         Ok(())
+    }
+
+    /// The keys of the first `most` rows in the order of the sequence, as the table is now, and the last of them if there may be more.
+    /// `None` if they cannot be found that way. Blocks.
+    ///
+    /// The feed receives every change since its position, so it does not need rows that were among the first ones only in between.
+    pub fn first_keys(&self, most: usize) -> Option<FirstKeys> {
+        let Some(ViewPlan::FirstRows(Limit { ordered: Some(ordered), .. })) = &self.reader.plan().view else {
+            return None;
+        };
+        if most > SINGLE_READS_MAX {
+            return None;
+        }
+        let cx = &self.reader.cx;
+        let mut rows = Pipe::of_source(PipeSource::Rows(ordered.clone())).open_first(cx, most).ok()?;
+        let (env, mut keys, mut last) = (cx.env(), BTreeSet::new(), None);
+        let field = &self.reader.plan().table.handle.config.primary_key;
+        while keys.len() < most
+            && let Some(Datum::Object(row)) = rows.next(&env).ok()?
+        {
+            let key = PrimaryKey::encode(&row.get(field)?).ok()?;
+            keys.insert(key.clone());
+            last = Some((key, row.detach()));
+        }
+        let last = last.filter(|_| keys.len() >= most);
+        Some(FirstKeys { keys, last })
     }
 
     /// Calls `take` with the rows of the sequence at the position of the view: with all, or with those under `keys`. Blocks.

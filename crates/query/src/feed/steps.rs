@@ -3,7 +3,7 @@
 use datum::Datum;
 use reql::codec::{Codec, Packer};
 use reql::purity::{self, Determinism};
-use reql::{Closure, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
+use reql::{Closure, ErrorClass, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
 
 use crate::context::Cx;
 
@@ -29,40 +29,47 @@ impl RowSteps {
         self.0.is_empty()
     }
 
-    /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing.
-    /// Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
-    pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Option<Datum> {
-        let row = row?;
-        if self.0.is_empty() {
-            return Some(row);
+    /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing, except that a
+    /// lack of memory is an error. Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
+    pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Result<Option<Datum>, EvalError> {
+        match row {
+            Some(row) if !self.0.is_empty() => Ok(self.values(cx, row)?.pop()),
+            row => Ok(row),
         }
-        self.values(cx, row).pop()
     }
 
-    /// The values of an item. None if a step fails.
-    pub fn values(&self, cx: &Cx, item: Datum) -> Vec<Datum> {
+    /// The values of an item. None if a step fails; a lack of memory is an error.
+    pub fn values(&self, cx: &Cx, item: Datum) -> Result<Vec<Datum>, EvalError> {
         let mut values = Vec::new();
         let run = reql::run(&self.0, item, &cx.closed_env(), &mut |value| {
             values.push(value);
             Ok(Flow::Continue)
         });
-        if run.is_err() {
-            values.clear();
-        }
-        values
+        Ok(unless_failed(run)?.map_or_else(Vec::new, |_| values))
     }
 
     /// Adds bytes that tell these steps from others.
     pub fn add_to_digest(&self, bytes: &mut Vec<u8>) -> Result<(), EvalError> {
-        let mut packer = Packer::with_capacity(64);
+        let mut packer = Packer::for_digest();
         packer.list(self.0.iter());
         add_packed(bytes, packer)
     }
 }
 
+/// `None` instead of an error that a row is to blame for. Others, such as a lack of memory, must not make rows disappear.
+pub(super) fn unless_failed<T>(result: Result<T, EvalError>) -> Result<Option<T>, EvalError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.class() {
+            ErrorClass::QueryLogic | ErrorClass::NonExistence | ErrorClass::User => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
 /// Adds bytes that tell this pipeline from others.
 pub(super) fn add_pipeline(bytes: &mut Vec<u8>, pipeline: &Pipeline) -> Result<(), EvalError> {
-    let mut packer = Packer::with_capacity(64);
+    let mut packer = Packer::for_digest();
     pipeline.pack(&mut packer);
     add_packed(bytes, packer)
 }

@@ -121,7 +121,10 @@ impl Subscriber for FeedSubscriber {
         let (old, new) = (datum(&rows.old), datum(&rows.new));
         if self.plan.view.is_none() {
             let value = |row| self.plan.steps.value(&self.cx, row);
-            self.push_elements(event, (value(old), old_times), (value(new), new_times));
+            match value(old).and_then(|old| Ok((old, value(new)?))) {
+                Ok((old, new)) => self.push_elements(event, (old, old_times), (new, new_times)),
+                Err(error) => self.queue.end(error),
+            }
         } else {
             self.push_row(event, old, new);
         }

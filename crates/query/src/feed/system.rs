@@ -63,7 +63,7 @@ impl SystemItems {
         let mut first = VecDeque::new();
         if options.include_initial {
             first.extend(options.include_states.then_some(Element::State("initializing")));
-            first.extend(initial_values(&cx, &plan, &known));
+            first.extend(initial_values(&cx, &plan, &known)?);
         }
         first.extend(options.include_states.then_some(Element::State("ready")));
         let feed = Arc::new(SystemFeed { cx, plan, queue, known: Mutex::new(known) });
@@ -95,7 +95,10 @@ impl SystemFeed {
     fn push(&self, key: &PrimaryKey, old: Option<&Object>, new: Option<&Object>) {
         let value =
             |row: Option<&Object>| self.plan.steps.value(&self.cx, row.map(|row| Datum::Object(row.clone())));
-        let (old, new) = (value(old), value(new));
+        let (old, new) = match value(old).and_then(|old| Ok((old, value(new)?))) {
+            Ok(values) => values,
+            Err(error) => return self.queue.end(error),
+        };
         if old == new {
             return;
         }
@@ -143,19 +146,20 @@ fn rows_by_key(cx: &Cx, plan: &SystemPlan) -> Result<SystemTableRows, EvalError>
     Ok(rows.into_iter().filter_map(keyed).collect())
 }
 
-fn initial_values(cx: &Cx, plan: &SystemPlan, rows: &SystemTableRows) -> Vec<Element> {
-    let value = |row: &Object| plan.steps.value(cx, Some(Datum::Object(row.clone())));
+fn initial_values(cx: &Cx, plan: &SystemPlan, rows: &SystemTableRows) -> Result<Vec<Element>, EvalError> {
+    let value = |row: Option<&Object>| plan.steps.value(cx, row.map(|row| Datum::Object(row.clone())));
     if let (FeedKind::Point, SystemKeys::Copies(copies)) = (plan.kind, &plan.rows.keys) {
         let row = copies.keys().find_map(|key| rows.get(key));
-        return vec![Element::initial(row.and_then(value))];
+        return Ok(vec![Element::initial(value(row)?)]);
     }
     let copies: BTreeMap<&PrimaryKey, usize> =
         rows.keys().map(|key| (key, plan.rows.times(key))).filter(|(_, times)| *times > 0).collect();
-    let of_key = |(key, times): (&PrimaryKey, usize)| {
-        let new = rows.get(key).and_then(value);
-        std::iter::repeat_n(new, times).filter(Option::is_some).map(Element::initial).collect::<Vec<_>>()
-    };
-    copies.into_iter().flat_map(of_key).collect()
+    let mut elements = Vec::new();
+    for (key, times) in copies {
+        let new = value(rows.get(key))?;
+        elements.extend(std::iter::repeat_n(new, times).filter(Option::is_some).map(Element::initial));
+    }
+    Ok(elements)
 }
 
 impl FeedPart for SystemItems {

@@ -6,6 +6,7 @@ use datum::Datum;
 use reql::{Env, EvalError, Terminal};
 use xsum::{Xsum, XsumSmall};
 
+use super::steps::unless_failed;
 use super::window::{Place, Window};
 
 /// The state of an aggregate.
@@ -53,32 +54,34 @@ impl Total {
         self.count == 0
     }
 
-    /// Adds an item. An item that the terminal cannot use does not count.
-    pub fn add(&mut self, terminal: &Terminal, item: Item, env: &Env<'_>) {
-        let Some(value) = value_of(terminal, &item.value, env) else { return };
+    /// Adds an item. An item that the terminal cannot use does not count. Fails for lack of memory.
+    pub fn add(&mut self, terminal: &Terminal, item: Item, env: &Env<'_>) -> Result<(), EvalError> {
+        let Some(value) = value_of(terminal, &item.value, env)? else { return Ok(()) };
         match (&mut self.state, value) {
             (State::Count, _) => {}
             (State::Sum(sum), Datum::Number(number)) => sum.add(number),
-            (State::Sum(_), _) => return,
+            (State::Sum(_), _) => return Ok(()),
             (State::Best(window), value) => {
                 window.insert(Place { value, key: item.key, nth: item.nth }, item.value);
             }
             (State::Set(counts), value) => *counts.entry(value).or_insert(0) += 1,
         }
         self.count += 1;
+        Ok(())
     }
 
-    /// Takes away an item that was added before.
-    pub fn remove(&mut self, terminal: &Terminal, item: Item, env: &Env<'_>) {
-        let Some(value) = value_of(terminal, &item.value, env) else { return };
+    /// Takes away an item that was added before. Fails for lack of memory.
+    pub fn remove(&mut self, terminal: &Terminal, item: Item, env: &Env<'_>) -> Result<(), EvalError> {
+        let Some(value) = value_of(terminal, &item.value, env)? else { return Ok(()) };
         match (&mut self.state, value) {
             (State::Count, _) => {}
             (State::Sum(sum), Datum::Number(number)) => sum.add(-number),
-            (State::Sum(_), _) => return,
+            (State::Sum(_), _) => return Ok(()),
             (State::Best(window), value) => window.remove(&Place { value, key: item.key, nth: item.nth }),
             (State::Set(counts), value) => take_one(counts, &value),
         }
         self.count = self.count.saturating_sub(1);
+        Ok(())
     }
 
     /// Whether items must be read again before the value is known.
@@ -86,28 +89,27 @@ impl Total {
         matches!(&self.state, State::Best(window) if self.count > 0 && window.needs_more())
     }
 
-    /// The value; null for the mean and the extremes of no items. Fails if a sum is too large for a number.
-    pub fn value(&mut self, terminal: &Terminal) -> Result<Datum, EvalError> {
-        Ok(match &mut self.state {
+    /// The value; `None` for the mean and the extremes of no items. Fails if a sum is too large for a number.
+    pub fn value(&mut self, terminal: &Terminal) -> Result<Option<Datum>, EvalError> {
+        Ok(Some(match &mut self.state {
             State::Count => Datum::Number(self.count as f64),
             State::Sum(sum) => match (terminal, self.count) {
-                (Terminal::Avg(_), 0) => Datum::Null,
+                (Terminal::Avg(_), 0) => return Ok(None),
                 (Terminal::Avg(_), count) => reql::args::finite(sum.sum() / count as f64)?,
                 _ => reql::args::finite(sum.sum() + 0.0)?,
             },
             State::Best(window) => {
                 window.forget_shift();
-                window.rows().into_iter().next().map_or(Datum::Null, |(_, item)| item)
+                return Ok(window.rows().into_iter().next().map(|(_, item)| item));
             }
             State::Set(counts) => Datum::Array(counts.keys().cloned().collect()),
-        })
+        }))
     }
 
-    /// About how many items are held.
+    /// How many values the aggregate has.
     pub fn size(&self) -> usize {
         match &self.state {
-            State::Count | State::Sum(_) => 1,
-            State::Best(window) => window.len(),
+            State::Count | State::Sum(_) | State::Best(_) => 1,
             State::Set(counts) => counts.len(),
         }
     }
@@ -122,7 +124,7 @@ pub(super) fn take_one(counts: &mut BTreeMap<Datum, u64>, value: &Datum) {
 }
 
 /// The value of an item that the terminal uses; `None` if there is none. A function that fails for an item leaves it out.
-fn value_of(terminal: &Terminal, item: &Datum, env: &Env<'_>) -> Option<Datum> {
+fn value_of(terminal: &Terminal, item: &Datum, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
     let selector = match terminal {
         Terminal::Sum(selector)
         | Terminal::Avg(selector)
@@ -131,8 +133,8 @@ fn value_of(terminal: &Terminal, item: &Datum, env: &Env<'_>) -> Option<Datum> {
         _ => None,
     };
     match selector {
-        None => Some(item.clone()),
-        Some(selector) => selector.present(item, env).ok()?,
+        None => Ok(Some(item.clone())),
+        Some(selector) => Ok(unless_failed(selector.present(item, env))?.flatten()),
     }
 }
 
@@ -166,12 +168,12 @@ mod tests {
         let terminal = Terminal::Sum(None);
         let mut total = Total::empty(&terminal).unwrap();
         for (key, value) in [1e300, 0.1, -3.7e-200, 12345.678].into_iter().enumerate() {
-            total.add(&terminal, item(value, key as u64), &env());
+            total.add(&terminal, item(value, key as u64), &env()).unwrap();
         }
         for (key, value) in [1e300, -3.7e-200, 12345.678, 0.1].into_iter().enumerate() {
-            total.remove(&terminal, item(value, key as u64), &env());
+            total.remove(&terminal, item(value, key as u64), &env()).unwrap();
         }
-        assert_eq!(total.value(&terminal).unwrap(), Datum::Number(0.0));
+        assert_eq!(total.value(&terminal).unwrap(), Some(Datum::Number(0.0)));
         assert!(total.is_empty());
     }
 
@@ -191,16 +193,18 @@ mod tests {
             for change in 0..5_000 {
                 let key = random.below(50);
                 if let Some(old) = items.remove(&key) {
-                    total.remove(terminal, item(old, key), &env());
+                    total.remove(terminal, item(old, key), &env()).unwrap();
                 }
                 if random.below(3) > 0 {
                     let value = random.below(40) as f64 / 10.0 - 1.0;
                     items.insert(key, value);
-                    total.add(terminal, item(value, key), &env());
+                    total.add(terminal, item(value, key), &env()).unwrap();
                 }
                 if total.needs_more() {
                     total = Total::empty(terminal).unwrap();
-                    items.iter().for_each(|(key, value)| total.add(terminal, item(*value, *key), &env()));
+                    for (key, value) in &items {
+                        total.add(terminal, item(*value, *key), &env()).unwrap();
+                    }
                 }
                 let mut exact = XsumSmall::new();
                 items.values().for_each(|value| exact.add(*value));
@@ -213,7 +217,7 @@ mod tests {
                     Terminal::Min(_) => best(f64::min),
                     _ => best(f64::max),
                 };
-                let expected = expected.map_or(Datum::Null, Datum::Number);
+                let expected = expected.map(Datum::Number);
                 assert_eq!(
                     total.value(terminal).unwrap(),
                     expected,

@@ -44,6 +44,14 @@ pub(super) trait View: Send {
         Vec::new()
     }
 
+    /// How many rows of the only source, the first ones in its order, are enough to fill the view. `None` if it needs all of them.
+    fn first_rows(&self) -> Option<usize> {
+        None
+    }
+
+    /// The view was filled with the rows up to this one, of the source of `plan`. It forgets what may be incomplete.
+    fn cut_after(&mut self, _plan: &FeedPlan, _key: &PrimaryKey, _row: &Object) {}
+
     /// Whether all rows of a source are read when the view is filled. Otherwise it asks for some of them.
     fn reads_all_of(&self, _source: usize) -> bool {
         true

@@ -12,7 +12,7 @@ use super::part::FeedPart;
 use super::position::{ClientPosition, InitialPosition};
 use super::queue::{Change, Queued, Taken};
 use super::reader::FeedReader;
-use super::source::{Source, StartedSource, detached};
+use super::source::{FirstKeys, Source, StartedSource, detached};
 use super::view::{Need, RowChange, View};
 
 /// The elements of a feed of a view, without end.
@@ -32,6 +32,10 @@ pub(super) struct ViewItems {
     partly: Vec<(usize, GroupId, u32)>,
     /// How many of the next elements were delivered by that feed.
     left_out: usize,
+    /// Entries that came before one of these changes: they have to wait for it, since its elements depend on the rows before it.
+    held: VecDeque<(usize, Taken)>,
+    /// The source whose queue is asked first.
+    turn: usize,
     /// How many initial values an earlier feed, which this one continues, has delivered; `None` if it had all.
     delivered_before: Option<usize>,
 }
@@ -68,6 +72,8 @@ impl ViewItems {
             is_exact: true,
             partly,
             left_out: 0,
+            held: VecDeque::new(),
+            turn: 0,
             delivered_before,
         }
     }
@@ -121,9 +127,9 @@ impl ViewItems {
 
     /// Reads the rows at the start of the feed.
     fn begin(&mut self) -> Result<(), EvalError> {
-        self.fill(true)?;
-        let elements = self.view.initial()?;
         let is_resumed = self.reader()?.is_resumed();
+        self.fill(true, is_resumed)?;
+        let elements = self.view.initial()?;
         match self.delivered_before {
             Some(delivered) => {
                 for (nth, element) in elements.into_iter().enumerate().skip(delivered) {
@@ -168,21 +174,53 @@ impl ViewItems {
         }
     }
 
-    /// The next entry of any queue. If there is none, it fails with [`EvalError::not_ready`].
-    fn pop(&self) -> Result<(usize, Taken), EvalError> {
-        for (nth, source) in self.sources.iter().enumerate() {
-            match source.reader.pop() {
+    /// The next entry to apply. If there is none, it fails with [`EvalError::not_ready`].
+    fn pop(&mut self) -> Result<(usize, Taken), EvalError> {
+        loop {
+            if self.partly.is_empty()
+                && let Some(held) = self.held.pop_front()
+            {
+                return Ok(held);
+            }
+            let (nth, taken) = self.pop_queues()?;
+            if self.partly.is_empty() || self.is_partly_delivered(nth, &taken.entry) {
+                return Ok((nth, taken));
+            }
+            if let Queued::Skipped { .. } = taken.entry {
+                self.partly.clear();
+            }
+            self.held.push_back((nth, taken));
+        }
+    }
+
+    fn is_partly_delivered(&self, nth: usize, entry: &Queued) -> bool {
+        let Queued::Change(change) = entry else { return false };
+        self.partly.iter().any(|(source, group, _)| (*source, *group) == (nth, change.group))
+    }
+
+    fn pop_queues(&mut self) -> Result<(usize, Taken), EvalError> {
+        let count = self.sources.len();
+        for _ in 0..count {
+            let nth = self.turn % count;
+            self.turn = nth + 1;
+            match self.sources[nth].reader.pop() {
                 Err(error) if error.is_not_ready() => {}
-                popped => return popped.map(|entry| (nth, entry)),
+                popped => return popped.map(|taken| (nth, taken)),
             }
         }
         Err(EvalError::not_ready())
     }
 
     /// A further entry, if there is one now. The end of a feed is noticed once its queue is empty.
-    fn pop_more(&self) -> Option<(usize, Taken)> {
+    fn pop_more(&mut self) -> Option<(usize, Taken)> {
+        if !self.partly.is_empty() {
+            return None;
+        }
+        if let Some(held) = self.held.pop_front() {
+            return Some(held);
+        }
         let mut sources = self.sources.iter().enumerate();
-        sources.find_map(|(nth, source)| Some((nth, source.reader.queue().pop(None).ok()??)))
+        sources.find_map(|(nth, source)| Some((nth, source.reader.pop_now()?)))
     }
 
     /// Applies an entry. Returns its source and group if it is a change whose elements have positions of their own.
@@ -258,16 +296,17 @@ impl ViewItems {
         }
         self.sources.iter_mut().try_for_each(Source::find_starts)?;
         let is_stale = self.sources.iter().any(|source| source.is_stale);
-        self.fill(is_stale)?;
+        self.fill(is_stale, false)?;
         self.sources.iter_mut().for_each(|source| source.is_stale = false);
         self.is_incomplete = false;
         self.reader()?.cx.feeds.set_started();
         self.deliver(None)
     }
 
-    /// Reads rows until the view needs no more: all of them if it `is_stale`.
-    fn fill(&mut self, is_stale: bool) -> Result<(), EvalError> {
-        if is_stale || self.view.needs() == Need::AllRows {
+    /// Reads rows until the view needs no more: all of them if it `is_stale`. `is_exact` says that the client has a value already,
+    /// which is the one at the position of the view.
+    fn fill(&mut self, is_stale: bool, is_exact: bool) -> Result<(), EvalError> {
+        if (is_stale || self.view.needs() == Need::AllRows) && (is_exact || !self.fill_with_first()?) {
             self.view.begin_refill();
             for nth in 0..self.sources.len() {
                 if self.view.reads_all_of(nth) {
@@ -280,6 +319,27 @@ impl ViewItems {
             self.read(self.sources.len() - 1, Some(&wanted))?;
         }
         Ok(())
+    }
+
+    /// Fills a view of the first rows without reading all rows. Returns false if that is not possible.
+    fn fill_with_first(&mut self) -> Result<bool, EvalError> {
+        let Some(mut most) = self.view.first_rows() else { return Ok(false) };
+        loop {
+            let Some(FirstKeys { keys, last }) =
+                self.sources.first().and_then(|source| source.first_keys(most))
+            else {
+                return Ok(false);
+            };
+            self.view.begin_refill();
+            self.read(0, Some(&keys))?;
+            if let (Some((key, row)), Some(source)) = (&last, self.sources.first()) {
+                self.view.cut_after(source.reader.plan(), key, row);
+            }
+            if self.view.needs() != Need::AllRows {
+                return Ok(true);
+            }
+            most *= 4;
+        }
     }
 
     /// Gives rows of a source to the view: all, or those under some keys.

@@ -84,6 +84,40 @@ impl Window {
         }
     }
 
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many further entries may be held.
+    pub fn spare_max(&self) -> usize {
+        2 * self.size.max(SPARE_MIN)
+    }
+
+    /// Forgets the entries after `last`: there may be others.
+    pub fn cut_after(&mut self, last: &Place) {
+        self.cut(|window, place| window.is_before(last, place));
+    }
+
+    /// Forgets the entries with this value, and those after them: there may be others.
+    pub fn cut_at_value(&mut self, value: &Datum) {
+        self.cut(|window, place| match window.is_descending {
+            false => place.value >= *value,
+            true => place.value <= *value,
+        });
+    }
+
+    fn cut(&mut self, is_gone: impl Fn(&Window, &Place) -> bool) {
+        self.is_complete = false;
+        let gone: Vec<Place> = self.spare.keys().filter(|place| is_gone(self, place)).cloned().collect();
+        gone.iter().for_each(|place| drop(self.spare.remove(place)));
+        let gone: Vec<Place> = self.first.keys().filter(|place| is_gone(self, place)).cloned().collect();
+        for place in gone {
+            if let Some(row) = self.first.remove(&place) {
+                self.steps.push(Step::Left(place, row));
+            }
+        }
+    }
+
     /// Whether entries that follow must be read before the first ones are known: [`Window::begin_refill`].
     pub fn needs_more(&self) -> bool {
         self.first.len() < self.size && !self.is_complete
@@ -109,7 +143,7 @@ impl Window {
                 self.spare.insert(place, row);
             }
         }
-        let spare_max = 2 * self.size.max(SPARE_MIN);
+        let spare_max = self.spare_max();
         if self.spare.len() > spare_max {
             self.is_complete = false;
             while self.spare.len() > spare_max / 2 {
@@ -214,11 +248,6 @@ impl Window {
         self.steps.clear();
     }
 
-    /// How many entries are held.
-    pub fn len(&self) -> usize {
-        self.first.len() + self.spare.len()
-    }
-
     fn enter(&mut self, place: Place, row: Datum) {
         self.steps.push(Step::Entered(place.clone(), row.clone()));
         self.first.insert(place, row);
@@ -295,8 +324,19 @@ mod tests {
                 if window.needs_more() {
                     refills += 1;
                     window.begin_refill();
-                    for (place, row) in &all {
-                        window.insert(place.clone(), row.clone());
+                    let most = window.size() + window.spare_max();
+                    let in_order: Vec<_> = match is_descending {
+                        false => all.iter().take(most).collect(),
+                        true => all.iter().rev().take(most).collect(),
+                    };
+                    for (place, row) in &in_order {
+                        window.insert((*place).clone(), (*row).clone());
+                    }
+                    match in_order.last().filter(|_| in_order.len() == most) {
+                        Some((last, _)) if random.one_in(2) => window.cut_after(last),
+                        // There may be further entries with its value; all of those that follow were not inserted.
+                        Some((last, _)) => window.cut_at_value(&last.value),
+                        None => {}
                     }
                 }
                 // A client that squashes changes has the steps of several at once.

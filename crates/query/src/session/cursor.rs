@@ -43,6 +43,8 @@ pub struct Cursor {
     items: Box<dyn Items>,
     /// The item after the last batch: read to know whether there is another batch.
     ahead: Option<Datum>,
+    /// The error with which a feed ends, after items that were delivered.
+    failed: Option<EvalError>,
     is_first: bool,
     limits: BatchLimits,
     profile: Option<Profile>,
@@ -64,7 +66,7 @@ impl Cursor {
             cx.feeds.set_waker(Some(Waker::noop().clone()));
             cx.feeds.set_may_block(true);
         }
-        Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
+        Ok(Cursor { cx, items, ahead: None, failed: None, is_first: true, limits, profile, job })
     }
 
     /// Whether the stream has no end.
@@ -114,6 +116,11 @@ impl Cursor {
         let done = loop {
             let item = match self.next() {
                 Err(error) if error.is_not_ready() => break false,
+                // The changes before the end of a feed are delivered first.
+                Err(error) if !filling.items.is_empty() && self.cx.feeds.kind().is_some() => {
+                    self.failed = Some(error);
+                    break false;
+                }
                 item => item?,
             };
             let Some(item) = item else { break true };
@@ -129,6 +136,9 @@ impl Cursor {
     }
 
     fn next(&mut self) -> Result<Option<Datum>, EvalError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         self.cx.check_cancel()?;
         match self.ahead.take() {
             Some(item) => Ok(Some(item)),

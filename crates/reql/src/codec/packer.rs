@@ -1,5 +1,7 @@
 //! Encodes and decodes primitives: numbers, bytes, text, lists.
 
+use std::collections::HashMap;
+
 use datum::{Bytes, Text, cancel};
 use io::ReadFields as _;
 use io::memory::{self, Account, OverBudget};
@@ -66,6 +68,8 @@ pub struct Packer {
     /// The length at which the next check is due.
     check_at: usize,
     fault: Option<PackError>,
+    /// For a digest: the numbers of variables, in the order in which they occur.
+    variables: Option<HashMap<i64, i64>>,
 }
 
 impl Default for Packer {
@@ -78,7 +82,33 @@ impl Packer {
     /// An empty buffer with room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Packer {
-        Packer { bytes: Vec::with_capacity(capacity), check_at: CHECK_INTERVAL_BYTES, fault: None }
+        let bytes = Vec::with_capacity(capacity);
+        Packer { bytes, check_at: CHECK_INTERVAL_BYTES, fault: None, variables: None }
+    }
+
+    /// An empty buffer for bytes that only tell terms from others: they are the same for functions that differ in the numbers of
+    /// their variables, which a driver may choose anew each time, or in their place in the query.
+    #[must_use]
+    pub fn for_digest() -> Packer {
+        Packer { variables: Some(HashMap::new()), ..Packer::default() }
+    }
+
+    /// Whether the bytes are only for a digest.
+    #[must_use]
+    pub fn is_for_digest(&self) -> bool {
+        self.variables.is_some()
+    }
+
+    /// The number of a variable.
+    pub(super) fn variable(&mut self, id: i64) {
+        let number = match &mut self.variables {
+            None => id,
+            Some(known) => {
+                let next = known.len() as i64;
+                *known.entry(id).or_insert(next)
+            }
+        };
+        number.pack(self);
     }
 
     /// The bytes. Fails if not everything was written.

@@ -40,7 +40,7 @@ impl Codec for Closure {
         out.byte(result as u8);
         out.count(self.captured.len() as u64);
         for (id, value) in self.captured.iter() {
-            id.0.pack(out);
+            out.variable(id.0);
             value.pack(out);
         }
         write_func(&self.func, None, out);
@@ -89,7 +89,7 @@ impl Codec for Arg {
 /// `around` is the path of the enclosing function.
 fn write_func(func: &FuncTerm, around: Option<&TermPath>, out: &mut Packer) {
     out.count(func.params.len() as u64);
-    func.params.iter().for_each(|id| id.0.pack(out));
+    func.params.iter().for_each(|id| out.variable(id.0));
     write_path(func.path.as_ref(), around, out);
     write_term(&func.body, func.path.as_deref(), out);
 }
@@ -102,7 +102,7 @@ fn write_term(term: &Term, around: Option<&TermPath>, out: &mut Packer) {
         }
         Term::Var(id) => {
             out.byte(VAR);
-            id.0.pack(out);
+            out.variable(id.0);
         }
         Term::Func(func) => {
             out.byte(FUNC);
@@ -125,7 +125,7 @@ fn write_term(term: &Term, around: Option<&TermPath>, out: &mut Packer) {
 /// Writes only the path from the enclosing function to this one, so that nested functions do not take space
 /// quadratic in their depth.
 fn write_path(path: Option<&Arc<TermPath>>, around: Option<&TermPath>, out: &mut Packer) {
-    let Some(path) = path else { return out.byte(NOWHERE) };
+    let Some(path) = path.filter(|_| !out.is_for_digest()) else { return out.byte(NOWHERE) };
     match around.and_then(|around| path.beyond(around)) {
         Some(frames) => {
             out.byte(FROM_AROUND);

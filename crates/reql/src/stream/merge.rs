@@ -89,6 +89,11 @@ impl Merged {
 impl Items for Merged {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         env.check_cancel()?;
+        let is_feed = |input: &Input| input.items.endless() == Some(Endless::Changes);
+        if self.inputs.iter().any(is_feed) {
+            // Source: `ordered_union_datum_stream_t` of RethinkDB 2.4.
+            return Err(EvalError::logic("Cannot use an infinite stream with an ordered `union`."));
+        }
         if !std::mem::replace(&mut self.started, true) {
             for position in 0..self.inputs.len() {
                 self.advance(position, env)?;

@@ -64,13 +64,15 @@ impl<I: Items> Items for Stepped<I> {
 pub struct Zipped {
     inputs: Vec<Box<dyn Items>>,
     closure: Closure,
+    /// The items of the first inputs that were read for the next call.
+    values: Vec<Datum>,
 }
 
 impl Zipped {
     /// Calls `closure` with one item of each input. Fails if it takes another number of arguments.
     pub fn new(inputs: Vec<Box<dyn Items>>, closure: Closure) -> Result<Self, EvalError> {
         check_map_arity(&closure, inputs.len())?;
-        Ok(Zipped { inputs, closure })
+        Ok(Zipped { inputs, closure, values: Vec::new() })
     }
 }
 
@@ -90,13 +92,14 @@ pub fn check_map_arity(closure: &Closure, sequences: usize) -> Result<(), EvalEr
 impl Items for Zipped {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         env.check_cancel()?;
-        let mut values = Vec::with_capacity(self.inputs.len());
-        for input in &mut self.inputs {
+        // Items that were read stay when a later input has none yet.
+        while let Some(input) = self.inputs.get_mut(self.values.len()) {
             match input.next(env)? {
-                Some(item) => values.push(item),
+                Some(item) => self.values.push(item),
                 None => return Ok(None),
             }
         }
+        let values = std::mem::take(&mut self.values);
         let position = self.inputs.len();
         self.closure.call(&values, env).map(Some).map_err(|error| error.at(position))
     }

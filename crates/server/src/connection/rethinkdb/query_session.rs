@@ -244,6 +244,12 @@ impl QuerySession {
                     self.refuse(token, QueryKind::Continue, &unknown(token), out);
                 }
             }
+            DoneStep::SendAndFetch(fetch) if fetch.stream.cursor.is_feed() => {
+                send(out, &self.worker);
+                // Not at once: a client may have sent many requests, and other connections have their turn first.
+                self.tokens.park(token, fetch);
+                self.completions.feed_waker(token).wake();
+            }
             DoneStep::SendAndFetch(fetch) => {
                 send(out, &self.worker);
                 self.fetch(token, fetch, out);
