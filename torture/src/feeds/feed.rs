@@ -192,7 +192,7 @@ impl Feed {
         }
     }
 
-    /// What a mutant makes of an element.
+    /// The elements that a mutant puts in the place of one.
     fn falsified(&mut self, mutant: Option<Mutant>, mut element: Value) -> Vec<Value> {
         let is_change = element.get("old_val").is_some();
         let mut elements: Vec<Value> = self.late.take().into_iter().collect();

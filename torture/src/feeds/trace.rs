@@ -8,7 +8,7 @@ use serde_json::Value;
 const ELEMENTS_MAX: usize = 400;
 const NOTES_MAX: usize = 3;
 
-/// What a feed has delivered lately, and how it was opened.
+/// The last elements of a feed, and the way in which it was opened.
 pub(super) struct Trace {
     began: Instant,
     elements: VecDeque<Delivered>,

@@ -144,7 +144,7 @@ impl IndexEntries {
         }
     }
 
-    /// The values within the bounds, each as often as the sequence has it. `values` are those of a row in the index.
+    /// The values within the bounds, each as often as the sequence has it, of the `values` of a row in the index.
     fn values(&self, values: Vec<Datum>) -> Vec<Datum> {
         let mut found = Vec::new();
         for value in values {

@@ -1,4 +1,4 @@
-//! What a feed follows: one plan, or one for each sequence of a union.
+//! The plans of a feed: one, or one for each sequence of a union.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::service::FeedKind;
 use crate::table::{KeyOrder, TableRef, key_error};
 use crate::value::{Origin, Row, Seq, SystemKeys, SystemRows, UNORDERED, Value};
 
-/// What a feed follows.
+/// The plan for one sequence.
 pub(crate) enum Followed {
     Rows(Box<FeedPlan>),
     Join(Box<JoinPlan>),

@@ -20,7 +20,7 @@ pub(super) struct ClientPosition {
     pub initial: Option<InitialPosition>,
 }
 
-/// Where the initial values continue: with those of a group after a key, then with the groups after it.
+/// The place at which the initial values continue: a key in a group. The groups after that one follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct InitialPosition {
     /// The group, by its place among the groups.

@@ -1,4 +1,4 @@
-//! Receives the changes of a feed from the cluster, and queues what the client is to get.
+//! Receives the changes of a feed from the cluster, and queues the elements for the client.
 
 use std::collections::HashMap;
 use std::sync::Arc;

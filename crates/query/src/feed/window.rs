@@ -289,7 +289,7 @@ mod tests {
         Place { value: Datum::Number(value as f64), key, nth: 0 }
     }
 
-    /// What a client knows that has applied every step.
+    /// Applies every step to the entries that a client has.
     fn apply(known: &mut Vec<(PrimaryKey, Datum)>, exchanges: Vec<Exchange>) {
         for Exchange { left, entered } in exchanges {
             if let Some(Moved { place, row, offset }) = left {
@@ -334,7 +334,7 @@ mod tests {
                     }
                     match in_order.last().filter(|_| in_order.len() == most) {
                         Some((last, _)) if random.one_in(2) => window.cut_after(last),
-                        // There may be further entries with its value; all of those that follow were not inserted.
+                        // Entries with the same value may follow that were not inserted.
                         Some((last, _)) => window.cut_at_value(&last.value),
                         None => {}
                     }
