@@ -51,8 +51,8 @@ pub use copy::{Copies, CopyChunking, CopyProgress};
 pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};
 pub use events::{EventQueue, Notifier};
 pub use feeds::{
-    FeedEnd, FeedEvent, FeedPosition, FeedStart, Feeds, FeedsStats, IndexValues, InitialRows, Interest,
-    Subscriber, Subscription,
+    FeedEnd, FeedEvent, FeedPosition, FeedStart, Feeds, FeedsStats, InitialRows, Interest, RowValues,
+    Subscriber, Subscription, ValuesOf,
 };
 pub use index::{BuildStep, IndexProgress, IndexThread, IndexWork, Indexes, NoLeader, Overwrite};
 pub use membership::{Connectivity, StallMonitor};

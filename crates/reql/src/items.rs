@@ -41,6 +41,11 @@ pub trait Items: Send {
         None
     }
 
+    /// Whether [`Items::next`] only takes what is there, in memory: it calls no function and reads no rows.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Whether the sequence is known to have no more items, without reading. Source: `is_exhausted` in
     /// datum_stream.cc of RethinkDB 2.4.
     fn is_exhausted(&self) -> bool {
@@ -55,6 +60,10 @@ impl Items for Box<dyn Items> {
 
     fn endless(&self) -> Option<Endless> {
         (**self).endless()
+    }
+
+    fn is_immediate(&self) -> bool {
+        (**self).is_immediate()
     }
 
     fn is_exhausted(&self) -> bool {

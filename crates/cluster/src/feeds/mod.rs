@@ -5,7 +5,7 @@
 //! dies, or when replicas come and go: its position is the same in all of them. When a group is sealed, the subscriber
 //! continues in the successors, at their beginning.
 //!
-//! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`], [`Interest`]: a feed as its reader sees it
+//! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`]: a feed as its reader sees it; [`Interest`]: its rows
 //! - `worker`: the thread that has all the state. It receives messages, reads histories and passes entries on.
 //! - `streams`, `stream`: one group's history from a position on, and the subscribers that follow it
 //! - `subscribers`: finds the subscribers of a changed row
@@ -21,6 +21,7 @@
 mod counters;
 mod history_use;
 mod inbox;
+mod interest;
 mod moves;
 mod owner;
 mod past_rows;
@@ -37,7 +38,8 @@ mod successors;
 mod worker;
 
 pub use counters::FeedsStats;
+pub use interest::{Interest, RowValues, ValuesOf};
 pub use owner::{FeedStart, Feeds, InitialRows};
 pub use position::FeedPosition;
-pub use subscription::{FeedEnd, FeedEvent, IndexValues, Interest, Subscriber, Subscription};
+pub use subscription::{FeedEnd, FeedEvent, Subscriber, Subscription};
 pub(crate) use worker::FeedsWorker;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use datum::{CorruptRow, Datum, KeyRange, PrimaryKey};
 use log::GroupId;
-use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition, IndexDef};
-use storage::IndexId;
+use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
 
+use super::interest::{Interest, RowValues, ValuesId, ValuesOf};
 use super::position::FeedPosition;
-use super::subscription::{FeedEvent, IndexValues, Interest, Subscription};
+use super::subscription::{FeedEvent, Subscription};
 
 /// One subscriber of a stream.
 #[derive(Clone)]
@@ -20,27 +20,27 @@ pub(super) struct Follower {
     pub(super) start: FeedPosition,
 }
 
-/// The followers of a stream. Followers of single keys or values of an index are found by a hash of these; a follower of a range
+/// The followers of a stream. Followers of single keys, or of values of an index or a field, are found by a hash of these; a follower of a range
 /// is asked for each row.
 #[derive(Default)]
 pub(super) struct Subscribers {
     all: HashMap<usize, Follower>,
     next: usize,
     by_key: HashMap<PrimaryKey, Vec<usize>>,
-    by_value: HashMap<IndexId, ByValue>,
+    by_value: HashMap<ValuesId, ByValue>,
     ranges: Vec<usize>,
 }
 
-/// The followers of values of one index.
+/// The followers of values of one index or field.
 struct ByValue {
-    index: IndexDef,
+    of: ValuesOf,
     slots: HashMap<Datum, Vec<usize>>,
 }
 
 impl ByValue {
     /// Adds the followers of a value that the row has or had, each once.
     fn find(&self, row: &ChangedRow, found: &mut Vec<usize>) -> Result<(), CorruptRow> {
-        let (values, start) = (row.values(&self.index)?, found.len());
+        let (values, start) = (self.of.of_change(row)?, found.len());
         for value in values.old.iter().chain(&values.new) {
             for slot in self.slots.get(value).into_iter().flatten() {
                 // Most rows have one value, and often the same as before.
@@ -77,9 +77,9 @@ impl Subscribers {
                 }
             }
             Interest::Values(wanted) => {
-                let IndexValues { index, values, .. } = &**wanted;
-                let new = || ByValue { index: index.clone(), slots: HashMap::new() };
-                let by_value = self.by_value.entry(index.id()).or_insert_with(new);
+                let RowValues { of, values, .. } = &**wanted;
+                let new = || ByValue { of: of.clone(), slots: HashMap::new() };
+                let by_value = self.by_value.entry(of.id()).or_insert_with(new);
                 for value in values {
                     by_value.slots.entry(value.clone()).or_default().push(slot);
                 }
@@ -140,7 +140,7 @@ impl Subscribers {
         events
     }
 
-    /// Sets `found` to the followers of values of indexes that the row has or had; to all of them if it is damaged.
+    /// Sets `found` to the followers of values that the row has or had; to all of them if it is damaged.
     fn find_by_value(&self, row: &ChangedRow, found: &mut Vec<usize>) {
         found.clear();
         if self.by_value.values().any(|by_value| by_value.find(row, found).is_err()) {

@@ -1,64 +1,18 @@
 //! A feed as its reader sees it.
 
-use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use datum::{Datum, KeyRange, PrimaryKey};
+use datum::KeyRange;
 use log::GroupId;
-use shard::{ChangedRow, HistoryPosition, IndexDef};
+use shard::{ChangedRow, HistoryPosition};
 use storage::TableId;
 
+use super::interest::Interest;
 use super::position::FeedPosition;
 use crate::catalog::Catalog;
 use crate::locks::BriefMutex;
-
-/// The rows that a feed is interested in.
-#[derive(Clone, Debug)]
-pub enum Interest {
-    /// The rows under these keys.
-    Keys(BTreeSet<PrimaryKey>),
-    /// All rows of a range.
-    Range(KeyRange),
-    /// The rows that an index has with one of some values.
-    Values(Arc<IndexValues>),
-}
-
-/// The rows of a range that an index has with one of these values.
-#[derive(Debug)]
-pub struct IndexValues {
-    pub range: KeyRange,
-    pub index: IndexDef,
-    pub values: HashSet<Datum>,
-}
-
-impl Interest {
-    /// Whether the change is of interest. True also if that cannot be known because the row is damaged.
-    pub(super) fn contains(&self, row: &ChangedRow) -> bool {
-        match self {
-            Interest::Range(range) => range.contains(&row.key),
-            Interest::Keys(keys) => keys.contains(&row.key),
-            Interest::Values(wanted) => {
-                let IndexValues { range, index, values } = &**wanted;
-                let is_found = |found: &shard::ChangedValues| {
-                    found.old.iter().chain(&found.new).any(|value| values.contains(value))
-                };
-                range.contains(&row.key) && row.values(index).map_or(true, |found| is_found(&found))
-            }
-        }
-    }
-
-    /// The part of `range` that may have such rows; `None` if no row there is of interest.
-    pub(crate) fn within(&self, range: &KeyRange) -> Option<KeyRange> {
-        let within = |own: &KeyRange| Some(own.intersect(range)).filter(|part| !part.is_empty());
-        match self {
-            Interest::Range(own) => within(own),
-            Interest::Values(wanted) => within(&wanted.range),
-            Interest::Keys(keys) => keys.iter().any(|key| range.contains(key)).then(|| range.clone()),
-        }
-    }
-}
 
 /// A change of a row that a feed is interested in.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use cluster::{ChangedRow, IndexConfig, IndexValues, Interest};
+use cluster::{ChangedRow, IndexConfig, Interest, RowValues, ValuesOf};
 use datum::{CorruptRow, Datum, KeyRange, Object, PrimaryKey};
 use reql::Cancel;
 use reql::geo::{LazyShape, Shape};
@@ -138,7 +138,8 @@ impl IndexEntries {
         match &self.search {
             EntrySearch::Equal(_, times) => {
                 let values: HashSet<Datum> = times.keys().cloned().collect();
-                Interest::Values(Arc::new(IndexValues { range, index: self.def.clone(), values }))
+                let of = ValuesOf::Index(self.def.clone());
+                Interest::Values(Arc::new(RowValues { range, of, values }))
             }
             _ => Interest::Range(range),
         }

@@ -139,6 +139,10 @@ impl Items for FeedItems {
     fn endless(&self) -> Option<Endless> {
         Some(Endless::Changes)
     }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
 }
 
 /// Wakes a thread that waits for any of several queues.

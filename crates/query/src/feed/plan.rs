@@ -1,11 +1,12 @@
 //! The rows that a feed follows, and the values that it computes from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use cluster::{FeedStart, Feeds, IndexConfig, Interest};
+use cluster::{FeedStart, Feeds, IndexConfig, Interest, RowValues, ValuesOf};
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::{EvalError, Pipeline, Terminal, Transform};
-use shard::IndexKind;
+use shard::{ChangedObjects, IndexKind};
 
 use super::entries::{IndexEntries, RowEntries};
 use super::steps::{RowSteps, add_pipeline, check_pipeline};
@@ -92,8 +93,12 @@ impl FeedPlan {
                 (RowEntries::Index(Box::new(entries)), Some(config))
             }
         };
-        let interest = match &entries {
-            RowEntries::Index(index) => index.interest(rows.range),
+        let interest = match (&entries, steps.equal_field()) {
+            (RowEntries::Index(index), _) => index.interest(rows.range),
+            (_, Some((field, value))) => {
+                let (of, values) = (ValuesOf::Field(field), HashSet::from([value]));
+                Interest::Values(Arc::new(RowValues { range: rows.range, of, values }))
+            }
             _ => Interest::Range(rows.range),
         };
         let kind = FeedKind::Sequence;
@@ -180,6 +185,21 @@ impl FeedPlan {
             values.extend(self.steps.values(cx, item)?);
         }
         Ok(values)
+    }
+
+    /// Whether a change of this row may change the values of the feed. Fails for lack of memory.
+    pub fn admits(&self, cx: &Cx, key: &PrimaryKey, rows: &ChangedObjects) -> Result<bool, EvalError> {
+        if !self.steps.begin_with_filter() {
+            return Ok(true);
+        }
+        for row in [&rows.old, &rows.new] {
+            for item in self.entries.items(key, row.as_ref(), &cx.cancel) {
+                if self.steps.admit(cx, item)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Adds bytes that tell this feed from feeds of other rows and steps. They are the same on every server.

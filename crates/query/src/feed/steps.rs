@@ -1,11 +1,12 @@
 //! The steps between a row and the values that a feed is about.
 
-use datum::Datum;
+use datum::{Datum, Text};
 use reql::codec::{Codec, Packer};
 use reql::purity::{self, Determinism};
 use reql::{Closure, ErrorClass, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
 
 use crate::context::Cx;
+use crate::stream::equal_field;
 
 /// The steps between a row and the values that a feed is about.
 pub(crate) struct RowSteps(Vec<Transform>);
@@ -36,6 +37,33 @@ impl RowSteps {
             Some(row) if !self.0.is_empty() => Ok(self.values(cx, row)?.pop()),
             row => Ok(row),
         }
+    }
+
+    /// Whether an item passes the filters with which the steps begin. If not, they leave nothing of it. Fails for lack of memory.
+    pub fn admit(&self, cx: &Cx, item: Datum) -> Result<bool, EvalError> {
+        let mut is_admitted = false;
+        let run = reql::run(self.filters(), item, &cx.closed_env(), &mut |_| {
+            is_admitted = true;
+            Ok(Flow::Continue)
+        });
+        Ok(unless_failed(run)?.is_some() && is_admitted)
+    }
+
+    /// Whether the steps begin with a filter.
+    pub fn begin_with_filter(&self) -> bool {
+        !self.filters().is_empty()
+    }
+
+    /// A field and its value in all rows of which the steps leave something.
+    pub fn equal_field(&self) -> Option<(Text, Datum)> {
+        equal_field(&self.0)
+    }
+
+    /// The filters with which the steps begin.
+    fn filters(&self) -> &[Transform] {
+        let is_other = |step: &Transform| !matches!(step, Transform::Filter(_));
+        let count = self.0.iter().position(is_other).unwrap_or(self.0.len());
+        self.0.get(..count).unwrap_or_default()
     }
 
     /// The values of an item. None if a step fails; a lack of memory is an error.

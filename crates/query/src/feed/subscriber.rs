@@ -126,7 +126,11 @@ impl Subscriber for FeedSubscriber {
                 Err(error) => self.queue.end(error),
             }
         } else {
-            self.push_row(event, old, new);
+            match self.plan.admits(&self.cx, &row.key, rows) {
+                Ok(true) => self.push_row(event, old, new),
+                Ok(false) => {}
+                Err(error) => self.queue.end(error),
+            }
         }
     }
 

@@ -15,6 +15,9 @@ use super::reader::FeedReader;
 use super::source::{FirstKeys, Source, StartedSource, detached};
 use super::view::{Need, RowChange, View};
 
+/// With `squash`, the most entries of the queues that are combined: a queue may be filled as fast as it is emptied.
+const COMBINED_MAX: usize = 10_000;
+
 /// The elements of a feed of a view, without end.
 pub(super) struct ViewItems {
     view: Box<dyn View>,
@@ -161,7 +164,8 @@ impl ViewItems {
         let change = self.apply(nth, entry)?;
         // Elements of a change that an earlier feed has delivered in part are not mixed with others.
         if self.left_out == 0 && self.reader()?.options.squash != Squash::No {
-            while let Some((nth, entry)) = self.pop_more() {
+            for _ in 1..COMBINED_MAX {
+                let Some((nth, entry)) = self.pop_more() else { break };
                 self.apply(nth, entry)?;
             }
         }
@@ -219,8 +223,11 @@ impl ViewItems {
         if let Some(held) = self.held.pop_front() {
             return Some(held);
         }
-        let mut sources = self.sources.iter().enumerate();
-        sources.find_map(|(nth, source)| Some((nth, source.reader.pop_now()?)))
+        let count = self.sources.len();
+        let (nth, taken) = (self.turn..self.turn + count)
+            .find_map(|turn| Some((turn % count, self.sources.get(turn % count)?.reader.pop_now()?)))?;
+        self.turn = nth + 1;
+        Some((nth, taken))
     }
 
     /// Applies an entry. Returns its source and group if it is a change whose elements have positions of their own.

@@ -10,6 +10,7 @@ use io::memory::Account;
 use reql::stream::Items;
 use reql::{BatchLimits, EvalError};
 
+use super::noted_wake::NotedWake;
 use super::profile::Profile;
 use crate::context::Cx;
 use crate::service::{FeedKind, JobEntry};
@@ -45,6 +46,8 @@ pub struct Cursor {
     ahead: Option<Datum>,
     /// The error with which a feed ends, after items that were delivered.
     failed: Option<EvalError>,
+    /// Woken when a feed may have elements again.
+    wake: Arc<NotedWake>,
     is_first: bool,
     limits: BatchLimits,
     profile: Option<Profile>,
@@ -66,7 +69,8 @@ impl Cursor {
             cx.feeds.set_waker(Some(Waker::noop().clone()));
             cx.feeds.set_may_block(true);
         }
-        Ok(Cursor { cx, items, ahead: None, failed: None, is_first: true, limits, profile, job })
+        let wake = NotedWake::new();
+        Ok(Cursor { cx, items, ahead: None, failed: None, wake, is_first: true, limits, profile, job })
     }
 
     /// Whether the stream has no end.
@@ -83,6 +87,9 @@ impl Cursor {
     /// As [`Cursor::next_batch`], without blocking: if there is no element yet, `waker` is woken once there is. Only for
     /// cursors of changefeeds.
     pub fn poll_batch(&mut self, waker: &Waker) -> Polled {
+        if !self.items.is_immediate() {
+            return self.poll_readiness(waker);
+        }
         if !self.cx.feeds.is_live() {
             return Polled::NeedsThread;
         }
@@ -96,6 +103,16 @@ impl Cursor {
                 false => Polled::NeedsThread,
             },
             ended => Polled::Ready(ended),
+        }
+    }
+
+    /// As [`Cursor::poll_batch`], for elements that take steps of any length: a batch is never ready here.
+    fn poll_readiness(&mut self, waker: &Waker) -> Polled {
+        let was_woken = self.wake.renew(waker);
+        self.cx.feeds.set_waker(Some(Waker::from(self.wake.clone())));
+        match was_woken || self.ahead.is_some() || self.failed.is_some() || self.cx.cancel.is_set() {
+            true => Polled::NeedsThread,
+            false => Polled::Waiting,
         }
     }
 

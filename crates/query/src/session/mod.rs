@@ -4,6 +4,7 @@ mod answer;
 mod cursor;
 mod error;
 mod limits;
+mod noted_wake;
 mod profile;
 mod query;
 

@@ -41,6 +41,10 @@ impl Items for Piped {
         self.items.endless()
     }
 
+    fn is_immediate(&self) -> bool {
+        self.items.is_immediate() && self.steps.iter().all(Transform::is_brief)
+    }
+
     fn is_exhausted(&self) -> bool {
         self.ready.is_empty() && self.items.is_exhausted()
     }

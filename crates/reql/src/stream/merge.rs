@@ -44,6 +44,10 @@ impl Items for Chained {
     fn endless(&self) -> Option<Endless> {
         self.inputs.iter().find_map(Items::endless)
     }
+
+    fn is_immediate(&self) -> bool {
+        self.inputs.iter().all(Items::is_immediate)
+    }
 }
 
 /// Merges sorted streams into one.

@@ -118,6 +118,10 @@ impl<I: Items> Items for Sliced<I> {
         self.items.endless().filter(|_| self.left.is_none())
     }
 
+    fn is_immediate(&self) -> bool {
+        self.items.is_immediate()
+    }
+
     fn is_exhausted(&self) -> bool {
         self.left == Some(0) || self.items.is_exhausted()
     }

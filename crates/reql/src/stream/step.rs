@@ -55,6 +55,10 @@ impl<I: Items> Items for Stepped<I> {
         self.items.endless()
     }
 
+    fn is_immediate(&self) -> bool {
+        self.items.is_immediate() && self.step.is_brief()
+    }
+
     fn is_exhausted(&self) -> bool {
         self.part.is_none() && self.many.1 >= self.many.0.len() && self.items.is_exhausted()
     }

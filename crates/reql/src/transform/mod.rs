@@ -221,6 +221,12 @@ impl Transform {
         self.functions().iter().all(|closure| closure.func.closed)
     }
 
+    /// Whether it takes no longer than to copy the item: it calls no function, and compares no shapes.
+    #[must_use]
+    pub fn is_brief(&self) -> bool {
+        self.functions().is_empty() && !matches!(self, Transform::Shape(_))
+    }
+
     /// The functions that it calls for each item.
     #[must_use]
     pub fn functions(&self) -> Vec<&Closure> {
