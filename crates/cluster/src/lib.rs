@@ -52,7 +52,7 @@ pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};
 pub use events::{EventQueue, Notifier};
 pub use feeds::{
     FeedEnd, FeedEvent, FeedPosition, FeedStart, Feeds, FeedsStats, InitialRows, Interest, RowValues,
-    Subscriber, Subscription, ValuesOf,
+    Subscriber, Subscription, ValuesOf, WantedValues,
 };
 pub use index::{BuildStep, IndexProgress, IndexThread, IndexWork, Indexes, NoLeader, Overwrite};
 pub use membership::{Connectivity, StallMonitor};

@@ -1,17 +1,22 @@
 """Changefeeds with steps: slow ones disturb no other client, and changes that filters leave out do not fill queues."""
 
+import contextlib
+import itertools
+import random
 import unittest
 
 from rethinkdb import r
 from rethinkdb.errors import ReqlTimeoutError
 
-from feed_case import TIMEOUT_SECONDS, FeedCase, is_quiet, take
+from feed_case import TIMEOUT_SECONDS, FeedCase, is_quiet, take, wait_until
 from node import node
 from test_cluster import Cluster, ask, connect
 
 # How often other clients are served while a step runs.
 SERVED = 50
 QUEUE_SIZE = 10
+# Of random writes, each followed by a comparison.
+ROUNDS, WRITES = 20, 10
 
 
 class OneCore(unittest.TestCase):
@@ -106,6 +111,48 @@ class Filters(FeedCase):
             self.assertEqual(left, {"old_val": came["new_val"], "new_val": None})
         for feed in feeds:
             self.assertTrue(is_quiet(feed))
+
+    def test_feeds_of_ranges_of_values_have_the_rows_of_their_queries(self):
+        seed = random.randrange(1 << 32)
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        table = self.table
+        self.run_query(table.index_create("v"))
+        self.run_query(table.index_wait())
+        row, value = r.row, r.row["v"]
+        filters = [value > 5, 5 >= value, (value > 2) & (value <= 7), (value > 7) & (value < 3), value != 5, value < "b"]
+        filters += [(value == 5) & (row["w"] == 1), (row["w"] < 2) & (value > 3), (value > "a") | (value == 1)]
+        queries = [table.filter(test) for test in filters]
+        sides = ["open", "closed"]
+        for left, right in itertools.product(sides, sides):
+            queries.append(table.between(3, 7, index="v", left_bound=left, right_bound=right))
+        queries += [table.between(r.minval, 4, index="v"), table.between(5, 2, index="v")]
+        queries.append(table.between(3, "b", index="v").filter({"w": 1}))
+        ordered = [query.order_by(index="v") for query in queries[-7:-1]]
+        queries += [query.limit(3) for query in ordered] + [query.filter({"w": 1}).limit(3) for query in ordered]
+        cached = [{} for _ in queries]
+        feeds = [self.feed(query.changes(include_initial=True, include_states=True)) for query in queries]
+        values = [None, True, *range(9), 2.5, 7.5, "a", "b", "c"]
+        write = lambda: {"id": chance.randrange(20), "v": chance.choice(values), "w": chance.randrange(3)}
+        for _ in range(ROUNDS):
+            for _ in range(WRITES):
+                made = write() if chance.random() < 0.7 else {"id": chance.randrange(20)}
+                self.run_query(table.insert(made, conflict="replace"))
+            for query, cache, feed in zip(queries, cached, feeds):
+                expected = {found["id"]: found for found in self.run_query(query.coerce_to("array"))}
+                wait_until(f"{query}", lambda: follow(feed, cache) == expected)
+
+
+def follow(feed, cache):
+    """Applies what the feed has now to the cache, and returns it."""
+    with contextlib.suppress(ReqlTimeoutError):
+        while True:
+            element = feed.next(wait=0)
+            if element.get("old_val"):
+                cache.pop(element["old_val"]["id"], None)
+            if element.get("new_val"):
+                cache[element["new_val"]["id"]] = element["new_val"]
+    return cache
 
 
 if __name__ == "__main__":

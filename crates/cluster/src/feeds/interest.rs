@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datum::{CorruptRow, Datum, KeyRange, Object, PrimaryKey, Text};
-use shard::{ChangedRow, ChangedValues, IndexDef};
+use shard::{Bounds, ChangedRow, ChangedValues, IndexDef};
 use storage::IndexId;
 
 /// The rows that a feed is interested in.
@@ -18,12 +18,21 @@ pub enum Interest {
     Values(Arc<RowValues>),
 }
 
-/// The rows of a range that have one of these values.
+/// The rows of a range that have one of some values.
 #[derive(Debug)]
 pub struct RowValues {
     pub range: KeyRange,
     pub of: ValuesOf,
-    pub values: HashSet<Datum>,
+    pub wanted: WantedValues,
+}
+
+/// Some values.
+#[derive(Debug)]
+pub enum WantedValues {
+    /// These.
+    Equal(HashSet<Datum>),
+    /// Those within any of these bounds.
+    Within(Vec<Bounds>),
 }
 
 /// The values of a row by which feeds are found.
@@ -63,6 +72,15 @@ impl ValuesOf {
     }
 }
 
+impl WantedValues {
+    fn contain(&self, value: &Datum) -> bool {
+        match self {
+            WantedValues::Equal(values) => values.contains(value),
+            WantedValues::Within(bounds) => bounds.iter().any(|bounds| bounds.contains(value)),
+        }
+    }
+}
+
 impl Interest {
     /// Whether the change is of interest. True also if that cannot be known because the row is damaged.
     pub(super) fn contains(&self, row: &ChangedRow) -> bool {
@@ -70,9 +88,10 @@ impl Interest {
             Interest::Range(range) => range.contains(&row.key),
             Interest::Keys(keys) => keys.contains(&row.key),
             Interest::Values(wanted) => {
-                let RowValues { range, of, values } = &**wanted;
-                let is_found =
-                    |found: &ChangedValues| found.old.iter().chain(&found.new).any(|value| values.contains(value));
+                let RowValues { range, of, wanted } = &**wanted;
+                let is_found = |found: &ChangedValues| {
+                    found.old.iter().chain(&found.new).any(|value| wanted.contain(value))
+                };
                 range.contains(&row.key) && of.of_change(row).map_or(true, |found| is_found(&found))
             }
         }

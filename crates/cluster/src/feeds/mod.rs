@@ -8,7 +8,7 @@
 //! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`]: a feed as its reader sees it; [`Interest`]: its rows
 //! - `worker`: the thread that has all the state. It receives messages, reads histories and passes entries on.
 //! - `streams`, `stream`: one group's history from a position on, and the subscribers that follow it
-//! - `subscribers`: finds the subscribers of a changed row
+//! - `subscribers`, `by_value`: find the subscribers of a changed row
 //! - `source`: the replica that a stream reads from
 //! - `successors`, `moves`: the groups that continue a sealed one, and how subscriptions get there
 //! - `rows`, `past_rows`: rows as they were at the position at which a feed begins, in a local replica and in the cluster
@@ -18,6 +18,7 @@
 //! The only locks are the inbox of the thread, the positions that it publishes and the segments of each subscription, all
 //! leaves, and the two of `history_use`.
 
+mod by_value;
 mod counters;
 mod history_use;
 mod inbox;
@@ -38,7 +39,7 @@ mod successors;
 mod worker;
 
 pub use counters::FeedsStats;
-pub use interest::{Interest, RowValues, ValuesOf};
+pub use interest::{Interest, RowValues, ValuesOf, WantedValues};
 pub use owner::{FeedStart, Feeds, InitialRows};
 pub use position::FeedPosition;
 pub use subscription::{FeedEnd, FeedEvent, Subscriber, Subscription};

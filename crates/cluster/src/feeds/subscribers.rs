@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datum::{CorruptRow, Datum, KeyRange, PrimaryKey};
+use datum::{KeyRange, PrimaryKey};
 use log::GroupId;
 use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
 
-use super::interest::{Interest, RowValues, ValuesId, ValuesOf};
+use super::by_value::ByValue;
+use super::interest::{Interest, RowValues, ValuesId};
 use super::position::FeedPosition;
 use super::subscription::{FeedEvent, Subscription};
 
@@ -29,28 +30,6 @@ pub(super) struct Subscribers {
     by_key: HashMap<PrimaryKey, Vec<usize>>,
     by_value: HashMap<ValuesId, ByValue>,
     ranges: Vec<usize>,
-}
-
-/// The followers of values of one index or field.
-struct ByValue {
-    of: ValuesOf,
-    slots: HashMap<Datum, Vec<usize>>,
-}
-
-impl ByValue {
-    /// Adds the followers of a value that the row has or had, each once.
-    fn find(&self, row: &ChangedRow, found: &mut Vec<usize>) -> Result<(), CorruptRow> {
-        let (values, start) = (self.of.of_change(row)?, found.len());
-        for value in values.old.iter().chain(&values.new) {
-            for slot in self.slots.get(value).into_iter().flatten() {
-                // Most rows have one value, and often the same as before.
-                if !found[start..].contains(slot) {
-                    found.push(*slot);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Subscribers {
@@ -77,12 +56,9 @@ impl Subscribers {
                 }
             }
             Interest::Values(wanted) => {
-                let RowValues { of, values, .. } = &**wanted;
-                let new = || ByValue { of: of.clone(), slots: HashMap::new() };
-                let by_value = self.by_value.entry(of.id()).or_insert_with(new);
-                for value in values {
-                    by_value.slots.entry(value.clone()).or_default().push(slot);
-                }
+                let RowValues { of, wanted, .. } = &**wanted;
+                let by_value = self.by_value.entry(of.id()).or_insert_with(|| ByValue::new(of.clone()));
+                by_value.add(slot, wanted);
             }
         }
         self.all.insert(slot, follower);
@@ -100,25 +76,42 @@ impl Subscribers {
 
     /// Removes the other followers.
     pub(super) fn retain(&mut self, stays: impl Fn(&Follower) -> bool) {
-        let before = self.all.len();
-        self.all.retain(|_, follower| stays(follower));
-        if self.all.len() == before {
+        let leaving = self.all.iter().filter(|(_, follower)| !stays(follower));
+        let leaving: Vec<usize> = leaving.map(|(slot, _)| *slot).collect();
+        if leaving.is_empty() {
             return;
+        }
+        let leaving: Vec<_> =
+            leaving.into_iter().filter_map(|slot| Some((slot, self.all.remove(&slot)?))).collect();
+        for (slot, follower) in leaving {
+            self.forget(slot, &follower);
         }
         let all = &self.all;
         self.ranges.retain(|slot| all.contains_key(slot));
-        let is_used = |slots: &mut Vec<usize>| {
-            slots.retain(|slot| all.contains_key(slot));
-            !slots.is_empty()
-        };
-        self.by_key.retain(|_, slots| is_used(slots));
-        self.by_key.shrink_to(2 * all.len());
-        self.by_value.retain(|_, ByValue { slots, .. }| {
-            slots.retain(|_, slots| is_used(slots));
-            slots.shrink_to(2 * all.len());
-            !slots.is_empty()
-        });
+        self.by_value.retain(|_, by_value| !by_value.is_empty());
+        self.by_key.shrink_to(2 * self.all.len());
         self.all.shrink_to(2 * self.all.len());
+    }
+
+    /// Removes a follower of keys or values from the maps by which it is found.
+    fn forget(&mut self, slot: usize, follower: &Follower) {
+        match &follower.subscription.interest {
+            Interest::Range(_) => {}
+            Interest::Keys(keys) => {
+                for key in keys {
+                    let Some(slots) = self.by_key.get_mut(key) else { continue };
+                    slots.retain(|other| *other != slot);
+                    if slots.is_empty() {
+                        self.by_key.remove(key);
+                    }
+                }
+            }
+            Interest::Values(wanted) => {
+                if let Some(by_value) = self.by_value.get_mut(&wanted.of.id()) {
+                    by_value.remove(slot, &wanted.wanted);
+                }
+            }
+        }
     }
 
     /// Passes the changes of `entry`, which follows the position `before`, to the interested followers. Returns how many

@@ -1,9 +1,9 @@
 //! How often a row is in the sequence that a feed follows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cluster::{ChangedRow, IndexConfig, Interest, RowValues, ValuesOf};
+use cluster::{ChangedRow, IndexConfig, Interest, RowValues, ValuesOf, WantedValues};
 use datum::{CorruptRow, Datum, KeyRange, Object, PrimaryKey};
 use reql::Cancel;
 use reql::geo::{LazyShape, Shape};
@@ -135,14 +135,14 @@ impl IndexEntries {
 
     /// The change of rows in which the feed is interested. `range` is the one of their primary keys.
     pub fn interest(&self, range: KeyRange) -> Interest {
-        match &self.search {
-            EntrySearch::Equal(_, times) => {
-                let values: HashSet<Datum> = times.keys().cloned().collect();
-                let of = ValuesOf::Index(self.def.clone());
-                Interest::Values(Arc::new(RowValues { range, of, values }))
+        let wanted = match &self.search {
+            EntrySearch::Equal(_, times) => WantedValues::Equal(times.keys().cloned().collect()),
+            EntrySearch::Values(all) if !all.iter().any(|(bounds, _)| is_everything(bounds)) => {
+                WantedValues::Within(all.iter().map(|(bounds, _)| bounds.clone()).collect())
             }
-            _ => Interest::Range(range),
-        }
+            _ => return Interest::Range(range),
+        };
+        Interest::Values(Arc::new(RowValues { range, of: ValuesOf::Index(self.def.clone()), wanted }))
     }
 
     /// The values within the bounds, each as often as the sequence has it, of the `values` of a row in the index.
@@ -180,6 +180,11 @@ impl IndexEntries {
             _ => values.iter().map(|value| self.times_of(value)).sum(),
         }
     }
+}
+
+/// Whether the bounds contain every value that a row can have.
+fn is_everything(bounds: &Bounds) -> bool {
+    matches!((&bounds.left, &bounds.right), (Datum::MinVal, Datum::MaxVal))
 }
 
 /// The values of these bounds, and how often each is wanted; `None` if one of the bounds has several values.

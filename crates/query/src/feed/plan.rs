@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use cluster::{FeedStart, Feeds, IndexConfig, Interest, RowValues, ValuesOf};
+use cluster::{FeedStart, Feeds, IndexConfig, Interest, RowValues, ValuesOf, WantedValues};
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::{EvalError, Pipeline, Terminal, Transform};
 use shard::{ChangedObjects, IndexKind};
@@ -93,11 +93,18 @@ impl FeedPlan {
                 (RowEntries::Index(Box::new(entries)), Some(config))
             }
         };
-        let interest = match (&entries, steps.equal_field()) {
+        let interest = match (&entries, steps.condition()) {
             (RowEntries::Index(index), _) => index.interest(rows.range),
-            (_, Some((field, value))) => {
-                let (of, values) = (ValuesOf::Field(field), HashSet::from([value]));
-                Interest::Values(Arc::new(RowValues { range: rows.range, of, values }))
+            (_, Some((field, bounds))) => {
+                let wanted = match bounds.left == bounds.right {
+                    true => WantedValues::Equal(HashSet::from([bounds.left])),
+                    false => WantedValues::Within(vec![bounds]),
+                };
+                Interest::Values(Arc::new(RowValues {
+                    range: rows.range,
+                    of: ValuesOf::Field(field),
+                    wanted,
+                }))
             }
             _ => Interest::Range(rows.range),
         };

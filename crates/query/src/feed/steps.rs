@@ -4,9 +4,10 @@ use datum::{Datum, Text};
 use reql::codec::{Codec, Packer};
 use reql::purity::{self, Determinism};
 use reql::{Closure, ErrorClass, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
+use shard::Bounds;
 
 use crate::context::Cx;
-use crate::stream::equal_field;
+use crate::stream::condition;
 
 /// The steps between a row and the values that a feed is about.
 pub(crate) struct RowSteps(Vec<Transform>);
@@ -54,9 +55,9 @@ impl RowSteps {
         !self.filters().is_empty()
     }
 
-    /// A field and its value in all rows of which the steps leave something.
-    pub fn equal_field(&self) -> Option<(Text, Datum)> {
-        equal_field(&self.0)
+    /// A field and the bounds within which its value is in all rows of which the steps leave something.
+    pub fn condition(&self) -> Option<(Text, Bounds)> {
+        condition(&self.0)
     }
 
     /// The filters with which the steps begin.

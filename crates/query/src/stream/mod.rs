@@ -21,6 +21,6 @@ pub(crate) use interleave::{Buckets, Next, ROUND_ROWS};
 pub(crate) use keys::KeySource;
 pub(crate) use open::FoundRange;
 pub(crate) use pipe::{Pipe, Source};
-pub(crate) use plan::{OrderSeen, equal_field, names_few};
+pub(crate) use plan::{OrderSeen, condition, names_few};
 pub(crate) use renamed_index::by_function;
 pub(crate) use rows::{RowSource, Rows, ShardRange};

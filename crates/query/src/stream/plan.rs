@@ -60,14 +60,11 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
     })
 }
 
-/// A field that has this value in each row that `steps` leave, if they begin with a filter that says so. The filter still has to be
-/// applied to the rows that have it.
-pub(crate) fn equal_field(steps: &[Transform]) -> Option<(Text, Datum)> {
-    let single = |Bounds { left, left_side, right, right_side }: Bounds| {
-        ((&left, left_side, right_side) == (&right, Side::Closed, Side::Closed)).then_some(left)
-    };
-    let mut conditions = conditions(steps.first().and_then(filter_of)?).into_iter();
-    conditions.find_map(|(field, bounds)| Some((field, single(bounds)?)))
+/// A field, and bounds within which its value is in each row that `steps` leave, if they begin with a filter that says so: a
+/// single value if possible. The filter still has to be applied to the rows.
+pub(crate) fn condition(steps: &[Transform]) -> Option<(Text, Bounds)> {
+    let conditions = conditions(steps.first().and_then(filter_of)?);
+    conditions.into_iter().min_by_key(|(_, bounds)| bounds.left != bounds.right)
 }
 
 /// The filter of a step, if it drops rows in which something is missing.
