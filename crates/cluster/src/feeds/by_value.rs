@@ -4,40 +4,44 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use datum::{CorruptRow, Datum};
-use interavl::IntervalTree;
 use shard::{Bounds, ChangedRow, Side};
 
 use super::interest::{ValuesOf, WantedValues};
+use super::intervals::{Edge, Intervals};
 
 /// Numbers of subscribers, found by a hash of single values, and by a tree of bounds.
 pub(super) struct ByValue {
     of: ValuesOf,
     equal: HashMap<Datum, Vec<usize>>,
-    within: IntervalTree<Edge, Vec<usize>>,
+    within: Intervals<Datum>,
 }
 
-/// A place between values: just before or just after this one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Edge {
-    value: Datum,
-    is_after: bool,
-}
-
-/// The edges of these bounds; `None` if they contain no value.
-fn edges(bounds: &Bounds) -> Option<Range<Edge>> {
-    let start = Edge { value: bounds.left.clone(), is_after: bounds.left_side == Side::Open };
-    let end = Edge { value: bounds.right.clone(), is_after: bounds.right_side == Side::Closed };
-    (start < end).then_some(start..end)
+/// The interval of values within the bounds.
+fn interval(bounds: &Bounds) -> Range<Edge<Datum>> {
+    let start = match bounds.left_side {
+        Side::Closed => Edge::before(bounds.left.clone()),
+        Side::Open => Edge::after(bounds.left.clone()),
+    };
+    let end = match bounds.right_side {
+        Side::Closed => Edge::after(bounds.right.clone()),
+        Side::Open => Edge::before(bounds.right.clone()),
+    };
+    start..end
 }
 
 impl ByValue {
     /// No subscribers of values of this kind yet.
     pub(super) fn new(of: ValuesOf) -> ByValue {
-        ByValue { of, equal: HashMap::new(), within: IntervalTree::default() }
+        ByValue { of, equal: HashMap::new(), within: Intervals::default() }
+    }
+
+    /// Makes the search as fast as it can be.
+    pub(super) fn tidy(&mut self) {
+        self.within.tidy();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.equal.is_empty() && self.within.max_interval_end().is_none()
+        self.equal.is_empty() && self.within.is_empty()
     }
 
     /// Adds a subscriber of these values.
@@ -47,21 +51,18 @@ impl ByValue {
                 values.iter().for_each(|value| self.equal.entry(value.clone()).or_default().push(subscriber));
             }
             WantedValues::Within(all) => {
-                for range in all.iter().filter_map(edges) {
-                    self.within.entry(range).or_insert_with(Vec::new).push(subscriber);
-                }
+                self.within.add(all.iter().map(interval), subscriber);
             }
         }
     }
 
     /// Removes a subscriber of these values.
     pub(super) fn remove(&mut self, subscriber: usize, wanted: &WantedValues) {
-        let is_other = |other: &usize| *other != subscriber;
         match wanted {
             WantedValues::Equal(values) => {
                 for value in values {
                     let Some(subscribers) = self.equal.get_mut(value) else { continue };
-                    subscribers.retain(is_other);
+                    subscribers.retain(|other| *other != subscriber);
                     if subscribers.is_empty() {
                         self.equal.remove(value);
                     }
@@ -70,35 +71,22 @@ impl ByValue {
                     self.equal.shrink_to(2 * self.equal.len());
                 }
             }
-            WantedValues::Within(all) => {
-                for range in all.iter().filter_map(edges) {
-                    let Some(subscribers) = self.within.get_mut(&range) else { continue };
-                    subscribers.retain(is_other);
-                    if subscribers.is_empty() {
-                        self.within.remove(&range);
-                    }
-                }
-            }
+            WantedValues::Within(_) => self.within.remove(subscriber),
         }
     }
 
     /// Adds the subscribers of a value that the row has or had to `found`, each once. Fails if the row is damaged.
     pub(super) fn find(&self, row: &ChangedRow, found: &mut Vec<usize>) -> Result<(), CorruptRow> {
-        let (values, start) = (self.of.of_change(row)?, found.len());
-        let mut add = |subscribers: &Vec<usize>| {
-            for subscriber in subscribers {
-                // Most rows have one value, and often the same as before.
-                if !found[start..].contains(subscriber) {
-                    found.push(*subscriber);
-                }
-            }
-        };
+        let values = self.of.of_change(row)?;
+        let mut subscribers = Vec::new();
         for value in values.old.iter().chain(&values.new) {
-            self.equal.get(value).into_iter().for_each(&mut add);
-            if let Some(place) = edges(&Bounds::one(value.clone())) {
-                self.within.iter_overlaps(&place).for_each(|(_, subscribers)| add(subscribers));
-            }
+            subscribers.extend(self.equal.get(value).into_iter().flatten());
+            self.within.containing(value, |subscriber| subscribers.push(subscriber));
         }
+        // Most rows have the same value as before.
+        subscribers.sort_unstable();
+        subscribers.dedup();
+        found.append(&mut subscribers);
         Ok(())
     }
 }
@@ -148,9 +136,9 @@ mod tests {
         }
         by_value.remove(1, &wanted[1]);
         assert_eq!(found(&by_value, Some(1.0)), [0, 3]);
-        for (subscriber, wanted) in wanted.iter().enumerate() {
-            assert!(subscriber == 4 || !by_value.is_empty());
-            by_value.remove(subscriber, wanted);
+        for subscriber in [0, 2, 3, 4] {
+            assert!(!by_value.is_empty());
+            by_value.remove(subscriber, &wanted[subscriber]);
         }
         assert!(by_value.is_empty());
     }

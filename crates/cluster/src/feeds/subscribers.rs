@@ -1,14 +1,16 @@
 //! The subscribers of one stream, found by the changed row.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use datum::{KeyRange, PrimaryKey};
+use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::GroupId;
 use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
 
 use super::by_value::ByValue;
 use super::interest::{Interest, RowValues, ValuesId};
+use super::intervals::{Edge, Intervals};
 use super::position::FeedPosition;
 use super::subscription::{FeedEvent, Subscription};
 
@@ -21,15 +23,15 @@ pub(super) struct Follower {
     pub(super) start: FeedPosition,
 }
 
-/// The followers of a stream. Followers of single keys, or of values of an index or a field, are found by a hash of these; a follower of a range
-/// is asked for each row.
+/// The followers of a stream. Those of single keys, or values of an index or a field, are found by a hash of these, and those of
+/// ranges by a tree of intervals.
 #[derive(Default)]
 pub(super) struct Subscribers {
     all: HashMap<usize, Follower>,
     next: usize,
     by_key: HashMap<PrimaryKey, Vec<usize>>,
     by_value: HashMap<ValuesId, ByValue>,
-    ranges: Vec<usize>,
+    by_range: Intervals<PrimaryKey>,
 }
 
 impl Subscribers {
@@ -49,7 +51,7 @@ impl Subscribers {
         let slot = self.next;
         self.next += 1;
         match &follower.subscription.interest {
-            Interest::Range(_) => self.ranges.push(slot),
+            Interest::Range(range) => self.by_range.add(std::iter::once(interval(range)), slot),
             Interest::Keys(keys) => {
                 for key in keys.iter().filter(|key| follower.range.contains(key)) {
                     self.by_key.entry(key.clone()).or_default().push(slot);
@@ -69,9 +71,11 @@ impl Subscribers {
         std::mem::take(self).all.into_values().collect()
     }
 
-    /// Removes followers whose subscription is closed.
+    /// Removes followers whose subscription is closed, and makes the search for the others as fast as it can be.
     pub(super) fn sweep(&mut self) {
         self.retain(|follower| !follower.subscription.is_closed());
+        self.by_range.tidy();
+        self.by_value.values_mut().for_each(ByValue::tidy);
     }
 
     /// Removes the other followers.
@@ -86,8 +90,6 @@ impl Subscribers {
         for (slot, follower) in leaving {
             self.forget(slot, &follower);
         }
-        let all = &self.all;
-        self.ranges.retain(|slot| all.contains_key(slot));
         self.by_value.retain(|_, by_value| !by_value.is_empty());
         self.by_key.shrink_to(2 * self.all.len());
         self.all.shrink_to(2 * self.all.len());
@@ -96,7 +98,7 @@ impl Subscribers {
     /// Removes a follower of keys or values from the maps by which it is found.
     fn forget(&mut self, slot: usize, follower: &Follower) {
         match &follower.subscription.interest {
-            Interest::Range(_) => {}
+            Interest::Range(_) => self.by_range.remove(slot),
             Interest::Keys(keys) => {
                 for key in keys {
                     let Some(slots) = self.by_key.get_mut(key) else { continue };
@@ -118,13 +120,14 @@ impl Subscribers {
     /// events that were.
     pub(super) fn pass(&self, group: GroupId, before: HistoryPosition, entry: &HistoryEntry) -> u64 {
         let HistoryEvent::Rows(rows) = &entry.event else { return 0 };
-        let (mut events, mut by_value) = (0, Vec::new());
+        let (mut events, mut found) = (0, Vec::new());
         for (nth, row) in rows.iter().enumerate() {
             let start = FeedPosition { entry: before, rows: nth as u32 };
             let position = position_after(before, entry, nth, rows.len());
             let by_key = self.by_key.get(&row.key).into_iter().flatten();
-            self.find_by_value(row, &mut by_value);
-            let slots = by_key.chain(&self.ranges).chain(&by_value);
+            self.find_by_value(row, &mut found);
+            self.by_range.containing(&row.key, |slot| found.push(slot));
+            let slots = by_key.chain(&found);
             for follower in slots.filter_map(|slot| self.all.get(slot)) {
                 events +=
                     u64::from(follower.pass(FeedEvent { group, before: start, position, row }, entry, nth));
@@ -143,6 +146,21 @@ impl Subscribers {
             *found = all.map(|(slot, _)| *slot).collect();
         }
     }
+}
+
+/// The interval of the keys of the range.
+fn interval(range: &KeyRange) -> Range<Edge<PrimaryKey>> {
+    let start = match &range.start {
+        KeyBound::Unbounded => Edge::first(),
+        KeyBound::Included(key) => Edge::before(key.clone()),
+        KeyBound::Excluded(key) => Edge::after(key.clone()),
+    };
+    let end = match &range.end {
+        KeyBound::Unbounded => Edge::last(),
+        KeyBound::Included(key) => Edge::after(key.clone()),
+        KeyBound::Excluded(key) => Edge::before(key.clone()),
+    };
+    start..end
 }
 
 /// The position after change `nth` of the `count` changes of an entry, where `before` is the position before the entry.
