@@ -41,7 +41,7 @@ pub trait Items: Send {
         None
     }
 
-    /// Whether [`Items::next`] only takes what is there, in memory: it calls no function and reads no rows.
+    /// Whether [`Items::next`] only takes items from memory, without calling a function or reading rows.
     fn is_immediate(&self) -> bool {
         false
     }

@@ -56,7 +56,6 @@ impl ByValue {
         }
     }
 
-    /// Removes a subscriber of these values.
     pub(super) fn remove(&mut self, subscriber: usize, wanted: &WantedValues) {
         match wanted {
             WantedValues::Equal(values) => {

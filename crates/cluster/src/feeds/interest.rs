@@ -26,7 +26,6 @@ pub struct RowValues {
     pub wanted: WantedValues,
 }
 
-/// Some values.
 #[derive(Debug)]
 pub enum WantedValues {
     /// These.

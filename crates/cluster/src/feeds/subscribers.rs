@@ -23,8 +23,8 @@ pub(super) struct Follower {
     pub(super) start: FeedPosition,
 }
 
-/// The followers of a stream. Those of single keys, or values of an index or a field, are found by a hash of these, and those of
-/// ranges by a tree of intervals.
+/// The followers of a stream. Single keys, and single values of an index or a field, are looked up in a hash map; ranges in
+/// a tree of intervals.
 #[derive(Default)]
 pub(super) struct Subscribers {
     all: HashMap<usize, Follower>,
@@ -148,7 +148,6 @@ impl Subscribers {
     }
 }
 
-/// The interval of the keys of the range.
 fn interval(range: &KeyRange) -> Range<Edge<PrimaryKey>> {
     let start = match &range.start {
         KeyBound::Unbounded => Edge::first(),
