@@ -44,7 +44,6 @@ impl ByValue {
         self.equal.is_empty() && self.within.is_empty()
     }
 
-    /// Adds a subscriber of these values.
     pub(super) fn add(&mut self, subscriber: usize, wanted: &WantedValues) {
         match wanted {
             WantedValues::Equal(values) => {

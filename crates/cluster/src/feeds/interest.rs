@@ -26,11 +26,12 @@ pub struct RowValues {
     pub wanted: WantedValues,
 }
 
+/// The values of which a row must have one to be of interest.
 #[derive(Debug)]
 pub enum WantedValues {
-    /// These.
+    /// One of a set.
     Equal(HashSet<Datum>),
-    /// Those within any of these bounds.
+    /// Any value that one of the bounds contains.
     Within(Vec<Bounds>),
 }
 
