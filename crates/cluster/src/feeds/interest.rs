@@ -29,9 +29,9 @@ pub struct RowValues {
 /// The values of which a row must have one to be of interest.
 #[derive(Debug)]
 pub enum WantedValues {
-    /// One of a set.
+    /// Looked up by their hash.
     Equal(HashSet<Datum>),
-    /// Any value that one of the bounds contains.
+    /// Each within one of the bounds at least.
     Within(Vec<Bounds>),
 }
 
