@@ -1,6 +1,6 @@
 //! Changes that wait for the client.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Instant;
@@ -21,6 +21,9 @@ const BYTES_MAX: usize = 64 << 20;
 const READ_AHEAD: usize = 1000;
 /// And about this many bytes.
 const READ_AHEAD_BYTES: usize = 4 << 20;
+
+/// So many dropped entries are freed for each further change.
+const FREED_AT_ONCE: usize = 32;
 
 /// The queue of one feed. One thread fills it, and the reader of the feed empties it.
 pub(super) struct ChangeQueue {
@@ -76,6 +79,15 @@ struct State {
     by_key: HashMap<(PrimaryKey, u32), u64>,
     /// The positions after changes that have cancelled each other out, in groups without a later change that waits.
     cancelled: HashMap<GroupId, GroupPosition>,
+    /// The position after the last change of each group that was queued.
+    last: Vec<(GroupId, GroupPosition)>,
+    /// How many entries are moves.
+    moves: usize,
+    /// The place of the entry for dropped changes, while it waits. Until it is taken, changes are only counted: a reader that does
+    /// not come back costs no more than that.
+    dropped_at: Option<u64>,
+    /// Dropped entries whose memory is not freed yet: for many of them that takes long.
+    garbage: Option<btree_map::IntoValues<u64, Queued>>,
     changes: usize,
     bytes: usize,
     /// With `squash`: whether all waiting changes may be taken at once, because they are many.
@@ -145,8 +157,11 @@ impl ChangeQueue {
             return;
         }
         match entry {
-            Queued::Change(change) => state.add(change, self.squash),
-            other => state.append(other),
+            Queued::Change(change) => match state.count_as_dropped(change) {
+                None => return,
+                Some(change) => state.add(change, self.squash),
+            },
+            moved => state.append_move(moved),
         }
         let has_no_memory = state.set_memory();
         // A single change may be larger: rows of any size arrive.
@@ -196,6 +211,10 @@ impl State {
             next: 0,
             by_key: HashMap::new(),
             cancelled: HashMap::new(),
+            last: Vec::new(),
+            moves: 0,
+            dropped_at: None,
+            garbage: None,
             changes: 0,
             bytes: 0,
             is_flushing: false,
@@ -225,21 +244,25 @@ impl State {
     fn pop(&mut self) -> Option<Taken> {
         let (_, entry) = self.waiting.pop_first()?;
         self.is_flushing &= !self.waiting.is_empty();
-        if let Queued::Change(change) = &entry {
-            self.changes -= 1;
-            self.bytes -= change.bytes;
-            self.set_memory();
-            self.by_key.remove(&change.key);
+        match &entry {
+            Queued::Change(change) => {
+                self.changes -= 1;
+                self.bytes -= change.bytes;
+                self.set_memory();
+                self.by_key.remove(&change.key);
+            }
+            Queued::Moved { .. } => self.moves -= 1,
+            Queued::Skipped { .. } => self.dropped_at = None,
         }
         Some(Taken { entry, settled: self.settle() })
     }
 
     /// Takes the moves that are left if nothing else waits.
     fn settle(&mut self) -> Option<Settled> {
-        let is_move = |entry: &Queued| matches!(entry, Queued::Moved { .. });
-        if self.changes > 0 || !self.waiting.values().all(is_move) {
+        if self.waiting.len() > self.moves {
             return None;
         }
+        self.moves = 0;
         let moves = std::mem::take(&mut self.waiting).into_values().filter_map(|entry| match entry {
             Queued::Moved { from, to } => Some((from, to)),
             _ => None,
@@ -250,6 +273,39 @@ impl State {
     fn append(&mut self, entry: Queued) {
         self.waiting.insert(self.next, entry);
         self.next += 1;
+    }
+
+    /// Appends a move, before the entry for dropped changes, which may be of groups that the move names.
+    fn append_move(&mut self, moved: Queued) {
+        let dropped = self.dropped_at.take().and_then(|at| self.waiting.remove(&at));
+        if let Queued::Moved { from, .. } = &moved {
+            self.last.retain(|(group, _)| !from.contains(group));
+        }
+        self.moves += 1;
+        self.append(moved);
+        if let Some(dropped) = dropped {
+            self.dropped_at = Some(self.next);
+            self.append(dropped);
+        }
+    }
+
+    /// Counts the change if changes were dropped and the reader does not know it yet. Returns it otherwise.
+    fn count_as_dropped(&mut self, change: Change) -> Option<Change> {
+        if let Some(garbage) = &mut self.garbage
+            && garbage.nth(FREED_AT_ONCE - 1).is_none()
+        {
+            self.garbage = None;
+        }
+        let Some(Queued::Skipped { count, positions }) =
+            self.dropped_at.and_then(|at| self.waiting.get_mut(&at))
+        else {
+            return Some(change);
+        };
+        *count += 1;
+        set_position(positions, change.group, change.position);
+        self.cancelled.remove(&change.group);
+        self.memory.note_skipped(1);
+        None
     }
 
     fn add(&mut self, mut change: Change, squash: Squash) {
@@ -267,6 +323,7 @@ impl State {
             self.by_key.insert(change.key.clone(), self.next);
         }
         self.cancelled.remove(&change.group);
+        set_position(&mut self.last, change.group, change.position);
         self.changes += 1;
         self.bytes += change.bytes;
         self.append(Queued::Change(change));
@@ -274,30 +331,35 @@ impl State {
 
     /// Drops all changes. Moves to other groups stay.
     fn drop_all(&mut self) {
-        let (mut dropped, mut dropped_before) = (0, 0);
-        let (mut positions, mut moves) = (Vec::<(GroupId, GroupPosition)>::new(), Vec::new());
-        for entry in std::mem::take(&mut self.waiting).into_values() {
-            match entry {
-                Queued::Change(Change { group, position, .. }) => {
-                    dropped += 1;
-                    positions.retain(|(known, _)| *known != group);
-                    positions.push((group, position));
-                }
-                Queued::Skipped { count, positions: earlier } => {
-                    dropped += count;
-                    dropped_before += count;
-                    positions.retain(|(known, _)| !earlier.iter().any(|(group, _)| group == known));
-                    positions.extend(earlier);
-                }
-                moved @ Queued::Moved { .. } => moves.push(moved),
-            }
-        }
+        let (dropped, positions) = (self.changes as u64, std::mem::take(&mut self.last));
+        let moves = self.take_moves();
+        self.garbage = Some(std::mem::take(&mut self.waiting).into_values());
         (self.changes, self.bytes) = (0, 0);
         self.set_memory();
-        self.memory.note_overflow(dropped - dropped_before);
+        self.memory.note_overflow(dropped);
         self.by_key = HashMap::new();
-        moves.into_iter().for_each(|moved| self.append(moved));
+        moves.into_iter().for_each(|moved| self.append_move(moved));
+        self.dropped_at = Some(self.next);
         self.append(Queued::Skipped { count: dropped, positions });
+    }
+
+    /// Takes the moves out of the entries.
+    fn take_moves(&mut self) -> Vec<Queued> {
+        if self.moves == 0 {
+            // The usual case, in which the entries need not be looked at.
+            return Vec::new();
+        }
+        self.moves = 0;
+        let is_move = |(_, entry): &(&u64, &mut Queued)| matches!(entry, Queued::Moved { .. });
+        let places: Vec<u64> = self.waiting.iter_mut().filter(is_move).map(|(at, _)| *at).collect();
+        places.iter().filter_map(|at| self.waiting.remove(at)).collect()
+    }
+}
+
+fn set_position(positions: &mut Vec<(GroupId, GroupPosition)>, group: GroupId, position: GroupPosition) {
+    match positions.iter_mut().find(|(known, _)| *known == group) {
+        Some((_, known)) => *known = position,
+        None => positions.push((group, position)),
     }
 }
 
@@ -313,9 +375,13 @@ mod tests {
 
     const GROUP: GroupId = GroupId(1);
 
-    fn queue() -> ChangeQueue {
+    fn queue_with(squash: Squash) -> ChangeQueue {
         let memory = QueueMemory::new(Budget::new(1 << 20), Arc::default());
-        ChangeQueue::new(Squash::WhileWaiting, 100, memory)
+        ChangeQueue::new(squash, 100, memory)
+    }
+
+    fn queue() -> ChangeQueue {
+        queue_with(Squash::WhileWaiting)
     }
 
     fn position(rows: u32) -> GroupPosition {
@@ -349,6 +415,29 @@ mod tests {
         assert_eq!(settled.cancelled, [(GROUP, position(3))]);
         assert_eq!(settled.moves, [(vec![GROUP], vec![GroupId(2)])]);
         assert!(queue.pop(None).unwrap().is_none());
+    }
+
+    #[test]
+    fn changes_are_counted_until_the_reader_has_seen_that_some_were_dropped() {
+        let queue = queue_with(Squash::No);
+        let other = GroupId(2);
+        for rows in 1..=150 {
+            queue.push(change(b"a", (None, Some(true)), rows));
+            queue.push(change(b"b", (None, Some(true)), rows));
+        }
+        queue.push(Queued::Moved { from: vec![GROUP], to: vec![other] });
+        let Queued::Change(moved) = change(b"c", (None, Some(true)), 7) else { unreachable!() };
+        queue.push(Queued::Change(Change { group: other, ..moved }));
+        let taken = queue.pop(None).unwrap().unwrap();
+        assert!(matches!(taken.entry, Queued::Moved { .. }), "the groups of later positions are known first");
+        let Queued::Skipped { count, mut positions } = queue.pop(None).unwrap().unwrap().entry else {
+            panic!()
+        };
+        positions.sort_by_key(|(group, _)| *group);
+        assert_eq!((count, positions), (301, vec![(GROUP, position(150)), (other, position(7))]));
+        queue.push(change(b"a", (None, Some(true)), 151));
+        let taken = queue.pop(None).unwrap().unwrap();
+        assert!(matches!(taken.entry, Queued::Change(Change { new: Some(_), .. })));
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl QueueMemory {
     /// Notes that the queue has dropped this many changes.
     pub fn note_overflow(&self, skipped: u64) {
         self.counters.overflows.fetch_add(1, Relaxed);
+        self.note_skipped(skipped);
+    }
+
+    /// Notes that this many changes are counted with those that the queue has dropped.
+    pub fn note_skipped(&self, skipped: u64) {
         self.counters.skipped.fetch_add(skipped, Relaxed);
     }
 }
