@@ -6,7 +6,7 @@ import random
 import unittest
 
 from rethinkdb import r
-from rethinkdb.errors import ReqlTimeoutError
+from rethinkdb.errors import ReqlQueryLogicError, ReqlTimeoutError
 
 from feed_case import TIMEOUT_SECONDS, FeedCase, is_quiet, take, wait_until
 from node import node
@@ -141,6 +141,23 @@ class Filters(FeedCase):
             for query, cache, feed in zip(queries, cached, feeds):
                 expected = {found["id"]: found for found in self.run_query(query.coerce_to("array"))}
                 wait_until(f"{query}", lambda: follow(feed, cache) == expected)
+
+    def test_a_null_counts_as_no_value(self):
+        table = self.table
+        self.run_query(table.insert([{"id": 0, "c": None}, {"id": 1, "c": 1}]))
+        feed = self.feed(table["c"].changes(include_initial=True, include_states=True))
+        self.assertEqual(take(feed, 3), [{"state": "initializing"}, {"new_val": 1}, {"state": "ready"}])
+        self.run_query(table.get(0).update({"d": 1}))
+        self.run_query(table.get(0).update({"c": 2}))
+        self.assertEqual(take(feed, 1), [{"new_val": 2, "old_val": None}])
+        self.run_query(table.get(0).update({"c": None}))
+        self.assertEqual(take(feed, 1), [{"new_val": None, "old_val": 2}])
+
+    def test_the_rows_of_a_local_replica_cannot_be_followed(self):
+        local = r.table(self.name, read_mode="_debug_direct")
+        for query in [local, local.get_all(1), local.count(), local.eq_join("id", self.table)]:
+            with self.assertRaisesRegex(ReqlQueryLogicError, "DEBUG_DIRECT is not a legal read mode"):
+                self.run_query(query.changes())
 
 
 def follow(feed, cache):

@@ -129,15 +129,18 @@ fn scope(cx: &Cx, followed: &[Followed], options: &FeedOptions) -> Result<TokenS
     let mut tables = Vec::with_capacity(followed.len());
     let mut bytes = vec![options.include_states.into(), options.include_types.into()];
     bytes.push(options.include_offsets.into());
-    let table_of = |plan: &FeedPlan| plan.table.handle.config.id.uuid();
+    let table_of = |plan: &FeedPlan| {
+        plan.table.read_mode.check_up_to_date()?;
+        Ok::<_, EvalError>(plan.table.handle.config.id.uuid())
+    };
     for part in followed {
         match part {
             Followed::Rows(plan) => {
-                tables.push(table_of(plan));
+                tables.push(table_of(plan)?);
                 plan.add_to_digest(&mut bytes)?;
             }
             Followed::Join(plan) => {
-                tables.extend([table_of(&plan.left), table_of(&plan.right)]);
+                tables.extend([table_of(&plan.left)?, table_of(&plan.right)?]);
                 plan.add_to_digest(&mut bytes)?;
             }
             Followed::System(plan) => tables.push(system_table_id(plan.rows.system.table.name()).uuid()),

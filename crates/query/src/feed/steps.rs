@@ -35,7 +35,10 @@ impl RowSteps {
     /// lack of memory is an error. Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
     pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Result<Option<Datum>, EvalError> {
         match row {
-            Some(row) if !self.0.is_empty() => Ok(self.values(cx, row)?.pop()),
+            // A null counts as nothing. Source: the same.
+            Some(row) if !self.0.is_empty() => {
+                Ok(self.values(cx, row)?.pop().filter(|value| *value != Datum::Null))
+            }
             row => Ok(row),
         }
     }

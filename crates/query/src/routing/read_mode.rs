@@ -28,4 +28,14 @@ impl ReadMode {
             ))),
         }
     }
+
+    /// Fails for the local replica's rows, which may be older than those of all other replicas.
+    pub fn check_up_to_date(self) -> Result<(), EvalError> {
+        match self {
+            ReadMode::DebugDirect => Err(EvalError::logic(
+                "DEBUG_DIRECT is not a legal read mode for this operation (an up-to-date read mode is required).",
+            )),
+            _ => Ok(()),
+        }
+    }
 }

@@ -19,7 +19,7 @@ use crate::remote::{
     Edits, RemoteWrite, RetryBudget, SettingsVersion, Target, WriteTarget, lost_contact, refreshed,
     unwritable,
 };
-use crate::routing::{ReadMode, RemoteError};
+use crate::routing::RemoteError;
 use crate::table::{Privilege, Resource, StoredTable, TableRef, access, system_table_id, write_failed};
 
 /// Most entries in flight; beyond that it waits for the oldest.
@@ -58,10 +58,8 @@ impl EntryFill {
 /// Fails if the table has the read mode of the local replica, which cannot be written.
 fn check_read_mode(table: &TableRef) -> Result<(), EvalError> {
     match table {
-        TableRef::Stored(StoredTable { read_mode: ReadMode::DebugDirect, .. }) => Err(EvalError::logic(
-            "DEBUG_DIRECT is not a legal read mode for this operation (an up-to-date read mode is required).",
-        )),
-        _ => Ok(()),
+        TableRef::Stored(table) => table.read_mode.check_up_to_date(),
+        TableRef::System(_) => Ok(()),
     }
 }
 
