@@ -15,6 +15,7 @@ from test_cluster import Cluster, ask, connect
 # How often other clients are served while a step runs.
 SERVED = 50
 QUEUE_SIZE = 10
+LAST = 5
 # Of random writes, each followed by a comparison.
 ROUNDS, WRITES = 20, 10
 
@@ -41,6 +42,44 @@ class OneCore(unittest.TestCase):
             self.assertEqual(take(beside, 1)[0]["new_val"], {"id": 2})
             feed.close()
             self.assertEqual(r.expr(1).run(feeding), 1)
+
+    def test_functions_of_views_that_never_end_disturb_no_other_client(self):
+        with node("--cores", "1") as server:
+            connections = [r.connect(port=server.driver_port, timeout=TIMEOUT_SECONDS) for _ in range(2)]
+            for connection in connections:
+                self.addCleanup(connection.close, noreply_wait=False)
+            feeding, other = connections
+            r.table_create("endless").run(other)
+            table = r.table("endless")
+            never = lambda _: r.range().filter(lambda n: n < 0).nth(0)
+            views = [table.group(never).count(), table.sum(never), table.map(never).count()]
+            views += [table.eq_join(never, table), table.eq_join("id", table).map(never)]
+            feeds = [view.changes().run(feeding) for view in views]
+            table.insert({"id": 1}).run(other)
+            for n in range(SERVED):
+                self.assertEqual(r.expr(n).run(other), n)
+            for feed in feeds:
+                feed.close()
+            self.assertEqual(r.expr(1).run(feeding), 1)
+
+    def test_elements_are_sent_while_a_step_leaves_nothing_of_later_ones(self):
+        with node() as server:
+            reading = r.connect(port=server.driver_port, timeout=TIMEOUT_SECONDS)
+            writing = r.connect(port=server.driver_port, timeout=TIMEOUT_SECONDS)
+            for connection in [reading, writing]:
+                self.addCleanup(connection.close, noreply_wait=False)
+            r.table_create("wanted").run(writing)
+            table = r.table("wanted")
+            # The first row is wanted, and the last one takes forever.
+            step = lambda change: r.branch(
+                change["new_val"]["id"] == LAST,
+                r.range().filter(lambda n: n < 0).nth(0),
+                change["new_val"]["id"] == 0,
+            )
+            feed = table.changes().filter(step).run(reading, max_batch_seconds=0)
+            table.insert([{"id": n} for n in range(LAST + 1)]).run(writing)
+            self.assertEqual(take(feed, 1), [{"old_val": None, "new_val": {"id": 0}}])
+            feed.close()
 
     def test_a_step_after_changes_may_read_a_table_of_another_server(self):
         cluster = Cluster(2)
@@ -128,7 +167,7 @@ class Filters(FeedCase):
             queries.append(table.between(3, 7, index="v", left_bound=left, right_bound=right))
         queries += [table.between(r.minval, 4, index="v"), table.between(5, 2, index="v")]
         queries.append(table.between(3, "b", index="v").filter({"w": 1}))
-        ordered = [query.order_by(index="v") for query in queries[-7:-1]]
+        ordered = [query.order_by(index="v") for query in queries[-7:-2]]
         queries += [query.limit(3) for query in ordered] + [query.filter({"w": 1}).limit(3) for query in ordered]
         cached = [{} for _ in queries]
         feeds = [self.feed(query.changes(include_initial=True, include_states=True)) for query in queries]
@@ -141,6 +180,27 @@ class Filters(FeedCase):
             for query, cache, feed in zip(queries, cached, feeds):
                 expected = {found["id"]: found for found in self.run_query(query.coerce_to("array"))}
                 wait_until(f"{query}", lambda: follow(feed, cache) == expected)
+
+    def test_shapes_are_compared_by_their_members(self):
+        table = self.table
+        plain = {"$reql_type$": "GEOMETRY", "type": "Point", "coordinates": [1, 2]}
+        self.run_query(table.insert({"id": 1, "v": r.expr(plain | {"crs": None})}))
+        feed = self.feed(table.filter({"v": r.point(1, 2)}).changes(include_initial=True))
+        (initial,) = take(feed, 1)
+        self.run_query(table.get(1).update({"z": 1}))
+        (change,) = take(feed, 1)
+        self.assertEqual((change["old_val"], change["new_val"]["z"]), (initial["new_val"], 1))
+
+    def test_conditions_that_are_nested(self):
+        row = r.row
+        tests = [(row["a"] == 1) & (row["b"] == 1) & (row["c"] == 1), (row["a"] >= 1) & (row["a"] < 2) & (row["b"] == 1)]
+        feeds = [self.feed(self.table.filter(test).changes()) for test in tests]
+        for other in [{"a": 2}, {"b": 2}, {"c": 2}, {}]:
+            self.run_query(self.table.insert({"id": 1, "a": 1, "b": 1, "c": 1} | other))
+            self.run_query(self.table.get(1).delete())
+        self.assertEqual([len(take(feed, 2 * count)) for count, feed in zip([1, 2], feeds)], [2, 4])
+        for feed in feeds:
+            self.assertTrue(is_quiet(feed))
 
     def test_a_null_counts_as_no_value(self):
         table = self.table

@@ -1,6 +1,6 @@
 //! The subscribers of rows with some values of an index or field, found by the values of a changed row.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use datum::{CorruptRow, Datum};
@@ -35,7 +35,7 @@ impl ByValue {
         ByValue { of, equal: HashMap::new(), within: Intervals::default() }
     }
 
-    /// Makes the search as fast as it can be.
+    /// Builds the tree of bounds anew if its subscribers have changed.
     pub(super) fn tidy(&mut self) {
         self.within.tidy();
     }
@@ -55,21 +55,24 @@ impl ByValue {
         }
     }
 
-    pub(super) fn remove(&mut self, subscriber: usize, wanted: &WantedValues) {
-        match wanted {
-            WantedValues::Equal(values) => {
-                for value in values {
-                    let Some(subscribers) = self.equal.get_mut(value) else { continue };
-                    subscribers.retain(|other| *other != subscriber);
-                    if subscribers.is_empty() {
-                        self.equal.remove(value);
-                    }
-                }
-                if self.equal.capacity() > 4 * self.equal.len() {
-                    self.equal.shrink_to(2 * self.equal.len());
-                }
+    /// Removes subscribers, of which these are the wanted values.
+    pub(super) fn remove(&mut self, leaving: &HashSet<usize>, wanted: &[&WantedValues]) {
+        let mut values = HashSet::new();
+        for wanted in wanted {
+            if let WantedValues::Equal(own) = wanted {
+                values.extend(own);
             }
-            WantedValues::Within(_) => self.within.remove(subscriber),
+        }
+        for value in values {
+            let Some(subscribers) = self.equal.get_mut(value) else { continue };
+            subscribers.retain(|subscriber| !leaving.contains(subscriber));
+            if subscribers.is_empty() {
+                self.equal.remove(value);
+            }
+        }
+        self.equal.shrink_to(2 * self.equal.len());
+        if wanted.iter().any(|wanted| matches!(wanted, WantedValues::Within(_))) {
+            self.within.remove(leaving);
         }
     }
 
@@ -132,11 +135,11 @@ mod tests {
         ] {
             assert_eq!(found(&by_value, value), expected, "{value:?}");
         }
-        by_value.remove(1, &wanted[1]);
+        by_value.remove(&[1].into(), &[&wanted[1]]);
         assert_eq!(found(&by_value, Some(1.0)), [0, 3]);
-        for subscriber in [0, 2, 3, 4] {
+        for subscriber in [4, 0, 2, 3] {
             assert!(!by_value.is_empty());
-            by_value.remove(subscriber, &wanted[subscriber]);
+            by_value.remove(&[subscriber].into(), &[&wanted[subscriber]]);
         }
         assert!(by_value.is_empty());
     }

@@ -18,7 +18,6 @@ pub(super) struct Intervals<T> {
     added: Vec<(Range<Edge<T>>, usize)>,
     /// Subscribers that are in the tree still.
     removed: HashSet<usize>,
-    count: usize,
 }
 
 /// A place between values, where an interval begins or ends.
@@ -60,18 +59,18 @@ impl<T> Edge<T> {
 impl<T: Ord + Clone> Default for Intervals<T> {
     fn default() -> Self {
         let tree = std::iter::empty::<(Range<Edge<T>>, usize)>().collect();
-        Intervals { tree, size: 0, added: Vec::new(), removed: HashSet::new(), count: 0 }
+        Intervals { tree, size: 0, added: Vec::new(), removed: HashSet::new() }
     }
 }
 
 impl<T: Ord + Clone> Intervals<T> {
+    /// Whether there are no intervals, once the tree was built anew.
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.size == 0 && self.added.is_empty()
     }
 
     /// Adds a subscriber of intervals. Those without values are ignored.
     pub(super) fn add(&mut self, intervals: impl Iterator<Item = Range<Edge<T>>>, subscriber: usize) {
-        self.count += 1;
         self.added
             .extend(intervals.filter(|interval| !interval.is_empty()).map(|interval| (interval, subscriber)));
         if self.added.len() > WAITING_MAX + self.size / WAITING_PART {
@@ -79,11 +78,10 @@ impl<T: Ord + Clone> Intervals<T> {
         }
     }
 
-    /// Removes a subscriber that was added.
-    pub(super) fn remove(&mut self, subscriber: usize) {
-        self.count -= 1;
-        self.added.retain(|(_, other)| *other != subscriber);
-        self.removed.insert(subscriber);
+    /// Removes subscribers. Others may be among `leaving`, which are no longer used.
+    pub(super) fn remove(&mut self, leaving: &HashSet<usize>) {
+        self.added.retain(|(_, subscriber)| !leaving.contains(subscriber));
+        self.removed.extend(leaving);
         if self.removed.len() > WAITING_MAX + self.size / 2 {
             self.rebuild();
         }
@@ -110,7 +108,6 @@ impl<T: Ord + Clone> Intervals<T> {
         let known = tree.tree.into_iter().map(|element| (element.range, element.value));
         let stay = known.filter(|(_, subscriber)| !removed.contains(subscriber));
         let all: Vec<_> = stay.chain(added).collect();
-        self.count = tree.count;
         self.size = all.len();
         self.tree = all.into_iter().collect();
     }
@@ -140,7 +137,7 @@ mod tests {
             intervals.add(interval(live.end), live.end);
             live.end += 1;
             if live.len() > 300 {
-                intervals.remove(live.start);
+                intervals.remove(&[live.start].into());
                 live.start += 1;
             }
             let value = live.end % 60;
@@ -149,7 +146,7 @@ mod tests {
             tidied += usize::from(intervals.added.is_empty());
         }
         assert!(tidied > 0);
-        live.clone().for_each(|subscriber| intervals.remove(subscriber));
+        intervals.remove(&live.collect());
         intervals.tidy();
         assert!(intervals.is_empty() && intervals.size == 0);
     }

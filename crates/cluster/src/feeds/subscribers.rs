@@ -1,6 +1,6 @@
 //! The subscribers of one stream, found by the changed row.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use log::GroupId;
 use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
 
 use super::by_value::ByValue;
-use super::interest::{Interest, RowValues, ValuesId};
+use super::interest::{Interest, RowValues, ValuesId, WantedValues};
 use super::intervals::{Edge, Intervals};
 use super::position::FeedPosition;
 use super::subscription::{FeedEvent, Subscription};
@@ -71,47 +71,52 @@ impl Subscribers {
         std::mem::take(self).all.into_values().collect()
     }
 
-    /// Removes followers whose subscription is closed, and makes the search for the others as fast as it can be.
+    /// Removes followers whose subscription is closed, and builds the trees of the others anew where they have changed.
     pub(super) fn sweep(&mut self) {
         self.retain(|follower| !follower.subscription.is_closed());
         self.by_range.tidy();
         self.by_value.values_mut().for_each(ByValue::tidy);
+        self.by_value.retain(|_, by_value| !by_value.is_empty());
     }
 
     /// Removes the other followers.
     pub(super) fn retain(&mut self, stays: impl Fn(&Follower) -> bool) {
-        let leaving = self.all.iter().filter(|(_, follower)| !stays(follower));
-        let leaving: Vec<usize> = leaving.map(|(slot, _)| *slot).collect();
+        let is_leaving = |(_, follower): &(&usize, &Follower)| !stays(follower);
+        let leaving: HashSet<usize> = self.all.iter().filter(is_leaving).map(|(slot, _)| *slot).collect();
         if leaving.is_empty() {
             return;
         }
-        let leaving: Vec<_> =
-            leaving.into_iter().filter_map(|slot| Some((slot, self.all.remove(&slot)?))).collect();
-        for (slot, follower) in leaving {
-            self.forget(slot, &follower);
-        }
-        self.by_value.retain(|_, by_value| !by_value.is_empty());
+        self.forget(&leaving);
+        self.all.retain(|slot, _| !leaving.contains(slot));
         self.by_key.shrink_to(2 * self.all.len());
         self.all.shrink_to(2 * self.all.len());
     }
 
-    /// Removes a follower of keys or values from the maps by which it is found.
-    fn forget(&mut self, slot: usize, follower: &Follower) {
-        match &follower.subscription.interest {
-            Interest::Range(_) => self.by_range.remove(slot),
-            Interest::Keys(keys) => {
-                for key in keys {
-                    let Some(slots) = self.by_key.get_mut(key) else { continue };
-                    slots.retain(|other| *other != slot);
-                    if slots.is_empty() {
-                        self.by_key.remove(key);
-                    }
-                }
+    /// Removes followers from the maps by which they are found. Each list is looked at once, however many of its followers leave.
+    fn forget(&mut self, leaving: &HashSet<usize>) {
+        let (mut keys, mut ranges) = (HashSet::new(), false);
+        let mut values: HashMap<ValuesId, Vec<&WantedValues>> = HashMap::new();
+        for slot in leaving {
+            match self.all.get(slot).map(|follower| &follower.subscription.interest) {
+                Some(Interest::Range(_)) => ranges = true,
+                Some(Interest::Keys(own)) => keys.extend(own),
+                Some(Interest::Values(own)) => values.entry(own.of.id()).or_default().push(&own.wanted),
+                None => {}
             }
-            Interest::Values(wanted) => {
-                if let Some(by_value) = self.by_value.get_mut(&wanted.of.id()) {
-                    by_value.remove(slot, &wanted.wanted);
-                }
+        }
+        if ranges {
+            self.by_range.remove(leaving);
+        }
+        for key in keys {
+            let Some(slots) = self.by_key.get_mut(key) else { continue };
+            slots.retain(|slot| !leaving.contains(slot));
+            if slots.is_empty() {
+                self.by_key.remove(key);
+            }
+        }
+        for (id, wanted) in values {
+            if let Some(by_value) = self.by_value.get_mut(&id) {
+                by_value.remove(leaving, &wanted);
             }
         }
     }

@@ -6,7 +6,7 @@ use datum::{Datum, Object};
 use reql::{Env, EvalError, Flow, Pipeline};
 
 use super::element::Element;
-use super::steps::unless_failed;
+use super::steps::{calls_functions, unless_failed};
 use super::total::{Item, Total};
 use super::view::{Need, RowChange, View};
 
@@ -131,6 +131,10 @@ impl AggregateView {
 }
 
 impl View for AggregateView {
+    fn calls_functions(&self) -> bool {
+        calls_functions(&self.pipeline)
+    }
+
     fn change(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         let env = change.cx.closed_env();
         for (group, item) in self.items(change, change.old)? {

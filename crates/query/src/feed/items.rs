@@ -173,6 +173,11 @@ impl FeedPart for RowItems {
         self.next_element()
     }
 
+    /// The steps were applied before the change was queued.
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     fn positions(&self) -> Option<Vec<&ClientPosition>> {
         self.is_exact.then(|| vec![&self.reader.position])
     }

@@ -11,7 +11,7 @@ use reql::{EvalError, Selector};
 use shard::IndexDef;
 
 use super::element::Element;
-use super::steps::{RowSteps, unless_failed};
+use super::steps::{RowSteps, is_function, unless_failed};
 use super::view::{Need, RowChange, View};
 use crate::context::Cx;
 
@@ -192,6 +192,10 @@ impl JoinView {
 }
 
 impl View for JoinView {
+    fn calls_functions(&self) -> bool {
+        is_function(&self.by) || !self.steps.are_brief()
+    }
+
     fn change(&mut self, change: &RowChange<'_>) -> Result<(), EvalError> {
         match change.source {
             LEFT => self.change_left(change)?,

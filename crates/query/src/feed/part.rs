@@ -25,6 +25,9 @@ pub(super) trait FeedPart: Send {
     /// The next element. Waits for it, or fails with [`EvalError::not_ready`] where it must not wait.
     fn next(&mut self) -> Result<Element, EvalError>;
 
+    /// Whether [`FeedPart::next`] calls no function of the query.
+    fn is_immediate(&self) -> bool;
+
     /// The position after the last element in each table that the part follows; `None` if no feed can continue there.
     fn positions(&self) -> Option<Vec<&ClientPosition>>;
 }
@@ -58,6 +61,9 @@ impl FeedItems {
 
     /// The next element of any part.
     fn next_element(&mut self) -> Result<Element, EvalError> {
+        if self.cx.feeds.is_stopped() {
+            return Err(EvalError::not_ready());
+        }
         loop {
             let (nth, element) = match self.cx.feeds.waker() {
                 None => self.wait_for_any()?,
@@ -141,7 +147,7 @@ impl Items for FeedItems {
     }
 
     fn is_immediate(&self) -> bool {
-        true
+        self.parts.iter().all(|part| part.is_immediate())
     }
 }
 

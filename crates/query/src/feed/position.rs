@@ -55,6 +55,14 @@ impl ClientPosition {
         }
     }
 
+    /// The changes of `group` up to `reached` are of no interest. No change was delivered in part.
+    pub fn pass_by(&mut self, group: GroupId, reached: FeedPosition) {
+        let known = self.groups.iter_mut().find(|(known, _)| *known == group);
+        if let Some((_, known)) = known.filter(|(_, known)| known.feed.entry.lsn < reached.entry.lsn) {
+            *known = GroupPosition::of(reached);
+        }
+    }
+
     /// As [`ClientPosition::advance`], of several groups.
     pub fn advance_all(&mut self, positions: Vec<(GroupId, GroupPosition)>) {
         positions.into_iter().for_each(|(group, position)| self.advance(group, position));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::{FeedStart, Subscription};
+use cluster::{FeedPosition, FeedStart, GroupId, Subscription};
 use reql::EvalError;
 
 use super::options::FeedOptions;
@@ -77,6 +77,14 @@ impl FeedReader {
     /// The changes that wait.
     pub fn queue(&self) -> &ChangeQueue {
         &self.subscriber.queue
+    }
+
+    /// How far the feed has come in each group, if no change up to there waits: changes that do not concern it pass by the queue.
+    /// `None` if one may wait.
+    pub fn reached(&self) -> Option<Vec<(GroupId, FeedPosition)>> {
+        // In this order: all changes before the positions were queued before the positions were there to be read.
+        let positions = self.subscription.as_ref()?.positions();
+        self.queue().is_empty().then_some(positions)
     }
 
     /// Begins to receive changes, from these positions.

@@ -60,6 +60,13 @@ impl Source {
         self.reader.subscribe(self.starts.clone());
     }
 
+    /// Moves the position of the view past changes that do not concern it, if all others were applied.
+    pub fn pass_by(&mut self) {
+        for (group, reached) in self.reader.reached().into_iter().flatten() {
+            self.applied.pass_by(group, reached);
+        }
+    }
+
     /// Moves the start of [`Source::read`] to the position of the view. Fails if the catalog no longer knows a group of it.
     pub fn find_starts(&mut self) -> Result<(), EvalError> {
         let plan = self.reader.plan();

@@ -31,6 +31,11 @@ impl RowSteps {
         self.0.is_empty()
     }
 
+    /// Whether none of them takes long: see [`Transform::is_brief`].
+    pub fn are_brief(&self) -> bool {
+        self.0.iter().all(Transform::is_brief)
+    }
+
     /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing, except that a
     /// lack of memory is an error. Source: `apply_ops` in rdb_protocol/changefeed.cc of RethinkDB.
     pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Result<Option<Datum>, EvalError> {
@@ -118,9 +123,8 @@ fn add_packed(bytes: &mut Vec<u8>, packer: Packer) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// Fails if a function of the pipeline cannot be evaluated again for a row as it was.
-pub(super) fn check_pipeline(pipeline: &Pipeline) -> Result<(), EvalError> {
-    let selectors = pipeline.group.iter().flat_map(|by| &by.selectors);
+/// The selectors of the groups and of the terminal of a pipeline.
+fn selectors(pipeline: &Pipeline) -> impl Iterator<Item = &Selector> {
     let own = match &pipeline.terminal {
         Terminal::Sum(selector)
         | Terminal::Avg(selector)
@@ -128,7 +132,21 @@ pub(super) fn check_pipeline(pipeline: &Pipeline) -> Result<(), EvalError> {
         | Terminal::Max(selector) => selector.as_ref(),
         _ => None,
     };
-    selectors.chain(own).try_for_each(check_selector)?;
+    pipeline.group.iter().flat_map(|by| &by.selectors).chain(own)
+}
+
+/// Whether a pipeline calls functions of the query.
+pub(super) fn calls_functions(pipeline: &Pipeline) -> bool {
+    selectors(pipeline).any(is_function) || !pipeline.grouped_steps.iter().all(Transform::is_brief)
+}
+
+pub(super) fn is_function(selector: &Selector) -> bool {
+    matches!(selector, Selector::Func(_))
+}
+
+/// Fails if a function of the pipeline cannot be evaluated again for a row as it was.
+pub(super) fn check_pipeline(pipeline: &Pipeline) -> Result<(), EvalError> {
+    selectors(pipeline).try_for_each(check_selector)?;
     check_functions(pipeline.grouped_steps.iter().flat_map(Transform::functions))
 }
 

@@ -167,6 +167,10 @@ impl FeedPart for SystemItems {
         self.next_element()
     }
 
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     fn positions(&self) -> Option<Vec<&ClientPosition>> {
         None
     }

@@ -52,6 +52,11 @@ pub(super) trait View: Send {
     /// The view was filled with the rows up to this one, of the source of `plan`. It forgets what may be incomplete.
     fn cut_after(&mut self, _plan: &FeedPlan, _key: &PrimaryKey, _row: &Object) {}
 
+    /// Whether it calls functions of the query.
+    fn calls_functions(&self) -> bool {
+        false
+    }
+
     /// Whether all rows of a source are read when the view is filled. Otherwise it asks for some of them.
     fn reads_all_of(&self, _source: usize) -> bool {
         true

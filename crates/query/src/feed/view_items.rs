@@ -15,7 +15,7 @@ use super::reader::FeedReader;
 use super::source::{FirstKeys, Source, StartedSource, detached};
 use super::view::{Need, RowChange, View};
 
-/// With `squash`, the most entries of the queues that are combined: a queue may be filled as fast as it is emptied.
+/// The most entries of the queues that are combined: a queue may be filled as fast as it is emptied.
 const COMBINED_MAX: usize = 10_000;
 
 /// The elements of a feed of a view, without end.
@@ -164,10 +164,7 @@ impl ViewItems {
         let change = self.apply(nth, entry)?;
         // Elements of a change that an earlier feed has delivered in part are not mixed with others.
         if self.left_out == 0 && self.reader()?.options.squash != Squash::No {
-            for _ in 1..COMBINED_MAX {
-                let Some((nth, entry)) = self.pop_more() else { break };
-                self.apply(nth, entry)?;
-            }
+            self.apply_more()?;
         }
         if self.view.needs() != Need::Nothing {
             self.mark_incomplete();
@@ -228,6 +225,15 @@ impl ViewItems {
             .find_map(|turn| Some((turn % count, self.sources.get(turn % count)?.reader.pop_now()?)))?;
         self.turn = nth + 1;
         Some((nth, taken))
+    }
+
+    /// Applies the entries that are there.
+    fn apply_more(&mut self) -> Result<(), EvalError> {
+        for _ in 1..COMBINED_MAX {
+            let Some((nth, entry)) = self.pop_more() else { break };
+            self.apply(nth, entry)?;
+        }
+        Ok(())
     }
 
     /// Applies an entry. Returns its source and group if it is a change whose elements have positions of their own.
@@ -301,6 +307,12 @@ impl ViewItems {
         if !self.reader()?.cx.feeds.may_block() {
             return Err(EvalError::not_ready());
         }
+        if self.left_out == 0 {
+            self.apply_more()?;
+        }
+        if self.partly.is_empty() && self.held.is_empty() {
+            self.sources.iter_mut().for_each(Source::pass_by);
+        }
         self.sources.iter_mut().try_for_each(Source::find_starts)?;
         let is_stale = self.sources.iter().any(|source| source.is_stale);
         self.fill(is_stale, false)?;
@@ -371,6 +383,11 @@ impl FeedPart for ViewItems {
         let (element, is_exact) = self.next_element()?;
         self.is_exact = is_exact;
         Ok(element)
+    }
+
+    fn is_immediate(&self) -> bool {
+        let is_brief = |source: &Source| source.reader.plan().steps.are_brief();
+        self.sources.iter().all(is_brief) && !self.view.calls_functions()
     }
 
     fn positions(&self) -> Option<Vec<&ClientPosition>> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
+use std::time::Instant;
 
+use io::task;
 use parking_lot::Mutex;
 use reql::EvalError;
 
@@ -24,6 +26,8 @@ pub(crate) struct FeedPolling {
     reading: AtomicUsize,
     /// Whether the present reader is on a thread that may block.
     may_block: AtomicBool,
+    /// From when on readers should stop, so that a batch with elements is sent.
+    stop_at: Mutex<Option<Instant>>,
     /// Set while the reader must not wait: it is woken instead.
     waker: Mutex<Option<Waker>>,
 }
@@ -86,6 +90,16 @@ impl FeedPolling {
     /// Makes readers fail with [`reql::EvalError::not_ready`] instead of waiting, and wake `waker` later; `None` makes them wait.
     pub fn set_waker(&self, waker: Option<Waker>) {
         *self.waker.lock() = waker;
+    }
+
+    /// Makes readers fail with [`reql::EvalError::not_ready`] from `at` on, whether they have elements or not; `None` ends that.
+    pub fn stop_at(&self, at: Option<Instant>) {
+        *self.stop_at.lock() = at;
+    }
+
+    /// Whether readers should stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop_at.lock().is_some_and(|at| task::now() >= at)
     }
 
     /// Says whether the reader is on a thread that may block.

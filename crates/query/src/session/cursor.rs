@@ -5,8 +5,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use datum::{Datum, cancel};
-use io::Nanos;
 use io::memory::Account;
+use io::{Nanos, task};
 use reql::stream::Items;
 use reql::{BatchLimits, EvalError};
 
@@ -46,6 +46,8 @@ pub struct Cursor {
     ahead: Option<Datum>,
     /// The error with which a feed ends, after items that were delivered.
     failed: Option<EvalError>,
+    /// Whether the last batch has ended before the feed had no more elements.
+    is_cut: bool,
     /// Woken when a feed may have elements again.
     wake: Arc<NotedWake>,
     is_first: bool,
@@ -70,7 +72,18 @@ impl Cursor {
             cx.feeds.set_may_block(true);
         }
         let wake = NotedWake::new();
-        Ok(Cursor { cx, items, ahead: None, failed: None, wake, is_first: true, limits, profile, job })
+        Ok(Cursor {
+            cx,
+            items,
+            ahead: None,
+            failed: None,
+            is_cut: false,
+            wake,
+            is_first: true,
+            limits,
+            profile,
+            job,
+        })
     }
 
     /// Whether the stream has no end.
@@ -110,7 +123,12 @@ impl Cursor {
     fn poll_readiness(&mut self, waker: &Waker) -> Polled {
         let was_woken = self.wake.renew(waker);
         self.cx.feeds.set_waker(Some(Waker::from(self.wake.clone())));
-        match was_woken || self.ahead.is_some() || self.failed.is_some() || self.cx.cancel.is_set() {
+        match was_woken
+            || std::mem::take(&mut self.is_cut)
+            || self.ahead.is_some()
+            || self.failed.is_some()
+            || self.cx.cancel.is_set()
+        {
             true => Polled::NeedsThread,
             false => Polled::Waiting,
         }
@@ -146,7 +164,13 @@ impl Cursor {
                 break false;
             }
             filling.push(item)?;
+            if filling.items.len() == 1 {
+                // Steps after the feed may leave nothing of further elements for a long time.
+                self.cx.feeds.stop_at(Some(task::now() + limits.time_max));
+            }
         };
+        self.is_cut = self.cx.feeds.is_stopped();
+        self.cx.feeds.stop_at(None);
         self.cx.check_stopped()?;
         let profile = self.profile.clone().map(|profile| profile.finish(self.now()));
         Ok(Batch { items: filling.items, done, profile })

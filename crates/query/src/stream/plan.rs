@@ -85,20 +85,29 @@ fn conditions(filter: &Filter) -> Vec<(Text, Bounds)> {
     };
     match &filter.test {
         FilterTest::Value(Datum::Object(pattern)) if !pseudo::is_literal(pattern) => {
-            let plain = pattern.iter().filter(|(_, value)| !matches!(value, Datum::Object(_)));
+            // Objects and shapes match others with more members.
+            let plain =
+                pattern.iter().filter(|(_, value)| !matches!(value, Datum::Object(_) | Datum::Geometry(_)));
             plain.for_each(|(field, value)| add((field, Bounds::one(value))));
         }
-        FilterTest::Truth(closure) => match conjuncts(&closure.func.body) {
-            Some(parts) => parts.iter().map_while(|part| comparison(closure, part)).for_each(add),
-            None => comparison(closure, &closure.func.body).into_iter().for_each(add),
-        },
+        FilterTest::Truth(closure) => {
+            let mut parts = Vec::new();
+            add_conjuncts(&closure.func.body, &mut parts);
+            parts.iter().map_while(|part| comparison(closure, part)).for_each(add);
+        }
         FilterTest::Value(_) | FilterTest::Pattern(_) | FilterTest::NotIn(_) => {}
     }
     out
 }
 
-fn conjuncts(body: &Term) -> Option<&[Term]> {
-    body.as_call().filter(|call| call.op == Op::And && !call.traits.splices).map(|call| call.args.as_slice())
+/// Adds the terms that must all hold, in the order in which they are evaluated. Drivers nest `a & b & c`.
+fn add_conjuncts<'a>(body: &'a Term, parts: &mut Vec<&'a Term>) {
+    match body.as_call() {
+        Some(call) if call.op == Op::And && !call.traits.splices => {
+            call.args.iter().for_each(|part| add_conjuncts(part, parts));
+        }
+        _ => parts.push(body),
+    }
 }
 
 /// The condition of a comparison between a field and a constant. Such a comparison only fails where the field is

@@ -100,8 +100,6 @@ impl Origin {
             }
             Origin::FirstRows(first) => Origin::FirstRows(FirstRows { most: first.most.min(most), ..first }),
             Origin::SystemRows(rows) => Origin::SystemRows(SystemRows { is_limited: true, ..rows }),
-            // No row ever enters an empty range, ordered or not.
-            Origin::Keys { ref copies, .. } if copies.is_empty() => self,
             Origin::Keys { .. } | Origin::Join(_) => Origin::Refused(UNORDERED),
             Origin::Distinct(_) => Origin::Refused("Cannot call `changes` on a slice of distinct values."),
             Origin::Union(_) => Origin::Refused("Cannot call `changes` on a slice of a union."),
