@@ -62,7 +62,7 @@ impl QueueMemory {
         self.note_skipped(skipped);
     }
 
-    /// Notes that this many changes are counted with those that the queue has dropped.
+    /// Adds to the number of dropped changes, without another overflow.
     pub fn note_skipped(&self, skipped: u64) {
         self.counters.skipped.fetch_add(skipped, Relaxed);
     }
