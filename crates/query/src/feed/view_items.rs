@@ -131,7 +131,8 @@ impl ViewItems {
     /// Reads the rows at the start of the feed.
     fn begin(&mut self) -> Result<(), EvalError> {
         let is_resumed = self.reader()?.is_resumed();
-        self.fill(true, is_resumed)?;
+        // With a token, too: a feed that is resumed computes the value from all rows as they were at the position.
+        self.fill(true, is_resumed || self.reader()?.options.include_token)?;
         let elements = self.view.initial()?;
         match self.delivered_before {
             Some(delivered) => {
@@ -315,7 +316,8 @@ impl ViewItems {
         }
         self.sources.iter_mut().try_for_each(Source::find_starts)?;
         let is_stale = self.sources.iter().any(|source| source.is_stale);
-        self.fill(is_stale, false)?;
+        let is_exact = self.reader()?.options.include_token;
+        self.fill(is_stale, is_exact)?;
         self.sources.iter_mut().for_each(|source| source.is_stale = false);
         self.is_incomplete = false;
         self.reader()?.cx.feeds.set_started();
