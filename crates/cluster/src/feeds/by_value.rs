@@ -9,7 +9,8 @@ use shard::{Bounds, ChangedRow, Side};
 use super::interest::{ValuesOf, WantedValues};
 use super::intervals::{Edge, Intervals};
 
-/// Numbers of subscribers, found by a hash of single values, and by a tree of bounds.
+/// Subscribers, each named by a number: a hash map finds those of single values, a tree those of bounds. The caller compares the
+/// keys of rows with the range of each.
 pub(super) struct ByValue {
     of: ValuesOf,
     equal: HashMap<Datum, Vec<usize>>,

@@ -73,7 +73,7 @@ impl ValuesOf {
 }
 
 impl WantedValues {
-    fn contain(&self, value: &Datum) -> bool {
+    fn contains(&self, value: &Datum) -> bool {
         match self {
             WantedValues::Equal(values) => values.contains(value),
             WantedValues::Within(bounds) => bounds.iter().any(|bounds| bounds.contains(value)),
@@ -90,7 +90,7 @@ impl Interest {
             Interest::Values(wanted) => {
                 let RowValues { range, of, wanted } = &**wanted;
                 let is_found = |found: &ChangedValues| {
-                    found.old.iter().chain(&found.new).any(|value| wanted.contain(value))
+                    found.old.iter().chain(&found.new).any(|value| wanted.contains(value))
                 };
                 range.contains(&row.key) && of.of_change(row).map_or(true, |found| is_found(&found))
             }

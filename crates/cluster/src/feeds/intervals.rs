@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use intervaltree::IntervalTree;
 
-/// So many changes of the subscribers, and a part of their number, wait until the tree is built anew.
-const WAITING_MAX: usize = 64;
-const WAITING_PART: usize = 16;
+/// The tree is built anew once it lacks this many intervals and, in addition, one for every [`INTERVALS_PER_ADDED`] that it has.
+const ADDED_MAX: usize = 64;
+const INTERVALS_PER_ADDED: usize = 16;
+/// The tree is built anew once this many of its subscribers and, in addition, half of them are removed.
+const REMOVED_MAX: usize = 64;
 
-/// Numbers of subscribers by the intervals that each has. A number is not used again.
+/// The intervals of subscribers, each of which is named by a number that is not used again.
 pub(super) struct Intervals<T> {
     /// It cannot be changed, so it is built anew at times.
     tree: IntervalTree<Edge<T>, usize>,
@@ -73,7 +75,7 @@ impl<T: Ord + Clone> Intervals<T> {
     pub(super) fn add(&mut self, intervals: impl Iterator<Item = Range<Edge<T>>>, subscriber: usize) {
         self.added
             .extend(intervals.filter(|interval| !interval.is_empty()).map(|interval| (interval, subscriber)));
-        if self.added.len() > WAITING_MAX + self.size / WAITING_PART {
+        if self.added.len() > ADDED_MAX + self.size / INTERVALS_PER_ADDED {
             self.rebuild();
         }
     }
@@ -82,7 +84,7 @@ impl<T: Ord + Clone> Intervals<T> {
     pub(super) fn remove(&mut self, leaving: &HashSet<usize>) {
         self.added.retain(|(_, subscriber)| !leaving.contains(subscriber));
         self.removed.extend(leaving);
-        if self.removed.len() > WAITING_MAX + self.size / 2 {
+        if self.removed.len() > REMOVED_MAX + self.size / 2 {
             self.rebuild();
         }
     }

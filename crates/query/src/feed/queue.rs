@@ -22,7 +22,7 @@ const READ_AHEAD: usize = 1000;
 /// And about this many bytes.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
-/// So many dropped entries are freed for each further change.
+/// The number of dropped entries that are freed for each further change.
 const FREED_AT_ONCE: usize = 32;
 
 /// The queue of one feed. One thread fills it, and the reader of the feed empties it.

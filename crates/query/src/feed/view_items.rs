@@ -324,8 +324,9 @@ impl ViewItems {
         self.deliver(None)
     }
 
-    /// Reads rows until the view needs no more: all of them if it `is_stale`. `is_exact` says that the client has a value already,
-    /// which is the one at the position of the view.
+    /// Reads rows until the view needs no more: all of them if it `is_stale`. `is_exact` says that its value must be the one at the
+    /// position of the view, because the client has that value already, or may resume from there. Otherwise a row that was among the
+    /// first ones at the position may be missing, if it no longer is.
     fn fill(&mut self, is_stale: bool, is_exact: bool) -> Result<(), EvalError> {
         if (is_stale || self.view.needs() == Need::AllRows) && (is_exact || !self.fill_with_first()?) {
             self.view.begin_refill();

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// Wakes another waker, and remembers it.
+/// Wakes another waker, and remembers that it did.
 pub(super) struct NotedWake {
     was_woken: AtomicBool,
     waker: Mutex<Option<Waker>>,

@@ -221,7 +221,7 @@ impl Transform {
         self.functions().iter().all(|closure| closure.func.closed)
     }
 
-    /// Whether it takes no longer than to copy the item: it calls no function, and compares no shapes.
+    /// Whether its time depends on the size of the item only: it calls no function, and compares no shapes.
     #[must_use]
     pub fn is_brief(&self) -> bool {
         self.functions().is_empty() && !matches!(self, Transform::Shape(_))
