@@ -62,4 +62,11 @@ pub const KEPT: &[Kept] = &[
         found: "a log whose oldest segment begins with entries that replaced the last ones of the one before was \
                 taken for damaged",
     },
+    Kept {
+        seed: 388,
+        nodes: 0,
+        seconds: 20,
+        found: "a feed resumed after an entry that a power loss had taken joined a stream that had not come so far, and \
+                missed what came in its place",
+    },
 ];

@@ -18,6 +18,7 @@
 //! The only locks are the inbox of the thread, the positions that it publishes and the segments of each subscription, all
 //! leaves, and the two of `history_use`.
 
+mod ahead;
 mod by_value;
 mod counters;
 mod history_use;
@@ -41,7 +42,7 @@ mod worker;
 
 pub use counters::FeedsStats;
 pub use interest::{Interest, RowValues, ValuesOf, WantedValues};
-pub use owner::{FeedStart, Feeds, InitialRows};
-pub use position::FeedPosition;
+pub use owner::{Feeds, InitialRows};
+pub use position::{FeedPosition, FeedStart};
 pub use subscription::{FeedEnd, FeedEvent, Subscriber, Subscription};
 pub(crate) use worker::FeedsWorker;

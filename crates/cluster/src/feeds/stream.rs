@@ -4,10 +4,12 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use io::task;
 use log::{GroupId, Lsn};
 use shard::{HistoryEntry, HistoryEvent, HistoryPosition, SealState};
 use storage::TableId;
 
+use super::ahead::Ahead;
 use super::subscribers::{Follower, Subscribers};
 use super::subscription::{FeedEnd, Reached};
 use crate::config::ServerId;
@@ -38,6 +40,7 @@ pub(super) struct Stream {
     pub(super) position: HistoryPosition,
     reached: Arc<Reached>,
     pub(super) followers: Subscribers,
+    ahead: Ahead,
     recent: Recent,
     /// The epoch in which the group was sealed, if the last entry is a seal.
     pub(super) sealed: Option<u64>,
@@ -81,6 +84,7 @@ impl Stream {
             position,
             reached: Arc::new(BriefMutex::leaf(position)),
             followers: Subscribers::default(),
+            ahead: Ahead::default(),
             recent: Recent::default(),
             sealed: None,
             source: Source::Own,
@@ -110,6 +114,7 @@ impl Stream {
             HistoryEvent::Off => return Taken::Off,
             HistoryEvent::Rows(_) | HistoryEvent::On => {}
         }
+        self.ahead.come_to(entry.at, &mut self.followers);
         let events = self.followers.pass(self.group, before, &entry);
         self.recent.add(before, entry);
         // Published last: all events before a published position are delivered.
@@ -126,10 +131,17 @@ impl Stream {
     }
 
     /// Adds a follower to this stream, whose number is `id`, and passes the entries that it lacks to it. Returns how many
-    /// events that were, or the follower if it begins too far before the stream's position.
+    /// events that were, or the follower if it begins too far before the stream's position, or at an entry that the stream
+    /// does not have.
     pub(super) fn add(&mut self, id: u64, follower: Follower) -> Result<u64, Follower> {
         let start = follower.start.entry;
         let mut events = 0;
+        if start.lsn == self.position.lsn && start != self.position {
+            return Err(follower);
+        }
+        if start.lsn > self.position.lsn {
+            self.ahead.add(start, task::now());
+        }
         if start.lsn < self.position.lsn {
             let Some(missed) = self.recent.after(start) else { return Err(follower) };
             for (before, entry) in missed {
@@ -139,6 +151,16 @@ impl Stream {
         follower.subscription.follow(self.group, id, &self.reached);
         self.followers.add(follower);
         Ok(events)
+    }
+
+    /// Removes and returns the followers that have to begin a stream of their own: this one does not come to their position.
+    pub(super) fn take_misplaced(&mut self, now: Instant) -> Vec<Follower> {
+        self.ahead.take_misplaced(&mut self.followers, now)
+    }
+
+    /// Whether it has no followers.
+    pub(super) fn is_unused(&self) -> bool {
+        self.followers.is_empty() && !self.ahead.has_misplaced()
     }
 
     /// Whether followers of another stream of the group at `position` can join this one.

@@ -213,6 +213,20 @@ impl Streams {
         }
     }
 
+    /// Begins streams of their own for followers whose position their stream does not have.
+    pub(super) fn divide(&mut self, now: Instant) {
+        let misplaced: Vec<(GroupId, Follower)> = self
+            .streams
+            .values_mut()
+            .flat_map(|stream| {
+                stream.take_misplaced(now).into_iter().map(|follower| (stream.group, follower))
+            })
+            .collect();
+        for (group, follower) in misplaced {
+            self.begin(group, follower);
+        }
+    }
+
     /// Checks the sources of all streams.
     pub(super) fn check_sources(&mut self, sources: &Sources, now: Instant) {
         for (id, stream) in &mut self.streams {
@@ -267,9 +281,9 @@ impl Streams {
 
     /// Removes streams without followers. Returns the groups that are no longer followed.
     pub(super) fn drop_unused(&mut self) -> HashSet<GroupId> {
-        let is_unused = |stream: &&Stream| stream.followers.is_empty();
+        let is_unused = |stream: &&Stream| stream.is_unused();
         let mut groups: HashSet<GroupId> = self.iter().filter(is_unused).map(|stream| stream.group).collect();
-        self.streams.retain(|_, stream| !stream.followers.is_empty());
+        self.streams.retain(|_, stream| !stream.is_unused());
         let followed = self.groups();
         groups.retain(|group| !followed.contains(group));
         groups

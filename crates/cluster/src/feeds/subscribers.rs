@@ -71,6 +71,13 @@ impl Subscribers {
         std::mem::take(self).all.into_values().collect()
     }
 
+    /// Removes and returns some followers.
+    pub(super) fn extract(&mut self, leaves: impl Fn(&Follower) -> bool) -> Vec<Follower> {
+        let leaving = self.all.values().filter(|follower| leaves(follower)).cloned().collect();
+        self.retain(|follower| !leaves(follower));
+        leaving
+    }
+
     /// Removes followers whose subscription is closed, and builds the trees of the others anew where they have changed.
     pub(super) fn sweep(&mut self) {
         self.retain(|follower| !follower.subscription.is_closed());

@@ -113,6 +113,7 @@ impl FeedsWorker {
 
     fn tick(&mut self, now: Instant) {
         self.readers.tick(&self.sources, now);
+        self.streams.divide(now);
         self.streams.check_sources(&self.sources, now);
         for group in self.streams.drop_unused() {
             if !self.readers.waits_for(group) {
