@@ -12,6 +12,8 @@ from feed_case import TIMEOUT_SECONDS, FeedCase, is_quiet, take
 from node import node
 
 CONNECTION_FEEDS_MAX = 20_000
+# More than enough for the files of kept changes to be completed.
+LARGE_ROWS_MAX = 1000
 RETENTION_SECONDS = 2
 
 
@@ -193,6 +195,34 @@ class Retention(unittest.TestCase):
             self.token_of_a_change(server, 4)
             self.assertEqual(self.resume(server, last)["new_val"]["id"], 4)
             self.assertEqual(take(live, 1)[0]["new_val"]["id"], 4)
+
+    def test_a_view_goes_on_when_changes_that_do_not_concern_it_are_gone(self):
+        with self.server("1h,1MB") as server:
+            connection = self.connect(server)
+            r.table_create("t").run(connection)
+            table = r.table("t")
+            table.insert([{"id": id, "n": id, "wanted": id < 30 or id == 150} for id in range(200)]).run(connection)
+            table.reconfigure(shards=2, replicas=1).run(connection)
+            table.wait().run(connection)
+            wanted = table.filter({"wanted": True})
+            views = [wanted.min("n"), wanted.filter(r.row["n"].add(0) >= 0).min("n"), table.order_by(index="id").filter({"wanted": True}).limit(3)]
+            feeds = [view.changes(include_initial=True).run(self.connect(server)) for view in views]
+            for feed, initial in zip(feeds, [1, 1, 3]):
+                take(feed, initial)
+            token = self.token_of_a_change(server, 1000)
+            # In the other shard, and no view has it.
+            rows = [{"id": 180, "text": "x" * 300_000, "n": n} for n in range(LARGE_ROWS_MAX)]
+            for row in rows:
+                table.insert(row, conflict="replace").run(connection)
+                if row["n"] % 20 == 19 and self.is_gone(server, token):
+                    break
+            self.assertTrue(self.is_gone(server, token), "the first change is kept, so that this shows nothing")
+            for id in range(30):
+                table.get(id).delete().run(connection)
+            for feed in feeds:
+                # The first rows have more elements: the rows that leave and those that come.
+                last = next(change["new_val"] for change in iter(lambda: take(feed, 1)[0], None) if change["new_val"]["id"] == 150)
+                self.assertEqual(last["n"], 150)
 
 
 if __name__ == "__main__":

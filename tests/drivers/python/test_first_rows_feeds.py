@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import threading
 import unittest
 
 from rethinkdb import r
@@ -104,6 +105,70 @@ class ByIndex(FeedCase):
         while rows != expected:
             apply(rows, take(feed, 1)[0])
         self.assertTrue(is_quiet(feed))
+
+    def test_each_change_has_its_elements_also_when_rows_are_read_again(self):
+        self.run_query(self.table.insert([{"id": id, "n": id} for id in range(1000)]))
+        feed = self.feed(self.table.order_by(index="n").limit(3).changes(include_offsets=True, include_resume_token=True))
+        rows = [{"id": id, "n": id} for id in range(3)]
+        # One after another: a batch has an order of its own. The feed is asked only then, so that changes wait in its queue.
+        for id in range(300):
+            self.run_query(self.table.get(id).delete())
+        for gone in range(300):
+            element = take(feed, 1)[0]
+            self.assertTrue(element.pop("resume_token", None), f"no token after {gone} changes")
+            apply(rows, element)
+            self.assertEqual([row["id"] for row in rows], list(range(gone + 1, gone + 4)))
+        self.assertTrue(is_quiet(feed))
+
+    def test_a_feed_has_every_state_from_its_beginning_on_while_rows_change(self):
+        print(f"seed {SEED}")
+        chance, most = random.Random(SEED), 4
+        rows = {id: chance.randrange(30) for id in range(40)}
+        self.run_query(self.table.insert([{"id": id, "n": n} for id, n in rows.items()]))
+        first = lambda: sorted((n, id) for id, n in rows.items())[:most]
+        states, ended = [first()], threading.Event()
+
+        def write():
+            with contextlib.closing(r.connect("127.0.0.1", self.port)) as connection:
+                while not ended.is_set():
+                    # Most writes concern the first rows. The state comes first: a feed may be faster than this thread.
+                    id = chance.choice(first())[1] if chance.random() < 0.7 and rows else chance.randrange(60)
+                    if rows.pop(id, None) is not None and (len(rows) > 10 and chance.random() < 0.6):
+                        query = self.table.get(id).delete()
+                    else:
+                        rows[id] = chance.randrange(30)
+                        query = self.table.insert({"id": id, "n": rows[id]}, conflict="replace")
+                    states.append(first())
+                    query.run(connection)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            query = self.table.order_by(index="n").limit(most)
+            for nth in range(60):
+                token = {"include_resume_token": True} if nth % 2 else {}
+                self.follow_states(query.changes(include_initial=True, include_offsets=True, **token), states, most)
+        finally:
+            ended.set()
+            writer.join()
+
+    def follow_states(self, query, states, most):
+        """Opens a feed, and compares what a client knows after each of some elements with the states that the table had."""
+        # The last state may be of a write that was not executed yet.
+        begun = max(len(states) - 2, 0)
+        feed = self.feed(query)
+        known = [element["new_val"] for element in take(feed, most)]
+        place = lambda: [(row["n"], row["id"]) for row in known]
+        # A state may have been there several times.
+        at = {at for at in range(begun, len(states)) if states[at] == place()}
+        self.assertTrue(at, f"{place()} was no state since {states[begun:]}")
+        for _ in range(20):
+            before = place()
+            apply(known, take(feed, 1)[0])
+            changes = {next((at for at in range(at, len(states)) if states[at] != before), None) for at in at} - {None}
+            at = {at for at in changes if states[at] == place()}
+            self.assertTrue(at, f"{place()} after {before}: expected one of {[states[at] for at in changes]}")
+        feed.close()
 
     def test_a_row_that_pushes_another_out_is_one_change(self):
         self.run_query(self.table.insert([{"id": id, "n": id} for id in range(3)]))

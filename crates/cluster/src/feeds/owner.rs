@@ -1,5 +1,6 @@
 //! The owner of a node's feeds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::history_use::HistoryUse;
 use super::inbox::{Inbox, Message};
 use super::interest::Interest;
 use super::past_rows::PastRows;
-use super::position::FeedPosition;
+use super::position::{FeedPosition, FeedStart};
 use super::rows::encode_rows;
 use super::source::Sources;
 use super::subscription::{Segment, Subscriber, Subscription};
@@ -36,15 +37,6 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 const KEEP_MIN: Duration = Duration::from_secs(120);
 /// The time between two attempts to reach a leader.
 const START_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Where a feed begins in one group.
-#[derive(Clone, Debug)]
-pub struct FeedStart {
-    pub group: GroupId,
-    /// The rows of the group that may be of interest.
-    pub range: KeyRange,
-    pub position: FeedPosition,
-}
 
 /// Some rows with which a feed begins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -199,6 +191,28 @@ impl Feeds {
                 Ok(InitialRows { rows, reach: None })
             }
         }
+    }
+
+    /// The rows of interest that have changed since `starts`, as they were there; `None` for a key without a row. Every change
+    /// that was acknowledged before the call is taken into account. `None` if there are many changes, if the table was resharded
+    /// meanwhile, or if the changes cannot be read.
+    #[must_use]
+    pub fn changed_since(
+        &self,
+        table: &TableHandle,
+        interest: &Interest,
+        starts: &[FeedStart],
+    ) -> Option<BTreeMap<PrimaryKey, Option<Object>>> {
+        let ends = self.start(table, interest).ok()?;
+        let mut changed = BTreeMap::new();
+        for start in starts {
+            let end = ends.iter().find(|end| end.group == start.group)?;
+            let catalog = self.catalog.shown();
+            let table = catalog.table_by_id(table.config.id)?;
+            let shard = table.shards().iter().find(|shard| shard.group() == start.group)?;
+            changed.extend(self.past_rows.changed(shard, start, end.position.entry)?);
+        }
+        Some(changed)
     }
 
     /// Where a feed continues that had come to these positions. `None` if the catalog no longer knows one of the groups.

@@ -2,10 +2,11 @@
 //!
 //! The rows of a sealed group are those with which its successors began, without the changes between the position and the seal.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datum::{KeyBound, KeyRange};
+use datum::{KeyBound, KeyRange, Object, PrimaryKey};
 use io::task;
 use log::GroupId;
 use shard::{
@@ -14,7 +15,7 @@ use shard::{
 };
 use storage::TableId;
 
-use super::position::FeedPosition;
+use super::position::{FeedPosition, FeedStart};
 use super::response::HistoryResponse;
 use super::rows::{RowReader, decode_rows};
 use super::successors::{Continuation, continuation, sealed};
@@ -31,6 +32,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// About how many bytes of rows, or of a history, are read at once.
 const READ_BYTES: usize = 512 << 10;
+/// The most bytes of a history in which changed rows are looked for, at about.
+const CHANGED_BYTES_MAX: usize = 2 << 20;
 
 /// Reads rows as they were at positions of histories.
 pub(super) struct PastRows {
@@ -145,6 +148,35 @@ impl PastRows {
         let response =
             self.peers.call(server, request, RESPONSE_TIMEOUT).map_err(|error| error.to_string())?;
         decode_rows(response).ok_or_else(|| "the response cannot be decoded".to_owned())
+    }
+
+    /// The rows of `start` that have changed up to the entry `until`, as they were at its position; `None` for a key without a
+    /// row. `None` if the entries in between have more than [`CHANGED_BYTES_MAX`], or cannot be read.
+    pub(super) fn changed(
+        &self,
+        shard: &ShardHandle,
+        start: &FeedStart,
+        until: HistoryPosition,
+    ) -> Option<BTreeMap<PrimaryKey, Option<Object>>> {
+        let FeedStart { group, range, position: at } = start;
+        let mut before = RowsBefore::new(*group, range.clone(), at.entry, at.rows);
+        let mut bytes = 0;
+        let leader = shard.leader().and_then(|leader| match leader {
+            Route::Remote(server) => Some(server),
+            Route::Local(_) => None,
+        });
+        while before.position().lsn < until.lsn {
+            let found = self.history_after(leader.as_slice(), *group, before.position());
+            let records = found.ok().map(|(records, _)| records).filter(|records| !records.is_empty())?;
+            for record in records {
+                bytes += record.entry.len();
+                before.take(HistoryEntry::decode(record).ok()?).ok()?;
+            }
+            if bytes > CHANGED_BYTES_MAX {
+                return None;
+            }
+        }
+        Some(before.into_changed())
     }
 
     /// Gives the entries of a sealed group to `before`, up to the seal.

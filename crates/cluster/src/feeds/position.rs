@@ -1,5 +1,7 @@
 //! Positions of feeds.
 
+use datum::KeyRange;
+use log::GroupId;
 use shard::HistoryPosition;
 
 /// How far a feed has come in the history of one group: everything before this position is delivered.
@@ -17,4 +19,13 @@ impl FeedPosition {
     pub fn after(entry: HistoryPosition) -> FeedPosition {
         FeedPosition { entry, rows: 0 }
     }
+}
+
+/// Where a feed begins in one group.
+#[derive(Clone, Debug)]
+pub struct FeedStart {
+    pub group: GroupId,
+    /// The rows of the group that may be of interest.
+    pub range: KeyRange,
+    pub position: FeedPosition,
 }

@@ -81,6 +81,8 @@ struct State {
     cancelled: HashMap<GroupId, GroupPosition>,
     /// The position after the last change of each group that was queued.
     last: Vec<(GroupId, GroupPosition)>,
+    /// How many changes of each group wait.
+    of_group: HashMap<GroupId, usize>,
     /// How many entries are moves.
     moves: usize,
     /// The place of the entry for dropped changes, while it waits. Until it is taken, changes are only counted: a reader that does
@@ -123,6 +125,12 @@ impl ChangeQueue {
     /// Whether no entry waits.
     pub fn is_empty(&self) -> bool {
         self.state.lock().waiting.is_empty()
+    }
+
+    /// Whether a change of the group waits, or may have been dropped.
+    pub fn may_have_changes_of(&self, group: GroupId) -> bool {
+        let state = self.state.lock();
+        state.dropped_at.is_some() || state.of_group.contains_key(&group)
     }
 
     /// Whether a feed that is behind should be read further.
@@ -212,6 +220,7 @@ impl State {
             by_key: HashMap::new(),
             cancelled: HashMap::new(),
             last: Vec::new(),
+            of_group: HashMap::new(),
             moves: 0,
             dropped_at: None,
             garbage: None,
@@ -246,8 +255,7 @@ impl State {
         self.is_flushing &= !self.waiting.is_empty();
         match &entry {
             Queued::Change(change) => {
-                self.changes -= 1;
-                self.bytes -= change.bytes;
+                self.uncount(change);
                 self.set_memory();
                 self.by_key.remove(&change.key);
             }
@@ -312,8 +320,7 @@ impl State {
         if squash != Squash::No && change.can_be_combined {
             let earlier = self.by_key.remove(&change.key).and_then(|at| self.waiting.remove(&at));
             if let Some(Queued::Change(earlier)) = earlier {
-                self.changes -= 1;
-                self.bytes -= earlier.bytes;
+                self.uncount(&earlier);
                 (change.old, change.since) = (earlier.old, earlier.since);
                 if change.old == change.new {
                     self.cancelled.insert(change.group, change.position);
@@ -326,7 +333,20 @@ impl State {
         set_position(&mut self.last, change.group, change.position);
         self.changes += 1;
         self.bytes += change.bytes;
+        *self.of_group.entry(change.group).or_default() += 1;
         self.append(Queued::Change(change));
+    }
+
+    /// A change no longer waits.
+    fn uncount(&mut self, change: &Change) {
+        self.changes -= 1;
+        self.bytes -= change.bytes;
+        if let Some(count) = self.of_group.get_mut(&change.group) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_group.remove(&change.group);
+            }
+        }
     }
 
     /// Drops all changes. Moves to other groups stay.
@@ -337,7 +357,7 @@ impl State {
         (self.changes, self.bytes) = (0, 0);
         self.set_memory();
         self.memory.note_overflow(dropped);
-        self.by_key = HashMap::new();
+        (self.by_key, self.of_group) = (HashMap::new(), HashMap::new());
         moves.into_iter().for_each(|moved| self.append_move(moved));
         self.dropped_at = Some(self.next);
         self.append(Queued::Skipped { count: dropped, positions });

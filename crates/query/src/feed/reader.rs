@@ -79,12 +79,13 @@ impl FeedReader {
         &self.subscriber.queue
     }
 
-    /// How far the feed has come in each group, if no change up to there waits: changes that do not concern it pass by the queue.
-    /// `None` if one may wait.
-    pub fn reached(&self) -> Option<Vec<(GroupId, FeedPosition)>> {
+    /// How far the feed has come in each group of which no change waits: changes that do not concern it pass by the queue.
+    pub fn reached(&self) -> Vec<(GroupId, FeedPosition)> {
         // In this order: all changes before the positions were queued before the positions were there to be read.
-        let positions = self.subscription.as_ref()?.positions();
-        self.queue().is_empty().then_some(positions)
+        let mut positions =
+            self.subscription.as_ref().map(|subscription| subscription.positions()).unwrap_or_default();
+        positions.retain(|(group, _)| !self.queue().may_have_changes_of(*group));
+        positions
     }
 
     /// Begins to receive changes, from these positions.

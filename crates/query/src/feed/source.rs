@@ -1,6 +1,6 @@
 //! A sequence from which a view is computed, and how far the view has come in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{FeedStart, GroupId, InitialRows, Interest};
 use datum::{Bytes, Datum, Object, PrimaryKey};
@@ -15,14 +15,16 @@ use crate::stream::{Pipe, Source as PipeSource};
 
 /// Up to this many keys are read one by one. For more of them the whole sequence is read.
 const SINGLE_READS_MAX: usize = 1000;
+/// Up to this many first rows are read in the order of their index. For more of them the whole sequence is read.
+const FIRST_ROWS_MAX: usize = 1000;
 
 /// A reader, and where it starts.
 pub(super) type StartedSource = (FeedReader, Vec<FeedStart>);
 
-/// The keys of the first rows of a sequence.
-pub(super) struct FirstKeys {
-    pub keys: BTreeSet<PrimaryKey>,
-    /// The last of these rows; `None` if the sequence has no further ones.
+/// The first rows of a sequence, and some others.
+pub(super) struct FirstRows {
+    pub rows: BTreeMap<PrimaryKey, Object>,
+    /// The key and the row that have the place up to which these are all rows; `None` if the sequence has no further ones.
     pub last: Option<(PrimaryKey, Object)>,
 }
 
@@ -62,7 +64,7 @@ impl Source {
 
     /// Moves the position of the view past changes that do not concern it, if all others were applied.
     pub fn pass_by(&mut self) {
-        for (group, reached) in self.reader.reached().into_iter().flatten() {
+        for (group, reached) in self.reader.reached() {
             self.applied.pass_by(group, reached);
         }
     }
@@ -79,30 +81,41 @@ impl Source {
         Ok(())
     }
 
-    /// The keys of the first `most` rows in the order of the sequence, as the table is now, and the last of them if there may be more.
-    /// `None` if they cannot be found that way. Blocks.
+    /// The first rows of the sequence at the position of the view, about `most` of them, and up to which place these are all.
+    /// `None` if they cannot be found without reading all rows. Blocks.
     ///
-    /// The feed receives every change since its position, so it does not need rows that were among the first ones only in between.
-    pub fn first_keys(&self, most: usize) -> Option<FirstKeys> {
-        let Some(ViewPlan::FirstRows(Limit { ordered: Some(ordered), .. })) = &self.reader.plan().view else {
+    /// A row that has not changed since the position is among the first ones at present, if it was among these then. All others
+    /// are in the history.
+    pub fn first_rows(&self, most: usize) -> Option<FirstRows> {
+        let plan = self.reader.plan();
+        let Some(ViewPlan::FirstRows(Limit { ordered: Some(ordered), .. })) = &plan.view else {
             return None;
         };
-        if most > SINGLE_READS_MAX {
+        if most > FIRST_ROWS_MAX {
             return None;
         }
         let cx = &self.reader.cx;
-        let mut rows = Pipe::of_source(PipeSource::Rows(ordered.clone())).open_first(cx, most).ok()?;
-        let (env, mut keys, mut last) = (cx.env(), BTreeSet::new(), None);
-        let field = &self.reader.plan().table.handle.config.primary_key;
-        while keys.len() < most
-            && let Some(Datum::Object(row)) = rows.next(&env).ok()?
+        let mut present = Pipe::of_source(PipeSource::Rows(ordered.clone())).open_first(cx, most).ok()?;
+        let (env, mut rows, mut last) = (cx.env(), BTreeMap::new(), None);
+        let field = &plan.table.handle.config.primary_key;
+        while rows.len() < most
+            && let Some(Datum::Object(row)) = present.next(&env).ok()?
         {
             let key = PrimaryKey::encode(&row.get(field)?).ok()?;
-            keys.insert(key.clone());
+            rows.insert(key.clone(), row.detach());
             last = Some((key, row.detach()));
         }
-        let last = last.filter(|_| keys.len() >= most);
-        Some(FirstKeys { keys, last })
+        let last = last.filter(|_| rows.len() >= most);
+        // After the rows were read: a change that they show must be found.
+        let feeds = cx.node().feeds();
+        let changed = feeds.changed_since(&plan.table.handle, &plan.interest, &self.starts)?;
+        for (key, row) in changed {
+            match row {
+                Some(row) => _ = rows.insert(detached(&key), row.detach()),
+                None => _ = rows.remove(&key),
+            }
+        }
+        Some(FirstRows { rows, last })
     }
 
     /// Calls `take` with the rows of the sequence at the position of the view: with all, or with those under `keys`. Blocks.

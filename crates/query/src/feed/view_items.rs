@@ -12,7 +12,7 @@ use super::part::FeedPart;
 use super::position::{ClientPosition, InitialPosition};
 use super::queue::{Change, Queued, Taken};
 use super::reader::FeedReader;
-use super::source::{FirstKeys, Source, StartedSource, detached};
+use super::source::{FirstRows, Source, StartedSource, detached};
 use super::view::{Need, RowChange, View};
 
 /// The most entries of the queues that are combined: a queue may be filled as fast as it is emptied.
@@ -28,6 +28,9 @@ pub(super) struct ViewItems {
     waiting: VecDeque<(Element, Option<Vec<ClientPosition>>)>,
     /// Whether the view needs rows.
     is_incomplete: bool,
+    /// The source and the group of the change after which it needs them, if it is the only one since the last elements and they
+    /// have positions of their own.
+    unread: Option<(usize, GroupId)>,
     /// Whether a feed can continue after the last delivered element.
     is_exact: bool,
     /// The next changes of groups of which an earlier feed, which this one continues, has delivered some elements: the source, the
@@ -72,6 +75,7 @@ impl ViewItems {
             phase,
             waiting: VecDeque::new(),
             is_incomplete: false,
+            unread: None,
             is_exact: true,
             partly,
             left_out: 0,
@@ -131,8 +135,7 @@ impl ViewItems {
     /// Reads the rows at the start of the feed.
     fn begin(&mut self) -> Result<(), EvalError> {
         let is_resumed = self.reader()?.is_resumed();
-        // With a token, too: a feed that is resumed computes the value from all rows as they were at the position.
-        self.fill(true, is_resumed || self.reader()?.options.include_token)?;
+        self.fill(true)?;
         let elements = self.view.initial()?;
         match self.delivered_before {
             Some(delivered) => {
@@ -171,7 +174,10 @@ impl ViewItems {
             self.mark_incomplete();
         }
         match self.is_incomplete {
-            true => Ok(()),
+            true => {
+                self.unread = change;
+                Ok(())
+            }
             false => self.deliver(change),
         }
     }
@@ -308,27 +314,43 @@ impl ViewItems {
         if !self.reader()?.cx.feeds.may_block() {
             return Err(EvalError::not_ready());
         }
-        if self.left_out == 0 {
+        let is_stale = self.sources.iter().any(|source| source.is_stale);
+        // Without `squash` each change has its elements, unless some were dropped.
+        let is_single = !is_stale && self.reader()?.options.squash == Squash::No;
+        if !is_single && self.left_out == 0 {
             self.apply_more()?;
         }
+        let filled = self.fill_at_position(is_stale);
+        match filled {
+            // The history may no longer reach back to a change after which many others wait. Then these are combined.
+            Err(_) if is_single && self.left_out == 0 => {
+                self.unread = None;
+                self.apply_more()?;
+                self.fill_at_position(true)?;
+            }
+            filled => filled?,
+        }
+        let is_stale = self.sources.iter().any(|source| source.is_stale);
+        let change = self.unread.take().filter(|_| !is_stale);
+        self.sources.iter_mut().for_each(|source| source.is_stale = false);
+        self.is_incomplete = false;
+        self.reader()?.cx.feeds.set_started();
+        self.deliver(change)
+    }
+
+    /// Reads the rows that the view needs, as they were after what it has taken into account: all of them if it `is_stale`.
+    fn fill_at_position(&mut self, is_stale: bool) -> Result<(), EvalError> {
         if self.partly.is_empty() && self.held.is_empty() {
             self.sources.iter_mut().for_each(Source::pass_by);
         }
         self.sources.iter_mut().try_for_each(Source::find_starts)?;
-        let is_stale = self.sources.iter().any(|source| source.is_stale);
-        let is_exact = self.reader()?.options.include_token;
-        self.fill(is_stale, is_exact)?;
-        self.sources.iter_mut().for_each(|source| source.is_stale = false);
-        self.is_incomplete = false;
-        self.reader()?.cx.feeds.set_started();
-        self.deliver(None)
+        let is_stale = is_stale || self.sources.iter().any(|source| source.is_stale);
+        self.fill(is_stale)
     }
 
-    /// Reads rows until the view needs no more: all of them if it `is_stale`. `is_exact` says that its value must be the one at the
-    /// position of the view, because the client has that value already, or may resume from there. Otherwise a row that was among the
-    /// first ones at the position may be missing, if it no longer is.
-    fn fill(&mut self, is_stale: bool, is_exact: bool) -> Result<(), EvalError> {
-        if (is_stale || self.view.needs() == Need::AllRows) && (is_exact || !self.fill_with_first()?) {
+    /// Reads rows, as they were at the position of the view, until it needs no more: all of them if it `is_stale`.
+    fn fill(&mut self, is_stale: bool) -> Result<(), EvalError> {
+        if (is_stale || self.view.needs() == Need::AllRows) && !self.fill_with_first()? {
             self.view.begin_refill();
             for nth in 0..self.sources.len() {
                 if self.view.reads_all_of(nth) {
@@ -347,15 +369,15 @@ impl ViewItems {
     fn fill_with_first(&mut self) -> Result<bool, EvalError> {
         let Some(mut most) = self.view.first_rows() else { return Ok(false) };
         loop {
-            let Some(FirstKeys { keys, last }) =
-                self.sources.first().and_then(|source| source.first_keys(most))
-            else {
-                return Ok(false);
-            };
+            let Some(source) = self.sources.first() else { return Ok(false) };
+            let Some(FirstRows { rows, last }) = source.first_rows(most) else { return Ok(false) };
+            let (cx, plan) = (&*source.reader.cx, source.reader.plan());
             self.view.begin_refill();
-            self.read(0, Some(&keys))?;
-            if let (Some((key, row)), Some(source)) = (&last, self.sources.first()) {
-                self.view.cut_after(source.reader.plan(), key, row);
+            for (key, row) in &rows {
+                self.view.change(&RowChange { cx, source: 0, plan, key, old: None, new: Some(row) })?;
+            }
+            if let Some((key, row)) = &last {
+                self.view.cut_after(plan, key, row);
             }
             if self.view.needs() != Need::AllRows {
                 return Ok(true);

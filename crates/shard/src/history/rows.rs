@@ -116,6 +116,12 @@ impl RowsBefore {
         self.position
     }
 
+    /// The rows that have changed, as they were at the position; `None` for a key without a row.
+    #[must_use]
+    pub fn into_changed(self) -> BTreeMap<PrimaryKey, Option<Object>> {
+        self.rows
+    }
+
     /// Takes the next entry. Fails if a row in it is damaged.
     pub fn take(&mut self, entry: HistoryEntry) -> Result<(), ReadError> {
         self.position = entry.at;
