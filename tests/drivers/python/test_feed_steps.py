@@ -15,6 +15,7 @@ from test_cluster import Cluster, ask, connect
 # How often other clients are served while a step runs.
 SERVED = 50
 QUEUE_SIZE = 10
+SEED = random.randrange(1 << 32)
 LAST = 5
 # Of random writes, each followed by a comparison.
 ROUNDS, WRITES = 20, 10
@@ -56,6 +57,32 @@ class OneCore(unittest.TestCase):
             views += [table.eq_join(never, table), table.eq_join("id", table).map(never)]
             feeds = [view.changes().run(feeding) for view in views]
             table.insert({"id": 1}).run(other)
+            for n in range(SERVED):
+                self.assertEqual(r.expr(n).run(other), n)
+            for feed in feeds:
+                feed.close()
+            self.assertEqual(r.expr(1).run(feeding), 1)
+
+    def test_steps_before_changes_that_never_end_disturb_no_other_feed(self):
+        with node("--cores", "1") as server:
+            connections = [r.connect(port=server.driver_port, timeout=TIMEOUT_SECONDS) for _ in range(3)]
+            for connection in connections:
+                self.addCleanup(connection.close, noreply_wait=False)
+            feeding, waiting, other = connections
+            r.table_create("endless").run(other)
+            table = r.table("endless")
+            never = lambda row: r.branch(row["id"] == 0, True, r.range().filter(lambda n: n < 0).nth(0))
+            rows = [table.filter(never), table.map(never), table.get_all(0, 1, 2).filter(never)]
+            views = [table.filter(never).count(), table.order_by(index="id").filter(never).limit(2)]
+            feeds = [query.changes().run(feeding) for query in rows + views]
+            beside = table.changes().run(waiting)
+            table.insert({"id": 0}).run(other)
+            self.assertEqual(take(beside, 1)[0]["new_val"], {"id": 0})
+            expected = [{"id": 0}, True, {"id": 0}, 1, {"id": 0}]
+            self.assertEqual([take(feed, 1)[0]["new_val"] for feed in feeds], expected)
+            for id in [1, 2]:
+                table.insert({"id": id}).run(other)
+                self.assertEqual(take(beside, 1)[0]["new_val"], {"id": id})
             for n in range(SERVED):
                 self.assertEqual(r.expr(n).run(other), n)
             for feed in feeds:
@@ -124,6 +151,35 @@ class Filters(FeedCase):
             for before, after in zip(first, last):
                 self.assertEqual(after["old_val"], before["new_val"], after)
             self.assertTrue(is_quiet(feeds[2]))
+
+    def test_long_steps_have_the_changes_that_short_ones_have(self):
+        print(f"seed {SEED}")
+        chance = random.Random(SEED)
+        # The same filter and mapping, of which no bound is known.
+        long = lambda value: r.range(value["n"].add(1)).max().default(-1)
+        pairs = [
+            (self.table.filter(r.row["n"] >= 3), self.table.filter(lambda row: long(row) >= 3)),
+            (self.table.map(r.row["n"]), self.table.map(long)),
+            (self.table.filter(r.row["n"] >= 3).pluck("n"), self.table.filter(lambda row: long(row) >= 3).pluck("n")),
+        ]
+        for squash in [False, True]:
+            options = {"squash": squash, "include_types": True, "include_resume_token": True}
+            feeds = [[self.feed(query.changes(**options)) for query in pair] for pair in pairs]
+            for _ in range(60):
+                id, n = chance.randrange(5), chance.randrange(6)
+                query = self.table.insert({"id": id, "n": n}, conflict="replace")
+                self.run_query(self.table.get(id).delete() if n == 5 else query)
+            self.run_query(self.table.insert({"id": "last", "n": 9}))
+            without_token = lambda element: {key: value for key, value in element.items() if key != "resume_token"}
+            for short, long_one in feeds:
+                found = [[], []]
+                for feed, elements in zip([short, long_one], found):
+                    while not elements or elements[-1]["new_val"] not in [9, {"n": 9}, {"id": "last", "n": 9}]:
+                        elements.append(without_token(take(feed, 1)[0]))
+                    feed.close()
+                if not squash:
+                    self.assertEqual(*found)
+            self.run_query(self.table.delete())
 
     def test_equality_filters_have_exactly_their_changes(self):
         table = self.table

@@ -143,14 +143,29 @@ impl RowItems {
         Ok(true)
     }
 
-    /// The next change; `None` if something else was in the queue.
+    /// An entry of the queue with the steps applied, if they were not before.
+    fn after_steps(&self, entry: Queued) -> Result<Queued, EvalError> {
+        let plan = self.reader.plan();
+        match entry {
+            Queued::Change(change) if !plan.steps.are_bounded() => {
+                let value = |row| plan.steps.value(&self.reader.cx, row);
+                let (old, new) = (value(change.old)?, value(change.new)?);
+                Ok(Queued::Change(Change { old, new, ..change }))
+            }
+            entry => Ok(entry),
+        }
+    }
+
+    /// The next change; `None` if something else was in the queue, or a change of which the steps leave nothing.
     fn next_change(&mut self) -> Result<Option<Element>, EvalError> {
         let Taken { entry, settled } = self.reader.pop()?;
+        let entry = self.after_steps(entry)?;
+        let has_late_steps = !self.reader.plan().steps.are_bounded();
         let position = &mut self.reader.position;
         let element = match entry {
             Queued::Change(Change { old, new, group, position: after, .. }) => {
                 position.advance(group, after);
-                Some(Element::change(old, new))
+                (!has_late_steps || old != new).then(|| Element::change(old, new))
             }
             Queued::Moved { from, to } => {
                 position.move_to(&from, &to);
@@ -173,9 +188,8 @@ impl FeedPart for RowItems {
         self.next_element()
     }
 
-    /// The steps were applied before the change was queued.
     fn is_immediate(&self) -> bool {
-        true
+        self.reader.plan().steps.are_bounded()
     }
 
     fn positions(&self) -> Option<Vec<&ClientPosition>> {

@@ -25,7 +25,7 @@ pub(super) trait FeedPart: Send {
     /// The next element. Waits for it, or fails with [`EvalError::not_ready`] where it must not wait.
     fn next(&mut self) -> Result<Element, EvalError>;
 
-    /// Whether [`FeedPart::next`] calls no function of the query.
+    /// Whether [`FeedPart::next`] takes no long time: it calls no function of the query, or only functions with a known bound.
     fn is_immediate(&self) -> bool;
 
     /// The position after the last element in each table that the part follows; `None` if no feed can continue there.

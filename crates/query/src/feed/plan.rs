@@ -194,9 +194,10 @@ impl FeedPlan {
         Ok(values)
     }
 
-    /// Whether a change of this row may change the values of the feed. Fails for lack of memory.
+    /// Whether a change of this row may change the values of the feed, as far as that is known without long work. Fails for lack of
+    /// memory.
     pub fn admits(&self, cx: &Cx, key: &PrimaryKey, rows: &ChangedObjects) -> Result<bool, EvalError> {
-        if !self.steps.begin_with_filter() {
+        if !self.steps.begin_with_filter() || !self.steps.are_bounded() {
             return Ok(true);
         }
         for row in [&rows.old, &rows.new] {

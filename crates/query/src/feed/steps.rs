@@ -2,6 +2,7 @@
 
 use datum::{Datum, Text};
 use reql::codec::{Codec, Packer};
+use reql::cost::{self, Cost};
 use reql::purity::{self, Determinism};
 use reql::{Closure, ErrorClass, EvalError, Flow, GroupBy, Pipeline, Selector, Terminal, Transform};
 use shard::Bounds;
@@ -10,7 +11,10 @@ use crate::context::Cx;
 use crate::stream::condition;
 
 /// The steps between a row and the values that a feed is about.
-pub(crate) struct RowSteps(Vec<Transform>);
+pub(crate) struct RowSteps {
+    steps: Vec<Transform>,
+    are_bounded: bool,
+}
 
 impl RowSteps {
     /// Steps that leave at most one value of a row. Fails if a change cannot be followed through one of them.
@@ -24,16 +28,23 @@ impl RowSteps {
     /// Steps that may leave several values of a row. Fails if a change cannot be followed through one of them.
     pub fn of_many(steps: Vec<Transform>) -> Result<RowSteps, EvalError> {
         check_functions(steps.iter().flat_map(Transform::functions))?;
-        Ok(RowSteps(steps))
+        let is_bounded = |closure: &Closure| cost::of_func(&closure.func) == Cost::Brief;
+        let are_bounded = steps.iter().flat_map(Transform::functions).all(is_bounded);
+        Ok(RowSteps { steps, are_bounded })
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.steps.is_empty()
     }
 
     /// Whether none of them takes long: see [`Transform::is_brief`].
     pub fn are_brief(&self) -> bool {
-        self.0.iter().all(Transform::is_brief)
+        self.steps.iter().all(Transform::is_brief)
+    }
+
+    /// Whether the time that they take for a row has a known bound. Others may not be applied on a thread that serves many feeds.
+    pub fn are_bounded(&self) -> bool {
+        self.are_bounded
     }
 
     /// The value of a row; `None` if there is no row, or a step leaves nothing of it. A step that fails leaves nothing, except that a
@@ -41,7 +52,7 @@ impl RowSteps {
     pub fn value(&self, cx: &Cx, row: Option<Datum>) -> Result<Option<Datum>, EvalError> {
         match row {
             // A null counts as nothing. Source: the same.
-            Some(row) if !self.0.is_empty() => {
+            Some(row) if !self.steps.is_empty() => {
                 Ok(self.values(cx, row)?.pop().filter(|value| *value != Datum::Null))
             }
             row => Ok(row),
@@ -65,20 +76,20 @@ impl RowSteps {
 
     /// A field and the bounds within which its value is in all rows of which the steps leave something.
     pub fn condition(&self) -> Option<(Text, Bounds)> {
-        condition(&self.0)
+        condition(&self.steps)
     }
 
     /// The filters with which the steps begin.
     fn filters(&self) -> &[Transform] {
         let is_other = |step: &Transform| !matches!(step, Transform::Filter(_));
-        let count = self.0.iter().position(is_other).unwrap_or(self.0.len());
-        self.0.get(..count).unwrap_or_default()
+        let count = self.steps.iter().position(is_other).unwrap_or(self.steps.len());
+        self.steps.get(..count).unwrap_or_default()
     }
 
     /// The values of an item. None if a step fails; a lack of memory is an error.
     pub fn values(&self, cx: &Cx, item: Datum) -> Result<Vec<Datum>, EvalError> {
         let mut values = Vec::new();
-        let run = reql::run(&self.0, item, &cx.closed_env(), &mut |value| {
+        let run = reql::run(&self.steps, item, &cx.closed_env(), &mut |value| {
             values.push(value);
             Ok(Flow::Continue)
         });
@@ -88,7 +99,7 @@ impl RowSteps {
     /// Adds bytes that tell these steps from others.
     pub fn add_to_digest(&self, bytes: &mut Vec<u8>) -> Result<(), EvalError> {
         let mut packer = Packer::for_digest();
-        packer.list(self.0.iter());
+        packer.list(self.steps.iter());
         add_packed(bytes, packer)
     }
 }

@@ -1,4 +1,4 @@
-//! Receives the changes of a feed from the cluster, and queues the elements for the client.
+//! Receives the changes of a feed from the cluster, and queues what the client gets of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -120,7 +120,9 @@ impl Subscriber for FeedSubscriber {
         let datum = |row: &Option<Object>| row.clone().map(Datum::Object);
         let (old, new) = (datum(&rows.old), datum(&rows.new));
         if self.plan.view.is_none() {
-            let value = |row| self.plan.steps.value(&self.cx, row);
+            // Steps of any length are left to the reader.
+            let is_raw = !self.plan.steps.are_bounded();
+            let value = |row| if is_raw { Ok(row) } else { self.plan.steps.value(&self.cx, row) };
             match value(old).and_then(|old| Ok((old, value(new)?))) {
                 Ok((old, new)) => self.push_elements(event, (old, old_times), (new, new_times)),
                 Err(error) => self.queue.end(error),
