@@ -69,4 +69,11 @@ pub const KEPT: &[Kept] = &[
         found: "a feed resumed after an entry that a power loss had taken joined a stream that had not come so far, and \
                 missed what came in its place",
     },
+    Kept {
+        seed: 7927,
+        nodes: 0,
+        seconds: 20,
+        found: "a feed waited in a sealed group whose last changes a power loss had taken from the history everywhere, \
+                instead of ending",
+    },
 ];

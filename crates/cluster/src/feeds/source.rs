@@ -38,7 +38,8 @@ impl Sources {
     }
 
     /// As [`read_history`], on this node's engine. A local replica whose rows came from a copy lacks the entries before the copy.
-    /// If it has no later entry yet, only its position shows that.
+    /// If it has no later entry yet, only its position shows that. A past group, which has no replicas, gets no further entries: what
+    /// is missing up to its seal was lost.
     pub(super) fn read(
         &self,
         group: GroupId,
@@ -50,15 +51,24 @@ impl Sources {
         let seal_state = replica.as_ref().map(|shard| shard.seal_state()).filter(|state| state.is_sealed());
         // Asked before the history is read: entries that come later are no gap.
         let end = replica.map(|shard| shard.history_end());
+        let may_come = end.is_some() || !self.is_past(group);
         if end == Some(Some(after)) {
             return Ok(HistoryPart { seal_state, records: Vec::new() });
         }
         let part = read_history(&**self.replicas.engine(), group, after, bytes_max)?;
         let is_at_end = |end: Option<HistoryPosition>| end.is_some_and(|end| end.lsn <= after.lsn);
-        match part.records.is_empty() && !end.is_none_or(is_at_end) {
+        let is_complete = end.is_none_or(is_at_end) && (may_come || part.seal_state.is_some());
+        match part.records.is_empty() && !is_complete {
             true => Err(HistoryError::Gone),
             false => Ok(part),
         }
+    }
+
+    /// Whether the group was sealed, and no server needs its replicas any more.
+    pub(super) fn is_past(&self, group: GroupId) -> bool {
+        let catalog = self.catalog.guard();
+        let mut past = catalog.tables().into_iter().flat_map(|table| &table.config.history.past);
+        past.any(|old| old.group == group)
     }
 
     /// Whether the local replica of a group leads it or is in contact with its leader.

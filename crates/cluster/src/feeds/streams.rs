@@ -342,7 +342,7 @@ fn read_chunk(stream: &mut Stream, sources: &Sources, events: &mut u64, has_new_
                 tracing::error!("the history of group {} cannot be read here: {error}", stream.group);
             }
             // Without a replica the history may still come here, with one.
-            if sources.open_replica(stream.group).is_some() {
+            if sources.open_replica(stream.group).is_some() || sources.is_past(stream.group) {
                 stream.gone_at.insert(sources.own);
             }
             stream.source = Source::Searching(task::now());
