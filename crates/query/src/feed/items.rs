@@ -1,12 +1,13 @@
 //! The stream of a feed of rows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use cluster::{FeedStart, InitialRows};
-use datum::{Datum, PrimaryKey};
+use datum::{Datum, Object, PrimaryKey};
 use reql::EvalError;
 
 use super::element::Element;
+use super::indexed;
 use super::options::Squash;
 use super::part::FeedPart;
 use super::position::{ClientPosition, InitialPosition};
@@ -19,6 +20,8 @@ use crate::service::FeedKind;
 pub(super) struct RowItems {
     reader: FeedReader,
     starts: Vec<FeedStart>,
+    /// All rows of the sequence at the starts, if these were read by its index. `None` until initial values are read.
+    indexed: Option<Option<BTreeMap<PrimaryKey, Object>>>,
     phase: Phase,
     /// Initial values that were read, each with its key.
     initial: VecDeque<(PrimaryKey, Element)>,
@@ -50,7 +53,8 @@ impl RowItems {
             (true, false) => Phase::Live,
         };
         let scan = reader.position.initial.clone().unwrap_or_default();
-        let mut items = RowItems { reader, starts, phase, initial: VecDeque::new(), scan, is_exact: true };
+        let mut items =
+            RowItems { reader, starts, indexed: None, phase, initial: VecDeque::new(), scan, is_exact: true };
         if matches!(phase, Phase::Ready | Phase::Live) {
             items.subscribe();
         }
@@ -58,6 +62,7 @@ impl RowItems {
     }
 
     fn subscribe(&mut self) {
+        self.indexed = None;
         self.reader.subscribe(std::mem::take(&mut self.starts));
     }
 
@@ -120,7 +125,10 @@ impl RowItems {
         let Some(start) = self.starts.get(*group) else { return Ok(false) };
         let (cx, plan) = (&self.reader.cx, self.reader.plan());
         let InitialRows { rows, reach } =
-            scan(cx, &plan.interest, plan.table.handle.config.id, start, after.as_ref())?;
+            match self.indexed.get_or_insert_with(|| indexed::all(cx, plan, &self.starts)) {
+                Some(all) => rows_of(all, start, after.as_ref()),
+                None => scan(cx, &plan.interest, plan.table.handle.config.id, start, after.as_ref())?,
+            };
         for (key, row) in rows {
             let value = plan.steps.value(cx, row.clone().map(Datum::Object))?;
             let element = Element::initial(value);
@@ -181,6 +189,13 @@ impl RowItems {
         position.settle(settled.unwrap_or_default());
         Ok(element)
     }
+}
+
+/// The rows of `all` in the range of `start`, after the key `after`.
+fn rows_of(all: &BTreeMap<PrimaryKey, Object>, start: &FeedStart, after: Option<&PrimaryKey>) -> InitialRows {
+    let is_wanted = |key: &PrimaryKey| start.range.contains(key) && after.is_none_or(|after| key > after);
+    let wanted = all.iter().filter(|(key, _)| is_wanted(key));
+    InitialRows { rows: wanted.map(|(key, row)| (key.clone(), Some(row.clone()))).collect(), reach: None }
 }
 
 impl FeedPart for RowItems {

@@ -8,7 +8,7 @@
 //!   row is in the sequence; `steps`: the steps that its rows take; `options`: the options of `changes`
 //! - `subscriber`: receives the changes; `queue`: changes that wait for the client; `queue_memory`: their share of the
 //!   memory; `element`: the objects that the client gets
-//! - `reader`: the common part of all streams; `scan`: the rows with which they begin
+//! - `reader`: the common part of all streams; `scan`, `indexed`: the rows with which they begin
 //! - `part`: the stream, which has a part for each sequence of a union
 //! - `items`: a part of rows
 //! - `view_items`, `source`: a part of a value that is computed from rows, a `view`; `limit` and `window`: the first rows of an order;
@@ -22,6 +22,7 @@ mod distinct;
 mod element;
 mod entries;
 mod followed;
+mod indexed;
 mod items;
 mod join;
 mod join_plan;

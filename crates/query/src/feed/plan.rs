@@ -24,6 +24,8 @@ pub(crate) struct FeedPlan {
     pub interest: Interest,
     pub kind: FeedKind,
     pub entries: RowEntries,
+    /// The rows by their index, if all of them can be read by it as they are at present.
+    pub source: Option<RowSource>,
     /// The index without which the feed ends.
     pub index: Option<IndexConfig>,
     pub steps: RowSteps,
@@ -78,6 +80,7 @@ impl FeedPlan {
             interest,
             kind,
             entries: RowEntries::Copies(copies),
+            source: None,
             index: None,
             steps,
             view: None,
@@ -86,6 +89,9 @@ impl FeedPlan {
 
     /// A feed of rows of a table or an index.
     pub fn of_rows(cx: &Cx, rows: RowSource, steps: RowSteps) -> Result<FeedPlan, EvalError> {
+        // A replica that is behind does not show all rows that were there when the feed began.
+        let is_present = rows.table.read_mode != ReadMode::Outdated;
+        let source = Some(&rows).filter(|rows| is_present && rows.index.is_some()).cloned();
         let (entries, index) = match &rows.index {
             None => (RowEntries::Once, None),
             Some(read) => {
@@ -109,7 +115,7 @@ impl FeedPlan {
             _ => Interest::Range(rows.range),
         };
         let kind = FeedKind::Sequence;
-        Ok(FeedPlan { table: rows.table, interest, kind, entries, index, steps, view: None })
+        Ok(FeedPlan { table: rows.table, interest, kind, entries, source, index, steps, view: None })
     }
 
     /// A feed that keeps whole rows of a table, for one side of a join.
@@ -118,6 +124,7 @@ impl FeedPlan {
             table,
             interest: Interest::Range(KeyRange::all()),
             kind: FeedKind::Join,
+            source: None,
             entries: RowEntries::Once,
             index,
             steps: RowSteps::of_one(Vec::new())?,

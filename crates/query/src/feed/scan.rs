@@ -1,7 +1,7 @@
 //! Reads the rows with which a feed begins.
 
 use cluster::{FeedStart, InitialRows, Interest};
-use datum::PrimaryKey;
+use datum::{Bytes, PrimaryKey};
 use reql::EvalError;
 use storage::TableId;
 
@@ -21,4 +21,9 @@ pub(super) fn scan(
     read.map_err(|why| {
         EvalError::op_failed(format!("The initial values of a changefeed cannot be read: {why}"))
     })
+}
+
+/// A copy of the key that shares no memory with it.
+pub(super) fn detached(key: &PrimaryKey) -> PrimaryKey {
+    PrimaryKey(Bytes::copy_from_slice(key.as_bytes()))
 }

@@ -1,32 +1,23 @@
 //! A sequence from which a view is computed, and how far the view has come in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cluster::{FeedStart, GroupId, InitialRows, Interest};
-use datum::{Bytes, Datum, Object, PrimaryKey};
+use datum::{Object, PrimaryKey};
 use reql::EvalError;
 
+use super::indexed::{self, IndexedRows};
 use super::plan::{Limit, ViewPlan};
 use super::position::ClientPosition;
 use super::reader::FeedReader;
-use super::scan::scan;
+use super::scan::{detached, scan};
 use super::token;
-use crate::stream::{Pipe, Source as PipeSource};
 
 /// Up to this many keys are read one by one. For more of them the whole sequence is read.
 const SINGLE_READS_MAX: usize = 1000;
-/// Up to this many first rows are read in the order of their index. For more of them the whole sequence is read.
-const FIRST_ROWS_MAX: usize = 1000;
 
 /// A reader, and where it starts.
 pub(super) type StartedSource = (FeedReader, Vec<FeedStart>);
-
-/// The first rows of a sequence, and some others.
-pub(super) struct FirstRows {
-    pub rows: BTreeMap<PrimaryKey, Object>,
-    /// The key and the row that have the place up to which these are all rows; `None` if the sequence has no further ones.
-    pub last: Option<(PrimaryKey, Object)>,
-}
 
 /// A sequence from which a view is computed.
 pub(super) struct Source {
@@ -37,11 +28,6 @@ pub(super) struct Source {
     pub is_stale: bool,
     /// Where rows are read.
     starts: Vec<FeedStart>,
-}
-
-/// A copy of the key that shares no memory with it.
-pub(super) fn detached(key: &PrimaryKey) -> PrimaryKey {
-    PrimaryKey(Bytes::copy_from_slice(key.as_bytes()))
 }
 
 impl Source {
@@ -81,41 +67,16 @@ impl Source {
         Ok(())
     }
 
-    /// The first rows of the sequence at the position of the view, about `most` of them, and up to which place these are all.
-    /// `None` if they cannot be found without reading all rows. Blocks.
-    ///
-    /// A row that has not changed since the position is among the first ones at present, if it was among these then. All others
-    /// are in the history.
-    pub fn first_rows(&self, most: usize) -> Option<FirstRows> {
+    /// The first rows of the sequence at the position of the view, about `most` of them. `None` if they cannot be found without
+    /// reading all rows. Blocks.
+    pub fn first_rows(&self, most: usize) -> Option<IndexedRows> {
         let plan = self.reader.plan();
-        let Some(ViewPlan::FirstRows(Limit { ordered: Some(ordered), .. })) = &plan.view else {
-            return None;
-        };
-        if most > FIRST_ROWS_MAX {
-            return None;
-        }
-        let cx = &self.reader.cx;
-        let mut present = Pipe::of_source(PipeSource::Rows(ordered.clone())).open_first(cx, most).ok()?;
-        let (env, mut rows, mut last) = (cx.env(), BTreeMap::new(), None);
-        let field = &plan.table.handle.config.primary_key;
-        while rows.len() < most
-            && let Some(Datum::Object(row)) = present.next(&env).ok()?
-        {
-            let key = PrimaryKey::encode(&row.get(field)?).ok()?;
-            rows.insert(key.clone(), row.detach());
-            last = Some((key, row.detach()));
-        }
-        let last = last.filter(|_| rows.len() >= most);
-        // After the rows were read: a change that they show must be found.
-        let feeds = cx.node().feeds();
-        let changed = feeds.changed_since(&plan.table.handle, &plan.interest, &self.starts)?;
-        for (key, row) in changed {
-            match row {
-                Some(row) => _ = rows.insert(detached(&key), row.detach()),
-                None => _ = rows.remove(&key),
+        match &plan.view {
+            Some(ViewPlan::FirstRows(Limit { ordered: Some(ordered), .. })) => {
+                indexed::first(&self.reader.cx, plan, ordered, &self.starts, most)
             }
+            _ => None,
         }
-        Some(FirstRows { rows, last })
     }
 
     /// Calls `take` with the rows of the sequence at the position of the view: with all, or with those under `keys`. Blocks.
@@ -125,6 +86,11 @@ impl Source {
         take: &mut dyn FnMut(&PrimaryKey, &Object) -> Result<(), EvalError>,
     ) -> Result<(), EvalError> {
         let plan = self.reader.plan();
+        if keys.is_none()
+            && let Some(rows) = indexed::all(&self.reader.cx, plan, &self.starts)
+        {
+            return rows.iter().try_for_each(|(key, row)| take(key, row));
+        }
         let interest = match keys {
             Some(keys) if keys.len() <= SINGLE_READS_MAX => {
                 Interest::Keys(keys.clone().into_iter().collect())

@@ -7,12 +7,14 @@ use datum::{Datum, Object};
 use reql::EvalError;
 
 use super::element::Element;
+use super::indexed::IndexedRows;
 use super::options::Squash;
 use super::part::FeedPart;
 use super::position::{ClientPosition, InitialPosition};
 use super::queue::{Change, Queued, Taken};
 use super::reader::FeedReader;
-use super::source::{FirstRows, Source, StartedSource, detached};
+use super::scan::detached;
+use super::source::{Source, StartedSource};
 use super::view::{Need, RowChange, View};
 
 /// The most entries of the queues that are combined: a queue may be filled as fast as it is emptied.
@@ -370,7 +372,7 @@ impl ViewItems {
         let Some(mut most) = self.view.first_rows() else { return Ok(false) };
         loop {
             let Some(source) = self.sources.first() else { return Ok(false) };
-            let Some(FirstRows { rows, last }) = source.first_rows(most) else { return Ok(false) };
+            let Some(IndexedRows { rows, last }) = source.first_rows(most) else { return Ok(false) };
             let (cx, plan) = (&*source.reader.cx, source.reader.plan());
             self.view.begin_refill();
             for (key, row) in &rows {
