@@ -53,6 +53,53 @@ class ByIndex(FeedCase):
         self.assertEqual(sorted(element["new_val"] is None for element in elements), [False, True])
         self.assertTrue(is_quiet(feed))
 
+    def test_initial_values_by_an_index_and_changes_make_the_rows_while_rows_change(self):
+        print(f"seed {SEED}")
+        chance, ended = random.Random(SEED), threading.Event()
+        self.run_query(self.table.insert([{"id": id, "n": id % 5, "tags": [id % 3, "x"]} for id in range(200)]))
+
+        def write():
+            with contextlib.closing(r.connect("127.0.0.1", self.port)) as connection:
+                while not ended.is_set():
+                    id, n = chance.randrange(220), chance.randrange(5)
+                    row = {"id": id, "n": n, "tags": [chance.randrange(3), "x"]}
+                    gone = self.table.get(id).delete()
+                    (gone if chance.random() < 0.3 else self.table.insert(row, conflict="replace")).run(connection)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        queries = [self.table.get_all(1, 2, index="n"), self.table.between(2, 4, index="n"), self.table.get_all(1, index="tags")]
+        feeds = []
+        try:
+            for query in queries * 5:
+                options = {"include_states": True, "include_types": True, "include_resume_token": True}
+                feed, rows = self.feed(query.changes(include_initial=True, **options)), {}
+                elements = take(feed, chance.randrange(1, 60))
+                feed.close()
+                feed = self.feed(query.changes(resume_after=elements[-1]["resume_token"], **options))
+                while "ready" not in [element.get("state") for element in elements]:
+                    elements += take(feed, 1)
+                for element in elements:
+                    self.fold(rows, element)
+                feeds.append((query, feed, rows))
+        finally:
+            ended.set()
+            writer.join()
+        for query, feed, rows in feeds:
+            expected = {row["id"]: row for row in self.run_query(query)}
+            while rows != expected:
+                self.fold(rows, take(feed, 1)[0])
+            self.assertTrue(is_quiet(feed))
+
+    def fold(self, rows, element):
+        """Applies an element to the rows that a client has."""
+        old, new = element.get("old_val"), element.get("new_val")
+        if element["type"] in ["change", "remove"]:
+            self.assertEqual(rows.pop(old["id"], None), old, element)
+        if element["type"] in ["initial", "add", "change"]:
+            self.assertNotIn(new["id"], rows, element)
+            rows[new["id"]] = new
+
     def test_a_feed_ends_with_its_index_only(self):
         by_n = self.feed(self.table.get_all(1, index="n").changes())
         by_tags = self.feed(self.table.get_all("a", index="tags").changes())

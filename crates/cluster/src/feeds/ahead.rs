@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use shard::HistoryPosition;
 
-use super::subscribers::{Follower, Subscribers};
+use super::followers::{Follower, Followers};
 
 /// How long a follower waits until the stream comes to its position.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl Ahead {
 
     /// Notes that the stream comes to `at`, before the entry there is passed to followers. Followers whose position the stream
     /// has left behind are removed from them.
-    pub(super) fn come_to(&mut self, at: HistoryPosition, followers: &mut Subscribers) {
+    pub(super) fn come_to(&mut self, at: HistoryPosition, followers: &mut Followers) {
         while let Some(first) = self.starts.first_entry().filter(|first| first.key().lsn <= at.lsn) {
             let (start, _) = first.remove_entry();
             if start != at {
@@ -40,7 +40,7 @@ impl Ahead {
     }
 
     /// Removes and returns the followers at whose position the stream has another entry, and late ones.
-    pub(super) fn take_misplaced(&mut self, followers: &mut Subscribers, now: Instant) -> Vec<Follower> {
+    pub(super) fn take_misplaced(&mut self, followers: &mut Followers, now: Instant) -> Vec<Follower> {
         let has_waited = |since: &Instant| now - *since > AHEAD_MAX;
         if self.starts.values().any(has_waited) {
             let starts = std::mem::take(&mut self.starts);

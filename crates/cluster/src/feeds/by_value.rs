@@ -1,4 +1,4 @@
-//! The subscribers of rows with some values of an index or field, found by the values of a changed row.
+//! The followers of rows with some values of an index or field, found by the values of a changed row.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -7,18 +7,18 @@ use datum::{CorruptRow, Datum};
 use shard::{Bounds, ChangedRow, Side};
 
 use super::interest::{ValuesOf, WantedValues};
-use super::intervals::{Edge, Intervals};
+use super::range_tree::{Edge, RangeTree, Slot};
 
-/// Subscribers, each named by a number: a hash map finds those of single values, a tree those of bounds. The caller compares the
+/// Followers, each named by a number: a hash map finds those of single values, a tree those of bounds. The caller compares the
 /// keys of rows with the range of each.
 pub(super) struct ByValue {
     of: ValuesOf,
-    equal: HashMap<Datum, Vec<usize>>,
-    within: Intervals<Datum>,
+    equal: HashMap<Datum, Vec<Slot>>,
+    within: RangeTree<Datum>,
 }
 
-/// The interval of values within the bounds.
-fn interval(bounds: &Bounds) -> Range<Edge<Datum>> {
+/// Where the values within the bounds begin and end.
+fn edges(bounds: &Bounds) -> Range<Edge<Datum>> {
     let start = match bounds.left_side {
         Side::Closed => Edge::before(bounds.left.clone()),
         Side::Open => Edge::after(bounds.left.clone()),
@@ -31,12 +31,12 @@ fn interval(bounds: &Bounds) -> Range<Edge<Datum>> {
 }
 
 impl ByValue {
-    /// No subscribers of values of this kind yet.
+    /// No followers of values of this kind yet.
     pub(super) fn new(of: ValuesOf) -> ByValue {
-        ByValue { of, equal: HashMap::new(), within: Intervals::default() }
+        ByValue { of, equal: HashMap::new(), within: RangeTree::default() }
     }
 
-    /// Builds the tree of bounds anew if its subscribers have changed.
+    /// Builds the tree of bounds anew if its followers have changed.
     pub(super) fn tidy(&mut self) {
         self.within.tidy();
     }
@@ -45,19 +45,19 @@ impl ByValue {
         self.equal.is_empty() && self.within.is_empty()
     }
 
-    pub(super) fn add(&mut self, subscriber: usize, wanted: &WantedValues) {
+    pub(super) fn add(&mut self, slot: Slot, wanted: &WantedValues) {
         match wanted {
             WantedValues::Equal(values) => {
-                values.iter().for_each(|value| self.equal.entry(value.clone()).or_default().push(subscriber));
+                values.iter().for_each(|value| self.equal.entry(value.clone()).or_default().push(slot));
             }
             WantedValues::Within(all) => {
-                self.within.add(all.iter().map(interval), subscriber);
+                self.within.add(all.iter().map(edges), slot);
             }
         }
     }
 
-    /// Removes subscribers, of which these are the wanted values.
-    pub(super) fn remove(&mut self, leaving: &HashSet<usize>, wanted: &[&WantedValues]) {
+    /// Removes followers, of which these are the wanted values.
+    pub(super) fn remove(&mut self, leaving: &HashSet<Slot>, wanted: &[&WantedValues]) {
         let mut values = HashSet::new();
         for wanted in wanted {
             if let WantedValues::Equal(own) = wanted {
@@ -65,9 +65,9 @@ impl ByValue {
             }
         }
         for value in values {
-            let Some(subscribers) = self.equal.get_mut(value) else { continue };
-            subscribers.retain(|subscriber| !leaving.contains(subscriber));
-            if subscribers.is_empty() {
+            let Some(followers) = self.equal.get_mut(value) else { continue };
+            followers.retain(|slot| !leaving.contains(slot));
+            if followers.is_empty() {
                 self.equal.remove(value);
             }
         }
@@ -77,18 +77,18 @@ impl ByValue {
         }
     }
 
-    /// Adds the subscribers of a value that the row has or had to `found`, each once. Fails if the row is damaged.
-    pub(super) fn find(&self, row: &ChangedRow, found: &mut Vec<usize>) -> Result<(), CorruptRow> {
+    /// Adds the followers of a value that the row has or had to `found`, each once. Fails if the row is damaged.
+    pub(super) fn find(&self, row: &ChangedRow, found: &mut Vec<Slot>) -> Result<(), CorruptRow> {
         let values = self.of.of_change(row)?;
-        let mut subscribers = Vec::new();
+        let mut followers = Vec::new();
         for value in values.old.iter().chain(&values.new) {
-            subscribers.extend(self.equal.get(value).into_iter().flatten());
-            self.within.containing(value, |subscriber| subscribers.push(subscriber));
+            followers.extend(self.equal.get(value).into_iter().flatten());
+            self.within.containing(value, |slot| followers.push(slot));
         }
         // Most rows have the same value as before.
-        subscribers.sort_unstable();
-        subscribers.dedup();
-        found.append(&mut subscribers);
+        followers.sort_unstable();
+        followers.dedup();
+        found.append(&mut followers);
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         Bounds { left: Datum::Number(left), left_side, right: Datum::Number(right), right_side }
     }
 
-    fn found(by_value: &ByValue, value: Option<f64>) -> Vec<usize> {
+    fn found(by_value: &ByValue, value: Option<f64>) -> Vec<Slot> {
         let fields = value.map(|value| (Text::from_static("v"), Datum::Number(value)));
         let object: Object = fields.into_iter().collect();
         let key = PrimaryKey(Bytes::from_static(b"k"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_are_found_by_equal_values_and_by_bounds_until_they_are_removed() {
+    fn followers_are_found_by_equal_values_and_by_bounds_until_they_are_removed() {
         let mut by_value = ByValue::new(ValuesOf::Field(Text::from_static("v")));
         let wanted = [
             WantedValues::Equal([Datum::Number(1.0), Datum::Number(2.0)].into()),
@@ -124,8 +124,8 @@ mod tests {
             WantedValues::Within(vec![bounds(1.0, Side::Closed, 2.0, Side::Open), Bounds::all()]),
             WantedValues::Within(vec![bounds(2.0, Side::Closed, 1.0, Side::Closed)]),
         ];
-        for (subscriber, wanted) in wanted.iter().enumerate() {
-            by_value.add(subscriber, wanted);
+        for (slot, wanted) in wanted.iter().enumerate() {
+            by_value.add(slot, wanted);
         }
         for (value, expected) in [
             (Some(1.0), vec![0, 1, 3]),
@@ -138,9 +138,9 @@ mod tests {
         }
         by_value.remove(&[1].into(), &[&wanted[1]]);
         assert_eq!(found(&by_value, Some(1.0)), [0, 3]);
-        for subscriber in [4, 0, 2, 3] {
+        for slot in [4, 0, 2, 3] {
             assert!(!by_value.is_empty());
-            by_value.remove(&[subscriber].into(), &[&wanted[subscriber]]);
+            by_value.remove(&[slot].into(), &[&wanted[slot]]);
         }
         assert!(by_value.is_empty());
     }

@@ -7,8 +7,8 @@
 //!
 //! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`]: a feed as its reader sees it; [`Interest`]: its rows
 //! - `worker`: the thread that has all the state. It receives messages, reads histories and passes entries on.
-//! - `streams`, `stream`: one group's history from a position on, and the subscribers that follow it
-//! - `subscribers`, `by_value`, `intervals`: find the subscribers of a changed row
+//! - `streams`, `stream`: one group's history from a position on, and those that follow it
+//! - `followers`, `by_value`, `range_tree`: find the followers of a stream to which a changed row is passed
 //! - `source`: the replica that a stream reads from
 //! - `successors`, `moves`: the groups that continue a sealed one, and how subscriptions get there
 //! - `rows`, `past_rows`: rows as they were at the position at which a feed begins, in a local replica and in the cluster
@@ -21,21 +21,21 @@
 mod ahead;
 mod by_value;
 mod counters;
+mod followers;
 mod history_use;
 mod inbox;
 mod interest;
-mod intervals;
 mod moves;
 mod owner;
 mod past_rows;
 mod position;
+mod range_tree;
 mod response;
 mod rows;
 mod serve;
 mod source;
 mod stream;
 mod streams;
-mod subscribers;
 mod subscription;
 mod successors;
 mod worker;

@@ -10,7 +10,7 @@ use shard::{HistoryEntry, HistoryEvent, HistoryPosition, SealState};
 use storage::TableId;
 
 use super::ahead::Ahead;
-use super::subscribers::{Follower, Subscribers};
+use super::followers::{Follower, Followers};
 use super::subscription::{FeedEnd, Reached};
 use crate::config::ServerId;
 use crate::locks::BriefMutex;
@@ -39,7 +39,7 @@ pub(super) struct Stream {
     pub(super) table: TableId,
     pub(super) position: HistoryPosition,
     reached: Arc<Reached>,
-    pub(super) followers: Subscribers,
+    pub(super) followers: Followers,
     ahead: Ahead,
     recent: Recent,
     /// The epoch in which the group was sealed, if the last entry is a seal.
@@ -83,7 +83,7 @@ impl Stream {
             table,
             position,
             reached: Arc::new(BriefMutex::leaf(position)),
-            followers: Subscribers::default(),
+            followers: Followers::default(),
             ahead: Ahead::default(),
             recent: Recent::default(),
             sealed: None,

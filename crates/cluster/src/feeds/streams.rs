@@ -9,12 +9,12 @@ use io::task;
 use log::GroupId;
 use shard::{HistoryEntry, HistoryError, HistoryPart, HistoryRecord};
 
+use super::followers::Follower;
 use super::inbox::Inbox;
 use super::position::FeedPosition;
 use super::response::HistoryResponse;
 use super::source::{RETRY_INTERVAL, Sources};
 use super::stream::{Source, Stream, Taken};
-use super::subscribers::Follower;
 use super::subscription::{FeedEnd, Segment, Subscription};
 use crate::catalog::Catalog;
 use crate::config::ServerId;

@@ -1,4 +1,4 @@
-//! The subscribers of one stream, found by the changed row.
+//! The followers of one stream, found by the changed row.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,11 +10,11 @@ use shard::{ChangedRow, HistoryEntry, HistoryEvent, HistoryPosition};
 
 use super::by_value::ByValue;
 use super::interest::{Interest, RowValues, ValuesId, WantedValues};
-use super::intervals::{Edge, Intervals};
 use super::position::FeedPosition;
+use super::range_tree::{Edge, RangeTree, Slot};
 use super::subscription::{FeedEvent, Subscription};
 
-/// One subscriber of a stream.
+/// One of those that follow a stream.
 #[derive(Clone)]
 pub(super) struct Follower {
     pub(super) subscription: Arc<Subscription>,
@@ -24,17 +24,17 @@ pub(super) struct Follower {
 }
 
 /// The followers of a stream. Single keys, and single values of an index or a field, are looked up in a hash map; ranges in
-/// a tree of intervals.
+/// a tree of ranges.
 #[derive(Default)]
-pub(super) struct Subscribers {
-    all: HashMap<usize, Follower>,
-    next: usize,
-    by_key: HashMap<PrimaryKey, Vec<usize>>,
+pub(super) struct Followers {
+    all: HashMap<Slot, Follower>,
+    next: Slot,
+    by_key: HashMap<PrimaryKey, Vec<Slot>>,
     by_value: HashMap<ValuesId, ByValue>,
-    by_range: Intervals<PrimaryKey>,
+    by_range: RangeTree<PrimaryKey>,
 }
 
-impl Subscribers {
+impl Followers {
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -51,7 +51,7 @@ impl Subscribers {
         let slot = self.next;
         self.next += 1;
         match &follower.subscription.interest {
-            Interest::Range(range) => self.by_range.add(std::iter::once(interval(range)), slot),
+            Interest::Range(range) => self.by_range.add(std::iter::once(edges(range)), slot),
             Interest::Keys(keys) => {
                 for key in keys.iter().filter(|key| follower.range.contains(key)) {
                     self.by_key.entry(key.clone()).or_default().push(slot);
@@ -88,8 +88,8 @@ impl Subscribers {
 
     /// Removes the other followers.
     pub(super) fn retain(&mut self, stays: impl Fn(&Follower) -> bool) {
-        let is_leaving = |(_, follower): &(&usize, &Follower)| !stays(follower);
-        let leaving: HashSet<usize> = self.all.iter().filter(is_leaving).map(|(slot, _)| *slot).collect();
+        let is_leaving = |(_, follower): &(&Slot, &Follower)| !stays(follower);
+        let leaving: HashSet<Slot> = self.all.iter().filter(is_leaving).map(|(slot, _)| *slot).collect();
         if leaving.is_empty() {
             return;
         }
@@ -100,7 +100,7 @@ impl Subscribers {
     }
 
     /// Removes followers from the maps by which they are found. Each list is looked at once, however many of its followers leave.
-    fn forget(&mut self, leaving: &HashSet<usize>) {
+    fn forget(&mut self, leaving: &HashSet<Slot>) {
         let (mut keys, mut ranges) = (HashSet::new(), false);
         let mut values: HashMap<ValuesId, Vec<&WantedValues>> = HashMap::new();
         for slot in leaving {
@@ -149,7 +149,7 @@ impl Subscribers {
     }
 
     /// Sets `found` to the followers of values that the row has or had; to all of them if it is damaged.
-    fn find_by_value(&self, row: &ChangedRow, found: &mut Vec<usize>) {
+    fn find_by_value(&self, row: &ChangedRow, found: &mut Vec<Slot>) {
         found.clear();
         if self.by_value.values().any(|by_value| by_value.find(row, found).is_err()) {
             let is_by_value =
@@ -160,7 +160,7 @@ impl Subscribers {
     }
 }
 
-fn interval(range: &KeyRange) -> Range<Edge<PrimaryKey>> {
+fn edges(range: &KeyRange) -> Range<Edge<PrimaryKey>> {
     let start = match &range.start {
         KeyBound::Unbounded => Edge::first(),
         KeyBound::Included(key) => Edge::before(key.clone()),
