@@ -7,7 +7,7 @@
 //!
 //! - [`Feeds`] (`owner`): the owner; [`Subscriber`], [`Subscription`]: a feed as its reader sees it; [`Interest`]: its rows
 //! - `worker`: the thread that has all the state. It receives messages, reads histories and passes entries on.
-//! - `streams`, `stream`: one group's history from a position on, and those that follow it
+//! - `streams`, `stream`: the history of one group from a position on, and its followers
 //! - `followers`, `by_value`, `range_tree`: find the followers of a stream to which a changed row is passed
 //! - `source`: the replica that a stream reads from
 //! - `successors`, `moves`: the groups that continue a sealed one, and how subscriptions get there

@@ -1,4 +1,4 @@
-//! Receives the changes of a feed from the cluster, and queues what the client gets of them.
+//! Receives the changes of a feed from the cluster, and queues them for the client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
