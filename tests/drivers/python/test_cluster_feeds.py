@@ -1,15 +1,19 @@
 """Changefeeds on three servers: a feed through a server that stays goes on, without a gap or a repeat, when leaders die and
 tables are resharded; a feed through a server that dies is resumed by token on another."""
 
+import contextlib
 import threading
+import time
 import unittest
 
 from rethinkdb import r
-from rethinkdb.errors import ReqlError
+from rethinkdb.errors import ReqlError, ReqlOpFailedError, ReqlTimeoutError
 
 from test_cluster import Cluster, ask, connect, wait_until
 
 DOCUMENTS = 40
+# Ten, with tolerance for a busy machine.
+END_SECONDS_MAX = 20
 
 
 class Reader(threading.Thread):
@@ -121,6 +125,34 @@ class ThreeServers(unittest.TestCase):
             self.assertEqual({key: row for key, row in reader.known.items() if row}, rows)
         self.assertEqual(stays.resumed, 0)
         self.assertGreater(moves.resumed, 0)
+
+    def test_feeds_end_soon_when_a_shard_has_no_majority(self):
+        cluster = Cluster(3)
+        self.addCleanup(lambda: [node.remove() for node in cluster.nodes])
+        cluster.all_vote()
+        first, table = cluster.nodes[0], r.table("t")
+        ask(first, r.table_create("t", replicas=3))
+        ask(first, table.index_create("n"))
+        ask(first, table.index_wait())
+        ask(first, table.insert([{"id": id, "n": id} for id in range(1000)]))
+        views = [table.order_by(index="n").limit(5), table.min("n"), table.eq_join("n", table), table]
+        feeds = []
+        for view in views:
+            connection = connect(first)
+            self.addCleanup(connection.close, noreply_wait=False)
+            feeds.append(view.changes().run(connection))
+        # Changes wait, for which the first two read rows again many times.
+        ask(first, table.between(0, 400).delete())
+        for node in cluster.nodes[1:]:
+            node.kill()
+        began = time.monotonic()
+        for view, feed in zip(views, feeds):
+            with self.assertRaisesRegex(ReqlOpFailedError, "Cannot follow the changes of table `test.t`"):
+                while time.monotonic() < began + END_SECONDS_MAX:
+                    with contextlib.suppress(ReqlTimeoutError):
+                        feed.next(wait=1)
+                self.fail(f"{view} has not ended")
+            self.assertLess(time.monotonic() - began, END_SECONDS_MAX)
 
 
 if __name__ == "__main__":

@@ -196,6 +196,18 @@ class BadPlaces(FeedCase):
 
 
 class BadRows(FeedCase):
+    def test_an_empty_range_can_be_followed_in_any_order(self):
+        table, states = self.table, [{"state": "initializing"}, {"state": "ready"}]
+        table.index_create("n").run(self.connection)
+        table.index_wait().run(self.connection)
+        empty = [table.between(5, 5), table.between(7, 5), table.between(5, 5).order_by(index="id").limit(2)]
+        empty += [table.between(7, 5, index="n").order_by(index=r.desc("n")).limit(2), table.order_by(index="n").limit(0)]
+        feeds = [self.feed(query.changes(include_initial=True, include_states=True)) for query in empty]
+        self.assertEqual([take(feed, 2) for feed in feeds], [states] * len(feeds))
+        table.insert({"id": 5, "n": 5}).run(self.connection)
+        for feed in feeds:
+            self.assertTrue(is_quiet(feed))
+
     def test_the_least_of_no_rows_can_be_followed(self):
         feeds = [self.feed(self.table.min(index="id").changes()), self.feed(self.table.max(index="id").changes())]
         first = self.table.order_by(index="id").limit(1).changes(include_initial=True, include_states=True)

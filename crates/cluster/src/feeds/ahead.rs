@@ -39,21 +39,21 @@ impl Ahead {
         }
     }
 
-    /// Removes and returns the followers at whose position the stream has another entry, and late ones.
-    pub(super) fn take_misplaced(&mut self, followers: &mut Followers, now: Instant) -> Vec<Follower> {
-        let has_waited = |since: &Instant| now - *since > AHEAD_MAX;
-        if self.starts.values().any(has_waited) {
-            let starts = std::mem::take(&mut self.starts);
-            let (late, others): (BTreeMap<_, _>, _) =
-                starts.into_iter().partition(|(_, since)| has_waited(since));
-            self.starts = others;
-            self.misplaced.extend(followers.extract(|follower| late.contains_key(&follower.start.entry)));
-        }
+    /// Removes and returns the followers at whose position the stream has another entry.
+    pub(super) fn take_misplaced(&mut self) -> Vec<Follower> {
         std::mem::take(&mut self.misplaced)
     }
 
-    /// Whether there are followers that [`Ahead::take_misplaced`] returns.
-    pub(super) fn has_misplaced(&self) -> bool {
-        !self.misplaced.is_empty()
+    /// Removes and returns the followers that have waited too long.
+    pub(super) fn take_late(&mut self, followers: &mut Followers, now: Instant) -> Vec<Follower> {
+        let has_waited = |since: &Instant| now - *since > AHEAD_MAX;
+        if !self.starts.values().any(has_waited) {
+            return Vec::new();
+        }
+        let starts = std::mem::take(&mut self.starts);
+        let (late, others): (BTreeMap<_, _>, _) =
+            starts.into_iter().partition(|(_, since)| has_waited(since));
+        self.starts = others;
+        followers.extract(|follower| late.contains_key(&follower.start.entry))
     }
 }

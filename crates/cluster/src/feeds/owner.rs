@@ -33,6 +33,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a leader may take to switch a history on.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long a leader may take to name the end of its history where there is another way without it.
+const PRESENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest time for which a history stays on after its last use: feeds report their use every 30 seconds.
 const KEEP_MIN: Duration = Duration::from_secs(120);
 /// The time between two attempts to reach a leader.
@@ -93,7 +95,7 @@ impl Feeds {
             // The table may be resharded meanwhile: a sealed group has no present position.
             let present = self.catalog.shown().table_by_id(table.config.id).cloned();
             let table = present.as_deref().unwrap_or(table);
-            match self.start_now(table, interest) {
+            match self.start_now(table, interest, SWITCH_TIMEOUT) {
                 Err(group) if task::now() >= deadline => return Err(group),
                 Err(_) => {}
                 starts => return starts,
@@ -103,12 +105,17 @@ impl Feeds {
         }
     }
 
-    fn start_now(&self, table: &TableHandle, interest: &Interest) -> Result<Vec<FeedStart>, GroupId> {
+    fn start_now(
+        &self,
+        table: &TableHandle,
+        interest: &Interest,
+        timeout: Duration,
+    ) -> Result<Vec<FeedStart>, GroupId> {
         let parts = table.shards().iter().filter_map(|shard| Some((shard, interest.within(shard.range())?)));
         parts
             .map(|(shard, range)| {
                 let group = shard.group();
-                let position = self.begin_history(shard).map_err(|why| {
+                let position = self.begin_history(shard, timeout).map_err(|why| {
                     tracing::debug!("the history of group {group} cannot be followed yet: {why}");
                     group
                 })?;
@@ -117,10 +124,10 @@ impl Feeds {
             .collect()
     }
 
-    fn begin_history(&self, shard: &ShardHandle) -> Result<HistoryPosition, String> {
+    fn begin_history(&self, shard: &ShardHandle, timeout: Duration) -> Result<HistoryPosition, String> {
         match shard.leader() {
             Some(Route::Local(_)) => self.begin_own_history(shard.group()),
-            Some(Route::Remote(server)) => self.begin_history_on(server, shard.group()),
+            Some(Route::Remote(server)) => self.begin_history_on(server, shard.group(), timeout),
             None => Err("no leader is known".to_owned()),
         }
     }
@@ -154,9 +161,14 @@ impl Feeds {
         self.history_use.begin(group)
     }
 
-    fn begin_history_on(&self, server: ServerId, group: GroupId) -> Result<HistoryPosition, String> {
+    fn begin_history_on(
+        &self,
+        server: ServerId,
+        group: GroupId,
+        timeout: Duration,
+    ) -> Result<HistoryPosition, String> {
         let request = Request::HistoryOn { group }.encode();
-        let response = self.peers.call(server, request, SWITCH_TIMEOUT).map_err(|error| error.to_string())?;
+        let response = self.peers.call(server, request, timeout).map_err(|error| error.to_string())?;
         let bytes = response[..].try_into().map_err(|_| "the response is not a position".to_owned())?;
         Ok(HistoryPosition::decode(bytes))
     }
@@ -195,7 +207,7 @@ impl Feeds {
 
     /// The rows of interest that have changed since `starts`, as they were there; `None` for a key without a row. Every change
     /// that was acknowledged before the call is taken into account. `None` if there are many changes, if the table was resharded
-    /// meanwhile, or if the changes cannot be read.
+    /// meanwhile, or if the changes cannot be read soon.
     #[must_use]
     pub fn changed_since(
         &self,
@@ -203,7 +215,7 @@ impl Feeds {
         interest: &Interest,
         starts: &[FeedStart],
     ) -> Option<BTreeMap<PrimaryKey, Option<Object>>> {
-        let ends = self.start(table, interest).ok()?;
+        let ends = self.present_ends(table, interest)?;
         let mut changed = BTreeMap::new();
         for start in starts {
             let end = ends.iter().find(|end| end.group == start.group)?;
@@ -213,6 +225,18 @@ impl Feeds {
             changed.extend(self.past_rows.changed(shard, start, end.position.entry)?);
         }
         Some(changed)
+    }
+
+    /// Whether all groups with rows of interest have leaders that respond soon.
+    #[must_use]
+    pub fn has_leaders(&self, table: &TableHandle, interest: &Interest) -> bool {
+        self.present_ends(table, interest).is_some()
+    }
+
+    /// As [`Feeds::start`], if the leaders respond soon.
+    fn present_ends(&self, table: &TableHandle, interest: &Interest) -> Option<Vec<FeedStart>> {
+        let present = self.catalog.shown().table_by_id(table.config.id).cloned()?;
+        self.start_now(&present, interest, PRESENT_TIMEOUT).ok()
     }
 
     /// Where a feed continues that had come to these positions. `None` if the catalog no longer knows one of the groups.

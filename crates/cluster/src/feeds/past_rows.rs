@@ -24,8 +24,8 @@ use crate::config::ServerId;
 use crate::routing::{LeaderLookup, Route, ShardHandle, TableHandle};
 use crate::rpc::{Peers, Request};
 
-/// How long a read is tried.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a read is tried. A feed that cannot go on ends within ten seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a server may take to respond with rows, or entries of a history.

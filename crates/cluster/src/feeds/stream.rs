@@ -153,14 +153,14 @@ impl Stream {
         Ok(events)
     }
 
-    /// Removes and returns the followers that have to begin a stream of their own: this one does not come to their position.
-    pub(super) fn take_misplaced(&mut self, now: Instant) -> Vec<Follower> {
-        self.ahead.take_misplaced(&mut self.followers, now)
+    /// Removes and returns the followers at whose position it has another entry. They have to follow other streams.
+    pub(super) fn take_misplaced(&mut self) -> Vec<Follower> {
+        self.ahead.take_misplaced()
     }
 
-    /// Whether it has no followers.
-    pub(super) fn is_unused(&self) -> bool {
-        self.followers.is_empty() && !self.ahead.has_misplaced()
+    /// Removes and returns the followers that have waited too long until it comes to their position.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<Follower> {
+        self.ahead.take_late(&mut self.followers, now)
     }
 
     /// Whether followers of another stream of the group at `position` can join this one.

@@ -21,7 +21,7 @@ use crate::config::ServerId;
 
 /// How long a stream may be without a source that is in contact with the group's leader. Together with the time in which a
 /// request fails, a feed that cannot continue ends within ten seconds.
-const UNHEALTHY_MAX: Duration = Duration::from_secs(7);
+const UNHEALTHY_MAX: Duration = Duration::from_secs(6);
 /// How often a stream that reads from another server looks whether the local replica can serve it.
 const OWN_INTERVAL: Duration = Duration::from_secs(5);
 /// How old the answer of this node's engine, that it lacks entries, may be when the stream ends for it.
@@ -94,8 +94,10 @@ impl Streams {
 
     /// Passes entries that were applied here to the streams that follow the local replica.
     pub(super) fn take_recorded(&mut self, group: GroupId, records: Vec<HistoryRecord>) {
-        let is_local = |stream: &&mut Stream| stream.group == group && stream.source == Source::Local;
-        let mut streams: Vec<&mut Stream> = self.streams.values_mut().filter(is_local).collect();
+        let is_local =
+            |(_, stream): &(&u64, &mut Stream)| stream.group == group && stream.source == Source::Local;
+        let (ids, mut streams): (Vec<u64>, Vec<&mut Stream>) =
+            self.streams.iter_mut().filter(is_local).map(|(id, stream)| (*id, stream)).unzip();
         if streams.is_empty() {
             return;
         }
@@ -116,6 +118,7 @@ impl Streams {
                 }
             }
         }
+        ids.into_iter().for_each(|id| self.place_anew(id));
     }
 
     /// The local replica was closed, or its rows are being replaced.
@@ -172,7 +175,7 @@ impl Streams {
             stream.failed_at.insert(server);
             stream.source = Source::Searching(now);
         }
-        self.merge(id);
+        self.settle(id);
     }
 
     /// Reads the next entries of each stream that is behind from this node's engine. Returns whether there may be more.
@@ -187,9 +190,15 @@ impl Streams {
                 continue;
             }
             has_more |= read_chunk(stream, sources, &mut self.events, &mut self.has_new_seal);
-            self.merge(id);
+            self.settle(id);
         }
         has_more
+    }
+
+    /// Finds other streams for followers of a stream that has taken entries, where there are such.
+    fn settle(&mut self, id: u64) {
+        self.place_anew(id);
+        self.merge(id);
     }
 
     /// Moves the followers of a stream to one of the same group that has come further, if they are close to that.
@@ -213,17 +222,30 @@ impl Streams {
         }
     }
 
-    /// Begins streams of their own for followers whose position their stream does not have.
-    pub(super) fn divide(&mut self, now: Instant) {
-        let misplaced: Vec<(GroupId, Follower)> = self
-            .streams
-            .values_mut()
-            .flat_map(|stream| {
-                stream.take_misplaced(now).into_iter().map(|follower| (stream.group, follower))
-            })
-            .collect();
-        for (group, follower) in misplaced {
-            self.begin(group, follower);
+    /// Makes the followers that a stream has removed, since it has another entry at their position, follow other streams.
+    fn place_anew(&mut self, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let (group, misplaced) = (stream.group, stream.take_misplaced());
+        misplaced.into_iter().for_each(|follower| self.follow_at(group, follower));
+    }
+
+    /// Makes the followers that have waited too long for their stream to come to their position follow other streams.
+    pub(super) fn place_late(&mut self, now: Instant) {
+        let late = self.streams.values_mut().map(|stream| (stream.group, stream.take_late(now)));
+        let late: Vec<(GroupId, Vec<Follower>)> = late.filter(|(_, late)| !late.is_empty()).collect();
+        for (group, followers) in late {
+            followers.into_iter().for_each(|follower| self.follow_at(group, follower));
+        }
+    }
+
+    /// Makes a follower follow a stream at its own position.
+    fn follow_at(&mut self, group: GroupId, follower: Follower) {
+        let start = follower.start.entry;
+        let mut others = self.streams.iter_mut();
+        match others.find(|(_, stream)| stream.group == group && stream.position == start) {
+            // It begins where the stream is, so it is taken.
+            Some((id, stream)) => drop(stream.add(*id, follower)),
+            None => self.begin(group, follower),
         }
     }
 
@@ -281,9 +303,9 @@ impl Streams {
 
     /// Removes streams without followers. Returns the groups that are no longer followed.
     pub(super) fn drop_unused(&mut self) -> HashSet<GroupId> {
-        let is_unused = |stream: &&Stream| stream.is_unused();
+        let is_unused = |stream: &&Stream| stream.followers.is_empty();
         let mut groups: HashSet<GroupId> = self.iter().filter(is_unused).map(|stream| stream.group).collect();
-        self.streams.retain(|_, stream| !stream.is_unused());
+        self.streams.retain(|_, stream| !stream.followers.is_empty());
         let followed = self.groups();
         groups.retain(|group| !followed.contains(group));
         groups
@@ -379,5 +401,84 @@ fn decode(group: GroupId, record: HistoryRecord) -> Option<Arc<HistoryEntry>> {
             tracing::error!("the history of group {group} cannot be read: {error}");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datum::KeyRange;
+    use log::Lsn;
+    use shard::{HistoryEvent, HistoryPosition};
+    use storage::TableId;
+
+    use super::*;
+    use crate::feeds::{FeedEvent, Interest, Subscriber};
+
+    const GROUP: GroupId = GroupId(7);
+
+    /// Fails if it receives anything.
+    struct Nothing;
+
+    impl Subscriber for Nothing {
+        fn changed(&self, event: FeedEvent<'_>) {
+            panic!("a change at {:?}", event.position);
+        }
+
+        fn moved(&self, _from: &[GroupId], _to: &[GroupId]) {}
+
+        fn has_room(&self) -> bool {
+            true
+        }
+
+        fn catalog_changed(&self, _catalog: &Catalog) {}
+
+        fn ended(&self, _why: FeedEnd) {}
+    }
+
+    fn at(lsn: u64, incarnation: u64) -> HistoryPosition {
+        HistoryPosition { lsn: Lsn(lsn), incarnation }
+    }
+
+    fn follow(streams: &mut Streams, start: HistoryPosition) -> Arc<Subscription> {
+        let segment = || Segment::new(GROUP, KeyRange::all(), FeedPosition::after(start));
+        let interest = Interest::Range(KeyRange::all());
+        let subscription = Subscription::new(
+            TableId::from_uuid(uuid::Uuid::nil()),
+            interest,
+            Arc::new(Nothing),
+            vec![segment()],
+        );
+        let subscription = Arc::new(subscription);
+        streams.follow_all(&subscription, vec![segment()]);
+        subscription
+    }
+
+    /// The positions of the streams that the subscription follows.
+    fn followed(streams: &Streams, subscription: &Arc<Subscription>) -> Vec<HistoryPosition> {
+        let follows = |stream: &&Stream| {
+            stream.followers.iter().any(|follower| Arc::ptr_eq(&follower.subscription, subscription))
+        };
+        streams.iter().filter(follows).map(|stream| stream.position).collect()
+    }
+
+    #[test]
+    fn a_follower_at_an_entry_that_was_replaced_has_a_stream_of_its_own_though_streams_are_merged() {
+        let mut streams = Streams::new(Arc::default());
+        let early = follow(&mut streams, at(5, 1));
+        // The first stream has not come so far. What it has there is another entry in the end.
+        let lost = [follow(&mut streams, at(7, 1)), follow(&mut streams, at(7, 1))];
+        let kept = follow(&mut streams, at(7, 2));
+        assert_eq!(streams.iter().count(), 1);
+        for (lsn, event) in [(6, HistoryEvent::On), (7, HistoryEvent::Rows(Vec::new()))] {
+            let entry = Arc::new(HistoryEntry { at: at(lsn, 2), previous: Lsn(lsn - 1), event });
+            streams.streams.get_mut(&0).unwrap().take(entry);
+        }
+        streams.settle(0);
+        assert_eq!(followed(&streams, &early), [at(7, 2)]);
+        assert_eq!(followed(&streams, &kept), [at(7, 2)]);
+        for lost in &lost {
+            assert_eq!(followed(&streams, lost), [at(7, 1)]);
+        }
+        assert_eq!(streams.iter().count(), 2, "the lost ones share one");
     }
 }

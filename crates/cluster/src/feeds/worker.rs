@@ -113,7 +113,7 @@ impl FeedsWorker {
 
     fn tick(&mut self, now: Instant) {
         self.readers.tick(&self.sources, now);
-        self.streams.divide(now);
+        self.streams.place_late(now);
         self.streams.check_sources(&self.sources, now);
         for group in self.streams.drop_unused() {
             if !self.readers.waits_for(group) {

@@ -44,7 +44,9 @@ pub(super) fn first(
     starts: &[FeedStart],
     most: usize,
 ) -> Option<IndexedRows> {
-    if most > ROWS_MAX {
+    let feeds = cx.node().feeds();
+    // Without a leader the read would wait for one.
+    if most > ROWS_MAX || !feeds.has_leaders(&plan.table.handle, &plan.interest) {
         return None;
     }
     let mut present = Pipe::of_source(Source::Rows(source.clone())).open_first(cx, most).ok()?;
@@ -58,12 +60,13 @@ pub(super) fn first(
             return None;
         }
         let key = PrimaryKey::encode(&row.get(field)?).ok()?;
-        rows.insert(key.clone(), row.detach());
-        last = Some((key, row.detach()));
+        last = Some(key.clone());
+        rows.insert(key, row.detach());
     }
     let last = last.filter(|_| rows.len() >= most);
+    let last = last.and_then(|key| Some((key.clone(), rows.get(&key)?.clone())));
     // After the rows were read: a change that they show must be found.
-    let changed = cx.node().feeds().changed_since(&plan.table.handle, &plan.interest, starts)?;
+    let changed = feeds.changed_since(&plan.table.handle, &plan.interest, starts)?;
     for (key, row) in changed {
         match row {
             Some(row) => _ = rows.insert(detached(&key), row.detach()),

@@ -1,6 +1,6 @@
 //! Changes that wait for the client.
 
-use std::collections::{BTreeMap, HashMap, btree_map};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Instant;
@@ -21,9 +21,6 @@ const BYTES_MAX: usize = 64 << 20;
 const READ_AHEAD: usize = 1000;
 /// And about this many bytes.
 const READ_AHEAD_BYTES: usize = 4 << 20;
-
-/// The number of dropped entries that are freed for each further change.
-const FREED_AT_ONCE: usize = 32;
 
 /// The queue of one feed. One thread fills it, and the reader of the feed empties it.
 pub(super) struct ChangeQueue {
@@ -82,14 +79,12 @@ struct State {
     /// The position after the last change of each group that was queued.
     last: Vec<(GroupId, GroupPosition)>,
     /// How many changes of each group wait.
-    of_group: HashMap<GroupId, usize>,
+    of_group: Vec<(GroupId, usize)>,
     /// How many entries are moves.
     moves: usize,
     /// The place of the entry for dropped changes, while it waits. Until it is taken, changes are only counted: a reader that does
     /// not come back costs no more than that.
     dropped_at: Option<u64>,
-    /// Dropped entries whose memory is not freed yet: for many of them that takes long.
-    garbage: Option<btree_map::IntoValues<u64, Queued>>,
     changes: usize,
     bytes: usize,
     /// With `squash`: whether all waiting changes may be taken at once, because they are many.
@@ -122,6 +117,11 @@ impl ChangeQueue {
         Ok(None)
     }
 
+    /// The error with which the feed ends, if it receives no more changes.
+    pub fn ended(&self) -> Option<EvalError> {
+        self.state.lock().ended.clone()
+    }
+
     /// Whether no entry waits.
     pub fn is_empty(&self) -> bool {
         self.state.lock().waiting.is_empty()
@@ -130,7 +130,7 @@ impl ChangeQueue {
     /// Whether a change of the group waits, or may have been dropped.
     pub fn may_have_changes_of(&self, group: GroupId) -> bool {
         let state = self.state.lock();
-        state.dropped_at.is_some() || state.of_group.contains_key(&group)
+        state.dropped_at.is_some() || state.of_group.iter().any(|(waiting, _)| *waiting == group)
     }
 
     /// Whether a feed that is behind should be read further.
@@ -220,10 +220,9 @@ impl State {
             by_key: HashMap::new(),
             cancelled: HashMap::new(),
             last: Vec::new(),
-            of_group: HashMap::new(),
+            of_group: Vec::new(),
             moves: 0,
             dropped_at: None,
-            garbage: None,
             changes: 0,
             bytes: 0,
             is_flushing: false,
@@ -299,11 +298,6 @@ impl State {
 
     /// Counts the change if changes were dropped and the reader does not know it yet. Returns it otherwise.
     fn count_as_dropped(&mut self, change: Change) -> Option<Change> {
-        if let Some(garbage) = &mut self.garbage
-            && garbage.nth(FREED_AT_ONCE - 1).is_none()
-        {
-            self.garbage = None;
-        }
         let Some(Queued::Skipped { count, positions }) =
             self.dropped_at.and_then(|at| self.waiting.get_mut(&at))
         else {
@@ -333,7 +327,10 @@ impl State {
         set_position(&mut self.last, change.group, change.position);
         self.changes += 1;
         self.bytes += change.bytes;
-        *self.of_group.entry(change.group).or_default() += 1;
+        match self.of_group.iter_mut().find(|(group, _)| *group == change.group) {
+            Some((_, count)) => *count += 1,
+            None => self.of_group.push((change.group, 1)),
+        }
         self.append(Queued::Change(change));
     }
 
@@ -341,10 +338,10 @@ impl State {
     fn uncount(&mut self, change: &Change) {
         self.changes -= 1;
         self.bytes -= change.bytes;
-        if let Some(count) = self.of_group.get_mut(&change.group) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_group.remove(&change.group);
+        if let Some(at) = self.of_group.iter().position(|(group, _)| *group == change.group) {
+            self.of_group[at].1 -= 1;
+            if self.of_group[at].1 == 0 {
+                self.of_group.swap_remove(at);
             }
         }
     }
@@ -353,11 +350,12 @@ impl State {
     fn drop_all(&mut self) {
         let (dropped, positions) = (self.changes as u64, std::mem::take(&mut self.last));
         let moves = self.take_moves();
-        self.garbage = Some(std::mem::take(&mut self.waiting).into_values());
+        self.memory.free(std::mem::take(&mut self.waiting));
         (self.changes, self.bytes) = (0, 0);
         self.set_memory();
         self.memory.note_overflow(dropped);
-        (self.by_key, self.of_group) = (HashMap::new(), HashMap::new());
+        self.memory.free(std::mem::take(&mut self.by_key));
+        self.of_group.clear();
         moves.into_iter().for_each(|moved| self.append_move(moved));
         self.dropped_at = Some(self.next);
         self.append(Queued::Skipped { count: dropped, positions });
@@ -396,7 +394,7 @@ mod tests {
     const GROUP: GroupId = GroupId(1);
 
     fn queue_with(squash: Squash) -> ChangeQueue {
-        let memory = QueueMemory::new(Budget::new(1 << 20), Arc::default());
+        let memory = QueueMemory::new(Budget::new(1 << 20), Arc::default(), Arc::default());
         ChangeQueue::new(squash, 100, memory)
     }
 

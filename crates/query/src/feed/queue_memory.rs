@@ -1,12 +1,13 @@
 //! The memory of a queue of changes, as a part of the server's budget.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use io::memory::{Budget, Owner, Reservation};
 
 use crate::context::Cx;
-use crate::service::FeedCounters;
+use crate::service::{FeedCounters, FeedGarbage};
 
 /// The queues of all feeds may use the budget divided by this.
 const SHARE_DIVISOR: u64 = 4;
@@ -20,18 +21,21 @@ const STEP_BYTES: u64 = 4 << 10;
 pub(super) struct QueueMemory {
     reservation: Reservation,
     counters: Arc<FeedCounters>,
+    garbage: Arc<FeedGarbage>,
 }
 
 impl QueueMemory {
     /// The memory of an empty queue of a query's feed.
     pub fn of(cx: &Cx) -> QueueMemory {
-        QueueMemory::new(cx.service.memory.clone(), cx.service.feed_counters.clone())
+        let service = &cx.service;
+        let (counters, garbage) = (service.feed_counters.clone(), service.feed_garbage.clone());
+        QueueMemory::new(service.memory.clone(), counters, garbage)
     }
 
     /// The memory of an empty queue.
-    pub fn new(budget: Arc<Budget>, counters: Arc<FeedCounters>) -> QueueMemory {
+    pub fn new(budget: Arc<Budget>, counters: Arc<FeedCounters>, garbage: Arc<FeedGarbage>) -> QueueMemory {
         counters.queues.fetch_add(1, Relaxed);
-        QueueMemory { reservation: Reservation::new(budget, Owner::Feeds), counters }
+        QueueMemory { reservation: Reservation::new(budget, Owner::Feeds), counters, garbage }
     }
 
     /// The queue has this many bytes now. Returns whether it must drop its changes: all queues together have more than their share
@@ -54,6 +58,11 @@ impl QueueMemory {
         }
         self.reservation.set(steps);
         steps > share / self.counters.queues.load(Relaxed).max(1)
+    }
+
+    /// Frees entries of the queue without making the caller wait.
+    pub fn free(&self, entries: impl Any + Send) {
+        self.garbage.free(entries);
     }
 
     /// Notes that the queue has dropped this many changes.
@@ -81,7 +90,7 @@ mod tests {
     #[test]
     fn the_largest_queues_drop_their_changes_when_the_share_is_used_up() {
         let (budget, counters) = (Budget::new(4 << 20), Arc::<FeedCounters>::default());
-        let queue = || QueueMemory::new(budget.clone(), counters.clone());
+        let queue = || QueueMemory::new(budget.clone(), counters.clone(), Arc::default());
         let (mut slow, mut fast) = (queue(), queue());
         assert!(!slow.set(900 << 10), "within the share of 1 MiB");
         assert!(!fast.set(200 << 10), "beyond it, but less than the average of two queues");

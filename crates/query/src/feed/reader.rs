@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::{FeedPosition, FeedStart, GroupId, Subscription};
-use reql::EvalError;
+use reql::{ErrorClass, EvalError};
 
 use super::options::FeedOptions;
-use super::plan::FeedPlan;
+use super::plan::{FeedPlan, unavailable};
 use super::position::{ClientPosition, GroupPosition, InitialPosition};
 use super::queue::{ChangeQueue, Taken};
 use super::subscriber::FeedSubscriber;
@@ -95,6 +95,15 @@ impl FeedReader {
         let feeds = self.cx.node().feeds();
         self.subscription = Some(feeds.subscribe(table, interest, starts, self.subscriber.clone()));
         self.cx.feeds.set_started();
+    }
+
+    /// The error of a feed for which rows cannot be read. One that has begun ends as one that cannot receive changes: it may be
+    /// resumed later.
+    pub fn cannot_read(&self, error: EvalError) -> EvalError {
+        match self.subscription.is_some() && error.class() == ErrorClass::OpFailed {
+            true => self.queue().ended().unwrap_or_else(|| unavailable(&self.plan().table)),
+            false => error,
+        }
     }
 
     /// The next entry of the queue, if there is one now.

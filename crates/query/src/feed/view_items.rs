@@ -30,9 +30,9 @@ pub(super) struct ViewItems {
     waiting: VecDeque<(Element, Option<Vec<ClientPosition>>)>,
     /// Whether the view needs rows.
     is_incomplete: bool,
-    /// The source and the group of the change after which it needs them, if it is the only one since the last elements and they
-    /// have positions of their own.
-    unread: Option<(usize, GroupId)>,
+    /// The source and the group of the change whose elements wait for these rows. `None` if these are the elements of several changes,
+    /// which only have one position together.
+    awaiting_rows: Option<(usize, GroupId)>,
     /// Whether a feed can continue after the last delivered element.
     is_exact: bool,
     /// The next changes of groups of which an earlier feed, which this one continues, has delivered some elements: the source, the
@@ -77,7 +77,7 @@ impl ViewItems {
             phase,
             waiting: VecDeque::new(),
             is_incomplete: false,
-            unread: None,
+            awaiting_rows: None,
             is_exact: true,
             partly,
             left_out: 0,
@@ -177,7 +177,7 @@ impl ViewItems {
         }
         match self.is_incomplete {
             true => {
-                self.unread = change;
+                self.awaiting_rows = change;
                 Ok(())
             }
             false => self.deliver(change),
@@ -318,22 +318,12 @@ impl ViewItems {
         }
         let is_stale = self.sources.iter().any(|source| source.is_stale);
         // Without `squash` each change has its elements, unless some were dropped.
-        let is_single = !is_stale && self.reader()?.options.squash == Squash::No;
-        if !is_single && self.left_out == 0 {
+        if self.left_out == 0 && (is_stale || self.reader()?.options.squash != Squash::No) {
             self.apply_more()?;
         }
-        let filled = self.fill_at_position(is_stale);
-        match filled {
-            // The history may no longer reach back to a change after which many others wait. Then these are combined.
-            Err(_) if is_single && self.left_out == 0 => {
-                self.unread = None;
-                self.apply_more()?;
-                self.fill_at_position(true)?;
-            }
-            filled => filled?,
-        }
+        self.fill_at_position(is_stale)?;
         let is_stale = self.sources.iter().any(|source| source.is_stale);
-        let change = self.unread.take().filter(|_| !is_stale);
+        let change = self.awaiting_rows.take().filter(|_| !is_stale);
         self.sources.iter_mut().for_each(|source| source.is_stale = false);
         self.is_incomplete = false;
         self.reader()?.cx.feeds.set_started();

@@ -3,6 +3,7 @@
 
 mod client;
 mod feed_counters;
+mod feed_garbage;
 mod feed_polling;
 mod jobs;
 mod rate_meter;
@@ -32,6 +33,7 @@ use crate::thread_pool::ThreadPool;
 
 pub use client::Client;
 pub use feed_counters::{FeedCounters, FeedKind};
+pub(crate) use feed_garbage::FeedGarbage;
 pub(crate) use feed_polling::FeedPolling;
 pub(crate) use jobs::{Job, JobEntry};
 pub use recent_log::{LogLevel, LogLine, RecentLog};
@@ -138,6 +140,7 @@ pub struct Service {
     system_watches: Arc<SystemWatches>,
     counters: Counters,
     pub(crate) feed_counters: Arc<FeedCounters>,
+    pub(crate) feed_garbage: Arc<FeedGarbage>,
     /// Queries, rows read and rows written per second.
     pub(crate) rates: RateMeter<3>,
     /// Rows of each table read and written here per second.
@@ -173,6 +176,7 @@ impl Service {
             system_watches: Arc::default(),
             counters: Counters::default(),
             feed_counters: Arc::default(),
+            feed_garbage: Arc::default(),
             rates: RateMeter::new(start),
             table_rates: TableRateMeters::new(start),
         })

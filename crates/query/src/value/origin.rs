@@ -100,6 +100,8 @@ impl Origin {
             }
             Origin::FirstRows(first) => Origin::FirstRows(FirstRows { most: first.most.min(most), ..first }),
             Origin::SystemRows(rows) => Origin::SystemRows(SystemRows { is_limited: true, ..rows }),
+            // Of an empty range nothing is left in any order.
+            Origin::Keys { ref copies, .. } if copies.is_empty() => self,
             Origin::Keys { .. } | Origin::Join(_) => Origin::Refused(UNORDERED),
             Origin::Distinct(_) => Origin::Refused("Cannot call `changes` on a slice of distinct values."),
             Origin::Union(_) => Origin::Refused("Cannot call `changes` on a slice of a union."),
