@@ -79,7 +79,7 @@ struct State {
     /// The position after the last change of each group that was queued.
     last: Vec<(GroupId, GroupPosition)>,
     /// How many changes of each group wait.
-    of_group: Vec<(GroupId, usize)>,
+    changes_of_group: Vec<(GroupId, usize)>,
     /// How many entries are moves.
     moves: usize,
     /// The place of the entry for dropped changes, while it waits. Until it is taken, changes are only counted: a reader that does
@@ -130,7 +130,7 @@ impl ChangeQueue {
     /// Whether a change of the group waits, or may have been dropped.
     pub fn may_have_changes_of(&self, group: GroupId) -> bool {
         let state = self.state.lock();
-        state.dropped_at.is_some() || state.of_group.iter().any(|(waiting, _)| *waiting == group)
+        state.dropped_at.is_some() || state.changes_of_group.iter().any(|(waiting, _)| *waiting == group)
     }
 
     /// Whether a feed that is behind should be read further.
@@ -220,7 +220,7 @@ impl State {
             by_key: HashMap::new(),
             cancelled: HashMap::new(),
             last: Vec::new(),
-            of_group: Vec::new(),
+            changes_of_group: Vec::new(),
             moves: 0,
             dropped_at: None,
             changes: 0,
@@ -327,9 +327,9 @@ impl State {
         set_position(&mut self.last, change.group, change.position);
         self.changes += 1;
         self.bytes += change.bytes;
-        match self.of_group.iter_mut().find(|(group, _)| *group == change.group) {
+        match self.changes_of_group.iter_mut().find(|(group, _)| *group == change.group) {
             Some((_, count)) => *count += 1,
-            None => self.of_group.push((change.group, 1)),
+            None => self.changes_of_group.push((change.group, 1)),
         }
         self.append(Queued::Change(change));
     }
@@ -338,10 +338,10 @@ impl State {
     fn uncount(&mut self, change: &Change) {
         self.changes -= 1;
         self.bytes -= change.bytes;
-        if let Some(at) = self.of_group.iter().position(|(group, _)| *group == change.group) {
-            self.of_group[at].1 -= 1;
-            if self.of_group[at].1 == 0 {
-                self.of_group.swap_remove(at);
+        if let Some(at) = self.changes_of_group.iter().position(|(group, _)| *group == change.group) {
+            self.changes_of_group[at].1 -= 1;
+            if self.changes_of_group[at].1 == 0 {
+                self.changes_of_group.swap_remove(at);
             }
         }
     }
@@ -355,7 +355,7 @@ impl State {
         self.set_memory();
         self.memory.note_overflow(dropped);
         self.memory.free(std::mem::take(&mut self.by_key));
-        self.of_group.clear();
+        self.changes_of_group.clear();
         moves.into_iter().for_each(|moved| self.append_move(moved));
         self.dropped_at = Some(self.next);
         self.append(Queued::Skipped { count: dropped, positions });
