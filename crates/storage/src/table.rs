@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datum::{Object, PrimaryKey};
 use engine::Space;
+use log::GroupId;
 
 use crate::layout::RowKey;
 use crate::row::decode;
-use crate::{ReadError, RowTexts, ShardRange, Store, TableId, TableSnapshot};
+use crate::{Applied, ReadError, RowTexts, ShardRange, Store, TableId, TableSnapshot};
 
 /// A table in a store. Cheap to create and to clone; holds no rows itself.
 #[derive(Clone)]
@@ -90,6 +91,11 @@ impl Table {
     pub fn get_bytes(&self, key: &PrimaryKey) -> Result<Option<Bytes>, ReadError> {
         let row_key = RowKey::new(self.id, key.as_bytes());
         Ok(self.store.engine().get(Space::Rows, row_key.as_bytes())?)
+    }
+
+    /// The record of the last entry of `group` whose rows can be read. One lookup in the engine.
+    pub fn applied(&self, group: GroupId) -> Result<Applied, ReadError> {
+        Ok(Applied::read(&**self.store.engine(), group)?.unwrap_or_default())
     }
 
     /// The rows of `shard_range` as they are now.

@@ -35,8 +35,8 @@ impl HistoryUse {
         }
     }
 
-    /// The end of the history of a group that this node leads, which is switched on if it is off. Every change that was
-    /// acknowledged before the call is before this position, and every later one is in the history after it. Fails with the
+    /// The end of the history of a group that this node leads, which is switched on if it is off. Every change that a read
+    /// has shown before the call is before this position, and every later one is in the history after it. Fails with the
     /// reason for another server.
     pub(crate) fn begin(&self, group: GroupId) -> Result<HistoryPosition, String> {
         let shard = self.local.shard_of(group).ok_or("this server has no replica of the group")?;
@@ -72,12 +72,14 @@ impl HistoryUse {
     /// The end of a history that is on, and is not being switched off. Notes that it is used.
     fn end_in_use(&self, group: GroupId, shard: &Shard) -> Option<HistoryPosition> {
         let mut used = self.used.lock();
-        let end = shard.history_end()?;
+        shard.history_end()?;
         let now = Some(task::now());
         let last_use = used.entry(group).or_insert(now);
         (*last_use)?;
         *last_use = now;
-        Some(end)
+        drop(used);
+        // Rows that were read may be those of an entry that does not count as applied yet.
+        shard.shown_history_end().ok().flatten()
     }
 
     /// Notes that the history of a group is used, unless it is being switched off.

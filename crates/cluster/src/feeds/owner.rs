@@ -86,8 +86,8 @@ impl Feeds {
         (feeds, worker)
     }
 
-    /// The present position of a feed in each group of `table` that may have rows of interest. Every change that was
-    /// acknowledged before the call is before it, and every later change can be followed from it. Asks the leaders of the
+    /// The present position of a feed in each group of `table` that may have rows of interest. Every change that a read has
+    /// shown before the call is before it, and every later change can be followed from it. Asks the leaders of the
     /// groups, and waits some seconds where a group has none. Fails with the group without a leader.
     pub fn start(&self, table: &TableHandle, interest: &Interest) -> Result<Vec<FeedStart>, GroupId> {
         let deadline = task::now() + START_TIMEOUT;
@@ -206,7 +206,7 @@ impl Feeds {
     }
 
     /// The rows of interest that have changed since `starts`, as they were there; `None` for a key without a row. Every change
-    /// that was acknowledged before the call is taken into account. `None` if there are many changes, if the table was resharded
+    /// that a read has shown before the call is taken into account. `None` if there are many changes, if the table was resharded
     /// meanwhile, or if the changes cannot be read soon.
     #[must_use]
     pub fn changed_since(

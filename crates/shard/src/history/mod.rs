@@ -21,3 +21,4 @@ pub use listener::HistoryListener;
 pub use read::{HistoryError, HistoryPart, read_history};
 pub use rows::{HistoryRows, HistoryRowsError, RowsBefore, rows_at};
 pub use snapshot::history_position_of;
+pub(crate) use snapshot::position_in;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use log::{Acks, Durability, Refusal, Term};
+use storage::ReadError;
 
 use super::Shard;
 use crate::entry::EntryWriter;
+use crate::history::position_in;
 use crate::history_position::HistoryPosition;
 use crate::proposal::Proposal;
 use crate::replica::incarnation;
@@ -90,6 +92,12 @@ impl Shard {
     #[must_use]
     pub fn history_end(&self) -> Option<HistoryPosition> {
         self.context.replica.history()
+    }
+
+    /// The end of the history up to which reads show rows; `None` while it is off. For a moment it is after
+    /// [`Shard::history_end`]: the rows of an entry can be read before the entry counts as applied. One lookup in the engine.
+    pub fn shown_history_end(&self) -> Result<Option<HistoryPosition>, ReadError> {
+        position_in(self.table.applied(self.group())?, self.group())
     }
 
     /// Switches the history on: from the position at which the ticket resolves, every applied entry is in the history of

@@ -4,6 +4,7 @@
 
 mod bed;
 mod copies;
+mod history;
 mod indexes;
 mod power;
 mod ranges;
