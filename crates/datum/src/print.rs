@@ -242,13 +242,26 @@ pub(crate) fn shape_members(shape: &Object) -> Vec<(Text, Datum)> {
     members
 }
 
-/// Indents compact JSON text. Stops once more than `enough` bytes are written.
+/// The beginning of a binary in compact JSON text. No other value begins with it.
+const BINARY_START: &[u8] = br#"{"$reql_type$":"BINARY","data":""#;
+
+/// Indents compact JSON text. A binary stays compact, without white space before it, as in RethinkDB. Stops once more than `enough`
+/// bytes are written.
 fn indent(compact: &[u8], enough: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut depth = 0_usize;
     let mut at = 0;
+    let is_binary = |at: usize| compact[at..].starts_with(BINARY_START);
     while let (Some(&byte), true) = (compact.get(at), out.len() <= enough) {
+        if is_binary(at) {
+            let end = string_end(compact, at + BINARY_START.len());
+            let end = compact.len().min(end + b"}".len());
+            out.extend_from_slice(&compact[at..end]);
+            at = end;
+            continue;
+        }
         at += 1;
+        let next_is_binary = is_binary(at);
         match byte {
             b'"' => {
                 let end = string_end(compact, at);
@@ -263,7 +276,9 @@ fn indent(compact: &[u8], enough: usize) -> Vec<u8> {
             b'{' | b'[' => {
                 depth += 1;
                 out.push(byte);
-                new_line(depth, &mut out);
+                if !next_is_binary {
+                    new_line(depth, &mut out);
+                }
             }
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
@@ -272,8 +287,11 @@ fn indent(compact: &[u8], enough: usize) -> Vec<u8> {
             }
             b',' => {
                 out.push(byte);
-                new_line(depth, &mut out);
+                if !next_is_binary {
+                    new_line(depth, &mut out);
+                }
             }
+            b':' if next_is_binary => out.push(byte),
             b':' => out.extend_from_slice(b":\t"),
             _ => out.push(byte),
         }
@@ -338,6 +356,19 @@ mod tests {
         let expected = "{\n\t\"a\":\t[\n\t\t1,\n\t\t\"x,{\\\"\"\n\t],\n\t\"b\":\t{\n\t\t\"c\":\t[],\n\t\t\"d\":\t{}\n\t}\n}";
         assert_eq!(value.pretty(), expected);
         assert_eq!(Datum::from("a").pretty(), "\"a\"");
+    }
+
+    #[test]
+    fn messages_show_binaries_compact() {
+        let binary = || Datum::Binary(Bytes::from_static(b"\x00\xff"));
+        let items = Datum::from(vec![binary(), Datum::from(1), binary()]);
+        let value = object(vec![("a", binary()), ("b", items), ("c", object(vec![("d", binary())]))]);
+        let bytes = r#"{"$reql_type$":"BINARY","data":"AP8="}"#;
+        let expected = format!(
+            "{{\n\t\"a\":{bytes},\n\t\"b\":\t[{bytes},\n\t\t1,{bytes}\n\t],\n\t\"c\":\t{{\n\t\t\"d\":{bytes}\n\t}}\n}}"
+        );
+        assert_eq!(value.pretty(), expected);
+        assert_eq!(binary().pretty(), bytes);
     }
 
     #[test]
