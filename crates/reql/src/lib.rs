@@ -68,7 +68,7 @@ pub use printf::g20;
 pub use scope::Scope;
 pub use select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 pub use signature::Op;
-pub use stored::StoredFunc;
+pub use stored::{IndexFlags, IndexFunc, StoredFunc};
 pub use term::{Call, FuncTerm, Term, Traits, VarId};
 pub use terminal::{Counted, Partial, Terminal};
 pub use transform::{Emitted, Flow, Transform, map_array, run};

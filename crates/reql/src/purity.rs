@@ -55,23 +55,50 @@ pub fn of_func(func: &FuncTerm) -> Determinism {
     of_term(&func.body)
 }
 
+/// Whether `func` may be the function of an index or a write hook. As in RethinkDB, terms that read only by their
+/// arguments are as deterministic as these: `changes` of an array is accepted, and fails when the function is called.
+#[must_use]
+pub fn is_storable(func: &FuncTerm) -> bool {
+    let own = |call: &Call| match call.op {
+        Op::Get
+        | Op::GetAll
+        | Op::Between
+        | Op::BetweenDeprecated
+        | Op::GetIntersecting
+        | Op::GetNearest
+        | Op::EqJoin
+        | Op::ForEach
+        | Op::Changes => Determinism::Always,
+        _ => own(call),
+    };
+    least(&func.body, &own) == Determinism::Always
+}
+
 /// The determinism of a term: that of its least deterministic part.
 #[must_use]
 pub fn of_term(term: &Term) -> Determinism {
-    let call = match term {
-        Term::Datum(_) | Term::Var(_) => return Determinism::Always,
-        Term::Func(func) => return deep::level(|| of_func(func)),
-        Term::Call(call) => call,
-    };
-    let own = match signature::of(call.op).nature {
+    least(term, &own)
+}
+
+/// The determinism of a term without its arguments.
+fn own(call: &Call) -> Determinism {
+    match signature::of(call.op).nature {
         Nature::Random if is_named_uuid(call) => Determinism::Always,
         Nature::Closed => Determinism::Always,
         Nature::Constant => Determinism::WithinQuery,
         Nature::Shape => Determinism::OnServer,
         Nature::Random | Nature::Read | Nature::Write => Determinism::Never,
-    };
-    deep::level(|| {
-        let optargs = call.optargs.iter().map(|(_, term)| term);
-        call.args.iter().chain(optargs).map(of_term).fold(own, Determinism::max)
-    })
+    }
+}
+
+fn least(term: &Term, own: &dyn Fn(&Call) -> Determinism) -> Determinism {
+    match term {
+        Term::Datum(_) | Term::Var(_) => Determinism::Always,
+        Term::Func(func) => deep::level(|| least(&func.body, own)),
+        Term::Call(call) => deep::level(|| {
+            let optargs = call.optargs.iter().map(|(_, term)| term);
+            let parts = call.args.iter().chain(optargs).map(|term| least(term, own));
+            parts.fold(own(call), Determinism::max)
+        }),
+    }
 }

@@ -36,6 +36,8 @@ pub struct Call {
     pub optargs: Vec<(Text, Term)>,
     /// Properties of the whole subtree.
     pub traits: Traits,
+    /// The path from the root of the query to INDEX_CREATE, which may store a function; `None` for other terms.
+    pub path: Option<Arc<TermPath>>,
 }
 
 /// Properties of a term and everything below it.
@@ -89,7 +91,7 @@ impl Call {
         let open =
             op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
         let splices = args.iter().any(|arg| matches!(arg, Term::Call(call) if call.op == Op::Args));
-        Call { op, args, optargs, traits: Traits { open, splices } }
+        Call { op, args, optargs, traits: Traits { open, splices }, path: None }
     }
 
     /// The optional argument of this name, if present.
@@ -106,6 +108,7 @@ impl Clone for Call {
             args: self.args.clone(),
             optargs: self.optargs.clone(),
             traits: self.traits,
+            path: self.path.clone(),
         })
     }
 }

@@ -149,7 +149,8 @@ impl Generator {
         term(if self.chance.once_in(4) { 31 } else { 170 }, [row, json!(name)])
     }
 
-    fn constant(&mut self, kind: Kind) -> Json {
+    /// A constant of this kind.
+    pub fn constant(&mut self, kind: Kind) -> Json {
         match kind {
             Kind::Number => self.number(),
             Kind::Text => self.text(),
@@ -225,6 +226,14 @@ impl Generator {
         let zone = *self.chance.pick(&["+00:00", "+02:00", "-07:30"]);
         let seconds = *self.chance.pick(&[0.0, 86_400.0, 1_375_147_296.681, 951_782_400.0, -12_345_678.5]);
         json!({"$reql_type$": "TIME", "epoch_time": seconds, "timezone": zone})
+    }
+
+    /// A function of one row, which may use variables of these kinds and names.
+    pub fn row_function(&mut self, around: &[(i64, Kind)]) -> Json {
+        self.vars = around.to_vec();
+        self.next_var = 1 + around.iter().map(|(name, _)| *name).max().unwrap_or_default();
+        let (answer, depth) = (self.any_kind(), 1 + self.chance.below(5));
+        self.func(&[Kind::Row], answer, depth)
     }
 
     /// A function of values of these kinds with a result mostly of kind `answer`.

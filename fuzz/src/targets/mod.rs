@@ -11,6 +11,7 @@ mod log_recovery;
 mod object;
 mod request;
 mod row;
+mod stored_function;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -62,7 +63,7 @@ pub fn stem(message: &str) -> &str {
 }
 
 #[must_use]
-pub fn all() -> [&'static dyn Target; 10] {
+pub fn all() -> [&'static dyn Target; 11] {
     [
         &frame::Frame,
         &json_to_term::JsonToTerm,
@@ -74,6 +75,7 @@ pub fn all() -> [&'static dyn Target; 10] {
         &codec::MessageParts,
         &request::Request,
         &evaluate::Evaluate,
+        &stored_function::StoredFunction,
     ]
 }
 

@@ -73,13 +73,16 @@ impl TableIndexes {
             Datum::Object(fields.collect::<Object>())
         };
         let index = |index: &IndexConfig| {
-            object(vec![
+            let mut fields = vec![
                 ("id", Datum::Number(f64::from(index.id.0))),
                 ("name", index.name.clone().into()),
                 ("function", index.function.text().clone().into()),
                 ("multi", index.kind.is_multi().into()),
                 ("geo", index.kind.is_geo().into()),
-            ])
+            ];
+            let binary = index.function.stored_binary();
+            fields.extend(binary.map(|binary| ("binary", Datum::Binary(binary.clone()))));
+            object(fields)
         };
         let list: Vec<Datum> = self.list.iter().map(index).collect();
         object(vec![("given", Datum::Number(f64::from(self.given))), ("list", list.into())])
@@ -97,6 +100,10 @@ impl TableIndexes {
                 return None;
             };
             let function = StoredFunc::parse(function).ok()?;
+            let function = match index.get("binary") {
+                Some(Datum::Binary(binary)) => function.with_binary(binary),
+                _ => function,
+            };
             let kind = match (index.get("multi")?, index.get("geo")) {
                 (Datum::Bool(multi), Some(Datum::Bool(geo))) => IndexKind::of(multi, geo),
                 // Written by a version without geospatial indexes.

@@ -33,6 +33,8 @@ pub(crate) struct Cx {
     pub service: Arc<Service>,
     /// The account it runs as.
     pub caller: Caller,
+    /// The text of the query, for the functions that it stores. `None` if it has none, and for requests of other nodes.
+    pub source: Option<Text>,
     /// The options of the whole query, evaluated, without `db`.
     pub globals: Vec<(Text, Datum)>,
     /// The database of `table` with one argument; an error if the option `db` is no database.
@@ -131,6 +133,7 @@ impl Cx {
         Arc::new_cyclic(|me: &Weak<Cx>| Cx {
             service,
             caller: Caller::User(user),
+            source: None,
             globals: eval_params.globals,
             default_db: Ok(Text::from_static(DB_DEFAULT)),
             now: eval_params.now,

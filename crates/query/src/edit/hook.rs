@@ -3,11 +3,8 @@
 //! Source: docs/reql-spec.md section 12.
 
 use cluster::TableConfig;
-use datum::{Bytes, Datum, ObjectBuilder, Text};
+use datum::{Datum, ObjectBuilder, Text};
 use reql::{ARRAY_LIMIT_DEFAULT, Env, EvalError, ResultKind, Scope, StoredFunc};
-
-/// The prefix of a hook's bytes, as `get_write_hook` shows them.
-pub(crate) const HOOK_PREFIX: &str = "$reql_write_hook_function$";
 
 /// The row that `hook` makes of a write from `before` to `after`, in a table with this key field.
 ///
@@ -54,10 +51,9 @@ fn key_of(field: &Text, before: &Datum, after: &Datum) -> Result<Datum, EvalErro
 /// A table's hook as `get_write_hook` and `table_config` show it.
 pub(crate) fn described_hook(table: &TableConfig) -> Datum {
     let Some(hook) = &table.write_hook else { return Datum::Null };
-    let bytes = [HOOK_PREFIX.as_bytes(), hook.text().as_bytes()].concat();
-    let query = format!("setWriteHook({})", reql::print::function(hook.func()));
+    let query = format!("setWriteHook({})", hook.source());
     let mut out = ObjectBuilder::new();
-    out.insert(Text::from_static("function"), Datum::Binary(Bytes::from(bytes)));
+    out.insert(Text::from_static("function"), Datum::Binary(hook.hook_binary()));
     out.insert(Text::from_static("query"), query.into());
     Datum::Object(out.build())
 }

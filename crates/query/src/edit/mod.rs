@@ -10,7 +10,7 @@ use io::memory::Account;
 use reql::cost::{self, Cost};
 use reql::{Closure, Env, EvalError, StoredFunc};
 
-pub(crate) use hook::{HOOK_PREFIX, described_hook};
+pub(crate) use hook::described_hook;
 pub(crate) use options::{ReturnChanges, WriteOptions};
 
 /// Most bytes of a row, by a measure that never overestimates: an entry of the log cannot have more.

@@ -86,7 +86,12 @@ impl Session {
         let bare = |caller: Caller| self.cx(caller, Settings::default(), cancel.clone(), None);
         let (globals, default_db) = globals(query, &self.client.user, bare)?;
         limits::feed_queue(&globals)?;
-        let settings = Settings { array_limit: limits::array_limit(&globals)?, globals, default_db };
+        let settings = Settings {
+            source: query.source.clone(),
+            array_limit: limits::array_limit(&globals)?,
+            globals,
+            default_db,
+        };
         Ok(self.cx(Caller::User(self.client.user.clone()), settings, cancel, trace))
     }
 
@@ -103,6 +108,7 @@ impl Session {
         Arc::new_cyclic(|me: &Weak<Cx>| Cx {
             service: self.service.clone(),
             caller,
+            source: settings.source,
             globals: settings.globals,
             default_db: settings.default_db,
             now,
@@ -133,8 +139,9 @@ impl Session {
     }
 }
 
-/// The evaluated options of a query.
+/// The text and the evaluated options of a query.
 struct Settings {
+    source: Option<Text>,
     globals: Vec<(Text, Datum)>,
     default_db: Result<Text, EvalError>,
     array_limit: usize,
@@ -143,7 +150,7 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let default_db = Ok(Text::from_static(DB_DEFAULT));
-        Settings { globals: Vec::new(), default_db, array_limit: reql::ARRAY_LIMIT_DEFAULT }
+        Settings { source: None, globals: Vec::new(), default_db, array_limit: reql::ARRAY_LIMIT_DEFAULT }
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Query {
     /// Options of the whole query, each a term.
     pub(crate) options: Vec<(Text, Term)>,
     /// The text of a parsed query.
-    source: Option<Text>,
+    pub(super) source: Option<Text>,
 }
 
 impl Query {

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use cluster::{IndexConfig, IndexProgress, NoLeader, Overwrite};
-use datum::{Bytes, Datum, Object, Text};
-use reql::purity::{self, Determinism};
-use reql::{EvalError, StoredFunc};
+use datum::{Datum, Object, Text};
+use reql::{EvalError, FuncTerm, IndexFlags, StoredFunc, purity};
 use shard::IndexKind;
 
 use super::db_admin::special;
@@ -16,12 +15,6 @@ use crate::routing::ReadMode;
 use crate::table::{Privilege, Resource, StoredTable, TableRef, access, admin_failed};
 use crate::value::{Args, Value};
 
-/// The prefix of the binary form of an index function; RethinkDB checks it too.
-const BLOB_PREFIX: &[u8] = b"$reql_index_function$";
-/// Marks our binary form, which differs from RethinkDB's, and its version.
-const BLOB_OURS: &[u8] = b"rekindle\x01";
-const BLOB_MULTI: u8 = 1;
-const BLOB_GEO: u8 = 2;
 /// How often `index_wait` checks whether its query was cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -44,24 +37,24 @@ pub(crate) fn index_list(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(index_names(&table)))
 }
 
-/// `index_create`: of the field with the index's name, of a function, or of the binary form in the `index_status` of
-/// another index.
+/// `index_create`: of the field with the index's name, of a function, or of the binary in the `index_status` of another
+/// index, here or in RethinkDB.
 pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, name) = (args.table(0)?, args.plain_string(1)?);
     check_name(&table, &name)?;
     let (function, mut kind) = match args.len() {
-        2 => (field(&name)?, IndexKind::One),
+        2 => {
+            let path = args.call.path.as_deref();
+            (StoredFunc::of_field(&name, args.cx.source.as_ref(), path)?, IndexKind::One)
+        }
         _ => match args.take(2)? {
-            Value::Datum(Datum::Binary(blob)) => of_blob(&blob).map_err(|error| error.at(2))?,
+            Value::Datum(Datum::Binary(blob)) => of_binary(&blob).map_err(|error| error.at(2))?,
             other => {
                 let closure = other.into_func(args.cx).map_err(|error| error.at(2))?;
-                if purity::of_func(&closure.func) != Determinism::Always {
-                    let why =
-                        "Could not prove function deterministic.  Index functions must be deterministic.";
-                    // The error is about the body of the function.
-                    return Err(EvalError::logic(why).at(1).at(2));
-                }
-                let stored = StoredFunc::of_closure(&closure).map_err(|error| error.at(2))?;
+                // The error is about the body of the function.
+                check_deterministic(&closure.func).map_err(|error| error.at(1).at(2))?;
+                let stored = StoredFunc::of_closure(&closure, args.cx.source.as_ref());
+                let stored = stored.map_err(|error| error.at(2))?;
                 (stored, IndexKind::One)
             }
         },
@@ -224,13 +217,14 @@ fn indexes_named(
 }
 
 fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
+    let flags = IndexFlags { multi: index.kind.is_multi(), geo: index.kind.is_geo() };
     let mut fields = vec![
         ("index", Datum::String(index.name.clone())),
         ("ready", (progress == IndexProgress::Ready).into()),
         ("outdated", false.into()),
         ("multi", index.kind.is_multi().into()),
         ("geo", index.kind.is_geo().into()),
-        ("function", Datum::Binary(to_blob(index))),
+        ("function", Datum::Binary(index.function.index_binary(flags))),
         ("query", create_query(index).into()),
     ];
     if let IndexProgress::Under(share) = progress {
@@ -242,7 +236,7 @@ fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
 
 /// The query that creates such an index, as the JavaScript driver writes it.
 fn create_query(index: &IndexConfig) -> String {
-    let function = reql::print::function(index.function.func());
+    let function = index.function.source();
     let options = match index.kind {
         IndexKind::One => "",
         IndexKind::Multi => ", {multi: true}",
@@ -252,43 +246,18 @@ fn create_query(index: &IndexConfig) -> String {
     format!("indexCreate('{}', {function}{options})", index.name)
 }
 
-/// The binary form of an index function, which `index_create` takes.
-fn to_blob(index: &IndexConfig) -> Bytes {
-    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    let flags = flag(index.kind.is_multi(), BLOB_MULTI) | flag(index.kind.is_geo(), BLOB_GEO);
-    Bytes::from([BLOB_PREFIX, BLOB_OURS, &[flags], index.function.text().as_bytes()].concat())
+/// The function and kind of an index in a binary of `index_status`.
+fn of_binary(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
+    let index = StoredFunc::of_index_binary(blob)?;
+    check_deterministic(index.function.func())?;
+    Ok((index.function, IndexKind::of(index.flags.multi, index.flags.geo)))
 }
 
-fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
-    let Some(content) = blob.strip_prefix(BLOB_PREFIX) else {
-        return Err(EvalError::logic(
-            "Cannot create an sindex except from a reql_index_function returned from `index_status` in the field \
-             `function`.",
-        ));
-    };
-    let unreadable = |why: &str| {
-        EvalError::logic(format!(
-            "Binary blob passed to index create could not be interpreted as a reql_index_function ({why})."
-        ))
-    };
-    let content = content.strip_prefix(BLOB_OURS).ok_or_else(|| unreadable("unknown format"))?;
-    let (flags, text) = content.split_first().ok_or_else(|| unreadable("it is cut"))?;
-    if flags & !(BLOB_MULTI | BLOB_GEO) != 0 {
-        return Err(unreadable("unknown flags"));
+fn check_deterministic(func: &FuncTerm) -> Result<(), EvalError> {
+    match purity::is_storable(func) {
+        true => Ok(()),
+        false => Err(EvalError::logic(
+            "Could not prove function deterministic.  Index functions must be deterministic.",
+        )),
     }
-    let kind = IndexKind::of(flags & BLOB_MULTI != 0, flags & BLOB_GEO != 0);
-    StoredFunc::check_size(text)?;
-    let text = Text::try_from(Bytes::copy_from_slice(text)).map_err(|_| unreadable("it is not text"))?;
-    let function = StoredFunc::parse(text).map_err(|error| unreadable(&error.to_string()))?;
-    match purity::of_func(function.func()) {
-        Determinism::Always => Ok((function, kind)),
-        _ => Err(unreadable("it is not deterministic")),
-    }
-}
-
-/// The default function of an index: the field with its name, in the form of RethinkDB, whose web interface looks for
-/// this text.
-fn field(name: &Text) -> Result<StoredFunc, EvalError> {
-    let text = format!("[69,[[2,[-19]],[31,[[10,[-19]],{}]]]]", Datum::String(name.clone()).to_json_string());
-    StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
 }

@@ -115,7 +115,7 @@ pub(crate) fn difference_evaluated(
         _ => return Err(EvalError::internal("difference takes two arguments")),
     };
     let args = vec![Term::Datum(Datum::Null), Term::Datum(unwanted)];
-    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits })
+    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits, path: None })
 }
 
 /// The datum of a value. A sequence becomes an array, without the array limit.

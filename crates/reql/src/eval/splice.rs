@@ -37,7 +37,7 @@ pub(super) fn splice_at(call: &Call, context: Context<'_>) -> Result<Call, EvalE
         return Err(EvalError::logic(arity.mismatch(args.len())));
     }
     let traits = Traits { splices: false, ..call.traits };
-    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits })
+    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits, path: call.path.clone() })
 }
 
 fn spliced(splice: &Call, context: Context<'_>) -> Result<Datum, EvalError> {

@@ -33,7 +33,8 @@ pub(super) fn form(op: Op, args: usize) -> Form {
 fn is_constant(op: Op) -> bool {
     matches!(
         op,
-        Op::MinVal
+        Op::ImplicitVar
+            | Op::MinVal
             | Op::MaxVal
             | Op::Monday
             | Op::Tuesday
@@ -113,6 +114,7 @@ fn is_function(op: Op) -> bool {
 pub(super) fn of_term(op: Op) -> String {
     match op {
         Op::Javascript => "js".to_owned(),
+        Op::ImplicitVar => "row".to_owned(),
         _ => camel_case(op.name()),
     }
 }

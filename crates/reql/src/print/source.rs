@@ -1,7 +1,7 @@
 //! Translates terms into documents with the syntax of the JavaScript driver.
 //!
 //! RethinkDB's output is reproduced even where it is not valid JavaScript: `r.do` with several arguments has no
-//! comma after its function, strings are not escaped, and an array in an argument has no `r.expr` before its
+//! comma after its function and one after its last argument, strings are not escaped, and an array in an argument has no `r.expr` before its
 //! methods. Users compare these texts. Source: RethinkDB 2.4, src/pprint/js_pprint.cc.
 
 use datum::{Datum, pseudo};
@@ -179,7 +179,11 @@ impl Source {
         let args: Vec<Doc> = args.iter().map(|arg| self.term(arg)).collect();
         self.plain = plain;
         let func = self.term(func);
-        self.with_r(Doc::row([Doc::text("do("), func, Doc::nest(listed(args)), Doc::text(")")]))
+        let mut arguments = vec![listed(args)];
+        if call.args.len() > 1 {
+            arguments.extend([Doc::text(","), Doc::SPACE]);
+        }
+        self.with_r(Doc::row([Doc::text("do("), func, Doc::nest(Doc::Row(arguments)), Doc::text(")")]))
     }
 
     fn options(&mut self, call: &Call) -> Option<Doc> {

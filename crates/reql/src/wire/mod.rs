@@ -3,7 +3,9 @@
 //! Reports all errors that RethinkDB reports before evaluation: malformed trees, arity, unknown options, writes
 //! nested in stream operations, unbound variables. No input causes a panic or a stack overflow.
 
+mod bounded_text;
 mod compile;
+pub(crate) mod numbered;
 mod tape;
 mod write;
 
@@ -11,7 +13,7 @@ use datum::{Bytes, Text};
 
 use crate::error::CompileError;
 use crate::signature;
-use crate::term::Term;
+use crate::term::{Term, VarId};
 use compile::{Compiler, is_named};
 use tape::{Node, Tape, Value};
 
@@ -125,7 +127,7 @@ pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
 
 fn query_kind(element: Option<Value<'_, '_>>) -> Result<QueryKind, CompileError> {
     let node = element.map_or(&Node::Null, Value::node);
-    let Node::Number(number) = *node else {
+    let Node::Number(number, _) = *node else {
         return Err(unparsable("a query type as a number", node));
     };
     [
@@ -177,9 +179,21 @@ fn envelope(message: &str) -> CompileError {
 
 /// Parses a single term outside a query, for stored functions and tests.
 pub fn parse_term(bytes: &[u8]) -> Result<Term, CompileError> {
+    parse_term_within(bytes, Vec::new())
+}
+
+/// Like [`parse_term`], for a term inside functions with these parameters, outermost first.
+pub(crate) fn parse_term_within(bytes: &[u8], functions: Vec<Vec<VarId>>) -> Result<Term, CompileError> {
     let source = Text::try_from(Bytes::copy_from_slice(bytes)).map_err(|_| not_json())?;
     let tape = Tape::parse(&source).map_err(|_| not_json())?;
-    Compiler::new(&source, true).root(tape.root())
+    Compiler::within(&source, functions).root(tape.root())
+}
+
+/// Like [`parse_term_within`], for a term that is only printed: constants are the terms that make them, and `r.row` is a term.
+pub(crate) fn parse_term_for_print(bytes: &[u8], functions: Vec<Vec<VarId>>) -> Result<Term, CompileError> {
+    let source = Text::try_from(Bytes::copy_from_slice(bytes)).map_err(|_| not_json())?;
+    let tape = Tape::parse(&source).map_err(|_| not_json())?;
+    Compiler::for_print(&source, functions).root(tape.root())
 }
 
 fn not_json() -> CompileError {

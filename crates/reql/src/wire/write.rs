@@ -2,6 +2,7 @@
 
 use datum::{Datum, pseudo};
 
+use super::bounded_text::BoundedText;
 use crate::deep;
 use crate::signature;
 use crate::term::Term;
@@ -10,41 +11,12 @@ use crate::term::Term;
 /// writing stops soon after that.
 #[must_use]
 pub fn write_term(term: &Term, bytes_max: usize) -> Option<Vec<u8>> {
-    let mut out = Text { bytes: Vec::new(), bytes_max };
+    let mut out = BoundedText::new(bytes_max);
     write(term, &mut out);
-    (!out.is_over()).then_some(out.bytes)
+    out.finish()
 }
 
-/// A text with a maximum length.
-struct Text {
-    bytes: Vec<u8>,
-    bytes_max: usize,
-}
-
-impl Text {
-    fn push(&mut self, bytes: &[u8]) {
-        if !self.is_over() {
-            self.bytes.extend_from_slice(bytes);
-        }
-    }
-
-    /// Whether the text is too long, so that nothing more is appended.
-    fn is_over(&self) -> bool {
-        self.bytes.len() > self.bytes_max
-    }
-
-    /// A value that prints as its own JSON.
-    fn plain(&mut self, datum: &Datum) {
-        // Do not escape a string that is too long already.
-        if datum.json_may_fit(self.bytes_max) {
-            datum.write_json(&mut self.bytes);
-        } else {
-            self.bytes.resize(self.bytes_max + 1, b' ');
-        }
-    }
-}
-
-fn write(term: &Term, out: &mut Text) {
+fn write(term: &Term, out: &mut BoundedText) {
     if out.is_over() {
         return;
     }
@@ -74,7 +46,7 @@ fn write(term: &Term, out: &mut Text) {
 }
 
 /// Writes a value as terms that make it: arrays need MAKE_ARRAY.
-fn write_datum(datum: &Datum, out: &mut Text) {
+fn write_datum(datum: &Datum, out: &mut BoundedText) {
     match datum {
         _ if out.is_over() => {}
         Datum::MinVal => out.push(b"[180,[]]"),
@@ -89,16 +61,20 @@ fn write_datum(datum: &Datum, out: &mut Text) {
             Some(object) => deep::level(|| write_object(&object, out)),
             None => out.push(b"null"),
         },
-        plain => out.plain(plain),
+        plain => out.json(plain),
     }
 }
 
-fn write_object(object: &datum::Object, out: &mut Text) {
+fn write_object(object: &datum::Object, out: &mut BoundedText) {
     let values: Vec<_> = object.iter().collect();
     members(values.iter().map(|(key, value)| (&**key, value)), out, write_datum);
 }
 
-fn list<'a, T: 'a>(items: impl Iterator<Item = &'a T>, out: &mut Text, write: fn(&T, &mut Text)) {
+fn list<'a, T: 'a>(
+    items: impl Iterator<Item = &'a T>,
+    out: &mut BoundedText,
+    write: fn(&T, &mut BoundedText),
+) {
     out.push(b"[");
     for (i, item) in items.enumerate() {
         if out.is_over() {
@@ -114,8 +90,8 @@ fn list<'a, T: 'a>(items: impl Iterator<Item = &'a T>, out: &mut Text, write: fn
 
 fn members<'a, T: 'a>(
     members: impl Iterator<Item = (&'a str, &'a T)>,
-    out: &mut Text,
-    write: fn(&T, &mut Text),
+    out: &mut BoundedText,
+    write: fn(&T, &mut BoundedText),
 ) {
     out.push(b"{");
     for (i, (key, value)) in members.enumerate() {
@@ -125,7 +101,7 @@ fn members<'a, T: 'a>(
         if i > 0 {
             out.push(b",");
         }
-        out.plain(&Datum::from(key));
+        out.json(&Datum::from(key));
         out.push(b":");
         write(value, out);
     }

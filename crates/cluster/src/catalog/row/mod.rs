@@ -191,7 +191,8 @@ fn scope_ids(scope: Scope) -> (Option<Uuid>, Option<Uuid>) {
 
 fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
     let shards: Vec<Datum> = table.shards.iter().map(shard_to).collect();
-    let hook = table.write_hook.as_ref().map(|hook| ("write_hook", hook.text().clone().into()));
+    let hook = table.write_hook.as_ref();
+    let hook_binary = hook.and_then(StoredFunc::stored_binary).cloned();
     let mut fields = vec![
         ("uuid", uuid(table.id.uuid())),
         ("db", uuid(table.db.0)),
@@ -203,7 +204,8 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("shards", shards.into()),
         ("lineage", history_to(&table.history)),
     ];
-    fields.extend(hook);
+    fields.extend(hook.map(|hook| ("write_hook", hook.text().clone().into())));
+    fields.extend(hook_binary.map(|binary| ("write_hook_binary", Datum::Binary(binary))));
     fields
 }
 
@@ -302,7 +304,11 @@ fn hook_from(row: &Fields<'_>) -> Result<Option<StoredFunc>, OpenError> {
         return Ok(None);
     }
     let hook = StoredFunc::parse(row.text("write_hook")?);
-    hook.map(Some).map_err(|error| row.wrong(format!("its write hook cannot be read: {error}")))
+    let hook = hook.map_err(|error| row.wrong(format!("its write hook cannot be read: {error}")))?;
+    Ok(Some(match row.0.get("write_hook_binary") {
+        Some(Datum::Binary(binary)) => hook.with_binary(binary),
+        _ => hook,
+    }))
 }
 
 fn shard_to(shard: &ShardConfig) -> Datum {

@@ -1,5 +1,6 @@
 //! Compiles JSON nodes into terms and reports all errors that can be found before evaluation.
 
+mod raw;
 pub(super) mod walk;
 
 use std::borrow::Cow;
@@ -14,6 +15,9 @@ use crate::env::ARRAY_LIMIT_DEFAULT;
 use crate::error::CompileError;
 use crate::signature::{self, Op};
 use crate::term::{Call, FuncTerm, Term, VarId};
+use raw::{Raw, not_found, read_params, read_raw};
+
+pub(super) use raw::var_id;
 
 /// Compiles one tree.
 pub(super) struct Compiler<'s> {
@@ -27,6 +31,8 @@ pub(super) struct Compiler<'s> {
     steps: Vec<Step>,
     /// Whether functions get their paths.
     places_functions: bool,
+    /// Whether `r.row` stays a term, for printing; otherwise it becomes the variable that it stands for.
+    keeps_row: bool,
 }
 
 /// An argument on the path to the current node.
@@ -51,23 +57,33 @@ struct Context {
     ordering: bool,
 }
 
-/// The parts of a term on the wire.
-struct Raw<'t, 'a> {
-    op: Op,
-    count: usize,
-    args: Option<Value<'t, 'a>>,
-    optargs: Option<Value<'t, 'a>>,
-}
-
 impl<'s> Compiler<'s> {
     /// `fold` tells that the query sets no array limit, which folded arrays would bypass.
     pub(super) fn new(source: &'s Text, fold: bool) -> Self {
-        Compiler { source, funcs: Vec::new(), fold, steps: Vec::new(), places_functions: false }
+        Compiler {
+            source,
+            funcs: Vec::new(),
+            fold,
+            steps: Vec::new(),
+            places_functions: false,
+            keeps_row: false,
+        }
     }
 
     /// A compiler for the term of a query, whose functions get their paths.
     pub(super) fn of_query(source: &'s Text, fold: bool) -> Self {
         Compiler { places_functions: true, ..Compiler::new(source, fold) }
+    }
+
+    /// A compiler for a term inside functions with these parameters, outermost first.
+    pub(super) fn within(source: &'s Text, functions: Vec<Vec<VarId>>) -> Self {
+        let open = |params| OpenFunc { params, captures: Vec::new() };
+        Compiler { funcs: functions.into_iter().map(open).collect(), ..Compiler::new(source, true) }
+    }
+
+    /// A compiler like [`Compiler::within`] for a term that is printed as it was sent.
+    pub(super) fn for_print(source: &'s Text, functions: Vec<Vec<VarId>>) -> Self {
+        Compiler { fold: false, keeps_row: true, ..Compiler::within(source, functions) }
     }
 
     /// Compiles the root of a tree.
@@ -118,7 +134,7 @@ impl<'s> Compiler<'s> {
     fn scalar(&self, value: Value<'_, '_>) -> Datum {
         match value.node() {
             Node::Bool(flag) => Datum::Bool(*flag),
-            Node::Number(number) => Datum::Number(*number),
+            Node::Number(number, _) => Datum::Number(*number),
             Node::String(text) => Datum::String(self.text(text)),
             Node::Null | Node::Array(_) | Node::Object(_) => Datum::Null,
         }
@@ -201,7 +217,11 @@ impl<'s> Compiler<'s> {
                 optargs.push((name, term));
             }
         }
-        Ok(Term::Call(Box::new(Call::new(raw.op, args, optargs))))
+        let mut call = Call::new(raw.op, args, optargs);
+        if raw.op == Op::IndexCreate {
+            call.path = self.path();
+        }
+        Ok(Term::Call(Box::new(call)))
     }
 
     fn make_obj(&mut self, members: Option<Value<'_, '_>>, context: Context) -> Result<Term, CompileError> {
@@ -242,7 +262,7 @@ impl<'s> Compiler<'s> {
     }
 
     fn func(&mut self, raw: &Raw<'_, '_>, context: Context) -> Result<Term, CompileError> {
-        if raw.optargs.is_some() {
+        if raw.has_optargs() {
             return Err(CompileError::compile("FUNC takes no optional arguments."));
         }
         let mut args = raw.args();
@@ -281,7 +301,10 @@ impl<'s> Compiler<'s> {
         });
         match (candidates.next(), candidates.next()) {
             (None, _) => Err(CompileError::compile("r.row is not defined in this context.")),
-            (Some(only), None) => self.bind(only),
+            (Some(only), None) => {
+                let var = self.bind(only)?;
+                Ok(if self.keeps_row { row_term() } else { var })
+            }
             (Some(_), Some(_)) => {
                 Err(CompileError::compile("Cannot use r.row in nested queries.  Use functions instead."))
             }
@@ -301,89 +324,9 @@ impl<'s> Compiler<'s> {
     }
 }
 
-impl<'t, 'a> Raw<'t, 'a> {
-    fn args(&self) -> impl Iterator<Item = Value<'t, 'a>> + use<'t, 'a> {
-        self.args.and_then(Value::items).into_iter().flatten()
-    }
-
-    fn args_len(&self) -> usize {
-        self.args.and_then(Value::items).map_or(0, |items| items.len())
-    }
-}
-
-/// Splits `[id, args, optargs]`.
-fn read_raw<'t, 'a>(value: Value<'t, 'a>) -> Result<Raw<'t, 'a>, CompileError> {
-    let mut elements = value.items().ok_or_else(not_found)?;
-    let count = elements.len();
-    if !(1..=3).contains(&count) {
-        return Err(CompileError::compile(format!(
-            "Expected between 1 and 3 elements in a raw term, but found {count}."
-        )));
-    }
-    let op = read_op(elements.next().map_or(&Node::Null, Value::node))?;
-    let (second, third) = (elements.next(), elements.next());
-    if op == Op::Datum {
-        return Ok(Raw { op, count, args: second, optargs: None });
-    }
-    let is_object = |value: Value<'_, '_>| matches!(value.node(), Node::Object(_));
-    let (args, optargs) = match (second, third) {
-        (Some(second), None) if is_object(second) => (None, Some(second)),
-        (Some(second), Some(third)) if is_object(second) && is_object(third) => {
-            return Err(CompileError::compile(
-                "Second and third element in a term are both optional arguments.",
-            ));
-        }
-        (Some(second), _) if !is_object(second) && second.items().is_none() => {
-            return Err(CompileError::compile(
-                "Second element in a Term is neither arguments nor optional arguments.",
-            ));
-        }
-        (_, Some(third)) if !is_object(third) => {
-            return Err(CompileError::compile("Third element in a Term is not optional arguments."));
-        }
-        (second, third) => (second, third),
-    };
-    Ok(Raw { op, count, args, optargs })
-}
-
-fn read_op(node: &Node<'_>) -> Result<Op, CompileError> {
-    let Node::Number(number) = *node else {
-        return Err(CompileError::compile(format!(
-            "Expected a TermType as a NUMBER but found {}.",
-            node.type_name()
-        )));
-    };
-    let id = Some(number).filter(|n| n.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(n));
-    id.and_then(|id| signature::by_id(id as u32)).ok_or_else(|| {
-        let number = datum::format_number(number);
-        CompileError::compile(format!("Unrecognized TermType: {number}."))
-    })
-}
-
-fn read_params(value: Value<'_, '_>) -> Result<Vec<VarId>, CompileError> {
-    let wrong = |what: &str| CompileError::compile(format!("CLIENT ERROR: FUNC variables must be a {what}."));
-    let is_term = |value: Value<'_, '_>| value.items().is_some() || matches!(value.node(), Node::Object(_));
-    if !is_term(value) {
-        return Err(wrong("literal *array* of numbers"));
-    }
-    let raw = read_raw(value).ok().filter(|raw| raw.op == Op::MakeArray && raw.optargs.is_none());
-    let raw = raw.ok_or_else(|| wrong("*literal array of numbers*"))?;
-    let id = |param| match is_term(param) {
-        true => Err(wrong("*literal* array of numbers")),
-        false => var_id(param).ok_or_else(|| wrong("literal array of *numbers*")),
-    };
-    raw.args().map(id).collect()
-}
-
-fn var_id(value: Value<'_, '_>) -> Option<VarId> {
-    match value.node() {
-        Node::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(VarId(*number as i64)),
-        _ => None,
-    }
-}
-
-fn not_found() -> CompileError {
-    CompileError::compile("Variable name not found.")
+/// `r.row` as a term.
+fn row_term() -> Term {
+    Term::Call(Box::new(Call::new(Op::ImplicitVar, Vec::new(), Vec::new())))
 }
 
 fn is_splice(term: &Term) -> bool {

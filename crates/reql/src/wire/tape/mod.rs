@@ -17,7 +17,8 @@ pub(super) struct NotJson;
 pub(super) enum Node<'a> {
     Null,
     Bool(bool),
-    Number(f64),
+    /// A number, and the position of its text.
+    Number(f64, u32),
     String(Cow<'a, str>),
     Array(Span),
     /// Each member is its key, a string node, and its value.
@@ -42,7 +43,7 @@ impl Node<'_> {
         match self {
             Node::Null => "NULL",
             Node::Bool(_) => "BOOL",
-            Node::Number(_) => "NUMBER",
+            Node::Number(..) => "NUMBER",
             Node::String(_) => "STRING",
             Node::Array(_) => "ARRAY",
             Node::Object(_) => "OBJECT",
@@ -53,6 +54,7 @@ impl Node<'_> {
 /// A whole JSON text.
 #[derive(Debug)]
 pub(super) struct Tape<'a> {
+    text: &'a str,
     nodes: Vec<Node<'a>>,
 }
 
@@ -70,7 +72,7 @@ impl<'a> Tape<'a> {
         if u32::try_from(text.len()).is_err() {
             return Err(NotJson);
         }
-        Ok(Tape { nodes: reader::read(text)? })
+        Ok(Tape { text, nodes: reader::read(text)? })
     }
 
     pub(super) fn root(&self) -> Value<'_, 'a> {
@@ -82,6 +84,13 @@ impl<'t, 'a> Value<'t, 'a> {
     /// The value itself.
     pub(super) fn node(self) -> &'t Node<'a> {
         &self.tape.nodes[self.at as usize]
+    }
+
+    /// The text of a number; empty for other values.
+    pub(super) fn number_text(self) -> &'a str {
+        let Node::Number(_, start) = self.node() else { return "" };
+        let text = self.tape.text.get(*start as usize..).unwrap_or_default();
+        text.get(..scan::number_len(text.as_bytes()).unwrap_or_default()).unwrap_or_default()
     }
 
     /// The items, if it is an array.
@@ -174,7 +183,7 @@ fn is_known(nodes: &[Node<'_>], at: u32) -> bool {
     match &nodes[at] {
         Node::Object(span) => span.items_known,
         Node::Array(span) if span.len == 2 => match (&nodes[at + 1], &nodes[at + 2]) {
-            (Node::Number(id), Node::Array(items)) => *id == MAKE_ARRAY && items.items_known,
+            (Node::Number(id, _), Node::Array(items)) => *id == MAKE_ARRAY && items.items_known,
             _ => false,
         },
         Node::Array(_) => false,

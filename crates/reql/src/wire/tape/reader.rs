@@ -171,8 +171,9 @@ impl<'a> Reader<'a> {
                 (if number == 0.0 && len == "-0".len() { 0.0 } else { number }, len)
             }
         };
+        // A text has at most 2^32 bytes.
+        self.nodes.push(Node::Number(number, self.at as u32));
         self.at += len;
-        self.nodes.push(Node::Number(number));
         Ok(())
     }
 

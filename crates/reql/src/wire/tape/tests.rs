@@ -6,7 +6,7 @@ fn rebuilt(value: Value<'_, '_>) -> serde_json::Value {
     match value.node() {
         Node::Null => serde_json::Value::Null,
         Node::Bool(flag) => (*flag).into(),
-        Node::Number(number) => (*number).into(),
+        Node::Number(number, _) => (*number).into(),
         Node::String(text) => text.as_ref().into(),
         Node::Array(_) => value.items().expect("an array").map(rebuilt).collect(),
         Node::Object(_) => {
