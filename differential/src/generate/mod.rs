@@ -149,7 +149,6 @@ impl Generator {
         term(if self.chance.once_in(4) { 31 } else { 170 }, [row, json!(name)])
     }
 
-    /// A constant of this kind.
     pub fn constant(&mut self, kind: Kind) -> Json {
         match kind {
             Kind::Number => self.number(),

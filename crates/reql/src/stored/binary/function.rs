@@ -43,7 +43,6 @@ pub(super) enum TreeForm {
 pub(super) enum FunctionError {
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// It is in JavaScript.
     #[error("it is a function in JavaScript")]
     JavaScript,
     /// Its tree is not one, for this reason.

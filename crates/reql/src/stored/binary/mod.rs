@@ -126,14 +126,12 @@ pub(super) fn uninterpretable(why: &str) -> EvalError {
     ))
 }
 
-/// An index of these flags, from the bytes that [`Function::write`] gives.
 pub(super) fn write_index(function: &[u8], flags: IndexFlags) -> Bytes {
     let versions = [CLUSTER_2_4, REQL_2_4, REQL_2_4, REQL_2_4].map(i8::cast_unsigned);
     let flags = [u8::from(flags.multi), u8::from(flags.geo)];
     Bytes::from([INDEX_PREFIX, &versions, function, &flags].concat())
 }
 
-/// A write hook, from the bytes that [`Function::write`] gives.
 pub(super) fn write_hook(function: &[u8]) -> Bytes {
     Bytes::from([HOOK_PREFIX, function].concat())
 }

@@ -25,7 +25,6 @@ fn function(tree: &str) -> Function {
     }
 }
 
-/// An index of this function, with these versions.
 fn index(versions: [u8; 4], function: &Function) -> Vec<u8> {
     let function = function.write(usize::MAX).expect("bytes");
     [INDEX_PREFIX, &versions, &function, &[0, 0]].concat()

@@ -25,7 +25,6 @@ const MAXVAL: u8 = 14;
 /// Largest magnitude that is written as an integer.
 const INTEGER_MAX: u64 = 1 << 53;
 
-/// Reads a datum.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Datum, Fault> {
     deep::level(|| match reader.u8()? {
         PLAIN_ARRAY => plain_array(reader),
