@@ -2,7 +2,6 @@
 
 use anyhow::{Context, bail};
 use datum::{Datum, Text, Time};
-use io::sim::Chance;
 use rekindle_differential::Generator;
 use rekindle_differential::generate::Kind;
 use reql::purity::{self, Determinism};
@@ -49,7 +48,10 @@ fn random_function(generator: &mut Generator) -> anyhow::Result<RandomFunction> 
     let create = json!([75, [[15, ["t"]], "i", sent]]);
     let term = match count {
         0 => create,
-        _ => json!([64, [vec![json!([69, [[2, names], create]])], values.clone()].concat()]),
+        _ => {
+            let function = json!([69, [[2, names], create]]);
+            json!([64, std::iter::once(&function).chain(&values).collect::<Vec<_>>()])
+        }
     };
     let captured = names.into_iter().zip(values).map(|(name, value)| Ok((VarId(name), value_of(&value)?)));
     let captured = captured.collect::<anyhow::Result<_>>()?;
