@@ -181,6 +181,21 @@ class Filters(FeedCase):
                     self.assertEqual(*found)
             self.run_query(self.table.delete())
 
+    def test_the_last_element_of_a_flush_has_a_token_though_steps_leave_nothing_of_later_changes(self):
+        # A filter of which no bound is known.
+        wanted = self.table.filter(lambda row: r.range(row["n"]).count() > 2)
+        feed = self.feed(wanted.changes(squash=0.3, include_resume_token=True))
+        for _ in range(5):
+            self.run_query(self.table.insert({"id": 1, "n": 9}, conflict="replace"))
+            self.run_query(self.table.insert({"id": 2, "n": 1}, conflict="replace"))
+            [element] = take(feed, 1)
+            self.assertEqual((element["new_val"] or {}).get("id"), 1)
+            self.assertIn("resume_token", element)
+            self.run_query(self.table.delete())
+            [element] = take(feed, 1)
+            self.assertIsNone(element["new_val"])
+            self.assertIn("resume_token", element)
+
     def test_equality_filters_have_exactly_their_changes(self):
         table = self.table
         values = [None, True, 0, 1.5, "", "text", "x" * 500, [1, 2], r.epoch_time(5), {"deep": 1}]

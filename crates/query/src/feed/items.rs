@@ -27,6 +27,9 @@ pub(super) struct RowItems {
     initial: VecDeque<(PrimaryKey, Element)>,
     /// How far initial values were read, and how many elements after that were delivered by the feed that this one continues.
     scan: InitialPosition,
+    /// Elements whose steps the reader applies, and whether the last one is the last of its flush. Until this is known it waits: its
+    /// token depends on whether the steps leave something of a later change.
+    late: (VecDeque<Element>, bool),
     /// Whether a feed can continue after the last element.
     is_exact: bool,
 }
@@ -53,8 +56,9 @@ impl RowItems {
             (true, false) => Phase::Live,
         };
         let scan = reader.position.initial.clone().unwrap_or_default();
+        let (initial, late) = (VecDeque::new(), (VecDeque::new(), false));
         let mut items =
-            RowItems { reader, starts, indexed: None, phase, initial: VecDeque::new(), scan, is_exact: true };
+            RowItems { reader, starts, indexed: None, phase, initial, scan, late, is_exact: true };
         if matches!(phase, Phase::Ready | Phase::Live) {
             items.subscribe();
         }
@@ -166,6 +170,29 @@ impl RowItems {
 
     /// The next change; `None` if something else was in the queue, or a change of which the steps leave nothing.
     fn next_change(&mut self) -> Result<Option<Element>, EvalError> {
+        let options = &self.reader.options;
+        let has_late_steps = !self.reader.plan().steps.are_bounded();
+        if !has_late_steps || !options.include_token || options.squash == Squash::No {
+            return self.take_change();
+        }
+        let (waiting, is_last) = &self.late;
+        if waiting.len() < 2 && !(*is_last && waiting.len() == 1) {
+            let element = self.take_change()?;
+            self.late.0.extend(element);
+            self.late.1 = self.is_exact;
+        }
+        Ok(self.next_late())
+    }
+
+    /// The next of the late elements that need not wait.
+    fn next_late(&mut self) -> Option<Element> {
+        let (waiting, is_last) = &mut self.late;
+        self.is_exact = *is_last && waiting.len() == 1;
+        if waiting.len() > 1 || self.is_exact { waiting.pop_front() } else { None }
+    }
+
+    /// Takes the next entry of the queue, as [`RowItems::next_change`].
+    fn take_change(&mut self) -> Result<Option<Element>, EvalError> {
         let Taken { entry, settled } = self.reader.pop()?;
         let entry = self.after_steps(entry)?;
         let has_late_steps = !self.reader.plan().steps.are_bounded();

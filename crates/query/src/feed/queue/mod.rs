@@ -89,6 +89,8 @@ struct State {
     bytes: usize,
     /// With `squash`: whether all waiting changes may be taken at once, because they are many.
     is_flushing: bool,
+    /// Whether the client has a change after which no feed can continue before a later one is taken.
+    owes_position: bool,
     ended: Option<EvalError>,
     waker: Option<Waker>,
     memory: QueueMemory,
@@ -226,6 +228,7 @@ impl State {
             changes: 0,
             bytes: 0,
             is_flushing: false,
+            owes_position: false,
             ended: None,
             waker: None,
             memory,
@@ -250,18 +253,23 @@ impl State {
     }
 
     fn pop(&mut self) -> Option<Taken> {
-        let (_, entry) = self.waiting.pop_first()?;
+        let (at, entry) = self.waiting.pop_first()?;
         self.is_flushing &= !self.waiting.is_empty();
         match &entry {
             Queued::Change(change) => {
                 self.uncount(change);
                 self.set_memory();
-                self.by_key.remove(&change.key);
+                if self.by_key.get(&change.key) == Some(&at) {
+                    self.by_key.remove(&change.key);
+                }
             }
             Queued::Moved { .. } => self.moves -= 1,
             Queued::Skipped { .. } => self.dropped_at = None,
         }
-        Some(Taken { entry, settled: self.settle() })
+        let settled = self.settle();
+        let is_move = matches!(entry, Queued::Moved { .. });
+        self.owes_position = settled.is_none() && (self.owes_position || !is_move);
+        Some(Taken { entry, settled })
     }
 
     /// Takes the moves that are left if nothing else waits.
@@ -312,8 +320,8 @@ impl State {
 
     fn add(&mut self, mut change: Change, squash: Squash) {
         if squash != Squash::No && change.can_be_combined {
-            let earlier = self.by_key.remove(&change.key).and_then(|at| self.waiting.remove(&at));
-            if let Some(Queued::Change(earlier)) = earlier {
+            let earlier = self.by_key.remove(&change.key).filter(|at| !self.must_stay(*at, &change));
+            if let Some(Queued::Change(earlier)) = earlier.and_then(|at| self.waiting.remove(&at)) {
                 self.uncount(&earlier);
                 (change.old, change.since) = (earlier.old, earlier.since);
                 if change.old == change.new {
@@ -332,6 +340,13 @@ impl State {
             None => self.changes_of_group.push((change.group, 1)),
         }
         self.append(Queued::Change(change));
+    }
+
+    /// Whether `change` would cancel out the change at this place although the client needs one more, to have a position from which
+    /// a feed can continue.
+    fn must_stay(&self, at: u64, change: &Change) -> bool {
+        let is_last = self.owes_position && self.changes == 1 && self.dropped_at.is_none();
+        is_last && matches!(self.waiting.get(&at), Some(Queued::Change(earlier)) if earlier.old == change.new)
     }
 
     /// A change no longer waits.
@@ -382,91 +397,4 @@ fn set_position(positions: &mut Vec<(GroupId, GroupPosition)>, group: GroupId, p
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use cluster::FeedPosition;
-    use datum::Bytes;
-    use io::memory::Budget;
-
-    use super::*;
-
-    const GROUP: GroupId = GroupId(1);
-
-    fn queue_with(squash: Squash) -> ChangeQueue {
-        let memory = QueueMemory::new(Budget::new(1 << 20), Arc::default(), Arc::default());
-        ChangeQueue::new(squash, 100, memory)
-    }
-
-    fn queue() -> ChangeQueue {
-        queue_with(Squash::WhileWaiting)
-    }
-
-    fn position(rows: u32) -> GroupPosition {
-        GroupPosition::of(FeedPosition { rows, ..FeedPosition::default() })
-    }
-
-    fn change(key: &'static [u8], values: (Option<bool>, Option<bool>), rows: u32) -> Queued {
-        let datum = |value: Option<bool>| value.map(Datum::Bool);
-        Queued::Change(Change {
-            key: (PrimaryKey(Bytes::from_static(key)), 0),
-            can_be_combined: true,
-            old: datum(values.0),
-            new: datum(values.1),
-            group: GROUP,
-            position: position(rows),
-            bytes: 1,
-            since: task::now(),
-        })
-    }
-
-    #[test]
-    fn a_feed_is_not_resumed_between_changes_that_cancelled_each_other_out() {
-        let queue = queue();
-        queue.push(change(b"a", (None, Some(true)), 1));
-        queue.push(change(b"b", (None, Some(true)), 2));
-        queue.push(change(b"a", (Some(true), None), 3));
-        queue.push(Queued::Moved { from: vec![GROUP], to: vec![GroupId(2)] });
-        let taken = queue.pop(None).unwrap().unwrap();
-        assert!(matches!(taken.entry, Queued::Change(Change { new: Some(_), .. })));
-        let settled = taken.settled.unwrap();
-        assert_eq!(settled.cancelled, [(GROUP, position(3))]);
-        assert_eq!(settled.moves, [(vec![GROUP], vec![GroupId(2)])]);
-        assert!(queue.pop(None).unwrap().is_none());
-    }
-
-    #[test]
-    fn changes_are_counted_until_the_reader_has_seen_that_some_were_dropped() {
-        let queue = queue_with(Squash::No);
-        let other = GroupId(2);
-        for rows in 1..=150 {
-            queue.push(change(b"a", (None, Some(true)), rows));
-            queue.push(change(b"b", (None, Some(true)), rows));
-        }
-        queue.push(Queued::Moved { from: vec![GROUP], to: vec![other] });
-        let Queued::Change(moved) = change(b"c", (None, Some(true)), 7) else { unreachable!() };
-        queue.push(Queued::Change(Change { group: other, ..moved }));
-        let taken = queue.pop(None).unwrap().unwrap();
-        assert!(matches!(taken.entry, Queued::Moved { .. }), "the groups of later positions are known first");
-        let Queued::Skipped { count, mut positions } = queue.pop(None).unwrap().unwrap().entry else {
-            panic!()
-        };
-        positions.sort_by_key(|(group, _)| *group);
-        assert_eq!((count, positions), (301, vec![(GROUP, position(150)), (other, position(7))]));
-        queue.push(change(b"a", (None, Some(true)), 151));
-        let taken = queue.pop(None).unwrap().unwrap();
-        assert!(matches!(taken.entry, Queued::Change(Change { new: Some(_), .. })));
-    }
-
-    #[test]
-    fn only_the_last_change_that_waits_can_be_resumed_after() {
-        let queue = queue();
-        queue.push(change(b"a", (None, Some(true)), 1));
-        queue.push(change(b"a", (Some(true), None), 2));
-        queue.push(change(b"b", (None, Some(true)), 3));
-        queue.push(change(b"c", (None, Some(true)), 4));
-        assert!(queue.pop(None).unwrap().unwrap().settled.is_none());
-        // A later change of the group waits: the position after it is later, too.
-        assert!(queue.pop(None).unwrap().unwrap().settled.unwrap().cancelled.is_empty());
-    }
-}
+mod tests;
