@@ -18,12 +18,9 @@ impl Time {
     /// The instant `epoch_seconds` after the start of 1970, rounded to the millisecond.
     #[must_use]
     pub fn new(epoch_seconds: f64, offset_minutes: i16) -> Time {
-        let rounded = if epoch_seconds.abs() < ROUNDED_SECONDS_MAX {
-            (epoch_seconds * 1000.0).round() / 1000.0
-        } else {
-            epoch_seconds
-        };
-        Time { epoch_seconds: rounded, offset_minutes }
+        let is_rounded = epoch_seconds.abs() < ROUNDED_SECONDS_MAX;
+        let epoch_seconds = if is_rounded { whole_milliseconds(epoch_seconds) } else { epoch_seconds };
+        Time { epoch_seconds, offset_minutes }
     }
 
     /// The zone as drivers see it: `+hh:mm` or `-hh:mm`.
@@ -62,6 +59,17 @@ impl Time {
     }
 }
 
+/// `seconds`, rounded to milliseconds. A result rounds to itself: seconds that are the nearest double to whole milliseconds stay as
+/// they are, although their product with 1000 may be nearer to the next ones after the year 140000.
+fn whole_milliseconds(seconds: f64) -> f64 {
+    let milliseconds = (seconds * 1000.0).round();
+    let is_whole = |off: f64| (milliseconds + off) / 1000.0 == seconds;
+    match [0.0, -1.0, 1.0].into_iter().any(is_whole) {
+        true => seconds,
+        false => milliseconds / 1000.0,
+    }
+}
+
 fn two_digits(tens: u8, ones: u8) -> Option<i16> {
     if tens.is_ascii_digit() && ones.is_ascii_digit() {
         Some(i16::from(tens - b'0') * 10 + i16::from(ones - b'0'))
@@ -73,6 +81,22 @@ fn two_digits(tens: u8, ones: u8) -> Option<i16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rounded_time_rounds_to_itself() {
+        let mut seconds = 1_700_000_000.012_3;
+        while seconds < ROUNDED_SECONDS_MAX {
+            for step in 0..200 {
+                for seconds in [seconds * (1.0 + f64::from(step) * 1.234_567e-4), -seconds] {
+                    let once = Time::new(seconds, 0).epoch_seconds;
+                    assert!((once - seconds).abs() < 0.002, "{seconds}");
+                    assert_eq!(Time::new(once, 0).epoch_seconds, once, "{seconds}");
+                }
+            }
+            seconds *= 1.021;
+        }
+        assert_eq!(Time::new(1.2345, 0).epoch_seconds, 1.235);
+    }
 
     #[test]
     fn offsets_are_read_in_all_their_forms() {

@@ -27,9 +27,16 @@ impl Target for StoredFunction {
             STANDARD.decode(line.get("function")?.as_str()?).ok()
         };
         let mut seeds: Vec<Vec<u8>> = INDEXES.lines().chain(HOOKS.lines()).filter_map(function).collect();
-        let text = r#"[69,[[2,[1]],[170,[[10,[1]],"a"]]]]"#;
-        seeds.push([b"$reql_index_function$rekindle\x01\x03", text.as_bytes()].concat());
-        seeds.push([b"$reql_write_hook_function$", text.as_bytes()].concat());
+        for body in [
+            r#"[170,[[10,[1]],"a"]]"#,
+            r#"[24, [[10,[[1,1]]],[1,"a",0],1.0]]"#,
+            r#"{"b":[1,[5]],"a":[1,{"$reql_type$":"x"}]}"#,
+            "[64,[[69,[[2,[2]],[10,[2]]],{}],[10,[1]]],{}]",
+        ] {
+            let text = format!("[69,[[2,[1]],{body}]]");
+            seeds.push([b"$reql_index_function$rekindle\x01\x03", text.as_bytes()].concat());
+            seeds.push([b"$reql_write_hook_function$", text.as_bytes()].concat());
+        }
         // `row => row["a"]`, of RethinkDB 2.0 and 2.1.
         let term = b"\x08\xaa\x01\x1a\x13\x08\x0a\x1a\x0f\x08\x01\x12\x0b\x08\x03\x19\0\0\0\0\0\0\xf0\x3f";
         let term = [&term[..], b"\x1a\x09\x08\x01\x12\x05\x08\x04\x22\x01a"].concat();

@@ -89,9 +89,7 @@ impl StoredFunc {
             }
             Content::Text(text) => {
                 check_size(text)?;
-                let function = std::str::from_utf8(text).map(|text| StoredFunc::parse(text.into()));
-                let function = function.map_err(|_| binary::uninterpretable("it is not text"))?;
-                function.map_err(|error| binary::uninterpretable(&error.to_string()))?
+                StoredFunc::of_earlier_text(text).map_err(|why| binary::uninterpretable(&why))?
             }
         };
         Ok(IndexFunc { function, flags })
@@ -107,11 +105,7 @@ impl StoredFunc {
                     "Could not prove function deterministic.  Write hook functions must be deterministic.";
                 Err(EvalError::logic(why))
             }
-            Content::Text(text) => {
-                let text = std::str::from_utf8(text).ok();
-                let function = text.and_then(|text| StoredFunc::parse(text.into()).ok());
-                function.ok_or_else(binary::not_a_hook)
-            }
+            Content::Text(text) => StoredFunc::of_earlier_text(text).map_err(|_| binary::not_a_hook()),
         }
     }
 
@@ -189,6 +183,17 @@ impl StoredFunc {
             Ok(Term::Func(func)) => Some(func),
             _ => None,
         }
+    }
+
+    /// The function with this text, which a client provides. Fails with the reason.
+    ///
+    /// Its texts are many, with spaces and explicit datums, but its binary has one: the function is that of its binary.
+    fn of_earlier_text(text: &[u8]) -> Result<StoredFunc, String> {
+        let text = std::str::from_utf8(text).map_err(|_| "it is not text".to_owned())?;
+        let sent = StoredFunc::parse(text.into()).map_err(|error| error.to_string())?;
+        let written = StoredFunc::of_term(&sent.func).map_err(|error| error.message())?;
+        let function = capture::of_text(&written.text).ok_or("it is not a function")?;
+        StoredFunc::of_function(&function).map_err(|error| error.message())
     }
 
     /// A function as it is stored by RethinkDB.

@@ -6,7 +6,7 @@ use prost::Message as _;
 use super::value;
 use super::*;
 use crate::error::ErrorClass;
-use crate::stored::StoredFunc;
+use crate::stored::{IndexFunc, StoredFunc};
 use crate::term::VarId;
 
 const INDEX: &str = "Binary blob passed to index create could not be interpreted as a reql_index_function";
@@ -152,6 +152,30 @@ fn our_earlier_form_is_read() {
     for (rest, why) in [(&b""[..], "it is cut"), (b"\x04", "unknown flags"), (b"\0\xff", "it is not text")] {
         let blob = [INDEX_PREFIX, EARLIER_INDEX, rest].concat();
         refused(&blob, ErrorClass::QueryLogic, &format!("{INDEX} ({why})."));
+    }
+}
+
+#[test]
+fn a_text_of_our_earlier_form_is_read_as_its_binary() {
+    for (body, expected) in [
+        (r#" [170, [[10,[1]], "a"]] "#, r#"[170,[[10,[1]],"a"]]"#),
+        (r#"{"b":1.0,"a":[1,5,0]}"#, r#"[3,[],{"b":1,"a":5}]"#),
+        (r#"{"b":1,"a":2}"#, r#"{"a":2,"b":1}"#),
+        ("[2,[[1,[5]],[1,[[1,2]]]]]", "[2,[5,[2,[1,2]]]]"),
+        (r#"[1,{"$reql_type$":"X"}]"#, r#"[3,[],{"$reql_type$":"X"}]"#),
+        ("[24.0,[[10,[[1,1]]],1e2],{}]", "[24,[[10,[1]],100]]"),
+        ("[24,[[10,[1.0]],-0.0]]", "[24,[[10,[1]],-0.0]]"),
+        ("[64,[[69,[[2,[[1,3]]],[10,[3]]],{}],[10,[1]]]]", "[64,[[69,[[2,[3]],[10,[3]]]],[10,[1]]]]"),
+    ] {
+        let text = format!("[69,[[2,[1]],{body}],{{}}]");
+        let index = [INDEX_PREFIX, EARLIER_INDEX, b"\x01", text.as_bytes()].concat();
+        let IndexFunc { function, flags } = StoredFunc::of_index_binary(&index).expect("a function");
+        assert_eq!(function.text().as_ref(), format!("[69,[[2,[1]],{expected}]]"), "{text}");
+        let again = StoredFunc::of_index_binary(&function.index_binary(flags)).expect("it was written here");
+        assert_eq!((&again.function, again.flags), (&function, flags));
+        let hook = StoredFunc::of_hook_binary(&[HOOK_PREFIX, text.as_bytes()].concat()).expect("a function");
+        assert_eq!(hook, function);
+        assert_eq!(StoredFunc::of_hook_binary(&hook.hook_binary()).expect("it was written here"), hook);
     }
 }
 
