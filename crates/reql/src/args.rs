@@ -162,34 +162,47 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The optional argument of this name, from the term or else from the options of the query.
+    /// The optional argument of this name that the term itself has.
     #[must_use]
-    pub fn optarg(&self, name: &str) -> Option<&'a Datum> {
-        let own = self.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-        own.or_else(|| self.env.global(name))
+    pub fn own_optarg(&self, name: &str) -> Option<&'a Datum> {
+        self.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// The optional argument of this name, from the term or else from the options of the query.
+    pub fn optarg(&self, name: &str) -> Result<Option<&'a Datum>, EvalError> {
+        match self.own_optarg(name) {
+            Some(own) => Ok(Some(own)),
+            None => self.env.global(name),
+        }
+    }
+
+    /// An error about the value of an optional argument. An option of the query has no place in its term, so that the backtrace is
+    /// empty.
+    #[must_use]
+    pub fn at_optarg(&self, name: &str, error: EvalError) -> EvalError {
+        if self.own_optarg(name).is_some() { error.at(name) } else { error.frameless() }
     }
 
     /// An optional argument as a boolean.
-    #[must_use]
-    pub fn flag(&self, name: &str) -> Option<bool> {
-        self.optarg(name).map(Datum::is_truthy)
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, EvalError> {
+        Ok(self.optarg(name)?.map(Datum::is_truthy))
     }
 
     /// An optional argument as a string.
     pub fn optional_string(&self, name: &str) -> Result<Option<&'a Text>, EvalError> {
-        match self.optarg(name) {
+        match self.optarg(name)? {
             None => Ok(None),
             Some(Datum::String(text)) => Ok(Some(text)),
-            Some(other) => Err(EvalError::type_error("STRING", other).at(name)),
+            Some(other) => Err(self.at_optarg(name, EvalError::type_error("STRING", other))),
         }
     }
 
     /// An optional argument as a number.
     pub fn optional_number(&self, name: &str) -> Result<Option<f64>, EvalError> {
-        match self.optarg(name) {
+        match self.optarg(name)? {
             None => Ok(None),
             Some(Datum::Number(number)) => Ok(Some(*number)),
-            Some(other) => Err(EvalError::type_error("NUMBER", other).at(name)),
+            Some(other) => Err(self.at_optarg(name, EvalError::type_error("NUMBER", other))),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use datum::{Datum, Text};
+use datum::Datum;
 
 use crate::error::EvalError;
 
@@ -38,20 +38,23 @@ impl Default for BatchLimits {
 }
 
 impl BatchLimits {
-    /// The limits set by the options of a query. Fails if they are invalid. Source: `batchspec_t::user` of
-    /// RethinkDB, including the order of its checks.
-    pub fn of_options(globals: &[(Text, Datum)]) -> Result<BatchLimits, EvalError> {
+    /// The limits set by the options of a query, which `option` looks up. Fails if one of them fails or is invalid. Source:
+    /// `batchspec_t::user` of RethinkDB, including the order of its checks.
+    pub fn of_options<'a>(
+        option: impl Fn(&str) -> Result<Option<&'a Datum>, EvalError>,
+    ) -> Result<BatchLimits, EvalError> {
+        let rows_min = option("min_batch_rows")?;
+        let rows_max = option("max_batch_rows")?;
+        let bytes_max = option("max_batch_bytes")?;
+        let time_max = option("max_batch_seconds")?;
+        let first_divisor = option("first_batch_scaledown_factor")?;
         let mut limits = BatchLimits::default();
-        if globals.is_empty() {
-            return Ok(limits);
-        }
-        let option = |name| globals.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-        let size = |name, default| option(name).map_or(Ok(default), |value| count(name, value));
-        limits.rows_max = size("max_batch_rows", limits.rows_max)?;
-        limits.rows_min = size("min_batch_rows", limits.rows_min)?.min(limits.rows_max);
-        limits.bytes_max = size("max_batch_bytes", limits.bytes_max)?;
-        limits.first_divisor = size("first_batch_scaledown_factor", limits.first_divisor)?;
-        limits.time_max = option("max_batch_seconds").map_or(Ok(limits.time_max), seconds)?;
+        let size = |name, value: Option<_>, default| value.map_or(Ok(default), |value| count(name, value));
+        limits.rows_max = size("max_batch_rows", rows_max, limits.rows_max)?;
+        limits.rows_min = size("min_batch_rows", rows_min, limits.rows_min)?.min(limits.rows_max);
+        limits.bytes_max = size("max_batch_bytes", bytes_max, limits.bytes_max)?;
+        limits.first_divisor = size("first_batch_scaledown_factor", first_divisor, limits.first_divisor)?;
+        limits.time_max = time_max.map_or(Ok(limits.time_max), seconds)?;
         Ok(limits)
     }
 
@@ -105,7 +108,8 @@ mod tests {
     use super::*;
 
     fn of(name: &'static str, n: f64) -> BatchLimits {
-        BatchLimits::of_options(&[(Text::from_static(name), Datum::Number(n))]).expect("legal")
+        let value = Datum::Number(n);
+        BatchLimits::of_options(|option| Ok((option == name).then_some(&value))).expect("legal")
     }
 
     #[test]

@@ -96,7 +96,26 @@ impl Closure {
 
     /// Fails unless the function can be called with `count` arguments.
     pub fn check_arity(&self, count: usize) -> Result<(), EvalError> {
-        check_arity(self.arity(), count)
+        check_arity(self.arity(), count).map_err(|error| error.anchored(self.func.path.as_ref()))
+    }
+
+    /// An error about the function as a whole, which belongs to its body; a foreign function has none. Source: func.cc of RethinkDB.
+    #[must_use]
+    pub fn at_body(&self, error: EvalError) -> EvalError {
+        match &self.code {
+            Code::Terms(_) => error.at(1).anchored(self.func.path.as_ref()),
+            Code::Foreign(_) => error,
+        }
+    }
+
+    /// An error about the value that the function returned to a term, whose argument `argument` it is: RethinkDB takes one frame
+    /// away from the place of the body.
+    #[must_use]
+    pub fn at_result(&self, error: EvalError, argument: usize) -> EvalError {
+        match &self.code {
+            Code::Terms(_) => error.anchored(self.func.path.as_ref()).at(argument),
+            Code::Foreign(_) => error,
+        }
     }
 
     /// Calls the function and returns its datum.

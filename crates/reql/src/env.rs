@@ -15,6 +15,9 @@ use crate::term::Call;
 /// Default limit on the items of an array.
 pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
 
+/// An option of the whole query, and its value. An error in it is raised when a term asks for the option, as in RethinkDB.
+pub type GlobalOption = (Text, Result<Datum, EvalError>);
+
 /// The environment of one query's evaluation. Cheap to copy; shared by the threads of the query.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
@@ -27,7 +30,7 @@ pub struct Env<'a> {
     /// Source of random numbers.
     pub random: &'a dyn RandomSource,
     /// Options of the whole query, the defaults of optional arguments.
-    pub globals: &'a [(Text, Datum)],
+    pub globals: &'a [GlobalOption],
     /// Evaluates open terms; `None` inside a shard.
     pub open: Option<&'a dyn OpenTerms>,
 }
@@ -50,14 +53,24 @@ impl Env<'_> {
     /// Fails if the query's batch options are invalid. Called wherever a sequence is read inside a query, as in
     /// RethinkDB. For the final sequence, the code that cuts it into batches checks them.
     pub fn check_batches(&self) -> Result<(), EvalError> {
-        BatchLimits::of_options(self.globals).map(drop)
+        match self.globals {
+            [] => Ok(()),
+            globals => BatchLimits::of_options(|name| global(globals, name)).map(drop),
+        }
     }
+}
 
-    /// The option of the whole query with this name.
-    #[must_use]
-    pub fn global(&self, name: &str) -> Option<&Datum> {
-        self.globals.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+impl<'a> Env<'a> {
+    /// The option of the whole query with this name. Fails if its evaluation has failed.
+    pub fn global(&self, name: &str) -> Result<Option<&'a Datum>, EvalError> {
+        global(self.globals, name)
     }
+}
+
+/// The option with this name. Fails if its evaluation has failed.
+pub fn global<'a>(globals: &'a [GlobalOption], name: &str) -> Result<Option<&'a Datum>, EvalError> {
+    let found = globals.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.as_ref().map_err(Clone::clone)).transpose()
 }
 
 /// Evaluates open terms, which access tables, the network or the current state of the cluster.
@@ -71,6 +84,8 @@ pub trait OpenTerms: Send + Sync {
 /// The value of an open term in the closed evaluator.
 pub enum OpenValue {
     Datum(Datum),
+    /// A row of a table, which is a datum except in texts of errors about its type.
+    Row(Datum),
     /// A function in another language.
     Func(Arc<dyn Foreign>),
     /// Any other value, with its type and text for error messages.

@@ -51,11 +51,14 @@ pub use backtrace::{Backtrace, Frame, TermPath};
 pub use batches::BatchLimits;
 pub use closure::{CallResult, Closure, Evaluate, ResultKind};
 pub use direct::{Direct, Pushed};
-pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Env, Foreign, OpenTerms, OpenValue, RandomSource, SeededRandom};
+pub use env::{
+    ARRAY_LIMIT_DEFAULT, Cancel, Env, Foreign, GlobalOption, OpenTerms, OpenValue, RandomSource,
+    SeededRandom, global,
+};
 pub use error::{CompileError, ErrorClass, EvalError, not_a_sequence};
 pub use eval::{
-    IndexOption, apply, closure, closure_of_argument, closure_of_predicate, closure_of_right_side, eval,
-    eval_patch, eval_value, failed, interleave, operation, splice,
+    IndexOption, apply, closure, closure_of_argument, closure_of_predicate, closure_of_right_side,
+    difference_that_fails, eval, eval_patch, eval_value, failed, interleave, operation, splice,
 };
 pub use group::GroupBy;
 pub use operation::{

@@ -32,6 +32,14 @@ pub fn can_be_repeated(term: &Term) -> bool {
     !has_call(term, &|call| signature::of(call.op).nature == Nature::Write) && !is_random(term)
 }
 
+/// Whether a term of the query `term`, or the query itself, may ask for the option of the whole query with this name.
+#[must_use]
+pub fn may_ask_for(term: &Term, option: &str) -> bool {
+    let takes = |op: Op| signature::of(op).optargs.contains(&option);
+    let of_terms = signature::all().iter().any(|row| row.optargs.contains(&option));
+    !of_terms || has_call(term, &|call| takes(call.op))
+}
+
 fn has_call(term: &Term, test: &dyn Fn(&Call) -> bool) -> bool {
     match term {
         Term::Datum(_) | Term::Var(_) => false,

@@ -181,9 +181,12 @@ impl Terminal {
             (_, Partial::Best(Some((_, item)))) => Ok(item),
             (Terminal::Max(_), Partial::Best(None)) => Err(empty("max", "max")),
             (_, Partial::Best(None)) => Err(empty("min", "min")),
-            (_, Partial::Reduced(reduced)) => {
-                reduced.ok_or_else(|| EvalError::non_existence("Cannot reduce over an empty stream."))
+            (_, Partial::Reduced(Some(reduced))) => Ok(reduced),
+            (Terminal::Reduce(closure), Partial::Reduced(None)) => {
+                let empty = EvalError::non_existence("Cannot reduce over an empty stream.");
+                Err(closure.at_body(empty).at(1))
             }
+            (_, Partial::Reduced(None)) => Err(mixed_up()),
             (Terminal::Top { orders, most }, Partial::Top(items)) => {
                 let mut items = order::sorted_by_key(items, orders);
                 items.truncate(*most);

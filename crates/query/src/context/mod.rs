@@ -11,7 +11,7 @@ use std::time::Duration;
 use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
 use io::Nanos;
-use reql::{Cancel, Env, EvalError, RandomSource, SeededRandom};
+use reql::{Cancel, Env, EvalError, GlobalOption, RandomSource, SeededRandom};
 use shard::Activity;
 
 use crate::script::ScriptRunner;
@@ -36,8 +36,8 @@ pub(crate) struct Cx {
     /// The text of the query, for the functions that it stores. `None` if it has none, and for requests of other nodes.
     pub source: Option<Text>,
     /// The options of the whole query, evaluated, without `db`.
-    pub globals: Vec<(Text, Datum)>,
-    /// The database of `table` with one argument; an error if the option `db` is no database.
+    pub globals: Vec<GlobalOption>,
+    /// The database of `table` with one argument; an error if the option `db` fails or is no database.
     pub default_db: Result<Text, EvalError>,
     /// The value of `now`, the same all through the query.
     pub now: Time,
@@ -100,8 +100,8 @@ pub(crate) struct EvalParams {
     pub array_limit: usize,
     /// The seed of random numbers.
     pub seed: u64,
-    /// The options of the whole query.
-    pub globals: Vec<(Text, Datum)>,
+    /// The options of the whole query. A request with one that has failed is not sent.
+    pub globals: Vec<GlobalOption>,
 }
 
 impl EvalParams {
@@ -225,8 +225,13 @@ impl Cx {
         self.closed_env().check_array(count)
     }
 
-    /// The option of the whole query with this name.
-    pub fn global(&self, name: &str) -> Option<&Datum> {
-        self.globals.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    /// The option of the whole query with this name. Fails if its evaluation has failed.
+    pub fn global(&self, name: &str) -> Result<Option<&Datum>, EvalError> {
+        reql::global(&self.globals, name)
+    }
+
+    /// Whether the query has an option with this name.
+    pub fn has_global(&self, name: &str) -> bool {
+        self.globals.iter().any(|(key, _)| key == name)
     }
 }

@@ -115,7 +115,14 @@ impl Cx {
     /// Evaluates a term on a sequence whose first argument was evaluated.
     pub(crate) fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
         let evaluated = match call.op {
-            Op::Difference => Some(sequence::difference_evaluated(self, call, scope, &first)?),
+            Op::Difference => match sequence::difference_evaluated(self, call, scope, &first)? {
+                Ok(call) => Some(call),
+                Err(error) if matches!(first, Value::Grouped(_)) => return Err(error),
+                Err(error) => {
+                    let failing = reql::difference_that_fails(error)?;
+                    return sequence::applied(self, call.op, first, failing);
+                }
+            },
             _ => None,
         };
         let call = evaluated.as_ref().unwrap_or(call);
@@ -143,7 +150,7 @@ impl OpenTerms for Cx {
         let value = stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope))?;
         match value {
             Value::Datum(datum) => Ok(OpenValue::Datum(datum)),
-            Value::Row(row) => row.into_datum(self).map(OpenValue::Datum),
+            Value::Row(row) => row.into_datum(self).map(OpenValue::Row),
             other => Ok(match other.as_foreign() {
                 Some(code) => OpenValue::Func(code),
                 None => OpenValue::Other { kind: other.kind(), printed: other.print() },

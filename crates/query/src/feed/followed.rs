@@ -35,7 +35,10 @@ impl Followed {
     /// The plans for the argument of `changes`: several for a union. Fails if it cannot be followed.
     pub fn of(cx: &Cx, value: Value) -> Result<Vec<Followed>, EvalError> {
         match value {
-            Value::Table(slice) => Followed::of_seq(cx, &slice.into_seq(cx)?),
+            Value::Table(slice) => {
+                slice.check_followed(cx)?;
+                Followed::of_seq(cx, &slice.into_seq(cx)?)
+            }
             Value::Row(row) => Followed::of_row(row),
             Value::Seq(seq) => Followed::of_seq(cx, &seq),
             Value::Datum(Datum::Array(_)) | Value::Grouped(_) => Err(eager()),

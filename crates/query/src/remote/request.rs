@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use cluster::ServerId;
-use datum::{KeyRange, PrimaryKey, Text, Time};
+use datum::{Datum, KeyRange, PrimaryKey, Text, Time};
 use log::Durability;
 use reql::codec::{Codec, Packer, UnpackError, Unpacker};
-use reql::{EvalError, Pipeline, Transform};
+use reql::{EvalError, GlobalOption, Pipeline, Transform};
 use storage::TableId;
 use uuid::Uuid;
 
@@ -90,12 +90,25 @@ pub(crate) enum Edits {
 
 impl Request {
     /// Encodes the request. Fails if it exceeds the size limit, if there is no memory for it, or if the query was
-    /// cancelled.
+    /// cancelled; or if its terms may ask for an option of the whole query whose evaluation has failed.
     pub fn to_bytes(&self) -> Result<Bytes, EvalError> {
+        if let Some(Err(error)) = self.globals().iter().map(|(_, value)| value).find(|value| value.is_err()) {
+            return Err(error.clone());
+        }
         let mut out = Packer::with_capacity(64);
         out.byte(REQUEST_VERSION);
         self.pack(&mut out);
         out.finish().map_err(|fault| fault.error(self.subject()))
+    }
+
+    /// The options of the whole query, if the request has terms.
+    fn globals(&self) -> &[GlobalOption] {
+        match self {
+            Request::Write(write) => &write.eval_params.globals,
+            Request::Gather { eval_params, .. } => &eval_params.globals,
+            Request::Open { eval_params, steps, .. } if !steps.is_empty() => &eval_params.globals,
+            _ => &[],
+        }
     }
 
     /// The part of the request that may be too large, as the error names it.
@@ -316,7 +329,8 @@ impl Codec for EvalParams {
         self.now.pack(out);
         self.array_limit.pack(out);
         out.raw(&self.seed.to_le_bytes());
-        self.globals.pack(out);
+        let known = |(name, value): &GlobalOption| Some((name.clone(), value.clone().ok()?));
+        self.globals.iter().filter_map(known).collect::<Vec<(Text, Datum)>>().pack(out);
     }
 
     fn unpack(from: &mut Unpacker) -> Result<Self, UnpackError> {
@@ -324,7 +338,10 @@ impl Codec for EvalParams {
             now: Time::unpack(from)?,
             array_limit: from.size()?,
             seed: u64::from_le_bytes(from.array()?),
-            globals: Vec::unpack(from)?,
+            globals: Vec::<(Text, Datum)>::unpack(from)?
+                .into_iter()
+                .map(|(name, value)| (name, Ok(value)))
+                .collect(),
         })
     }
 }

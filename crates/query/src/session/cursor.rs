@@ -64,7 +64,7 @@ impl Cursor {
         job: JobEntry,
         profile: Option<Profile>,
     ) -> Result<Cursor, EvalError> {
-        let limits = BatchLimits::of_options(&cx.globals)?;
+        let limits = BatchLimits::of_options(|name| cx.global(name))?;
         let items = pipe.open(&cx)?;
         if cx.feeds.kind().is_some() {
             // The reader of a feed never waits here: see `poll_batch`.

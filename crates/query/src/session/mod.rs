@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use datum::{Datum, Text, Time, cancel};
-use reql::{Cancel, EvalError, Op, Scope, SeededRandom, Term};
+use reql::{Cancel, EvalError, GlobalOption, Op, Scope, SeededRandom, Term};
 
 use self::cursor::check_json;
 use self::profile::Profile;
@@ -84,7 +84,7 @@ impl Session {
         trace: Option<Arc<Trace>>,
     ) -> Result<Arc<Cx>, QueryError> {
         let bare = |caller: Caller| self.cx(caller, Settings::default(), cancel.clone(), None);
-        let (globals, default_db) = globals(query, &self.client.user, bare)?;
+        let (globals, default_db) = globals(query, &self.client.user, bare);
         limits::feed_queue(&globals)?;
         let settings = Settings {
             source: query.source.clone(),
@@ -142,7 +142,7 @@ impl Session {
 /// The text and the evaluated options of a query.
 struct Settings {
     source: Option<Text>,
-    globals: Vec<(Text, Datum)>,
+    globals: Vec<GlobalOption>,
     default_db: Result<Text, EvalError>,
     array_limit: usize,
 }
@@ -158,16 +158,15 @@ impl Default for Settings {
 /// refuses reads and writes there for want of permission.
 const LIMIT_OPTIONS: [&str; 2] = ["array_limit", "changefeed_queue_size"];
 
-type Globals = Vec<(Text, Datum)>;
-
 /// The options of the whole query as datums, and the database of `table` with one argument. Options that are not
-/// literals are evaluated with the context of `bare` for `user`, without options. An option `db` that is no database
-/// becomes the error of the terms that need it.
+/// literals are evaluated with the context of `bare` for `user`, without options, unless they belong to terms that the query does
+/// not have. One that fails or has the wrong type becomes the error of the terms that ask for it; in RethinkDB such an error has an
+/// empty backtrace.
 fn globals(
     query: &Query,
     user: &Text,
     bare: impl Fn(Caller) -> Arc<Cx>,
-) -> Result<(Globals, Result<Text, EvalError>), QueryError> {
+) -> (Vec<GlobalOption>, Result<Text, EvalError>) {
     let mut globals = Vec::with_capacity(query.options.len());
     let mut default_db = Ok(Text::from_static(DB_DEFAULT));
     for (name, term) in &query.options {
@@ -175,18 +174,20 @@ fn globals(
             default_db = Ok(db);
             continue;
         }
-        let caller =
-            if LIMIT_OPTIONS.contains(&name.as_ref()) { Caller::None } else { Caller::User(user.clone()) };
-        match global(term, || bare(caller)).map_err(|error| error.at(name))? {
-            Global::Db(db) if name == "db" => default_db = Ok(db.name),
-            Global::Datum(value) if name == "db" => {
-                default_db = Err(Value::Datum(value).mismatch("DATABASE"))
-            }
-            Global::Db(db) => return Err(Value::Db(db).mismatch("DATUM").at(name).into()),
-            Global::Datum(value) => globals.push((name.clone(), value)),
+        let is_limit = LIMIT_OPTIONS.contains(&name.as_ref());
+        let is_asked_for = is_limit || reql::purity::may_ask_for(&query.term, name);
+        if !matches!(term, Term::Datum(_)) && !is_asked_for {
+            continue;
+        }
+        let caller = if is_limit { Caller::None } else { Caller::User(user.clone()) };
+        let value = global(term, || bare(caller)).map_err(EvalError::frameless);
+        if name == "db" {
+            default_db = value.and_then(Global::into_db);
+        } else {
+            globals.push((name.clone(), value.and_then(Global::into_datum)));
         }
     }
-    Ok((globals, default_db))
+    (globals, default_db)
 }
 
 /// The name in `r.db(name)`.
@@ -204,6 +205,22 @@ fn db_name(term: &Term) -> Option<Text> {
 enum Global {
     Datum(Datum),
     Db(DbRef),
+}
+
+impl Global {
+    fn into_db(self) -> Result<Text, EvalError> {
+        match self {
+            Global::Db(db) => Ok(db.name),
+            Global::Datum(value) => Err(Value::Datum(value).mismatch("DATABASE").frameless()),
+        }
+    }
+
+    fn into_datum(self) -> Result<Datum, EvalError> {
+        match self {
+            Global::Datum(value) => Ok(value),
+            Global::Db(db) => Err(Value::Db(db).mismatch("DATUM").frameless()),
+        }
+    }
 }
 
 fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalError> {

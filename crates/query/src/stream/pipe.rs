@@ -2,9 +2,9 @@
 //! still run where the rows are.
 
 use cluster::IndexConfig;
-use datum::Array;
+use datum::{Array, Datum};
 use reql::stream::{ArrayItems, Items};
-use reql::{ErrorClass, EvalError, Transform};
+use reql::{Env, ErrorClass, EvalError, Transform};
 
 use super::bucketed_rows::BucketedSteps;
 use super::interleave::Interleaved;
@@ -31,12 +31,26 @@ impl Source {
         Source::Items(Box::new(ArrayItems::new(items)))
     }
 
+    /// Rows that cannot be read: `error` is raised once something reads them.
+    pub fn failing(error: EvalError) -> Source {
+        Source::Items(Box::new(Failing(error)))
+    }
+
     /// The same rows, for a query that relies on the definition of `index`.
     pub fn relying_on(self, index: Option<IndexConfig>) -> Source {
         match self {
             Source::Rows(rows) => Source::Rows(rows.relying_on(index)),
             other => other,
         }
+    }
+}
+
+/// Items that fail to be read.
+struct Failing(EvalError);
+
+impl Items for Failing {
+    fn next(&mut self, _env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        Err(self.0.clone())
     }
 }
 

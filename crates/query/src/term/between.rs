@@ -4,6 +4,7 @@ use datum::{Datum, Text};
 use reql::{EvalError, Op};
 use shard::{Bounds, Side};
 
+use super::table::at_table;
 use crate::value::{Args, Value};
 
 /// `between`: a range of an index, by default with the left bound included and the right one excluded.
@@ -19,9 +20,10 @@ pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
         None => slice.index_name(),
     };
     if slice.bounds.as_ref().is_some_and(|bounds| !bounds.is_universe()) {
-        return Err(EvalError::logic("Cannot perform multiple BETWEENs on the same table."));
+        let why = "Cannot perform multiple BETWEENs on the same table.";
+        return Err(at_table(args.call, EvalError::logic(why)));
     }
-    check_order(slice.index.as_ref(), &index)?;
+    check_order(slice.index.as_ref(), &index).map_err(|error| at_table(args.call, error))?;
     slice.index = Some(index);
     slice.bounds = Some(Bounds { left, left_side, right, right_side });
     Ok(Value::Table(slice))

@@ -184,21 +184,23 @@ fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
 
 /// Whether the term or the whole query names an index.
 pub(crate) fn names_index(over: &SequenceCall<'_>) -> bool {
-    over.call.optarg("index").is_some() || over.cx.global("index").is_some()
+    over.call.optarg("index").is_some() || over.cx.has_global("index")
 }
 
 /// The index that the term or the whole query names.
 fn own_index(over: &SequenceCall<'_>) -> Result<Option<Text>, EvalError> {
-    let named = match over.call.optarg("index") {
+    let own = over.call.optarg("index");
+    let named = match own {
         Some(term) => over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?,
-        None => match over.cx.global("index") {
+        None => match over.cx.global("index")? {
             Some(datum) => datum.clone(),
             None => return Ok(None),
         },
     };
     match named {
         Datum::String(name) => Ok(Some(name)),
-        other => Err(EvalError::type_error("STRING", &other).at("index")),
+        other if own.is_some() => Err(EvalError::type_error("STRING", &other).at("index")),
+        other => Err(EvalError::type_error("STRING", &other).frameless()),
     }
 }
 

@@ -15,7 +15,9 @@ use crate::value::{Args, Origin, Seq, SystemKeys, SystemRows, Value};
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let index = args.optional_string("index")?;
-    let keys: Vec<Datum> = (1..args.len()).map(|i| wanted_key(&mut args, i)).collect::<Result<_, _>>()?;
+    let mut keys: Vec<Datum> = (1..args.len()).map(|i| wanted_key(&mut args, i)).collect::<Result<_, _>>()?;
+    // Of several keys that no row can have, RethinkDB names the least.
+    keys.sort();
     if let Some(index) = index
         && let Index::Secondary(index) = table.index(args.cx, &index)?
     {
@@ -48,7 +50,7 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Seq(Seq { origin, ..Seq::selection(table, Pipe::of_source(source)) }))
 }
 
-/// The rows under values of a secondary index.
+/// The rows under values of a secondary index. A value that no index can hold fails when rows are read, as in RethinkDB.
 fn by_index(table: TableRef, index: &IndexConfig, keys: Vec<Datum>) -> Result<Value, EvalError> {
     let mut wanted: BTreeMap<Datum, u32> = BTreeMap::new();
     for key in keys {
@@ -57,7 +59,10 @@ fn by_index(table: TableRef, index: &IndexConfig, keys: Vec<Datum>) -> Result<Va
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
                 Ok(_) => *wanted.entry(key).or_default() += 1,
-                Err(error) => return Err(key_error(&error)),
+                Err(error) => {
+                    let source = Source::failing(key_error(&error));
+                    return Ok(Value::Seq(Seq::selection(table, Pipe::of_source(source))));
+                }
             },
         }
     }

@@ -1,6 +1,6 @@
 //! `grant`: sets permissions of a user globally, for a database or for a table.
 
-use cluster::Scope;
+use cluster::{AdminError, Scope};
 use datum::{Datum, Text};
 use reql::EvalError;
 
@@ -11,21 +11,29 @@ use crate::system::{RightsChange, rights_datum};
 use crate::table::{Identifiers, SystemRef, TableRef, access, admin_failed, system_db_id, system_table_id};
 use crate::value::{Args, Value, user_name};
 
-/// `grant([scope,] user, {permission: true | false | null})`.
+/// `grant([scope,] user, {permission: true | false | null})`. Its checks have the order of RethinkDB's: the types of arguments, the
+/// caller's permission, the user, the permissions.
 pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let last = args.len() - 1;
+    let (user, rights) = (user_name(&args.string(last - 1)?)?, args.datum(last)?);
     let scope = match args.len() {
         2 => Scope::Global,
         _ => scope(args.cx, args.take(0)?)?,
     };
-    let last = args.len() - 1;
-    let (user, rights) = (user_name(&args.string(last - 1)?)?, args.datum(last)?);
-    let Datum::Object(rights) = rights else {
-        return Err(EvalError::op_failed(format!("Expected an object, got {}.", rights.pretty())));
-    };
+    if user == "admin" {
+        return Err(admin_failed(AdminError::AdminFixed));
+    }
     if let Some(table) = system::table("permissions") {
         let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });
         access::check_write(args.cx, &table)?;
     }
+    let known = || args.cx.catalog().user(&user).map(drop);
+    if args.cx.retry_with_fresh_catalog(known).is_none() {
+        return Err(admin_failed(AdminError::UserMissing(user)));
+    }
+    let Datum::Object(rights) = rights else {
+        return Err(EvalError::op_failed(format!("Expected an object, got {}.", rights.pretty())));
+    };
     let rights = RightsChange::read(&rights, scope == Scope::Global)?;
     let granted = args.cx.node().accounts().grant(&user, scope, |before| rights.apply(before));
     let (before, after) = granted.map_err(admin_failed)?;

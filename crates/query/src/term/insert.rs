@@ -78,10 +78,12 @@ fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
         None | Some("error") => Ok(Conflict::Error),
         Some("replace") => Ok(Conflict::Replace),
         Some("update") => Ok(Conflict::Update),
-        Some(other) => Err(EvalError::logic(format!(
-            "Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\")."
-        ))
-        .at("conflict")),
+        Some(other) => {
+            let why = format!(
+                "Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\")."
+            );
+            Err(args.at_optarg("conflict", EvalError::logic(why)))
+        }
     }
 }
 

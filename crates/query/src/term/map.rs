@@ -74,7 +74,7 @@ impl Items for FlatMap {
             let Some(item) = self.items.next(env)? else { return Ok(None) };
             let answer = self.cx.call_value(&self.closure, &[item]).map_err(|error| error.at(1))?;
             let seq = answer.seq_of_argument(1, &self.cx);
-            let seq = seq.map_err(|error| error.anchored(self.closure.func.path.as_ref()).at(1))?;
+            let seq = seq.map_err(|error| self.closure.at_result(error, 1))?;
             self.current = Some(seq.pipe.open(&self.cx)?);
         }
     }

@@ -8,6 +8,7 @@ use reql::{
 
 use super::sequence;
 use super::sequence::SequenceCall;
+use super::table::at_table;
 use crate::context::Cx;
 use crate::stream::{Pipe, Ties};
 use crate::table::{Index, IndexItems, KeyOrder};
@@ -36,12 +37,17 @@ pub(crate) fn order_by(over: SequenceCall<'_>) -> Result<Value, EvalError> {
         return sequence::applied(over.cx, over.call.op, over.first, operation);
     };
     let Value::Table(slice) = &over.first else { return Err(reql::needs_table()) };
-    let Datum::String(index) = index else { return Err(EvalError::type_error("STRING", &index).at("index")) };
+    let Datum::String(index) = index else {
+        let wrong = EvalError::type_error("STRING", &index);
+        let own = over.call.optarg("index").is_some();
+        return Err(if own { wrong.at("index") } else { wrong.frameless() });
+    };
     if slice.order != KeyOrder::Any {
-        return Err(EvalError::logic("Cannot perform multiple indexed ORDER_BYs on the same table."));
+        let why = "Cannot perform multiple indexed ORDER_BYs on the same table.";
+        return Err(at_table(over.call, EvalError::logic(why)));
     }
     if let Some(bounded) = slice.index.as_ref().filter(|bounded| **bounded != index) {
-        return Err(ordered_otherwise(&index, bounded));
+        return Err(at_table(over.call, ordered_otherwise(&index, bounded)));
     }
     let mut slice = slice.clone();
     slice.index = Some(index);
@@ -59,7 +65,7 @@ pub(crate) fn order_by(over: SequenceCall<'_>) -> Result<Value, EvalError> {
 /// form.
 pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Option<Result<Value, EvalError>> {
     let [Term::Call(ordered), Term::Datum(Datum::Number(most))] = limit.args.as_slice() else { return None };
-    let by_index = ordered.optarg("index").is_some() || cx.global("index").is_some();
+    let by_index = ordered.optarg("index").is_some() || cx.has_global("index");
     let plain = ordered.op == Op::OrderBy && !by_index && !ordered.traits.splices;
     let whole = most.fract() == 0.0 && (0.0..=TOP_ITEMS_MAX).contains(most);
     (plain && whole).then(|| top(cx, ordered, *most as usize, limit, scope))
@@ -134,13 +140,12 @@ fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError
 
 /// The name of the index for the order, and the direction.
 fn index(over: &SequenceCall<'_>) -> Result<Option<(Datum, Direction)>, EvalError> {
-    match (over.call.optarg("index").map(directed), over.cx.global("index")) {
-        (Some((term, direction)), _) => {
+    match over.call.optarg("index").map(directed) {
+        Some((term, direction)) => {
             let named = over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?;
             Ok(Some((named, direction)))
         }
-        (None, Some(named)) => Ok(Some((named.clone(), Direction::Ascending))),
-        (None, None) => Ok(None),
+        None => Ok(over.cx.global("index")?.map(|named| (named.clone(), Direction::Ascending))),
     }
 }
 

@@ -13,7 +13,7 @@ use reql::{Call, EvalError, Op, Scope};
 use crate::context::Cx;
 use crate::stream::{Pipe, Source, gather};
 use crate::table::TableRef;
-use crate::value::{Grouped, Origin, Row, Seq, Value};
+use crate::value::{Grouped, Origin, Row, Seq, Value, no_selection};
 
 /// A term on a sequence whose first argument was evaluated.
 pub(crate) struct SequenceCall<'a> {
@@ -60,6 +60,9 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
         Value::Row(row) if matches!(operation, Operation::Nth(_)) => {
             return Err(EvalError::type_error("ARRAY", &row.into_datum(cx)?));
         }
+        Value::Row(row) if matches!(operation, Operation::Terminal(..)) => {
+            return count_of_row(row.into_datum(cx).map_err(|error| error.at(0))?, &operation, cx);
+        }
         other => {
             let single = other.into_datum(cx).map_err(|error| error.at(0))?;
             return operation.apply(reql::Value::Datum(single), &cx.env()).map(Value::of_closed);
@@ -91,6 +94,16 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
     }
 }
 
+/// `count` of a row: the number of its fields. A row is no sequence, so that there is nothing else to count.
+fn count_of_row(row: Datum, count: &Operation, cx: &Cx) -> Result<Value, EvalError> {
+    match (&row, count) {
+        (Datum::Object(_), Operation::Terminal(steps, Terminal::Count)) if steps.is_empty() => {
+            count.apply(reql::Value::Datum(row), &cx.env()).map(Value::of_closed)
+        }
+        _ => Err(no_selection(&row, "SEQUENCE").at(0)),
+    }
+}
+
 /// The error of a first argument that is no sequence.
 pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
     match first.into_seq(cx) {
@@ -100,28 +113,31 @@ pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
 }
 
 /// `difference` with its second argument evaluated: it may be any sequence, which is read now. The first argument was
-/// evaluated before.
+/// evaluated before, and is checked. An error in the second is the inner one: it is raised for each item of the first.
 pub(crate) fn difference_evaluated(
     cx: &Cx,
     call: &Call,
     scope: &Scope<'_>,
     first: &Value,
-) -> Result<Call, EvalError> {
+) -> Result<Result<Call, EvalError>, EvalError> {
     if let Value::Datum(single) = first {
         reql::check_source(call.op, single)?;
     }
-    let unwanted = match &call.args[..] {
-        [_, term] => cx.eval(term, scope).and_then(|value| held(cx, value)).map_err(|error| error.at(1))?,
-        _ => return Err(EvalError::internal("difference takes two arguments")),
+    let [_, term] = &call.args[..] else {
+        return Err(EvalError::internal("difference takes two arguments"));
     };
-    let args = vec![Term::Datum(Datum::Null), Term::Datum(unwanted)];
-    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits, path: None })
+    let unwanted = cx.eval(term, scope).and_then(|value| held(cx, value)).map_err(|error| error.at(1));
+    cx.check_stopped()?;
+    Ok(unwanted.map(|unwanted| {
+        let args = vec![Term::Datum(Datum::Null), Term::Datum(unwanted)];
+        Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits, path: None }
+    }))
 }
 
 /// The datum of a value. A sequence becomes an array, without the array limit.
 fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
-    if matches!(value, Value::Datum(_) | Value::Row(_)) {
-        return value.into_datum(cx);
+    if let Value::Datum(datum) = value {
+        return Ok(datum);
     }
     let mut items = value.into_seq(cx)?.pipe.open(cx)?;
     reql::stream::collect_unlimited(&mut *items, &cx.env()).map(Datum::Array)

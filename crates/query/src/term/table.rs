@@ -1,6 +1,6 @@
 //! `table`: the rows of a table, which are not read yet.
 
-use reql::EvalError;
+use reql::{Call, EvalError, Op, Term};
 
 use super::db::db_and_table;
 use crate::context::Cx;
@@ -11,7 +11,7 @@ use crate::value::{Args, DbRef, Slice, Value};
 
 /// `table`: a table of a database, or of the query's default database.
 pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
-    if args.has_optarg("use_outdated") || args.cx.global("use_outdated").is_some() {
+    if args.has_optarg("use_outdated") || args.cx.has_global("use_outdated") {
         return Err(EvalError::logic(
             "The `use_outdated` optarg is no longer supported.  Use the `read_mode` optarg instead.",
         ));
@@ -20,6 +20,20 @@ pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (db, name) = db_and_table(&mut args)?;
     let table = find_table(args.cx, &db, &name, options)?;
     Ok(Value::Table(Slice::whole(table)))
+}
+
+/// An error of a slice that is the first argument of `call`. RethinkDB raises it where the table is named, below the terms that
+/// made the slice. Source: `table_slice_t` in val.cc of RethinkDB 2.4.
+pub(crate) fn at_table(call: &Call, error: EvalError) -> EvalError {
+    let mut error = error.at(0);
+    let mut first = call.args.first();
+    while let Some(Term::Call(call)) = first
+        && matches!(call.op, Op::Between | Op::BetweenDeprecated | Op::OrderBy)
+    {
+        error = error.at(0);
+        first = call.args.first();
+    }
+    error
 }
 
 #[derive(Clone, Copy)]

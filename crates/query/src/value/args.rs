@@ -134,15 +134,21 @@ impl<'a> Args<'a> {
     pub fn optarg(&self, name: &str) -> Result<Option<Value>, EvalError> {
         match self.call.optarg(name) {
             Some(term) => self.cx.eval(term, self.scope).map(Some).map_err(|error| error.at(name)),
-            None => Ok(self.cx.global(name).cloned().map(Value::Datum)),
+            None => Ok(self.cx.global(name)?.cloned().map(Value::Datum)),
         }
+    }
+
+    /// An error about the value of an optional argument. An option of the whole query has no place in its term, so that the
+    /// backtrace is empty.
+    pub fn at_optarg(&self, name: &str, error: EvalError) -> EvalError {
+        if self.has_optarg(name) { error.at(name) } else { error.frameless() }
     }
 
     /// An optional argument as a datum.
     pub fn optional_datum(&self, name: &str) -> Result<Option<Datum>, EvalError> {
         match self.optarg(name)? {
             None => Ok(None),
-            Some(value) => value.into_datum(self.cx).map(Some).map_err(|error| error.at(name)),
+            Some(value) => value.into_datum(self.cx).map(Some).map_err(|error| self.at_optarg(name, error)),
         }
     }
 
@@ -151,7 +157,7 @@ impl<'a> Args<'a> {
         match self.optional_datum(name)? {
             None => Ok(None),
             Some(Datum::String(text)) => Ok(Some(text)),
-            Some(other) => Err(EvalError::type_error("STRING", &other).at(name)),
+            Some(other) => Err(self.at_optarg(name, EvalError::type_error("STRING", &other))),
         }
     }
 
@@ -160,14 +166,14 @@ impl<'a> Args<'a> {
         match self.optional_datum(name)? {
             None => Ok(None),
             Some(Datum::Number(number)) => Ok(Some(number)),
-            Some(other) => Err(EvalError::type_error("NUMBER", &other).at(name)),
+            Some(other) => Err(self.at_optarg(name, EvalError::type_error("NUMBER", &other))),
         }
     }
 
     /// An optional argument as an integer.
     pub fn optional_integer(&self, name: &str) -> Result<Option<i64>, EvalError> {
         let number = self.optional_number(name)?;
-        number.map(reql::args::integer).transpose().map_err(|error| error.at(name))
+        number.map(reql::args::integer).transpose().map_err(|error| self.at_optarg(name, error))
     }
 
     /// An optional argument as a bool; absent is false.

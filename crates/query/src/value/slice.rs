@@ -61,7 +61,7 @@ impl Slice {
             TableRef::Stored(_) => None,
             TableRef::System(system) => Some(Origin::SystemRows(SystemRows {
                 system: system.clone(),
-                keys: SystemKeys::Range(self.range()?),
+                keys: SystemKeys::Range(self.range()),
                 order: self.order,
                 is_limited: false,
                 steps: Vec::new(),
@@ -71,7 +71,8 @@ impl Slice {
         Ok(Seq { origin, ..Seq::selection(self.table, Pipe::of_source(source)) })
     }
 
-    /// The source of the rows; with a secondary index `items` says what to return of them.
+    /// The source of the rows; with a secondary index `items` says what to return of them. Bounds that cannot be keys fail when
+    /// rows are read, as in RethinkDB.
     pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
         if self.is_empty() {
             return Ok(Source::of_array(Vec::new().into()));
@@ -80,40 +81,49 @@ impl Slice {
         let rows = |table: &StoredTable, range, index| {
             Source::Rows(RowSource { index, ..RowSource::by_key(table.clone(), range, self.order) })
         };
+        if let Err(error) = self.check_bounds(&index) {
+            return Ok(Source::failing(error));
+        }
         Ok(match (&self.table, index) {
             (TableRef::Stored(table), Index::Secondary(index)) => {
-                self.check_secondary_bounds()?;
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
                 let search = IndexSearch::Values([(bounds, 1)].into());
                 let (id, name, relied_on) = (index.id, index.name, None);
                 let read = IndexRead { id, name, search, items, after: None, relied_on };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
-            (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),
+            (TableRef::Stored(table), Index::Primary) => rows(table, self.range(), None),
             (TableRef::System(system), _) => {
-                Source::of_array(row_reads::system_rows(cx, system, &self.range()?, self.order)?.into())
+                Source::of_array(row_reads::system_rows(cx, system, &self.range(), self.order)?.into())
             }
         })
     }
 
-    /// Fails for an object as a bound: no index contains objects. Other invalid bounds fail when rows are read.
-    fn check_secondary_bounds(&self) -> Result<(), EvalError> {
-        let ends = self.bounds.iter().flat_map(|bounds| [&bounds.left, &bounds.right]);
-        match ends.into_iter().find(|end| matches!(end, Datum::Object(_))) {
-            Some(object) => Err(key_error(&KeyError::SecondaryKind(object.clone()))),
-            None => Ok(()),
+    /// Fails if a changefeed cannot follow the rows because a bound cannot be a key.
+    pub fn check_followed(&self, cx: &Cx) -> Result<(), EvalError> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => self.check_bounds(&self.table.index(cx, &self.index_name())?),
         }
     }
 
-    /// The range of primary keys between the bounds. Fails for bounds that cannot be keys. Rows of a
-    /// system table are compared as values, so their bounds are not checked.
-    fn range(&self) -> Result<KeyRange, EvalError> {
-        let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
-        if matches!(self.table, TableRef::Stored(_)) {
-            check_bound(&bounds.left)
-                .and_then(|()| check_bound(&bounds.right))
-                .map_err(|error| key_error(&error))?;
-        }
-        Ok(primary_range(bounds))
+    /// Fails for bounds that cannot be keys of `index`. No secondary index contains objects; its other invalid bounds fail where rows
+    /// are read. Rows of a system table are compared as values, so their bounds are not checked.
+    fn check_bounds(&self, index: &Index) -> Result<(), EvalError> {
+        let (Some(bounds), TableRef::Stored(_)) = (&self.bounds, &self.table) else { return Ok(()) };
+        let ends = [&bounds.left, &bounds.right];
+        let wrong = match index {
+            Index::Primary => ends.into_iter().find_map(|end| check_bound(end).err()),
+            Index::Secondary(_) => {
+                let object = ends.into_iter().find(|end| matches!(end, Datum::Object(_)));
+                object.map(|object| KeyError::SecondaryKind(object.clone()))
+            }
+        };
+        wrong.map_or(Ok(()), |error| Err(key_error(&error)))
+    }
+
+    /// The range of primary keys between the bounds.
+    fn range(&self) -> KeyRange {
+        self.bounds.as_ref().map_or_else(KeyRange::all, primary_range)
     }
 }

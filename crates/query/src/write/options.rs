@@ -26,7 +26,7 @@ pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalE
     let Some(name) = args.optional_string("durability")? else {
         return Ok(None);
     };
-    durability_named(&name).map(Some).map_err(|error| error.at("durability"))
+    durability_named(&name).map(Some).map_err(|error| args.at_optarg("durability", error))
 }
 
 /// `hard` or `soft`; any other name is an error.

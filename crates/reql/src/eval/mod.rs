@@ -29,7 +29,7 @@ use crate::term::{Call, FuncTerm, Term};
 use crate::value::Value;
 use crate::{op, select::OnMissing, transform};
 
-pub use sequence::IndexOption;
+pub use sequence::{IndexOption, difference_that_fails};
 pub use splice::splice;
 
 /// The context in which a term is evaluated.
@@ -128,7 +128,8 @@ pub fn failed(
 pub fn apply(op: Op, values: &[Arg], optargs: &[(Text, Datum)], env: &Env<'_>) -> Result<Datum, EvalError> {
     let args = Args::new(values, optargs, env);
     let extras = Extras {
-        on_missing: match args.optarg("default") {
+        // The option of the query does not act on `filter`. Source: `lazy_literal_optarg` of RethinkDB.
+        on_missing: match args.own_optarg("default") {
             Some(value) if value.is_truthy() => OnMissing::Keep,
             _ => OnMissing::Drop,
         },
@@ -206,12 +207,16 @@ fn is_shell(op: Op) -> bool {
 
 /// Evaluates an open term where a value of type `expected` is required.
 fn open(call: &Call, context: Context<'_>, expected: &str) -> Result<Value, EvalError> {
+    match opened(call, context)? {
+        OpenValue::Datum(datum) | OpenValue::Row(datum) => Ok(Value::Datum(datum)),
+        OpenValue::Func(code) => Ok(Value::Func(Closure::foreign(call.clone(), code))),
+        OpenValue::Other { kind, printed } => Err(EvalError::value_type_error(expected, kind, &printed)),
+    }
+}
+
+fn opened(call: &Call, context: Context<'_>) -> Result<OpenValue, EvalError> {
     match context.env.open {
-        Some(world) => match world.eval_open(call, context.scope)? {
-            OpenValue::Datum(datum) => Ok(Value::Datum(datum)),
-            OpenValue::Func(code) => Ok(Value::Func(Closure::foreign(call.clone(), code))),
-            OpenValue::Other { kind, printed } => Err(EvalError::value_type_error(expected, kind, &printed)),
-        },
+        Some(world) => world.eval_open(call, context.scope),
         None => Err(not_here(call.op)),
     }
 }
@@ -243,6 +248,26 @@ fn func_at(term: &Term, context: Context<'_>) -> Result<Arg, EvalError> {
             Value::Func(closure) => Ok(Arg::Func(closure)),
             other => Err(other.mismatch("FUNCTION")),
         },
+    }
+}
+
+/// Like [`func_at`], where no datum can replace the function: a row of a table is refused under its own name.
+fn func_only_at(term: &Term, context: Context<'_>) -> Result<Arg, EvalError> {
+    let Term::Call(call) = term else { return func_at(term, context) };
+    if !call.traits.open {
+        return func_at(term, context);
+    }
+    match deep::level(|| opened(call, context))? {
+        OpenValue::Datum(datum) => Ok(Arg::Datum(datum)),
+        OpenValue::Row(row) => {
+            let printed = row.pretty();
+            Err(EvalError::typed(
+                &row,
+                format!("Expected type FUNCTION but found SINGLE_SELECTION:\n{printed}"),
+            ))
+        }
+        OpenValue::Func(code) => Ok(Arg::Func(Closure::foreign((**call).clone(), code))),
+        OpenValue::Other { kind, printed } => Err(EvalError::value_type_error("FUNCTION", kind, &printed)),
     }
 }
 

@@ -3,6 +3,7 @@
 use datum::Datum;
 
 use super::{Context, func_at, value_at};
+use crate::args::Arg;
 use crate::backtrace::Frame;
 use crate::error::EvalError;
 use crate::operation::Operation;
@@ -49,12 +50,20 @@ pub(super) fn orders(
             path.insert(0, Frame::from(0));
         }
         if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
-            return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
+            return Err(not_deterministic());
         }
         let arg = func_at(inner, context).map_err(|error| error.at_end_of(&path))?;
+        if matches!(&arg, Arg::Func(closure) if closure.as_foreign().is_some()) {
+            return Err(not_deterministic());
+        }
         Ok(Order { selector: Selector::from(arg), direction, path })
     };
     terms.iter().enumerate().map(order).collect()
+}
+
+/// Functions in another language count as such.
+fn not_deterministic() -> EvalError {
+    EvalError::logic("Sorting by a non-deterministic function is not supported.")
 }
 
 fn direction(term: &Term) -> (Direction, &Term) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use datum::{Datum, ObjectBuilder, Text};
+use datum::{Datum, Object, ObjectBuilder, Text};
 
 use super::{
-    Context, ResultKind, arg_at, closure_of_right_side, closures, datum_at, func_at, order_by, per_item,
-    value_at,
+    Context, ResultKind, arg_at, closure_of_right_side, closures, datum_at, func_at, func_only_at, order_by,
+    per_item, value_at,
 };
 use crate::args::{Arg, Args, integer};
 use crate::backtrace::{Frame, TermPath};
@@ -14,7 +14,8 @@ use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::operation::{self, Extras, Operation};
 use crate::purity;
-use crate::select::OnMissing;
+use crate::scope::Scope;
+use crate::select::{Filter, OnMissing};
 use crate::signature::Op;
 use crate::stream;
 use crate::term::{Call, Term};
@@ -154,7 +155,14 @@ pub(super) fn operation(
         extras.orders = order_by::orders(&call.args[1..], context, |i| vec![Frame::from(i + 1)])?;
     } else {
         for (i, term) in call.args.iter().enumerate().skip(1) {
-            values.push(argument(call.op, i, term, context).map_err(|error| error.at(i))?);
+            match argument(call.op, i, term, context).map_err(|error| error.at(i)) {
+                Ok(Arg::Datum(other)) if call.op == Op::Difference && !matches!(other, Datum::Array(_)) => {
+                    return difference_that_fails(EvalError::not_a_sequence(&other)).map(Some);
+                }
+                Ok(value) => values.push(value),
+                Err(error) if call.op == Op::Difference => return difference_that_fails(error).map(Some),
+                Err(error) => return Err(error),
+            }
         }
     }
     let mut optargs = Vec::new();
@@ -208,8 +216,8 @@ fn argument(op: Op, i: usize, term: &Term, context: Context<'_>) -> Result<Arg, 
             _ => closure_of_right_side(term, context.scope).map(Arg::Func),
         },
         (Op::InnerJoin | Op::OuterJoin, 2, _) => per_item::constant(term, context).map(Arg::Func),
-        (Op::Map | Op::ConcatMap | Op::Reduce | Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _)
-        | (Op::Fold, 2, _) => func_at(term, context),
+        (Op::Map | Op::ConcatMap | Op::Reduce, _, _) | (Op::Fold, 2, _) => func_only_at(term, context),
+        (Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _) => func_at(term, context),
         _ => arg_at(term, context),
     }
 }
@@ -218,8 +226,19 @@ fn argument(op: Op, i: usize, term: &Term, context: Context<'_>) -> Result<Arg, 
 fn collected(term: &Term, context: Context<'_>) -> Result<Datum, EvalError> {
     match value_at(term, context)? {
         Value::Stream(mut items) => stream::collect_unlimited(&mut *items, context.env).map(Datum::Array),
-        other => other.into_datum(),
+        Value::Datum(datum) => Ok(datum),
+        other => Err(other.no_sequence()),
     }
+}
+
+/// `difference` whose second argument fails with `error`. RethinkDB evaluates it for each item of the first, in the function of a
+/// `filter`: without an item nothing fails, and where something is missing, the item is left out.
+pub fn difference_that_fails(error: EvalError) -> Result<Operation, EvalError> {
+    let nothing = vec![Term::Datum(Datum::Object(Object::default())), Term::Datum(Datum::from(""))];
+    let missing = Term::Call(Box::new(Call::new(Op::Bracket, nothing, Vec::new())));
+    let test = per_item::deferred(&missing, &Scope::empty(), ResultKind::Datum)?;
+    let on_missing = if error.is_non_existence() { OnMissing::Drop } else { OnMissing::Fail(error) };
+    Ok(Operation::Step(transform::Transform::Filter(Filter::new(Arg::Func(test), on_missing))))
 }
 
 fn function(name: &Text, term: &Term, context: Context<'_>) -> Result<crate::closure::Closure, EvalError> {
@@ -229,13 +248,11 @@ fn function(name: &Text, term: &Term, context: Context<'_>) -> Result<crate::clo
     }
 }
 
-/// The `default` of a filter. An error in the option itself is raised only when the option is needed.
+/// The `default` of a filter, which the query has no option for. An error in the option itself is raised only when the option is
+/// needed. Source: `lazy_literal_optarg` of RethinkDB.
 fn on_missing(call: &Call, context: Context<'_>) -> OnMissing {
-    let value = match call.optarg("default") {
-        Some(term) => datum_at(term, context),
-        None => Ok(context.env.global("default").cloned().unwrap_or(Datum::Bool(false))),
-    };
-    match value {
+    let Some(term) = call.optarg("default") else { return OnMissing::Drop };
+    match datum_at(term, context) {
         Ok(value) if value.is_truthy() => OnMissing::Keep,
         Ok(_) => OnMissing::Drop,
         Err(error) if error.is_empty_error() => OnMissing::Raise,

@@ -24,7 +24,7 @@ pub use geodesic::Geodesic;
 pub use measure::{Unit, check_radius, circle, distance};
 pub use path::Path;
 pub use polygon::Polygon;
-pub use shape::{LazyShape, Shape, kind, lon_lat_of, members, positions};
+pub use shape::{LazyShape, Shape, kind, lon_lat_of, members, members_of_argument, positions};
 pub use sphere::{LonLat, Point};
 
 use crate::env::Cancel;

@@ -8,7 +8,7 @@
 use robust::{Coord, Coord3D, orient2d, orient3d};
 use s2::r3::vector::Vector;
 
-use super::sphere::{Point, angle, normal};
+use super::sphere::{Point, angle, normal, turns_left};
 
 /// A computed determinant farther from zero than this has the right sign.
 const DETERMINANT_ERROR: f64 = 1.6e-15;
@@ -42,14 +42,28 @@ fn exact_turn(a: &Point, b: &Point, c: &Point) -> i32 {
         }
     }
     let [a, b, c] = points;
-    let coordinates = |v: Vector| Coord3D { x: v.x, y: v.y, z: v.z };
-    let origin = Coord3D { x: 0.0, y: 0.0, z: 0.0 };
-    let determinant = orient3d(coordinates(a), coordinates(b), coordinates(c), origin);
-    let sign = match sign(determinant) {
+    let sign = match sign(exact_determinant(&a, &b, &c)) {
         0 => perturbed_orientation(&a, &b, &c),
         sign => sign,
     };
     swaps * sign
+}
+
+/// The determinant of three points, with an exact sign: zero if they are on one great circle.
+fn exact_determinant(a: &Point, b: &Point, c: &Point) -> f64 {
+    let coordinates = |v: &Vector| Coord3D { x: v.x, y: v.y, z: v.z };
+    let origin = Coord3D { x: 0.0, y: 0.0, z: 0.0 };
+    orient3d(coordinates(a), coordinates(b), coordinates(c), origin)
+}
+
+/// Whether `x` is exactly on the edge `ab`, its ends included.
+pub(super) fn is_on_edge(x: &Point, a: &Point, b: &Point) -> bool {
+    if x == a || x == b {
+        return true;
+    }
+    let may_be = a.cross(b).dot(x).abs() <= DETERMINANT_ERROR;
+    let normal = normal(a, b);
+    may_be && turns_left(&normal, a, x) && turns_left(x, b, &normal) && sign(exact_determinant(a, b, x)) == 0
 }
 
 /// The orientation of three different points of one great circle, in ascending order: the sign of the first

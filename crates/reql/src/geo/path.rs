@@ -2,7 +2,7 @@
 
 use super::ShapeError;
 use super::boxes::{Edges, Search, for_each_near};
-use super::orientation::{Crossing, crossing};
+use super::orientation::{Crossing, crossing, is_on_edge};
 use super::sphere::{Point, nearest_edge, nearest_on_edge};
 use crate::env::Cancel;
 
@@ -35,10 +35,10 @@ impl Path {
         }
     }
 
-    /// Whether the point lies on the line.
+    /// Whether the point lies on the line. The projection alone misses some vertices, by rounding.
     #[must_use]
     pub fn touches_point(&self, point: &Point) -> bool {
-        self.project(point) == Some(*point)
+        self.edges().any(|(a, b)| is_on_edge(point, a, b)) || self.project(point) == Some(*point)
     }
 
     /// Whether the lines cross or share a vertex.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ShapeError;
-use super::orientation::{Crosser, Crossing, in_order, intersection, vertex_crossing};
+use super::orientation::{Crosser, Crossing, in_order, intersection, is_on_edge, vertex_crossing};
 use super::path::Path;
 use super::ring::{Nesting, Ring, bits};
 use super::sphere::{Point, fraction_along, nearest_edge, nearest_on_edge};
@@ -96,10 +96,10 @@ impl Polygon {
         nearest_edge(self.edges(), point).map(|(a, b)| nearest_on_edge(point, a, b))
     }
 
-    /// Whether the point lies inside or on the border.
+    /// Whether the point lies inside or on the border. The projection alone misses some vertices, by rounding.
     #[must_use]
     pub fn touches_point(&self, point: &Point) -> bool {
-        self.project(point) == Some(*point)
+        self.edges().any(|(a, b)| is_on_edge(point, a, b)) || self.project(point) == Some(*point)
     }
 
     /// Whether all of `other` lies inside. Fails when cancelled.

@@ -142,13 +142,20 @@ impl LazyShape {
     }
 }
 
-/// The members of a geometry.
+/// The members of a geometry. Those of a time are lacking what a geometry has; a binary is no object.
 pub fn members(value: &Datum) -> Result<Object, EvalError> {
     match value {
         Datum::Geometry(shape) => Ok(shape.clone()),
-        Datum::Time(_) | Datum::Binary(_) => Ok(pseudo::to_object(value).unwrap_or_default()),
+        Datum::Time(_) => Ok(pseudo::to_object(value).unwrap_or_default()),
+        Datum::Binary(_) => Err(EvalError::type_error("OBJECT", value)),
         other => Err(EvalError::logic(format!("Not a GEOMETRY pseudotype: `{}`.", other.truncated()))),
     }
+}
+
+/// The members of a geometry that is argument `i`. A value that is no pseudotype is an error of the argument; that a binary has no
+/// members is found only where the term looks at them. Source: `as_ptype` in val.cc of RethinkDB 2.4.
+pub fn members_of_argument(value: &Datum, i: usize) -> Result<Object, EvalError> {
+    members(value).map_err(|error| if matches!(value, Datum::Binary(_)) { error } else { error.at(i) })
 }
 
 /// The `type` of a shape.

@@ -56,7 +56,7 @@ pub(super) fn angle(a: &Vector, b: &Vector) -> f64 {
 }
 
 /// Whether three vectors turn left. Not exact: subject to rounding.
-fn turns_left(a: &Vector, b: &Vector, c: &Vector) -> bool {
+pub(super) fn turns_left(a: &Vector, b: &Vector, c: &Vector) -> bool {
     c.cross(a).dot(b) > 0.0
 }
 

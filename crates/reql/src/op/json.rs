@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use datum::{Datum, JsonError, Kind, json};
 
+use super::merge;
 use crate::EvalError;
 use crate::args::{Args, TEXT_BYTES_MAX, check_text, text_too_long};
 use crate::deep;
@@ -32,6 +33,7 @@ pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
             let quoted = quoted(text);
             EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}"))
         }
+        JsonError::BadPseudotype(why) => merge::wrong_pseudotype(why),
         other => EvalError::logic(other.to_string()),
     })?;
     // An array that exceeds the limit contains at least this many commas, which hardly any text does.

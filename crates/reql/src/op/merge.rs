@@ -70,13 +70,16 @@ pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
 
 /// The value of merged members, according to their `$reql_type$`.
 pub(super) fn typed(members: Object) -> Result<Datum, EvalError> {
-    // A required member of a geometry that is missing or null is a NON_EXISTENCE error.
-    let is_missing =
-        |why: &str| why.ends_with("not found in geometry object.") || why.ends_with("found NULL.");
-    pseudo::from_object(members).map_err(|why| match is_missing(&why) {
+    pseudo::from_object(members).map_err(wrong_pseudotype)
+}
+
+/// The error for an object with a `$reql_type$` that is not such a value, with this reason. A required member of a geometry that is
+/// missing or null is a NON_EXISTENCE error.
+pub(super) fn wrong_pseudotype(why: String) -> EvalError {
+    match why.ends_with("not found in geometry object.") || why.ends_with("found NULL.") {
         true => EvalError::non_existence(why),
         false => EvalError::logic(why),
-    })
+    }
 }
 
 /// The error for a literal where none is allowed.

@@ -13,7 +13,7 @@ const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 /// `random`: a number from `[0, 1)`, an integer from `[0, a)` or `[a, b)`, or with `float` a
 /// number between bounds in either order.
 pub fn random(args: &Args<'_>) -> Result<Datum, EvalError> {
-    match (args.flag("float"), args.len()) {
+    match (args.flag("float")?, args.len()) {
         (Some(false), 0) => Err(EvalError::logic("Generating a random integer requires one or two bounds.")),
         (_, 0) => Ok(Datum::Number(unit(args.env.random))),
         (Some(true), 1) => Ok(Datum::Number(between(0.0, args.number(0)?, args.env.random))),

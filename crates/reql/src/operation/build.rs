@@ -136,7 +136,7 @@ fn difference(args: &Args<'_>) -> Result<Operation, EvalError> {
 
 fn terminal(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     let argument = args.get(1).cloned();
-    if own_optarg(args, "index").is_some() {
+    if args.own_optarg("index").is_some() {
         return Err(index_refused(op, argument.is_some()));
     }
     let selector = || argument.clone().map(Selector::from);
@@ -179,19 +179,19 @@ pub(crate) fn wants_table(call: &Call) -> bool {
 }
 
 fn group(args: &Args<'_>, indexed: bool) -> Result<Operation, EvalError> {
-    if own_optarg(args, "index").is_some() {
+    if args.own_optarg("index").is_some() {
         return Err(index_refused(Op::Group, false));
     }
     let selectors: Vec<_> = args.values.iter().skip(1).cloned().map(Selector::from).collect();
     if selectors.is_empty() && !indexed {
         return Err(EvalError::logic("Cannot group by nothing."));
     }
-    let multi = args.flag("multi").unwrap_or(false);
+    let multi = args.flag("multi")?.unwrap_or(false);
     Ok(Operation::Group(GroupBy { selectors, multi }))
 }
 
 fn order_by(args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
-    if own_optarg(args, "index").is_some() {
+    if args.own_optarg("index").is_some() {
         return Err(order::needs_table());
     }
     if extras.orders.is_empty() && !extras.indexed {
@@ -264,9 +264,4 @@ fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
         Arg::Datum(_) => args.func(2)?.clone(),
     };
     Ok(Operation::Join(Join { right, predicate, outer: op == Op::OuterJoin }))
-}
-
-/// An optional argument of the term itself. The options of the query are meant for tables.
-fn own_optarg<'a>(args: &Args<'a>, name: &str) -> Option<&'a Datum> {
-    args.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }

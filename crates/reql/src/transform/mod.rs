@@ -102,10 +102,7 @@ impl Transform {
             Transform::ConcatMap(closure) => {
                 match closure.call_for_items(&[item], env).map_err(|error| error.at(1))? {
                     CallResult::Datum(Datum::Array(items)) => Ok(Emitted::Many(items)),
-                    CallResult::Datum(other) => {
-                        let error = EvalError::not_a_sequence(&other);
-                        Err(error.anchored(closure.func.path.as_ref()).at(1))
-                    }
+                    CallResult::Datum(other) => Err(closure.at_result(EvalError::not_a_sequence(&other), 1)),
                     CallResult::Items(items) => Ok(Emitted::Stream(ItemStream(items))),
                 }
             }

@@ -13,7 +13,7 @@ mod syntax;
 
 use std::fmt::Write;
 
-use datum::{Datum, Text, Time};
+use datum::{Datum, Time};
 use rekindle_reql::{self as reql, Cancel, CompileError, Env, EvalError, Scope, SeededRandom, Value, wire};
 
 #[test]
@@ -70,12 +70,12 @@ fn compile_error(error: &CompileError) -> String {
 fn evaluated(term: &reql::Term, options: &str) -> String {
     let (cancel, random) = (Cancel::new(), SeededRandom::new(7));
     let mut array_limit = reql::ARRAY_LIMIT_DEFAULT;
-    let mut globals: Vec<(Text, Datum)> = Vec::new();
+    let mut globals: Vec<reql::GlobalOption> = Vec::new();
     for (name, value) in options.split_whitespace().filter_map(|option| option.split_once('=')) {
         let value = datum::json::parse(value.as_bytes()).expect("an option is JSON");
         match (name, &value) {
             ("array_limit", Datum::Number(limit)) => array_limit = *limit as usize,
-            _ => globals.push((name.into(), value)),
+            _ => globals.push((name.into(), Ok(value))),
         }
     }
     let env = Env {

@@ -176,6 +176,59 @@ impl Numbers {
     }
 }
 
+/// Asserts that the point is on the shape, and that an index finds each by the other.
+fn check_on(position: &str, shape: &Shape, what: &str) {
+    let point = shape_of(&format!(r#"{{"type":"Point","coordinates":{position}}}"#)).expect("a point");
+    assert!(meets(&point, shape) && meets(shape, &point), "{position} {what}");
+    if let Shape::Polygon(area) = shape {
+        assert!(point.is_in(area, &NEVER).expect("not stopped"), "{position} {what}");
+    }
+    assert!(is_found(&point, shape) && is_found(shape, &point), "{position} {what}");
+}
+
+#[test]
+fn vertices_of_lines_and_areas_are_on_them() {
+    let mut numbers = Numbers(290_424);
+    let mut areas = 0;
+    for around in [(0.0, 0.0), (-179.95, 10.0), (30.0, 88.0), (-122.4, 37.7), (13.4, -52.5)] {
+        for degrees in [1e-6, 0.01, 1.0, 20.0] {
+            for round in 0..100 {
+                let around = LonLat { lon: around.0, lat: around.1 };
+                let places = (0..3 + round % 4).map(|_| numbers.place(around, degrees));
+                let mut places: Vec<String> = places.map(|at| format!("[{},{}]", at.lon, at.lat)).collect();
+                let line = format!(r#"{{"type":"LineString","coordinates":[{}]}}"#, places.join(","));
+                places.push(places[0].clone());
+                let area = format!(r#"{{"type":"Polygon","coordinates":[[{}]]}}"#, places.join(","));
+                for text in [line, area] {
+                    // A ring through random places may cross itself.
+                    let Some(shape) = shape_of(&text) else { continue };
+                    areas += usize::from(matches!(shape, Shape::Polygon(_)));
+                    places[1..].iter().for_each(|position| check_on(position, &shape, &text));
+                }
+            }
+        }
+    }
+    assert!(areas > 500, "{areas}");
+}
+
+#[test]
+fn a_point_on_an_edge_is_on_the_shape() {
+    for (shape, position) in [
+        (r#"{"type":"Polygon","coordinates":[[[0,0],[10,0],[5,5],[0,0]]]}"#, "[3,0]"),
+        (r#"{"type":"Polygon","coordinates":[[[0,0],[10,0],[5,-5],[0,0]]]}"#, "[3,0]"),
+        (r#"{"type":"Polygon","coordinates":[[[0,-5],[0,5],[5,0],[0,-5]]]}"#, "[0,1.25]"),
+        (r#"{"type":"Polygon","coordinates":[[[0,-5],[0,5],[-5,0],[0,-5]]]}"#, "[0,1.25]"),
+        (r#"{"type":"LineString","coordinates":[[-20,0],[10,0]]}"#, "[-1.5,0]"),
+    ] {
+        check_on(position, &shape_of(shape).expect("a shape"), shape);
+    }
+    let beside = r#"{"type":"Polygon","coordinates":[[[0,0],[10,0],[5,5],[0,0]]]}"#;
+    for position in ["[11,0]", "[-1,0]", "[170,0]", "[-175,0]", "[3,-1e-9]"] {
+        let point = shape_of(&format!(r#"{{"type":"Point","coordinates":{position}}}"#)).expect("a point");
+        assert!(!meets(&point, &shape_of(beside).expect("a shape")), "{position}");
+    }
+}
+
 /// Shapes by the cells of an index.
 #[derive(Default)]
 struct Kept {

@@ -55,7 +55,8 @@ pub(super) fn entries_of(evaluator: &Evaluator, slice: &Slice, name: &str) -> Ou
     };
     if let Some([(left, closed), (right, right_closed)]) = &slice.bounds {
         if !slice.is_empty() && [left, right].into_iter().any(|end| matches!(end, Val::Object(_))) {
-            return Err(Fault::logic("an object as a bound"));
+            // It is found out where the rows are read.
+            return Ok(vec![(Val::Null, Err(Fault::logic("an object as a bound")))]);
         }
         found.retain(|(value, ..)| {
             let above = value > left || (*closed && value == left);

@@ -12,7 +12,7 @@ pub(super) fn shape(value: &Val) -> Out<(String, Val)> {
         Val::Shape(kind, coordinates) => Ok((kind.clone(), coordinates.as_ref().clone())),
         // Any pseudotype is accepted first and then lacks the field `type`. Source: datum.cc.
         Val::Time(..) => Err(Fault::missing("no such field")),
-        Val::Binary(_) => Err(Fault::unspecified("bytes for a shape")),
+        Val::Binary(_) => Err(Fault::logic("bytes are no object")),
         _ => Err(Fault::logic("not a GEOMETRY pseudotype")),
     }
 }

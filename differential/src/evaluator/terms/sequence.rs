@@ -244,11 +244,16 @@ fn offsets_of(args: &Args<'_>) -> Out<TermValue> {
     settled(args.evaluator, Seq { infinite: seq.infinite, ..Seq::stream(items) }, seq.eager)
 }
 
-/// Removes the items of the second sequence. The error of either argument may be reported.
+/// Removes the items of the second sequence. Its error is that of each item of the first; where something is missing, the item is
+/// removed.
 fn difference(args: &Args<'_>) -> Out<TermValue> {
     let of_place = |i: usize| args.value(i).and_then(|value| of_value(args.evaluator, value));
-    let (seq, unwanted) = Fault::both(of_place(0), of_place(1).and_then(all))?;
-    let items = spread(seq.items, |item| Ok(if unwanted.contains(&item) { Vec::new() } else { vec![item] }));
+    let (seq, unwanted) = (of_place(0)?, of_place(1).and_then(all));
+    let items = spread(seq.items, |item| match &unwanted {
+        Ok(unwanted) => Ok(if unwanted.contains(&item) { Vec::new() } else { vec![item] }),
+        Err(fault) if fault.is_missing() => Ok(Vec::new()),
+        Err(fault) => Err(fault.clone()),
+    });
     settled(args.evaluator, Seq { items, ..seq }, seq.eager)
 }
 

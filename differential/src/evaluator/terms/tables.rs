@@ -73,21 +73,29 @@ pub(super) fn check_key(key: &Val) -> Out<()> {
 fn get_all(args: &Args<'_>) -> Out<TermValue> {
     let table = whole(args, 0)?;
     let index = args.option("index")?.map(args::text).transpose()?;
-    let mut keys = Vec::new();
+    let primary = args.evaluator.database.borrow().tables[&table].key.clone();
+    let name = index.unwrap_or_else(|| primary.clone());
+    let (mut keys, mut wrong) = (Vec::new(), None::<Fault>);
     for i in 1..args.len() {
         let key = args.datum(i)?;
         if key.has_bound() {
             return Err(Fault::unspecified("a bound as a key"));
         }
-        check_key(&key)?;
-        keys.push(key);
+        match check_key(&key) {
+            Err(fault) if matches!(key, Val::Null | Val::Shape(..)) => return Err(fault),
+            Err(fault) if wrong.as_ref().is_some_and(|other| other.class != fault.class) => {
+                wrong = Some(Fault::unspecified("more than one wrong key"));
+            }
+            Err(fault) => wrong = Some(fault),
+            Ok(()) => keys.push(key),
+        }
     }
-    let name = match index {
-        Some(name) => name,
-        None => args.evaluator.database.borrow().tables[&table].key.clone(),
-    };
+    if let Some(fault) = wrong.take_if(|_| name == primary) {
+        return Err(fault);
+    }
+    // What a secondary index cannot hold is found out where the rows are read.
     let rows = args.evaluator.shuffled(index::wanted(args.evaluator, &table, &name, &keys)?);
-    let items = rows.into_iter().map(Ok).collect();
+    let items = wrong.map_or_else(|| rows.into_iter().map(Ok).collect(), |fault| vec![Err(fault)]);
     Ok(TermValue::Seq(Seq { table: Some(table), interleaved: true, ..Seq::stream(items) }))
 }
 

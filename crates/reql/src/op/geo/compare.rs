@@ -1,6 +1,6 @@
 //! `intersects` and `includes`, for two shapes or as a filter of a sequence of shapes.
 
-use datum::{Datum, pseudo};
+use datum::Datum;
 
 use crate::env::Cancel;
 use crate::error::EvalError;
@@ -66,7 +66,7 @@ impl ShapeTest {
     pub fn holds(&self, item: &Datum, cancel: &Cancel) -> Result<bool, EvalError> {
         self.check(item)?;
         let other = || {
-            geo::members(self.other.value()).map_err(|error| error.at(1))?;
+            geo::members_of_argument(self.other.value(), 1)?;
             self.other.get(cancel)
         };
         match self.relation {
@@ -85,7 +85,7 @@ impl ShapeTest {
         let term = self.relation.term();
         match item {
             Datum::Array(_) => EvalError::logic(format!("Cannot perform {term} on a sequence of sequences.")),
-            _ if pseudo::to_object(item).is_some() => {
+            Datum::Time(_) => {
                 let kind = item.kind().name();
                 EvalError::logic(format!("Cannot call `{term}` on objects of type `{kind}`."))
             }

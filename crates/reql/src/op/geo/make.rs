@@ -31,7 +31,7 @@ pub fn polygon(args: &Args<'_>) -> Result<Datum, EvalError> {
 pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
     // A missing argument takes precedence over all other errors. Source: terms/geo.cc of RethinkDB.
     args.datum(1)?;
-    let fill = args.flag("fill").unwrap_or(true);
+    let fill = args.flag("fill")?.unwrap_or(true);
     let vertices = vertices_of(args)?;
     let ellipsoid = ellipsoid_of(args)?;
     let unit = unit_of(args)?;
@@ -46,18 +46,19 @@ pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
 fn vertices_of(args: &Args<'_>) -> Result<usize, EvalError> {
     const OPTION: &str = "num_vertices";
     let Some(number) = args.optional_number(OPTION)? else { return Ok(CIRCLE_VERTICES) };
-    let count = integer(number).map_err(|error| error.at(OPTION))?;
+    let at_option = |error| args.at_optarg(OPTION, error);
+    let count = integer(number).map_err(at_option)?;
     let count = u32::try_from(count)
-        .map_err(|_| EvalError::logic(format!("Integer too large: {count}")).at(OPTION))?;
+        .map_err(|_| at_option(EvalError::logic(format!("Integer too large: {count}"))))?;
     match count {
-        0 => Err(EvalError::logic("num_vertices must be positive.").at(OPTION)),
+        0 => Err(at_option(EvalError::logic("num_vertices must be positive."))),
         count => Ok(count as usize),
     }
 }
 
 /// `fill`: the area inside a line.
 pub fn fill(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let line = geo::members(args.datum(0)?).map_err(|error| error.at(0))?;
+    let line = geo::members_of_argument(args.datum(0)?, 0)?;
     match geo::kind(&line)? {
         kind if kind == "LineString" => {}
         found => return Err(ShapeError::OtherKind { expected: "LineString", found }.into()),
@@ -82,7 +83,7 @@ pub fn polygon_sub(args: &Args<'_>) -> Result<Datum, EvalError> {
 
 /// The rings of argument `i`, which must be an area without holes.
 fn simple_polygon(args: &Args<'_>, i: usize) -> Result<Array, EvalError> {
-    let object = geo::members(args.datum(i)?).map_err(|error| error.at(i))?;
+    let object = geo::members_of_argument(args.datum(i)?, i)?;
     match geo::kind(&object)? {
         kind if kind == "Polygon" => {}
         kind => return Err(EvalError::logic(format!("Expected a Polygon but found a {kind}.")).at(i)),
@@ -115,7 +116,7 @@ pub fn geojson(args: &Args<'_>) -> Result<Datum, EvalError> {
 
 /// `to_geojson`: the GeoJSON object of a shape.
 pub fn to_geojson(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let mut members = geo::members(args.datum(0)?).map_err(|error| error.at(0))?.to_builder();
+    let mut members = geo::members_of_argument(args.datum(0)?, 0)?.to_builder();
     members.remove(pseudo::KEY);
     Ok(Datum::Object(members.build()))
 }

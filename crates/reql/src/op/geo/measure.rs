@@ -15,18 +15,19 @@ pub fn distance(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (first, second) = (args.datum(0)?, args.datum(1)?);
     let ellipsoid = ellipsoid_of(args)?;
     let unit = unit_of(args)?;
-    let members = geo::members(first).map_err(|error| error.at(0))?;
+    let members = geo::members_of_argument(first, 0)?;
     let (point, other) = if geo::kind(&members)? == "Point" { (first, second) } else { (second, first) };
     let (point_at, other_at) = if std::ptr::eq(point, first) { (0, 1) } else { (1, 0) };
-    geo::members(point).map_err(|error| error.at(point_at))?;
-    geo::members(other).map_err(|error| error.at(other_at))?;
+    geo::members_of_argument(point, point_at)?;
+    geo::members_of_argument(other, other_at)?;
     let point = Shape::point(point)?;
     finite(unit.of_m(geo::distance(&point, &Shape::of(other, args.env.cancel)?, &ellipsoid)?))
 }
 
 /// The ellipsoid that the option `geo_system` selects.
 pub fn ellipsoid_of(args: &Args<'_>) -> Result<Ellipsoid, EvalError> {
-    match args.optarg(SYSTEM) {
+    let at_system = |error| args.at_optarg(SYSTEM, error);
+    match args.optarg(SYSTEM)? {
         None => Ok(Ellipsoid::WGS84),
         Some(Datum::Object(axes)) => {
             let number = |name: &str| match axes.get(name) {
@@ -36,23 +37,22 @@ pub fn ellipsoid_of(args: &Args<'_>) -> Result<Ellipsoid, EvalError> {
             };
             let ellipsoid = Ellipsoid { equator_m: number("a")?, flattening: number("f")? };
             if ellipsoid.equator_m <= 0.0 {
-                return Err(EvalError::logic("The equator radius `a` must be positive.").at(SYSTEM));
+                return Err(at_system(EvalError::logic("The equator radius `a` must be positive.")));
             }
             if !(0.0..1.0).contains(&ellipsoid.flattening) {
                 let message = "The flattening `f` must be in the range [0, 1).";
-                return Err(EvalError::logic(message).at(SYSTEM));
+                return Err(at_system(EvalError::logic(message)));
             }
             Ok(ellipsoid)
         }
         Some(Datum::String(name)) => match &**name {
             "WGS84" => Ok(Ellipsoid::WGS84),
             "unit_sphere" => Ok(Ellipsoid::UNIT_SPHERE),
-            other => Err(EvalError::logic(format!(
+            other => Err(at_system(EvalError::logic(format!(
                 "Unrecognized geo system \"{other}\" (valid options: \"WGS84\", \"unit_sphere\")."
-            ))
-            .at(SYSTEM)),
+            )))),
         },
-        Some(other) => Err(EvalError::type_error("STRING", other).at(SYSTEM)),
+        Some(other) => Err(at_system(EvalError::type_error("STRING", other))),
     }
 }
 
@@ -91,17 +91,17 @@ impl NearestOptions {
             Some(distance) => unit.to_m(distance).min(f64::MAX),
         };
         if max_dist_m <= 0.0 {
-            return Err(EvalError::logic("max_dist must be positive.").at(MAX_DIST));
+            return Err(args.at_optarg(MAX_DIST, EvalError::logic("max_dist must be positive.")));
         }
         let max_results = match args.optional_number(MAX_RESULTS)? {
             None => 100,
-            Some(number) => integer(number).map_err(|error| error.at(MAX_RESULTS))?,
+            Some(number) => integer(number).map_err(|error| args.at_optarg(MAX_RESULTS, error))?,
         };
         match usize::try_from(max_results) {
             Ok(max_results) if max_results > 0 => {
                 Ok(NearestOptions { center, max_dist_m, max_results, ellipsoid, unit })
             }
-            _ => Err(EvalError::logic("max_results must be positive.").at(MAX_RESULTS)),
+            _ => Err(args.at_optarg(MAX_RESULTS, EvalError::logic("max_results must be positive."))),
         }
     }
 }
