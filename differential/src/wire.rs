@@ -5,11 +5,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Context;
-use bench::rng::Rng;
-use bench::wire::admin::dial_and_greet;
-use bench::wire::answer::{self, Failure, FailureKind, PARTIAL};
-use bench::wire::frame;
-use bench::wire::handshake::Login;
+use client::answer::{self, Failure, FailureKind, PARTIAL};
+use client::dial::dial_and_greet;
+use client::frame;
+use client::handshake::Login;
 use serde_json::json;
 
 use crate::fault::Class;
@@ -33,7 +32,7 @@ impl Wire {
     /// Connects to `address`, a host and a port.
     pub fn connect(address: &str) -> anyhow::Result<Wire> {
         let login = Login { user: "admin".to_owned(), password: String::new() };
-        let (stream, _) = dial_and_greet(address, &login, &mut Rng::new(0, 0))?;
+        let (stream, _) = dial_and_greet(address, &login)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(Wire { stream, token: 0, received: Vec::new() })
     }

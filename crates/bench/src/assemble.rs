@@ -267,7 +267,7 @@ fn throughput(driven: &Driven, extras: &Extras, seconds: f64) -> Throughput {
 }
 
 fn errors(names: &[&str], driven: &Driven) -> Vec<ErrorTally> {
-    let tally = |((operation, kind), seen): (&(u8, crate::wire::answer::FailureKind), _)| {
+    let tally = |((operation, kind), seen): (&(u8, client::answer::FailureKind), _)| {
         let seen: &crate::measure::interval::FailureCount = seen;
         ErrorTally {
             operation: names.get(usize::from(*operation)).copied().unwrap_or("?").to_owned(),
@@ -282,7 +282,7 @@ fn errors(names: &[&str], driven: &Driven) -> Vec<ErrorTally> {
 }
 
 fn verification(driven: &Driven, integrity: Option<Integrity>) -> Verification {
-    let wrong = crate::wire::answer::FailureKind::WrongAnswer;
+    let wrong = client::answer::FailureKind::WrongAnswer;
     let failures = driven.totals.failures.iter().filter(|((_, kind), _)| *kind == wrong);
     Verification {
         checked_by_type: driven.totals.checked_by_type,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use client::handshake::Login;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,6 @@ use crate::machine::{cleanup, facts};
 use crate::result::RunResult;
 use crate::sut::{SutRequest, SystemUnderTest};
 use crate::terminal::{self, Goal};
-use crate::wire::handshake::Login;
 use crate::ycsb::summary;
 
 /// The kinds of alarms that make a result worthless.

@@ -1,15 +1,14 @@
 //! The servers of a run: their addresses, the login, their versions, and how they are watched.
 
 use anyhow::{Context, bail};
+use client::admin::Admin;
+use client::handshake::Login;
+use client::terms;
 use serde_json::json;
 
 use crate::machine::process;
 use crate::machine::watch::{Watched, is_local};
 use crate::result::Versions;
-use crate::rng::Rng;
-use crate::wire::admin::Admin;
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 
 /// Version of the benchmark.
 pub const BENCH_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -44,13 +43,12 @@ pub struct SystemUnderTest {
 
 impl SystemUnderTest {
     /// Connects to the first server and collects the facts about all of them.
-    pub fn open(request: SutRequest, seed: u64) -> anyhow::Result<(SystemUnderTest, Admin)> {
+    pub fn open(request: SutRequest) -> anyhow::Result<(SystemUnderTest, Admin)> {
         if let Some(pid) = request.pids.iter().find(|pid| process::cpu(**pid).is_none()) {
             bail!("--server-pid {pid}: there is no such process on this machine");
         }
-        let mut rng = Rng::new(seed, 3_000_000);
         let first = request.addresses.first().context("no server given")?;
-        let mut admin = Admin::connect(first, &request.login, &mut rng)?;
+        let mut admin = Admin::connect(first, &request.login)?;
         let (server_name, server_id) = admin.server_info().unwrap_or_default();
         let versions = Versions {
             bench: BENCH_VERSION.to_owned(),

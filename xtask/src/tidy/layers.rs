@@ -6,14 +6,15 @@ use std::path::Path;
 use super::Finding;
 use super::members::Member;
 
-const LINES: [&[&str]; 10] = [
+const LINES: [&[&str]; 11] = [
     &["datum", "io"],
     &["reql", "engine", "log"],
     &["storage"],
     &["shard"],
     &["cluster"],
     &["protocol", "query"],
-    &["server", "bench"],
+    &["client"],
+    &["server", "bench", "migrate"],
     &["rekindle"],
     // Beside the crates: tools that use them, and that none of them uses.
     &["differential", "fuzz", "simulation", "torture"],

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use client::answer;
+use client::frame::HEADER_BYTES;
+
 use super::null_server::NullServer;
 use crate::drive::session::{DriveError, Driven, LoopKind, Plan, drive};
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::result::EchoBaseline;
-use crate::wire::answer;
-use crate::wire::frame::HEADER_BYTES;
 
 /// The kinds of operation of an echo run.
 pub const NAMES: &[&str] = &["ECHO"];

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use client::frame;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use crate::machine::own_process;
-use crate::wire::frame;
 
 const LISTENER: u64 = u64::MAX;
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use client::answer::{self, Failure, FailureKind};
+
 use super::block::{BlockQuery, BlockShape, Ids};
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::rng::Rng;
-use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kind of operation.
 pub const NAMES: &[&str] = &["INSERT-BLOCK"];

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use client::admin::Admin;
+use client::answer;
+use client::terms;
 use serde_json::{Value, json};
 
 use crate::assemble::{Extras, RunDescription, assemble};
@@ -17,9 +20,6 @@ use crate::machine::watch::{Watched, difference};
 use crate::result::{CheckOutcome, Published, RunResult, TimedRun};
 use crate::sut::SystemUnderTest;
 use crate::terminal::{Goal, ProgressLine};
-use crate::wire::admin::Admin;
-use crate::wire::answer;
-use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 use crate::ycsb::table::{self, Loaded};
 
@@ -79,7 +79,7 @@ pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
 pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
-    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request())?;
     let target = terms::table(&args.db, &args.table);
     let documents = match admin.ask(&terms::count(target.clone())) {
         Ok(count) => count.as_u64().unwrap_or(0),

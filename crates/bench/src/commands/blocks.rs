@@ -6,6 +6,8 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use client::admin::Admin;
+use client::terms;
 use serde_json::json;
 
 use super::ycsb_run::measure_echo;
@@ -21,8 +23,6 @@ use crate::limits::at_least_one;
 use crate::result::RunResult;
 use crate::sut::SystemUnderTest;
 use crate::terminal::ProgressLine;
-use crate::wire::admin::Admin;
-use crate::wire::terms;
 use crate::ycsb::table::{self, Layout};
 
 const UNITS_DEFAULT: usize = 64;
@@ -127,7 +127,7 @@ fn measure_over(
 ) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
-    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request())?;
     prepare(&mut admin, &args)?;
 
     args.pacing.connections = args.units.or(args.pacing.connections).or(Some(UNITS_DEFAULT));

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use client::admin::Admin;
 use serde_json::{Value, json};
 
 use crate::flags::ServerFlags;
-use crate::rng::Rng;
-use crate::wire::admin::Admin;
 
 /// Show how a server finds the rows of a query, which steps run where they are, and how many it reads
 #[derive(Args, Clone, Debug)]
@@ -36,7 +35,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let term: Value = serde_json::from_str(&text).context("the query is not JSON")?;
     let request = args.server.request();
     let address = request.addresses.first().context("no server given")?;
-    let mut admin = Admin::connect(address, &request.login, &mut Rng::new(1, 9_000_000))?;
+    let mut admin = Admin::connect(address, &request.login)?;
     let options = json!({"explain": true, "db": [14, [args.db]]});
     let answer = admin.ask_with(&term, &options)?;
     if args.json {

@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
+use client::admin::Admin;
+use client::handshake::Login;
+use client::terms;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
@@ -18,12 +21,8 @@ use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::histogram;
 use crate::result::{OperationResult, RunResult, Throughput, Times, Versions};
-use crate::rng::Rng;
 use crate::sut::BENCH_VERSION;
 use crate::terminal::thousands;
-use crate::wire::admin::Admin;
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 
 const DATABASE: &str = "idle";
 /// How often `table_status` is read.
@@ -77,7 +76,7 @@ fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let login = Login { user: "admin".to_owned(), password: String::new() };
     let addresses = fleet.addresses();
-    let mut admin = Admin::connect(&addresses[0], &login, &mut Rng::new(1, 9_000_000))?;
+    let mut admin = Admin::connect(&addresses[0], &login)?;
     let watched: Vec<Watched> =
         addresses.iter().map(|address| Watched::find(address, None, Some("none".to_owned()))).collect();
 

@@ -133,7 +133,7 @@ impl Cost {
 pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     let warmup = duration(args.warmup).context("--warmup")?;
-    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), args.output.seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request())?;
     let shows = args.output.format == Format::Table;
     table::prepare(&mut admin, args.rows, args.output.quiet)?;
     if shows {

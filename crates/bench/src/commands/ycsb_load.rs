@@ -63,7 +63,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let start = chosen.settings.insertstart;
     let end = chosen.settings.insertcount.map_or(records, |count| start + count);
     let seed = args.output.seed;
-    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request())?;
 
     let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
     let drop_first = args.drop || chosen.properties.flag("dropdata", false);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use client::frame::HEADER_BYTES;
 use serde_json::{Value, json};
 
 use super::ycsb_properties::{ChosenProperties, PropertyFlags};
@@ -18,7 +19,6 @@ use crate::result::{EchoBaseline, RunResult};
 use crate::rng::Rng;
 use crate::sut::SystemUnderTest;
 use crate::terminal::ProgressLine;
-use crate::wire::frame::HEADER_BYTES;
 use crate::ycsb::acknowledged::AcknowledgedCounter;
 use crate::ycsb::chooser::KeyChooser;
 use crate::ycsb::operations::{IntegrityCounters, NAMES, Operations};
@@ -60,7 +60,7 @@ pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     }
     chosen.fill(&mut args.server, &mut args.pacing)?;
     let seed = args.output.seed;
-    let (sut, mut admin) = SystemUnderTest::open(args.server.request(), seed)?;
+    let (sut, mut admin) = SystemUnderTest::open(args.server.request())?;
 
     let loaded = table::loaded(&mut admin, &chosen.settings.table)?;
     if let Some(loaded) = &loaded {

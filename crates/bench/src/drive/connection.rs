@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use client::frame;
+
 use super::workload::OperationPart;
-use crate::wire::frame;
 
 const READ_BYTES_MIN: usize = 4 * 1024;
 const READ_BYTES_STEP: usize = 64 * 1024;

@@ -8,6 +8,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use client::dial::{DialError, dial, dial_and_greet};
+use client::handshake::Login;
+
 use super::arrivals::{ArrivalQueue, Arrivals, Spacing};
 use super::clock::{RunClock, nanoseconds};
 use super::connection::Connection;
@@ -19,8 +22,6 @@ use crate::measure::collect::{Collector, Totals};
 use crate::measure::interval::{Interval, Recorder};
 use crate::result::Point;
 use crate::rng::Rng;
-use crate::wire::admin::{DialError, dial, dial_and_greet};
-use crate::wire::handshake::Login;
 
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 /// Time for all threads to become ready before the warm-up starts.
@@ -180,17 +181,16 @@ impl ThreadInputs {
     }
 
     fn connect(&self) -> Result<Vec<Connection>, DialError> {
-        let mut rng = Rng::new(self.plan.seed, 1_000_000 + self.thread as u64);
-        let mut open = |place: &usize| {
+        let open = |place: &usize| {
             let address = &self.plan.addresses[place % self.plan.addresses.len()];
             let stream = match &self.plan.login {
-                Some(login) => dial_and_greet(address, login, &mut rng)?.0,
+                Some(login) => dial_and_greet(address, login)?.0,
                 None => dial(address)?,
             };
             Connection::new(stream, self.plan.pipeline)
                 .map_err(|source| DialError::Unreachable { address: address.clone(), source })
         };
-        self.places.iter().map(&mut open).collect()
+        self.places.iter().map(open).collect()
     }
 
     fn into_worker(

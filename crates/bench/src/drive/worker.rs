@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use client::answer::{Failure, FailureKind};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -14,7 +15,6 @@ use super::connection::{Connection, InFlight, ReadOutcome};
 use super::workload::{CheckDepth, Verdict, Workload};
 use crate::machine::own_process;
 use crate::measure::interval::{Durations, Interval, Recorder};
-use crate::wire::answer::{Failure, FailureKind};
 
 const EVENTS_PER_WAIT: usize = 256;
 /// The thread wakes at least this often to complete its seconds and check its deadline.

@@ -1,6 +1,6 @@
 //! The interface of a benchmark: its queries, and the checks of responses.
 
-use crate::wire::answer::Failure;
+use client::answer::Failure;
 
 /// One query of an operation. Most operations have one; a read-modify-write has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

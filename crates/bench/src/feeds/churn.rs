@@ -1,11 +1,11 @@
 //! Opens and closes feeds, one after the other.
 
+use client::answer::{self, Failure, FailureKind, PARTIAL, SEQUENCE};
 use serde_json::{Value, json};
 
 use super::block::Block;
 use super::kind::FeedKind;
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
-use crate::wire::answer::{self, Failure, FailureKind, PARTIAL, SEQUENCE};
 
 /// Opens a feed with `changes` and closes it with STOP. Together they are one operation.
 pub struct Churn {

@@ -1,9 +1,9 @@
 //! Parses batches of a feed.
 
+use client::answer::{self, PARTIAL, SEQUENCE};
 use serde::Deserialize;
 
 use super::model::{Change, Version};
-use crate::wire::answer::{self, PARTIAL, SEQUENCE};
 
 /// An event that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]

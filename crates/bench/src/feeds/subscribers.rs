@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use client::dial::dial_and_greet;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -14,9 +15,7 @@ use super::elements::{Arrival, Batch, Element, parse};
 use crate::drive::clock::nanoseconds;
 use crate::drive::connection::{Connection, InFlight, ReadOutcome};
 use crate::drive::workload::OperationPart;
-use crate::rng::Rng;
 use crate::sut::SystemUnderTest;
-use crate::wire::admin::dial_and_greet;
 
 const EVENTS_PER_WAIT: usize = 256;
 /// The thread checks at least this often whether it is to stop.
@@ -52,7 +51,6 @@ pub struct SubscriberPlan<'a> {
     pub keeps_arrivals: bool,
     /// Arrival times count from here.
     pub started: Instant,
-    pub seed: u64,
 }
 
 /// Open feeds.
@@ -77,7 +75,6 @@ impl Subscribers {
     pub fn open(plan: SubscriberPlan<'_>) -> anyhow::Result<Subscribers> {
         let count = plan.queries.len();
         let connections = plan.connections.min(count).max(1);
-        let mut rng = Rng::new(plan.seed, 4_000_000);
         let mut opened = Subscribers {
             connections: Vec::with_capacity(connections),
             unsent: vec![Vec::new(); connections],
@@ -95,7 +92,7 @@ impl Subscribers {
         }
         for place in 0..connections {
             let address = &plan.sut.addresses[place % plan.sut.addresses.len()];
-            let (stream, _) = dial_and_greet(address, &plan.sut.login, &mut rng)?;
+            let (stream, _) = dial_and_greet(address, &plan.sut.login)?;
             let slots = opened.unsent[place].len();
             ensure!(
                 slots <= usize::from(u16::MAX),

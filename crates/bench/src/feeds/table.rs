@@ -1,12 +1,12 @@
 //! The measured table.
 
 use anyhow::{Context, bail};
+use client::admin::Admin;
+use client::terms;
 use serde_json::{Value, json};
 
 use super::model::Row;
 use super::writes::document;
-use crate::wire::admin::Admin;
-use crate::wire::terms;
 use crate::ycsb::table::{create_database, wait_for_primaries};
 
 const DB: &str = "bench_feeds";

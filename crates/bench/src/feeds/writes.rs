@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use client::answer::{self, Failure, FailureKind};
 use memchr::memmem;
 
 use super::model::{Model, NO_GROUP, Row, Write};
 use crate::drive::clock::nanoseconds;
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
-use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,15 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use client::admin::Admin;
+use client::handshake::Login;
+use client::terms;
 use serde_json::Value;
 
 use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::cleanup::{self, CleanupGuard};
 use crate::machine::watch::HTTP_PORT;
-use crate::rng::Rng;
-use crate::wire::admin::Admin;
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 use node::{Node, NodePlan};
 
 /// Ports of RethinkDB before `--port-offset`. The cluster port is the highest; [`requirements`] checks that it exists.
@@ -169,7 +168,7 @@ pub fn limit(groups: Option<&CpuGroups>, share: Option<f64>) -> anyhow::Result<(
 /// The number of servers that the one at `address` is connected to, itself included; `None` while it does not answer.
 fn servers_known(address: &str) -> Option<usize> {
     let login = Login { user: "admin".to_owned(), password: String::new() };
-    let mut admin = Admin::connect(address, &login, &mut Rng::new(1, 6_000_000)).ok()?;
+    let mut admin = Admin::connect(address, &login).ok()?;
     let known = admin.ask(&terms::count(terms::table("rethinkdb", "server_status"))).ok()?;
     known.as_u64().map(|known| known as usize)
 }

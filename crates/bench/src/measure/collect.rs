@@ -171,7 +171,7 @@ mod tests {
     use super::Collector;
     use crate::measure::histogram;
     use crate::measure::interval::{Durations, Recorder};
-    use crate::wire::answer::{Failure, FailureKind};
+    use client::answer::{Failure, FailureKind};
 
     const SECOND: i64 = 1_000_000_000;
 

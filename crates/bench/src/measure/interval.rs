@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
+use client::answer::{Failure, FailureKind};
 use hdrhistogram::Histogram;
 
 use super::histogram;
-use crate::wire::answer::{Failure, FailureKind};
 
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 

@@ -1,10 +1,10 @@
 //! The shapes: their queries, the expected responses, and the limits of their cost.
 
+use client::terms;
 use serde_json::{Value, json};
 
 use super::table::{PIECES, key, rows, written};
 use crate::rng::Rng;
-use crate::wire::terms;
 
 /// Rows in an ordered range.
 const RANGE_ROWS: u64 = 100;

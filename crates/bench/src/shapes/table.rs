@@ -1,10 +1,9 @@
 //! The tables of the shapes: one that is read, one that is written.
 
 use anyhow::bail;
+use client::admin::Admin;
+use client::terms;
 use serde_json::{Value, json};
-
-use crate::wire::admin::Admin;
-use crate::wire::terms;
 
 const DB: &str = "bench_reql";
 /// Rows in one insert while the table is filled.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use client::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 use serde_json::Value;
 
 use super::shape::{Expects, QueryValues, Shape, ShapeQuery};
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
-use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
 
 /// Sends queries of one shape and checks the responses.
 pub struct ShapeWorkload {

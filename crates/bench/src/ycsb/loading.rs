@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use client::answer::{self, Failure, FailureKind};
+
 use super::queries::Queries;
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
-use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kind of operation: one batch of documents is one insert.
 pub const NAMES: &[&str] = &["INSERT"];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use client::answer::{self, Failure, FailureKind};
 use serde_json::Value;
 
 use super::acknowledged::AcknowledgedCounter;
@@ -13,7 +14,6 @@ use super::values::integrity_value;
 use crate::drive::workload::{CheckDepth, OperationPart, Verdict, Workload};
 use crate::result::Integrity;
 use crate::rng::Rng;
-use crate::wire::answer::{self, Failure, FailureKind};
 
 /// The kinds of operation, in the order of results.
 pub const NAMES: &[&str] = &["READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE"];

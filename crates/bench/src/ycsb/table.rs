@@ -6,12 +6,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use client::admin::{Admin, AskError};
+use client::answer::FailureKind;
+use client::terms;
 use serde_json::{Value, json};
 
 use super::settings::{DATABASE, PRIMARY_KEY, Settings};
-use crate::wire::admin::{Admin, AskError};
-use crate::wire::answer::FailureKind;
-use crate::wire::terms;
 
 /// Requested shards and replicas of a table.
 #[derive(Clone, Debug, Default)]

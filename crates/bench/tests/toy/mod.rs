@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use client::frame;
 use protocol::handshake::{Accounts, Randomness, ServerHandshake, Step};
 use protocol::scram::{Decoy, PasswordRecord};
-use rekindle_bench::wire::frame;
 use serde_json::{Map, Value, json};
 
 type Rows = BTreeMap<String, Value>;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, ensure};
+use client::admin::Admin;
 use serde_json::{Value, json};
 
 use super::load::{Load, LoadShape};
@@ -25,11 +26,9 @@ use crate::fleet::{Fleet, data_folder};
 use crate::machine::cleanup::CleanupGuard;
 use crate::machine::watch::Watched;
 use crate::result::RunResult;
-use crate::rng::Rng;
 use crate::shapes::quiescence;
 use crate::sut::{SutRequest, SystemUnderTest};
 use crate::terminal::ProgressLine;
-use crate::wire::admin::Admin;
 
 /// Writes that may wait for a free connection.
 const WAITING_MAX: usize = 1_000_000;
@@ -67,7 +66,7 @@ impl<'a> Site<'a> {
                 (request, Some((fleet, folder)), Some(pages))
             }
         };
-        let (sut, _) = SystemUnderTest::open(request, args.output.seed)?;
+        let (sut, _) = SystemUnderTest::open(request)?;
         let resting = match pages {
             None => sut.watched.clone(),
             Some(pages) => {
@@ -99,8 +98,7 @@ impl<'a> Site<'a> {
             text_bytes: self.args.text_bytes,
         };
         self.say(&format!("inserting {} rows", model.rows().len()));
-        let mut rng = Rng::new(self.args.output.seed, 3_100_000);
-        let mut admin = Admin::connect(&self.sut.addresses[0], &self.sut.login, &mut rng)?;
+        let mut admin = Admin::connect(&self.sut.addresses[0], &self.sut.login)?;
         table::prepare(&mut admin, shape, model.rows())?;
         Ok(SharedLedger::new(model, self.started))
     }
@@ -124,7 +122,6 @@ impl<'a> Site<'a> {
             connections,
             keeps_arrivals,
             started: self.started,
-            seed: self.args.output.seed,
         })
     }
 

@@ -1,6 +1,8 @@
 //! The two measured servers, their tables, and one run against them.
 
 use anyhow::{Context, bail, ensure};
+use client::admin::Admin;
+use client::handshake::Login;
 use serde_json::Value;
 
 use super::HopArgs;
@@ -10,10 +12,7 @@ use crate::conditions::Mark;
 use crate::fleet::{Fleet, system_rows};
 use crate::machine::watch::Watched;
 use crate::result::OperationResult;
-use crate::rng::Rng;
 use crate::shapes::quiescence::{self, Quiescence};
-use crate::wire::admin::Admin;
-use crate::wire::handshake::Login;
 
 /// Two servers with both tables.
 pub(super) struct Servers<'a> {
@@ -61,7 +60,7 @@ impl Servers<'_> {
 
     fn admin(&self) -> anyhow::Result<Admin> {
         let login = Login { user: "admin".to_owned(), password: String::new() };
-        Ok(Admin::connect(&self.watched[0].address, &login, &mut Rng::new(1, 9_100_000))?)
+        Ok(Admin::connect(&self.watched[0].address, &login)?)
     }
 
     fn find_leaders(&self) -> anyhow::Result<Leaders> {

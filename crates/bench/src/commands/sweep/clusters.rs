@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use client::admin::Admin;
+use client::answer::FailureKind;
+use client::handshake::Login;
+use client::terms;
 
 use super::SweepArgs;
 use super::existing::{self, ExistingCluster, TABLE};
@@ -17,13 +21,8 @@ use crate::fleet::{self, Fleet, FleetPlan};
 use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::watch::Watched;
 use crate::result::RunResult;
-use crate::rng::Rng;
 use crate::sweep::run::{SweepRun, Workload};
 use crate::terminal::thousands;
-use crate::wire::admin::Admin;
-use crate::wire::answer::FailureKind;
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 
 /// A node below this use of a core has finished the work that follows a load. Where nodes have only a share of a core,
@@ -82,7 +81,7 @@ impl Cluster {
     fn connect(&self, address: &str, login: &Login) -> anyhow::Result<Admin> {
         match self.fleet {
             Some(_) => {
-                let admin = Admin::connect(address, login, &mut Rng::new(1, 7_100_000));
+                let admin = Admin::connect(address, login);
                 self.unless_dead(admin.with_context(|| format!("a node started by the sweep, at {address}")))
             }
             None => existing::connect(address, login),

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use client::admin::{Admin, AskError};
+use client::dial::DialError;
+use client::handshake::Login;
+use client::terms;
 use serde_json::Value;
 
 use crate::flags;
 use crate::machine::watch;
-use crate::rng::Rng;
-use crate::wire::admin::{Admin, AskError, DialError};
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 use crate::ycsb::table::side_table;
 
@@ -183,7 +183,7 @@ impl ExistingCluster {
 
 /// Connects to a server. An error names the flags of a sweep.
 pub(super) fn connect(address: &str, login: &Login) -> anyhow::Result<Admin> {
-    match Admin::connect(address, login, &mut Rng::new(1, 7_000_000)) {
+    match Admin::connect(address, login) {
         Ok(admin) => Ok(admin),
         Err(DialError::Unreachable { source, .. }) => {
             Err(source).with_context(|| format!("--cluster: no server answers at {address}"))

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use client::answer::FailureKind;
+
 use crate::alarms;
 use crate::blocks::placement::Roles;
 use crate::result::{CheckOutcome, RunResult, ServerUse};
 use crate::units_result::{RoleDisk, UnverifiedCheck};
-use crate::wire::answer::FailureKind;
 
 /// The only class of errors by which a server rejects a query for lack of memory, without having done anything. A write
 /// that was not carried out (`OP_FAILED`) or perhaps was (`OP_INDETERMINATE`) met a table that was not available, and

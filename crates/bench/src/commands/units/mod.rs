@@ -13,6 +13,9 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::Args;
+use client::admin::Admin;
+use client::handshake::Login;
+use client::terms;
 use serde_json::json;
 
 use super::{arguments, blocks};
@@ -26,11 +29,7 @@ use crate::limits::{above_zero, at_least_one};
 use crate::machine::cgroup::CpuGroups;
 use crate::machine::watch::Watched;
 use crate::result::{CheckOutcome, RunResult};
-use crate::rng::Rng;
 use crate::units_result::UnitsTest;
-use crate::wire::admin::Admin;
-use crate::wire::handshake::Login;
-use crate::wire::terms;
 use crate::{alarms, assemble, report};
 use checks::{Base, Verdicts, equal};
 
@@ -172,7 +171,7 @@ impl Units<'_> {
         let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, self.groups.as_mut())?;
         let login = Login { user: "admin".to_owned(), password: String::new() };
         let addresses = fleet.addresses();
-        let admin = Admin::connect(&addresses[0], &login, &mut Rng::new(self.args.seed, 8_000_000))?;
+        let admin = Admin::connect(&addresses[0], &login)?;
         let watch = |address: &String| Watched::find(address, None, Some("none".to_owned()));
         let watched = addresses.iter().map(watch).collect();
         let mut cluster = Cluster { fleet, watched, admin };

@@ -1,11 +1,8 @@
-//! The V1_0 handshake on a blocking socket.
+//! The V1_0 handshake on a blocking stream.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 
 use protocol::handshake::{ClientHandshake, ClientStep, HandshakeFailed};
-
-use crate::rng::Rng;
 
 /// No server sends more than this during a handshake.
 const MESSAGES_BYTES_MAX: usize = 64 * 1024;
@@ -42,14 +39,15 @@ pub enum GreetError {
 /// Logs in and returns the server's version text.
 ///
 /// Blocking: two round trips. Then the stream is ready for frames.
-pub fn greet(stream: &mut TcpStream, login: &Login, rng: &mut Rng) -> Result<String, GreetError> {
-    let nonce = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
+pub fn greet(stream: &mut (impl Read + Write), login: &Login) -> Result<String, GreetError> {
+    let nonce = format!("{:032x}", rand::random::<u128>());
     let mut out = Vec::new();
     let mut handshake = ClientHandshake::start(&login.user, &login.password, &nonce, &mut out);
     let mut input = Vec::new();
     let mut chunk = [0; 2048];
     loop {
         stream.write_all(&out)?;
+        stream.flush()?;
         out.clear();
         let read = stream.read(&mut chunk)?;
         if read == 0 {

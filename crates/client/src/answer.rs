@@ -3,6 +3,7 @@
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// SUCCESS_ATOM
 pub const ATOM: u8 = 1;
@@ -81,6 +82,26 @@ pub struct Answer {
     /// Error type.
     #[serde(default)]
     pub e: Option<u32>,
+}
+
+/// A response whose results stay text.
+#[derive(Debug, Deserialize)]
+pub struct RawAnswer<'a> {
+    /// Response type.
+    pub t: u8,
+    /// Results.
+    #[serde(borrow, default)]
+    pub r: Vec<&'a RawValue>,
+}
+
+/// Parses a response without its results; an error response becomes a [`Failure`].
+pub fn parse_raw(body: &[u8]) -> Result<RawAnswer<'_>, Failure> {
+    let answer: RawAnswer<'_> = serde_json::from_slice(body)
+        .map_err(|e| Failure::new(FailureKind::WrongAnswer, format!("the answer is not a response: {e}")))?;
+    match answer.t {
+        1..=5 => Ok(answer),
+        _ => Err(parse(body).err().unwrap_or_else(|| Failure::new(FailureKind::Internal, "no message"))),
+    }
 }
 
 /// The response type, if it is the first member, where every server writes it.

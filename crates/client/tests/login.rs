@@ -6,9 +6,8 @@ use std::thread::JoinHandle;
 
 use protocol::handshake::{Accounts, Randomness, ServerHandshake, Step};
 use protocol::scram::{Decoy, PasswordRecord};
-use rekindle_bench::rng::Rng;
-use rekindle_bench::wire::admin::{DialError, dial_and_greet};
-use rekindle_bench::wire::handshake::{GreetError, Login};
+use rekindle_client::dial::{DialError, dial_and_greet};
+use rekindle_client::handshake::{GreetError, Login};
 
 struct OneUser;
 
@@ -46,7 +45,7 @@ fn serve_one() -> (String, JoinHandle<Step>) {
 fn log_in(user: &str, password: &str) -> (Result<String, DialError>, Step) {
     let (address, server) = serve_one();
     let login = Login { user: user.to_owned(), password: password.to_owned() };
-    let outcome = dial_and_greet(&address, &login, &mut Rng::new(1, 0));
+    let outcome = dial_and_greet(&address, &login);
     (outcome.map(|(_, version)| version), server.join().expect("the server's verdict"))
 }
 
@@ -72,7 +71,7 @@ fn a_wrong_password_names_the_flags_to_check() {
 fn an_unreachable_server_names_the_flags_to_check() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     let login = Login { user: "admin".to_owned(), password: String::new() };
-    let outcome = dial_and_greet(&port.to_string(), &login, &mut Rng::new(1, 0));
+    let outcome = dial_and_greet(&port.to_string(), &login);
     let error = outcome.expect_err("no server").to_string();
     assert!(error.contains(&port.to_string()) && error.contains("--port"), "{error}");
 }
