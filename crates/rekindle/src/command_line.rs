@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use bench::cli::{BenchArgs, ExplainArgs};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use migrate::cli::MigrateArgs;
 use server::OpenMode;
 use server::config::{Arity, Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, read_file};
 
@@ -28,6 +29,8 @@ pub enum Request {
     Bench(BenchArgs),
     /// Explain how a server runs a query.
     Explain(ExplainArgs),
+    /// Move databases between servers.
+    Migrate(MigrateArgs),
     /// Run a tool of the Python package: its name and its arguments.
     Tool(String, Vec<OsString>),
     /// Run as a JavaScript sandbox of a server.
@@ -81,6 +84,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Comman
         Some(("create", matches)) => Ok(Request::Create(config(matches)?)),
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, OpenMode::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
+        Some(("migrate", matches)) => Ok(Request::Migrate(MigrateArgs::from_arg_matches(matches)?)),
         Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
         Some(("explain", matches)) => Ok(Request::Explain(ExplainArgs::from_arg_matches(matches)?)),
         Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
@@ -115,6 +119,7 @@ fn command() -> Command {
         .subcommand(Command::new("create").about("Make a data directory").args(options_of_create()))
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
         .subcommand(ExplainArgs::augment_args(Command::new("explain")))
+        .subcommand(MigrateArgs::augment_args(Command::new("migrate")))
         .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(bench)
@@ -232,6 +237,9 @@ mod tests {
         assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
         assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, OpenMode::Open))));
         assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy(_))));
+        assert!(matches!(words("migrate --from a --only b.c --dry-run"), Ok(Request::Migrate(_))));
+        assert!(matches!(words("migrate cut-over --from a --quiet-seconds 1"), Ok(Request::Migrate(_))));
+        assert!(matches!(words("migrate check --from a"), Ok(Request::Migrate(_))));
         assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
         let Ok(Request::Tool(tool, given)) = words("dump -e test.t --help") else {
             panic!("another request")

@@ -1,4 +1,4 @@
-//! The program: parses the command line and runs `server` or `bench`.
+//! The program: parses the command line and runs `server`, `bench` or `migrate`.
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +48,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Proxy(config) => server::serve_proxy(config, std::env::args().collect())?,
         Request::Bench(args) => return bench::cli::run(args),
         Request::Explain(args) => return bench::cli::explain(&args),
+        Request::Migrate(args) => return Ok(migrate::cli::run(args)?),
         Request::Tool(tool, words) => return Err(tools::exec_tool(&tool, &words).into()),
         Request::JsSandbox => return js_sandbox(),
     }

@@ -1,0 +1,202 @@
+//! `rekindle migrate cut-over`: says when the application may use the target.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::catalog::{self, HookOutcome, Scope, make_hooks, wait_for_indexes};
+use crate::error::{InputError, MigrateError};
+use crate::queries::TableName;
+use crate::report::Output;
+use crate::run::facts_of_tables;
+use crate::server::{Server, Stop};
+use crate::state::{self, State};
+use crate::status::{self, Status};
+use crate::verify::{TableReport, verify};
+
+/// A status that does not change within this time belongs to a migration that has ended.
+const BEAT_MAX: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(100);
+/// The migration ends within this time after the request.
+const FINISH_MAX: Duration = Duration::from_secs(30);
+
+/// The arguments.
+#[derive(Clone, Debug)]
+pub struct CutOver {
+    pub source: Server,
+    pub target: Server,
+    pub state: PathBuf,
+    pub readers: usize,
+    /// How long no change must have come.
+    pub quiet: Duration,
+    /// How long to wait for that.
+    pub wait: Duration,
+    pub output: Output,
+}
+
+/// How a cut-over ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutOverOutcome {
+    /// Both sides are equal, and the source is not followed any more.
+    Switch,
+    /// They are not; the source is still followed.
+    Differences,
+}
+
+/// Waits for a lag of zero and a quiet source, compares both sides, sets hooks, and ends the migration.
+///
+/// Fails, and changes nothing, if no migration follows the source, if it lags, or if writes still come.
+pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
+    let stop = Stop::default();
+    let state = state::read(&options.state)?.ok_or_else(|| not_running(options))?;
+    check_servers(options, &state)?;
+    let before = quiet(options, &stop)?;
+    options.output.say("no change came for a while: both sides are compared");
+    let reports = compare(options, &state, &stop)?;
+    for report in &reports {
+        options.output.result("table", &report.lines(), report.as_json());
+    }
+    if reports.iter().any(|report| report.differences + report.changing > 0) {
+        options.output.result(
+            "cut_over",
+            &["the sides differ: do not switch; the source is still followed".to_owned()],
+            json!({"switch": false}),
+        );
+        return Ok(CutOverOutcome::Differences);
+    }
+    check_unchanged(options, &before, &stop)?;
+    let refused = finish(options, &state, &stop)?;
+    let mut lines: Vec<String> = refused.iter().map(|why| format!("not copied: {why}")).collect();
+    lines.push(format!(
+        "switch now: let the application use {}; writes to {} are not copied any more",
+        options.target.endpoint.address(),
+        options.source.endpoint.address()
+    ));
+    options.output.result("cut_over", &lines, json!({"switch": true, "not_copied": refused}));
+    Ok(CutOverOutcome::Switch)
+}
+
+fn check_servers(options: &CutOver, state: &State) -> Result<(), InputError> {
+    let given = (options.source.endpoint.address(), options.target.endpoint.address());
+    match given == (state.source.clone(), state.target.clone()) {
+        true => Ok(()),
+        false => Err(InputError::new(format!(
+            "{}: this is the state of a migration from {} to {}: give the same --from and --to",
+            options.state.display(),
+            state.source,
+            state.target
+        ))),
+    }
+}
+
+fn not_running(options: &CutOver) -> InputError {
+    InputError::new(format!(
+        "no migration with --follow uses {}: start `rekindle migrate --follow` with this --state, and let it run beside this command",
+        options.state.display()
+    ))
+}
+
+/// Waits until the status changes, so that it is one of a process that runs.
+fn live_status(options: &CutOver, stop: &Stop) -> Result<Status, MigrateError> {
+    let (mut first, began): (Option<Status>, _) = (None, Instant::now());
+    while began.elapsed() < BEAT_MAX {
+        match (&first, status::read(&options.state)) {
+            (Some(first), Some(now)) if now.beat != first.beat => return Ok(now),
+            (None, now) => first = now,
+            _ => {}
+        }
+        stop.pause(LOOK);
+    }
+    Err(not_running(options).into())
+}
+
+/// The status once the lag is zero and no change came for a while.
+fn quiet(options: &CutOver, stop: &Stop) -> Result<Status, MigrateError> {
+    let began = Instant::now();
+    let first = live_status(options, stop)?;
+    loop {
+        let now = live_status(options, stop)?;
+        if now.following && now.lag == 0 && Duration::from_millis(now.quiet_ms) >= options.quiet {
+            return Ok(now);
+        }
+        if began.elapsed() < options.wait {
+            continue;
+        }
+        return Err(InputError::new(match (now.following, now.lag) {
+            (false, _) => "not yet: rows are still copied or compared; see the progress of the migration".to_owned(),
+            (true, 0) => format!(
+                "not yet: {} changes came in the last {:.0} s, the last one in {}. Stop the application's writes, or take the \
+                 permission `write` from its users (r.grant(user, {{write: false}})), and run this again",
+                now.changes - first.changes,
+                began.elapsed().as_secs_f64(),
+                now.last_table
+            ),
+            (true, lag) => format!("not yet: the target lags by {lag} changes; wait, or stop the application's writes"),
+        })
+        .into());
+    }
+}
+
+fn compare(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<TableReport>, MigrateError> {
+    let names = names(state);
+    let mut line = options.source.line();
+    let catalog = line.run(stop, |from| catalog::read(from, Scope::Tables(&names)))?;
+    if let Some(missing) = names.iter().find(|name| catalog.table(name).is_none()) {
+        return Err(InputError::new(format!("{missing}: the source has no such table any more")).into());
+    }
+    let tables = facts_of_tables(&catalog, Some(state), &mut line, stop)?;
+    verify(&tables, (&options.source, &options.target), options.readers, stop, &AtomicU64::new(0))
+}
+
+/// Nothing may have come while both sides were compared.
+fn check_unchanged(options: &CutOver, before: &Status, stop: &Stop) -> Result<(), MigrateError> {
+    let now = live_status(options, stop)?;
+    let came = now.changes - before.changes.min(now.changes);
+    if came == 0
+        && now.losses == before.losses
+        && now.process == before.process
+        && now.lag == 0
+        && now.following
+    {
+        return Ok(());
+    }
+    Err(InputError::new(format!(
+        "not yet: while both sides were compared {came} changes came, or a feed ended: stop the application's writes, and run this again"
+    ))
+    .into())
+}
+
+/// Waits for indexes, sets hooks, ends the migration. Returns the refusals.
+fn finish(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<String>, MigrateError> {
+    let names = names(state);
+    let (mut from, mut to) = (options.source.line(), options.target.line());
+    let output = options.output;
+    wait_for_indexes(&mut to, stop, &names, |share| {
+        output.say(&format!("indexes are built: {:.0} %", share * 100.0));
+    })?;
+    let catalog = from.run(stop, |from| catalog::read(from, Scope::Tables(&names)))?;
+    status::request_finish(&options.state)?;
+    let began = Instant::now();
+    while status::is_finish_requested(&options.state) {
+        if began.elapsed() > FINISH_MAX {
+            return Err(InputError::new("the migration does not end: end it, and run this again").into());
+        }
+        stop.pause(LOOK);
+    }
+    // The writer of changes has ended: a hook changes no copied row.
+    let hooks: Vec<_> =
+        catalog.tables.into_iter().filter_map(|table| Some((table.name, table.hook?))).collect();
+    let outcomes = make_hooks(&mut to, stop, &hooks)?;
+    let refused = outcomes.into_iter().filter_map(|(name, outcome)| match outcome {
+        HookOutcome::Set => None,
+        HookOutcome::Refused(why) => Some(format!("write hook of {name}: {why}")),
+    });
+    Ok(refused.collect())
+}
+
+fn names(state: &State) -> Vec<TableName> {
+    let tables = state.tables.keys();
+    tables.filter_map(|name| name.split_once('.')).map(|(db, table)| TableName::new(db, table)).collect()
+}

@@ -1,0 +1,121 @@
+//! Errors that end a migration, or delay it.
+
+use std::io;
+use std::path::PathBuf;
+
+use client::answer::{Failure, FailureKind};
+use client::dial::DialError;
+use client::handshake::GreetError;
+
+/// Which of the two servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Source,
+    Target,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Side::Source => "source",
+            Side::Target => "target",
+        })
+    }
+}
+
+/// An argument, a file or a state of the servers that does not allow the request. The text has the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(String);
+
+impl InputError {
+    pub fn new(text: impl Into<String>) -> InputError {
+        InputError(text.into())
+    }
+}
+
+/// Why a step of a migration failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// No connection; it may come back.
+    #[error("{side}: no server answers at {address}: {source}")]
+    Unreachable { side: Side, address: String, source: io::Error },
+    /// The connection ended before the login; it may come back.
+    #[error(
+        "{side} {address}: the connection ended during the handshake ({source}): is this the driver port (28015) of a \
+         RethinkDB 2.3 or later, or of a Rekindle, and does it want TLS?"
+    )]
+    Handshake { side: Side, address: String, source: io::Error },
+    /// The server is not one of the protocol, or does not let the user in.
+    #[error("{side} {address}: {}", login_text(.source))]
+    Login { side: Side, address: String, source: GreetError },
+    /// An open connection was lost; it may come back.
+    #[error("{side}: the connection was lost: {source}")]
+    Lost { side: Side, source: io::Error },
+    /// The server answered a query with an error.
+    #[error("{side}: {what}: {failure}")]
+    Query { side: Side, what: String, failure: Failure },
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The file of the state cannot be read or written.
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl MigrateError {
+    /// The error of a connection that could not be opened.
+    pub fn of_dial(side: Side, error: DialError) -> MigrateError {
+        match error {
+            DialError::Unreachable { address, source } => MigrateError::Unreachable { side, address, source },
+            DialError::Greeting { address, source: GreetError::Io(source) } => {
+                MigrateError::Handshake { side, address, source }
+            }
+            DialError::Greeting { address, source } => MigrateError::Login { side, address, source },
+        }
+    }
+
+    /// Whether the same step may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            MigrateError::Unreachable { .. } | MigrateError::Handshake { .. } | MigrateError::Lost { .. } => {
+                true
+            }
+            MigrateError::Query { failure, .. } => may_pass(failure),
+            _ => false,
+        }
+    }
+
+    /// The class of the server's error, if it is one.
+    pub fn kind(&self) -> Option<FailureKind> {
+        match self {
+            MigrateError::Query { failure, .. } => Some(failure.kind),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a server's error is one of a present state: an election, a restart, a full disk. A missing right and a dropped table come
+/// under the same classes.
+fn may_pass(failure: &Failure) -> bool {
+    const TEMPORARY: [FailureKind; 4] = [
+        FailureKind::OpFailed,
+        FailureKind::OpIndeterminate,
+        FailureKind::ResourceLimit,
+        FailureKind::Internal,
+    ];
+    let is_lasting = ["permission", "does not exist"].iter().any(|word| failure.message.contains(word));
+    TEMPORARY.contains(&failure.kind) && !is_lasting
+}
+
+/// The remedy for a refused login.
+fn login_text(error: &GreetError) -> String {
+    match error {
+        GreetError::NotOurProtocol | GreetError::Failed(_) => {
+            format!("{error}: is this the driver port (28015) of a RethinkDB 2.3 or later, or of a Rekindle?")
+        }
+        GreetError::Refused { message, .. } if message.contains("protocol version") => {
+            format!("{message}: RethinkDB 2.3 or later is needed; move an older one with rethinkdb-dump")
+        }
+        other => format!("{other} (check the user, the password file and the TLS flags of this side)"),
+    }
+}

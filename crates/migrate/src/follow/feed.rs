@@ -1,0 +1,153 @@
+//! One table's feed: opened before the table is read, read without a pause, and opened again when it ends.
+
+use std::io::ErrorKind;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use client::answer::PARTIAL;
+
+use super::budget::ByteBudget;
+use super::elements::elements;
+use crate::error::MigrateError;
+use crate::gate::Change;
+use crate::queries;
+use crate::server::{Connection, Server, Stop, failure};
+use crate::table::Table;
+
+/// Changes that may wait at the source. RethinkDB's own bound is a third of it.
+const QUEUE: u32 = 300_000;
+/// A feed without a change for this long is asked for a sign of life.
+const QUIET_MAX: Duration = Duration::from_secs(2);
+/// A server that gives none for this long is lost.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Between attempts to open a feed.
+const BACKOFF: Duration = Duration::from_millis(200);
+/// Feeds that end so soon and so often are cut by something between.
+const CUT_AFTER: Duration = Duration::from_secs(180);
+const CUTS_MAX: u32 = 5;
+
+/// Changes on their way to the writer.
+pub(super) struct Parcel {
+    pub(super) changes: Vec<Change>,
+    pub(super) bytes: u64,
+}
+
+/// The reader of a table's feed.
+pub(super) struct Feed<'a> {
+    pub(super) table: &'a Table,
+    pub(super) source: &'a Server,
+    pub(super) stop: &'a Stop,
+    pub(super) budget: &'a ByteBudget,
+    pub(super) parcels: SyncSender<Parcel>,
+}
+
+impl Feed<'_> {
+    /// Follows until the end is requested. Fails if the feed cannot be opened for a reason that does not pass, or for as long as the
+    /// source's patience.
+    pub(super) fn run(&self) -> Result<(), MigrateError> {
+        let (mut cuts, mut away_since) = (0, Instant::now());
+        while !self.stop.is_requested() {
+            let opened = Instant::now();
+            let error = match self.follow() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let was_open = self.table.gate().is_feed_open();
+            self.table.gate().feed_ended();
+            if self.stop.is_requested() {
+                return Ok(());
+            }
+            if was_open {
+                away_since = Instant::now();
+                cuts = if opened.elapsed() < CUT_AFTER { cuts + 1 } else { 1 };
+                self.report(&error, cuts);
+            }
+            if !error.is_temporary() || away_since.elapsed() > self.source.patience {
+                return Err(error);
+            }
+            self.stop.pause(BACKOFF);
+        }
+        Ok(())
+    }
+
+    fn report(&self, error: &MigrateError, cuts: u32) {
+        let name = &self.table.facts.name;
+        eprintln!("{name}: the feed ended ({error}); it is opened again, and what was copied is compared");
+        if cuts == CUTS_MAX {
+            eprintln!(
+                "{name}: the feed ended {cuts} times, each within three minutes: if a proxy between closes quiet or long \
+                 connections, connect to the server itself"
+            );
+        }
+    }
+
+    /// Opens the feed and reads it. Returns when the end is requested; fails when the feed ends.
+    fn follow(&self) -> Result<(), MigrateError> {
+        let mut connection = self.source.connect()?;
+        connection.set_timeout(Some(QUIET_MAX))?;
+        let term = queries::changes(&self.table.facts.name, QUEUE);
+        let sent = connection.session().send(&queries::start(&term, "{}"));
+        let token = sent.map_err(|source| connection.lost(source))?;
+        let mut heard = Instant::now();
+        while !self.stop.is_requested() {
+            let response = match connection.session().receive() {
+                Ok(response) => response,
+                Err(error) if is_timeout(error.kind()) => {
+                    if heard.elapsed() > SILENCE_MAX {
+                        return Err(connection.lost(error));
+                    }
+                    // Answered at once by a server that lives.
+                    let asked = connection.session().send(b"[1,1,{}]");
+                    asked.map_err(|source| connection.lost(source))?;
+                    continue;
+                }
+                Err(error) => return Err(connection.lost(error)),
+            };
+            heard = Instant::now();
+            if response.token == token {
+                self.receive(&mut connection, token, &response.body)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, connection: &mut Connection, token: u64, body: &[u8]) -> Result<(), MigrateError> {
+        let what = format!("the feed of {}", self.table.facts.name);
+        let answer = connection.parsed(&what, body)?;
+        if answer.t == PARTIAL {
+            let sent = connection.session().send_continue(token);
+            sent.map_err(|source| connection.lost(source))?;
+        }
+        let found = elements(&answer.r, &self.table.facts.primary_key)
+            .map_err(|error| failure(connection.side(), &what, error.to_string()))?;
+        if found.is_ready {
+            self.table.gate().feed_opened();
+            self.table.notify();
+        }
+        if let Some(skipped) = found.skipped {
+            eprintln!("{}: {skipped} What was copied is compared.", self.table.facts.name);
+            self.table.gate().feed_skipped();
+        }
+        self.hand_over(found.changes, found.bytes);
+        match answer.t {
+            PARTIAL => Ok(()),
+            _ => Err(connection.lost(std::io::Error::other("the feed ended"))),
+        }
+    }
+
+    fn hand_over(&self, changes: Vec<Change>, bytes: u64) {
+        if changes.is_empty() {
+            return;
+        }
+        self.table.note_change();
+        self.budget.take(bytes, self.stop);
+        self.table.gate().received(changes.len() as u64);
+        // Fails only when the writer has ended, which ends this thread too.
+        drop(self.parcels.send(Parcel { changes, bytes }));
+    }
+}
+
+/// How a socket says that its time is over.
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

@@ -1,0 +1,234 @@
+//! The order of a migration: plan, tables, rows, indexes, users, and hooks last; with `--follow` changes until `cut-over`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::monitor::Monitor;
+use super::options::{Mode, Options, Outcome};
+use super::prepare::{enter, known, tables};
+use crate::catalog::{
+    self, Catalog, HookOutcome, Plan, Request, Scope, create_tables, make_hooks, make_indexes, make_users,
+    wait_for_indexes,
+};
+use crate::copy::{Readers, run_readers};
+use crate::error::{InputError, MigrateError};
+use crate::follow::Followers;
+use crate::queries::TableName;
+use crate::server::{Line, Stop};
+use crate::state::{self, State, StateDirectory};
+use crate::status;
+use crate::table::Table;
+
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Runs a migration. Fails if the plan is refused, or when a side is lost for longer than its patience; the progress is stored, and
+/// the next run goes on from there.
+pub fn run(options: &Options) -> Result<Outcome, MigrateError> {
+    let source = catalog::read(&mut options.source.connect()?, Scope::Only(&options.only))?;
+    let wanted: Vec<TableName> = source.tables.iter().map(|table| table.name.clone()).collect();
+    let target = catalog::read(&mut options.target.connect()?, Scope::Tables(&wanted))?;
+    let addresses = (options.source.endpoint.address(), options.target.endpoint.address());
+    if options.mode == Mode::DryRun {
+        let state = state::read(&options.state)?.unwrap_or_default();
+        return show_plan(options, &make_plan(options, &source, &target, &state)).map(|()| Outcome::Complete);
+    }
+    let directory = StateDirectory::open(&options.state)?;
+    let mut state = directory.load(&addresses.0, &addresses.1)?.unwrap_or_default();
+    (state.source, state.target) = addresses;
+    let plan = make_plan(options, &source, &target, &state);
+    show_plan(options, &plan)?;
+    status::clear(directory.path())?;
+    enter(&plan, &mut state)?;
+    directory.save(&state)?;
+    let stop = Stop::default();
+    let (mut from, mut to) = (options.source.line(), options.target.line());
+    for (name, id) in create_tables(&mut to, &stop, &plan)? {
+        if let Some(table) = state.tables.get_mut(&name.to_string()) {
+            table.target_id = id;
+        }
+    }
+    directory.save(&state)?;
+    let tables = tables(options, &plan, &target, &state, (&mut from, &stop))?;
+    let migration = Migration { options, plan: &plan, tables: &tables, stop: &stop };
+    migration.carry_out(&directory, &Mutex::new(state), &mut to)
+}
+
+fn make_plan(options: &Options, source: &Catalog, target: &Catalog, state: &State) -> Plan {
+    catalog::plan(Request {
+        source,
+        target,
+        known: &known(state),
+        into_existing: options.into_existing,
+        is_part: !options.only.is_empty(),
+        passwords: &options.passwords,
+    })
+}
+
+/// Shows the plan. Fails if something in it is refused.
+fn show_plan(options: &Options, plan: &Plan) -> Result<(), MigrateError> {
+    options.output.result("plan", &catalog::lines(plan), catalog::as_json(plan));
+    match plan.refusals.len() {
+        0 => Ok(()),
+        count => {
+            Err(InputError::new(format!("nothing was copied: {count} reasons are listed above (`refused`)"))
+                .into())
+        }
+    }
+}
+
+struct Migration<'a> {
+    options: &'a Options,
+    plan: &'a Plan,
+    tables: &'a [Arc<Table>],
+    stop: &'a Stop,
+}
+
+impl Migration<'_> {
+    fn carry_out(
+        &self,
+        directory: &StateDirectory,
+        state: &Mutex<State>,
+        to: &mut Line,
+    ) -> Result<Outcome, MigrateError> {
+        let follows = self.options.mode == Mode::Follow;
+        let over = Stop::default();
+        let monitor = Monitor {
+            tables: self.tables,
+            directory,
+            state,
+            output: self.options.output,
+            follows,
+            over: &over,
+        };
+        let (outcome, monitored) = thread::scope(|scope| {
+            let monitoring = scope.spawn(|| monitor.run().inspect_err(|_| self.stop.request()));
+            let outcome = match follows {
+                true => self.follow(directory, to),
+                false => self.copy(to),
+            };
+            over.request();
+            let monitored = monitoring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (outcome, monitored)
+        });
+        monitored?;
+        let mut troubles = outcome?;
+        status::clear(directory.path())?;
+        troubles.extend(self.refused_rows());
+        self.summarize(&troubles)
+    }
+
+    fn readers(&self, stays: bool) -> Readers {
+        Readers {
+            count: self.options.readers,
+            source: self.options.source.clone(),
+            target: self.options.target.clone(),
+            rate: self.options.rate,
+            stays,
+        }
+    }
+
+    /// Copies all rows, then makes the rest. Returns the refusals.
+    fn copy(&self, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+        run_readers(&self.readers(false), self.tables, self.stop)?;
+        let mut troubles = self.make_rest(to)?;
+        let hooks: Vec<_> = self
+            .plan
+            .tables
+            .iter()
+            .filter_map(|table| Some((table.facts.name.clone(), table.facts.hook.clone()?)))
+            .collect();
+        for (name, outcome) in make_hooks(to, self.stop, &hooks)? {
+            if let HookOutcome::Refused(why) = outcome {
+                troubles.push(format!("write hook of {name}: {why}"));
+            }
+        }
+        Ok(troubles)
+    }
+
+    /// Copies all rows beside open feeds, makes the rest but the hooks, and follows until the end is requested.
+    fn follow(&self, directory: &StateDirectory, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+        let (source, target) = (&self.options.source, &self.options.target);
+        let followers = Followers::start(self.tables, source, target, self.stop)?;
+        let outcome = thread::scope(|scope| {
+            let reading = scope.spawn(|| run_readers(&self.readers(true), self.tables, self.stop));
+            let outcome = self.until_finished(directory, to);
+            self.stop.request();
+            let read = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            read.and(outcome)
+        });
+        followers.join()?;
+        outcome
+    }
+
+    fn until_finished(&self, directory: &StateDirectory, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+        while !self.stop.is_requested() && !self.tables.iter().all(|table| table.gate().coverage().is_done())
+        {
+            self.stop.pause(LOOK);
+        }
+        if self.stop.is_requested() {
+            return Ok(Vec::new());
+        }
+        let troubles = self.make_rest(to)?;
+        self.options.output.say(
+            "all rows are copied; changes are followed until `rekindle migrate cut-over` (with the same --state) ends this",
+        );
+        while !self.stop.is_requested() && !status::is_finish_requested(directory.path()) {
+            self.stop.pause(LOOK);
+        }
+        Ok(troubles)
+    }
+
+    /// Makes indexes, users and permissions. Returns the refusals.
+    fn make_rest(&self, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+        let mut troubles = make_indexes(to, self.stop, self.plan)?;
+        let names: Vec<TableName> = self.plan.tables.iter().map(|table| table.facts.name.clone()).collect();
+        let output = self.options.output;
+        wait_for_indexes(to, self.stop, &names, |share| {
+            output.say(&format!("indexes are built: {:.0} %", share * 100.0));
+        })?;
+        troubles.extend(make_users(to, self.stop, self.plan)?);
+        Ok(troubles)
+    }
+
+    fn refused_rows(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for table in self.tables {
+            let (count, named) = (table.done.refused.load(Ordering::Relaxed), table.refused_rows());
+            let name = &table.facts.name;
+            lines.extend(named.iter().map(|row| format!("{name}: row {} was refused: {}", row.key, row.why)));
+            if count > named.len() as u64 {
+                lines.push(format!("{name}: {count} rows were refused in all, in this run and before"));
+            }
+        }
+        lines
+    }
+
+    fn summarize(&self, troubles: &[String]) -> Result<Outcome, MigrateError> {
+        let mut lines = Vec::new();
+        let mut objects = Vec::new();
+        for table in self.tables {
+            let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+            let (rows, bytes) = (load(&table.done.rows), load(&table.done.bytes));
+            let (mended, refused) = (load(&table.done.mended), load(&table.done.refused));
+            let counts = table.gate().counts();
+            let name = table.facts.name.to_string();
+            lines.push(format!(
+                "{name}: {rows} rows copied, {:.1} MB; {} changes followed, {mended} rows mended, {refused} refused",
+                bytes as f64 / 1e6,
+                counts.settled
+            ));
+            objects.push(json!({
+                "table": name, "rows": rows, "bytes": bytes, "changes": counts.settled, "losses": counts.losses,
+                "mended": mended, "refused": refused,
+            }));
+        }
+        lines.extend(troubles.iter().map(|trouble| format!("not copied: {trouble}")));
+        self.options.output.result("done", &lines, json!({"tables": objects, "not_copied": troubles}));
+        Ok(if troubles.is_empty() { Outcome::Complete } else { Outcome::Incomplete })
+    }
+}
