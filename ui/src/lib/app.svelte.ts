@@ -1,0 +1,170 @@
+// What all pages share: the session, the connection, messages to the user.
+import { login, logout, openSession, sessionInfo, type SessionInfo } from './login';
+import { Connection, QueryError, type State } from './wire';
+import type { Term, Wire } from './terms';
+
+/** How often a page asks again. */
+const POLL_MS = 2000;
+
+interface Toast { id: number; text: string; kind: 'good' | 'bad' }
+
+class App {
+  session = $state<SessionInfo | null>(null);
+  /** What the page waits for: the server, a login, or nothing. */
+  stage = $state<'starting' | 'login' | 'ready'>('starting');
+  wire = $state<State>('connecting');
+  isSlow = $state(false);
+  /** Whether the files in the server are newer than this page. */
+  isOutdated = $state(false);
+  toasts = $state<Toast[]>([]);
+  theme = $state<'light' | 'dark'>('light');
+  paletteIsOpen = $state(false);
+  readonly connection = new Connection();
+  private toastId = 0;
+
+  constructor() {
+    this.connection.onState = (state) => {
+      this.wire = state;
+      this.isSlow = this.connection.isSlow;
+      // The server may be another one now, or the session may be over.
+      if (state === 'open' || state === 'ended') this.refresh().catch(() => {});
+      if (state === 'lost') setTimeout(() => this.checkSession(), 300);
+    };
+    const stored = read('theme');
+    const dark = stored ? stored === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+    this.setTheme(dark ? 'dark' : 'light', false);
+  }
+
+  setTheme(theme: 'light' | 'dark', store = true): void {
+    this.theme = theme;
+    document.documentElement.dataset.theme = theme;
+    if (store) write('theme', theme);
+  }
+
+  /** Asks who is logged in, until the server answers. */
+  async start(): Promise<void> {
+    for (;;) {
+      const info = await sessionInfo().catch(() => null);
+      if (info) {
+        this.take(info);
+        if (!info.user && info.open) await openSession().then(() => this.refresh()).catch(() => {});
+        if (this.session?.user) this.enter();
+        else this.stage = 'login';
+        return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 700));
+    }
+  }
+
+  private take(info: SessionInfo): void {
+    if (this.session && this.session.files !== info.files) this.isOutdated = true;
+    this.session = info;
+  }
+
+  private async refresh(): Promise<void> {
+    const info = await sessionInfo();
+    if (!info) return;
+    this.take(info);
+    if (info.user) {
+      if (this.wire === 'ended') this.connection.open();
+    } else if (info.open) {
+      await openSession();
+      const opened = await sessionInfo();
+      if (opened) this.take(opened);
+      if (this.wire === 'ended') this.connection.open();
+    } else this.stage = 'login';
+  }
+
+  private async checkSession(): Promise<void> {
+    const info = await sessionInfo().catch(() => null);
+    if (info && !info.user) await this.refresh().catch(() => {});
+  }
+
+  private enter(): void {
+    this.stage = 'ready';
+    this.connection.open();
+  }
+
+  async login(user: string, password: string): Promise<void> {
+    await login(user, password);
+    const info = await sessionInfo();
+    if (info) this.take(info);
+    this.enter();
+  }
+
+  async logout(): Promise<void> {
+    await logout().catch(() => {});
+    this.connection.close();
+    this.session = null;
+    this.stage = 'login';
+    location.hash = '';
+  }
+
+  run<T = unknown>(term: Term, options: Record<string, Wire> = {}): Promise<T> {
+    return this.connection.run<T>(term, options);
+  }
+
+  say(text: string, kind: 'good' | 'bad' = 'good'): void {
+    const id = ++this.toastId;
+    this.toasts.push({ id, text, kind });
+    setTimeout(() => { this.toasts = this.toasts.filter((toast) => toast.id !== id); }, kind === 'bad' ? 8000 : 4000);
+  }
+}
+
+export const app = new App();
+
+/** Reads from the browser's storage, which may be forbidden. */
+export function read(key: string): string | null {
+  try { return localStorage.getItem(`rekindle.${key}`); } catch { return null; }
+}
+
+/** Writes to the browser's storage; false if it is full or forbidden. */
+export function write(key: string, value: string): boolean {
+  try { localStorage.setItem(`rekindle.${key}`, value); return true; } catch { return false; }
+}
+
+/** The answer to a question that is asked again every two seconds, while the page is seen. */
+export class Live<T> {
+  value = $state.raw<T | undefined>(undefined);
+  error = $state<QueryError | null>(null);
+  private timer = 0;
+  private isOver = false;
+
+  constructor(private ask: () => Promise<T>, private every = POLL_MS) {
+    $effect(() => {
+      this.isOver = false;
+      this.loop();
+      const seen = () => { if (!document.hidden) this.again(); };
+      document.addEventListener('visibilitychange', seen);
+      return () => {
+        this.isOver = true;
+        clearTimeout(this.timer);
+        document.removeEventListener('visibilitychange', seen);
+      };
+    });
+  }
+
+  /** Asks at once. */
+  async again(): Promise<void> {
+    clearTimeout(this.timer);
+    await this.loop();
+  }
+
+  private async loop(): Promise<void> {
+    if (!document.hidden && app.connection.state === 'open') {
+      try {
+        const value = await this.ask();
+        if (this.isOver) return;
+        this.value = value;
+        this.error = null;
+      } catch (error) {
+        // While the connection is lost, the last answer stays.
+        if (!(error instanceof QueryError) || error.kind !== 'lost') this.error = error instanceof QueryError ? error : new QueryError(String(error), 'runtime');
+      }
+    }
+    if (this.isOver) return;
+    clearTimeout(this.timer);
+    const wait = app.connection.state === 'open' ? this.every : 250;
+    this.timer = setTimeout(() => this.loop(), wait) as unknown as number;
+  }
+}
