@@ -85,6 +85,8 @@ async fn accept(
     while !ready.is_closed() {
         match listener.accept().await {
             Ok((stream, address)) => {
+                // A failure costs time, nothing else.
+                drop(stream.set_nodelay(true));
                 let (acceptor, ready) = (acceptor.clone(), ready.clone());
                 tokio::spawn(async move {
                     if let Some(stream) = shake_hands(&acceptor, stream, address, HANDSHAKE_TIMEOUT).await {

@@ -5,9 +5,15 @@
 mod support;
 
 use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use support::{Echo, TestClient, start, start_with, start_with_links};
+use protocol::{Token, frame};
+use rekindle_server::service::Client;
+use support::{Echo, TestClient, TestNode, start, start_with, start_with_links};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::timeout;
 
 const EMPTY: &str = r#"{"t":2,"r":[],"n":[]}"#;
 
@@ -303,4 +309,57 @@ fn shutting_down_cancels_queries_that_do_not_end() {
     shared.shut_down();
     assert_eq!(client.next(), (1, saying("forever")));
     assert!(client.is_closed());
+}
+
+/// A response that does not come within this time fails the test.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+fn open_session(node: &TestNode) -> DuplexStream {
+    let (page, connection) = tokio::io::duplex(256);
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    node.workers.assign_session(connection, Client { user: "admin".to_owned(), address });
+    page
+}
+
+async fn send_frame(page: &mut DuplexStream, token: u64, body: &str) {
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, Token(token), body.as_bytes()).unwrap();
+    timeout(RESPONSE_TIMEOUT, page.write_all(&bytes)).await.unwrap().unwrap();
+}
+
+async fn next_frame(page: &mut DuplexStream) -> (u64, String) {
+    let mut header = [0; frame::HEADER_BYTES];
+    timeout(RESPONSE_TIMEOUT, page.read_exact(&mut header)).await.unwrap().unwrap();
+    let (token, length) = frame::read_header(&header);
+    let mut body = vec![0; length];
+    page.read_exact(&mut body).await.unwrap();
+    (token.0, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_session_begins_with_queries_and_is_closed_like_any_connection() {
+    let node = start(2);
+    let mut page = open_session(&node);
+    // Longer than the pipe.
+    let long = "x".repeat(10_000);
+    for token in 1..20 {
+        send_frame(&mut page, token, &format!(r#"[1,["say","{long}"],{{}}]"#)).await;
+        assert_eq!(next_frame(&mut page).await, (token, format!(r#"{{"t":1,"r":["{long}"]}}"#)));
+    }
+    let open: i64 = node.workers.counters().iter().map(|one| one.connections.load(Relaxed)).sum();
+    assert_eq!(open, 1);
+    node.shut_down();
+    assert_eq!(page.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_session_that_goes_cancels_its_queries() {
+    let node = start(1);
+    let mut page = open_session(&node);
+    send_frame(&mut page, 1, r#"[1,["think","endless"],{}]"#).await;
+    send_frame(&mut page, 2, r#"[1,["say","hello"],{}]"#).await;
+    assert_eq!(next_frame(&mut page).await.0, 2);
+    drop(page);
+    node.gates.wait_for("endless stopped");
+    node.shut_down();
 }

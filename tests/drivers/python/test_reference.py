@@ -217,9 +217,11 @@ class Lists(unittest.TestCase):
         self.assertEqual(named, set(re.findall(r"^# TYPE (\w+) ", self.node.http("/metrics")[1], re.MULTILINE)))
 
     def test_paths(self):
-        router = (ROOT / "crates/server/src/http/mod.rs").read_text()
-        paths = set(re.findall(r"\.route\(\"(\S+)\"", router))
-        self.assertEqual(paths, set(re.findall(r"^\| `(/\w*)` \|", Page.read(REFERENCE / "http.md").text, re.MULTILINE)))
+        http = ROOT / "crates/server/src/http"
+        routers = (http / "mod.rs").read_text() + (http / "console/mod.rs").read_text()
+        paths = set(re.findall(r"\.route\(\"(\S+)\"", routers)) | {"/"}
+        cells = re.findall(r"^\| (`/[^|]*) \|", Page.read(REFERENCE / "http.md").text, re.MULTILINE)
+        self.assertEqual(paths, {path for cell in cells for path in re.findall(r"`(/[^`]*)`", cell)})
 
     def test_flags(self):
         page = Page.read(REFERENCE / "command-line.md")

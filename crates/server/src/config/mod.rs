@@ -54,6 +54,10 @@ pub struct Config {
     pub cores: usize,
     /// Whether other machines may connect although `admin` has no password.
     pub insecure: bool,
+    /// A folder with the console's files; those in the program if `None`.
+    pub web_static_directory: Option<PathBuf>,
+    /// Names under which the HTTP port answers, besides the known ones.
+    pub http_allowed_hosts: Vec<String>,
     /// Which addresses `r.http` may reach.
     pub http_reach: HttpReach,
     /// Whether queries may run JavaScript.

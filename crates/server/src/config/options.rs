@@ -94,6 +94,18 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("http-port", One("PORT"), NETWORK, "Port for HTTP [default: 8080]"),
     short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
+    option(
+        "http-allowed-host",
+        Many("NAME"),
+        NETWORK,
+        "Also answer under this name on the HTTP port, such as that of a proxy; may be given several times",
+    ),
+    option(
+        "web-static-directory",
+        One("PATH"),
+        NETWORK,
+        "Serve the console's files from this folder [default: those in the program]",
+    ),
     short(
         'j',
         option(
@@ -167,7 +179,6 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     option("join-delay", One("SECONDS"), ACCEPTED, "a server joins as soon as it can"),
     option("client-port", One("PORT"), ACCEPTED, "the system chooses the ports of outgoing connections"),
-    option("web-static-directory", One("PATH"), ACCEPTED, "there is no admin UI yet"),
     option("tls-min-protocol", One("VERSION"), ACCEPTED, "TLS 1.2 and 1.3 are spoken; refused for more"),
     option("tls-ciphers", One("LIST"), ACCEPTED, TLS),
     option("tls-ecdh-curve", One("NAME"), ACCEPTED, TLS),

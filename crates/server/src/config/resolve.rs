@@ -63,6 +63,8 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         cores,
         insecure: given.flag("insecure"),
         is_proxy: false,
+        web_static_directory: path(&given, "web-static-directory"),
+        http_allowed_hosts: given.many("http-allowed-host").map(value::host).collect::<Result<_, _>>()?,
         http_reach: match given.flag("http-allow-private") {
             true => HttpReach::Everything,
             false => HttpReach::Public,

@@ -62,6 +62,17 @@ pub(super) fn place(setting: &Setting, port_default: u16) -> Result<String, Conf
     }
 }
 
+/// Validates the name of a host, without a port; `*.` at its beginning stands for one label.
+pub(super) fn host(setting: &Setting) -> Result<String, ConfigError> {
+    let name = text(setting);
+    let labels = name.strip_prefix("*.").unwrap_or(name);
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if !labels.is_empty() && labels.chars().all(legal) {
+        return Ok(name.to_owned());
+    }
+    Err(setting.wrong("expected the name of a host without a port, such as db.example.com or *.example.com"))
+}
+
 /// Validates the name of a server or a tag.
 pub(super) fn name(setting: &Setting) -> Result<String, ConfigError> {
     let name = text(setting);

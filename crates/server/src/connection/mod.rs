@@ -22,6 +22,7 @@ use ::io::memory::{OverBudget, Owner, Reservation};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
+use crate::service::Client;
 use crate::worker_state::WorkerState;
 use crate::worker_state::wake_queue::{ConnectionWaker, Slot};
 use delayed_ack::DelayedAck;
@@ -76,8 +77,21 @@ enum Round {
 }
 
 impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Connection<S> {
-    /// A connection that has just been accepted from `address`.
+    /// A connection that has just been accepted from `address`. It begins with the handshake.
     pub fn new(stream: S, address: SocketAddr, worker: Rc<WorkerState>) -> Connection<S> {
+        Connection::begin(stream, worker, |worker, waker| ProtocolState::new(worker, waker, address))
+    }
+
+    /// A connection whose client is known already. It begins with queries.
+    pub fn authenticated(stream: S, client: Client, worker: Rc<WorkerState>) -> Connection<S> {
+        Connection::begin(stream, worker, |worker, waker| ProtocolState::authenticated(worker, waker, client))
+    }
+
+    fn begin(
+        stream: S,
+        worker: Rc<WorkerState>,
+        protocol: impl FnOnce(&Rc<WorkerState>, &Arc<ConnectionWaker>) -> ProtocolState,
+    ) -> Connection<S> {
         worker.counters.connections.fetch_add(1, Relaxed);
         worker.counters.accepted.fetch_add(1, Relaxed);
         let slot = worker.take_slot();
@@ -85,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + DelayedAck + Unpin> Connection<S> {
         Connection {
             stream,
             slot,
-            phase: Phase::Open(ProtocolState::new(&worker, &waker, address)),
+            phase: Phase::Open(protocol(&worker, &waker)),
             waker,
             partial: Vec::new(),
             out: SendBuffer::default(),

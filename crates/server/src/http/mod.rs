@@ -1,5 +1,6 @@
-//! The HTTP port: the health page, the metrics page, and (later) the admin UI.
+//! The HTTP port: the health page, the metrics page, and the console.
 
+mod console;
 mod feeds;
 mod health;
 mod links;
@@ -7,18 +8,23 @@ mod metrics;
 mod openmetrics;
 mod process;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::{IncomingStream, Listener};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::tls::Encrypted;
 
+pub use console::{Backend, Console};
 pub use health::{Health, NodeStage};
 pub use metrics::{Observed, Sources};
 pub(crate) use process::swap_warning;
@@ -32,17 +38,58 @@ pub struct Pages {
     pub sources: Arc<Sources>,
 }
 
+/// The address of a client.
+#[derive(Clone, Copy)]
+struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, Plain>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Plain>) -> Peer {
+        Peer(*stream.remote_addr())
+    }
+}
+
+impl Connected<IncomingStream<'_, Encrypted>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Encrypted>) -> Peer {
+        Peer(*stream.remote_addr())
+    }
+}
+
+/// The unencrypted connections of one socket.
+struct Plain(tokio::net::TcpListener);
+
+impl Listener for Plain {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        let (stream, address) = Listener::accept(&mut self.0).await;
+        // A query is a small packet, and so is its answer. A failure costs time, nothing else.
+        drop(stream.set_nodelay(true));
+        (stream, address)
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
 /// Serves the pages on every socket until the future is dropped; over TLS if `tls` is set.
-pub async fn serve(sockets: Vec<TcpListener>, tls: Option<TlsAcceptor>, pages: Arc<Pages>) {
-    let router = router(pages);
+pub async fn serve(
+    sockets: Vec<TcpListener>,
+    tls: Option<TlsAcceptor>,
+    pages: Arc<Pages>,
+    console: Arc<Console>,
+) {
+    let router = router(pages, console);
     let mut servers = tokio::task::JoinSet::new();
     for socket in sockets {
         let (router, tls) = (router.clone(), tls.clone());
         servers.spawn(async move {
             let socket = tokio::net::TcpListener::from_std(socket)?;
+            let service = router.into_make_service_with_connect_info::<Peer>();
             match tls {
-                Some(acceptor) => axum::serve(Encrypted::start(socket, acceptor)?, router).await,
-                None => axum::serve(socket, router).await,
+                Some(acceptor) => axum::serve(Encrypted::start(socket, acceptor)?, service).await,
+                None => axum::serve(Plain(socket), service).await,
             }
         });
     }
@@ -53,19 +100,23 @@ pub async fn serve(sockets: Vec<TcpListener>, tls: Option<TlsAcceptor>, pages: A
     }
 }
 
-fn router(pages: Arc<Pages>) -> Router {
+fn router(pages: Arc<Pages>, console: Arc<Console>) -> Router {
+    let console = console::router(console).layer(from_fn(with_address));
     Router::new()
-        .route("/", get(front_page))
         .route("/health", get(health_page))
         .route("/metrics", get(metrics_page))
         .with_state(pages)
+        .merge(console)
 }
 
-async fn front_page() -> String {
-    format!(
-        "Rekindle {}: the server runs; its admin UI comes in a later version. See /health and /metrics.\n",
-        env!("CARGO_PKG_VERSION")
-    )
+/// Tells the console the address of its client.
+async fn with_address(
+    ConnectInfo(Peer(address)): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    request.extensions_mut().insert(address);
+    next.run(request).await
 }
 
 async fn health_page(State(pages): State<Arc<Pages>>) -> Response {

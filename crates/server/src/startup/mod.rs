@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{self, Config, Service};
-use crate::http::{self, Health, NodeStage, Observed, Pages, Sources};
+use crate::http::{self, Backend, Console, Health, NodeStage, Observed, Pages, Sources};
 use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory::cache_size::CacheSizer;
@@ -106,13 +106,15 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
     let port_summary = PortSummary::of(config, &ports);
+    let machine = Machine::new();
+    let console = open_console(config, &ports, &machine)?;
     let is_guarded = password::check_exposure(config, config.initial_password.is_some()).is_ok();
     // The HTTP port stays closed until it is known whether `admin` has a password.
-    let mut http_port = HttpPort { config, runtime: &runtime, pages: &pages, bound: ports.http };
+    let mut http_port =
+        HttpPort { config, runtime: &runtime, pages: &pages, console: &console, bound: ports.http };
     http_port.open_if(is_guarded)?;
     pages.health.enter(NodeStage::Starting("reading the log and opening the tables"));
 
-    let machine = Machine::new();
     let stores = machine.open_stores(config, &plan, &directory)?;
     let catalog = if is_guarded { None } else { stores.open_known_catalog(config, &directory, &machine)? };
     http_port.open_if(catalog.as_ref().is_some_and(CatalogReplica::is_guarded))?;
@@ -149,6 +151,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
         queries: Arc::downgrade(&running.queries),
     });
     running.listen(&runtime, ports.driver)?;
+    console.open(Backend {
+        shared: running.shared.clone(),
+        workers: running.workers.clone(),
+        random: machine.random.clone(),
+    });
     runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));
     port_summary.log();
     pages.health.enter(ready(config, &node));
@@ -277,11 +284,22 @@ fn warn_ignored_tags(config: &Config, node: &Node) {
     );
 }
 
+/// The console; it answers once the port is open.
+fn open_console(config: &Config, ports: &Ports, machine: &Machine) -> Result<Arc<Console>, StartError> {
+    let port = ports.http.as_ref().map_or(0, |http| http.port);
+    let console = Console::new(config, port, &server_name::hostname(), machine.random.clone());
+    let path = config.web_static_directory.as_deref().map_or_else(String::new, shown);
+    let failed =
+        |cause| StartError::Unreadable { what: "page index.html of --web-static-directory", path, cause };
+    Ok(Arc::new(console.map_err(failed)?))
+}
+
 /// The HTTP port, bound and perhaps not open yet.
 struct HttpPort<'a> {
     config: &'a Config,
     runtime: &'a Runtime,
     pages: &'a Arc<Pages>,
+    console: &'a Arc<Console>,
     bound: Option<BoundSockets>,
 }
 
@@ -290,7 +308,12 @@ impl HttpPort<'_> {
     fn open_if(&mut self, may_open: bool) -> Result<(), StartError> {
         let Some(http) = self.bound.take_if(|_| may_open) else { return Ok(()) };
         let tls = encryption("http", self.config.http.as_ref())?;
-        self.runtime.spawn(http::serve(listening("http", http)?, tls, self.pages.clone()));
+        self.runtime.spawn(http::serve(
+            listening("http", http)?,
+            tls,
+            self.pages.clone(),
+            self.console.clone(),
+        ));
         Ok(())
     }
 }

@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use ::io::real::BorrowedLoop;
 use parking_lot::Mutex;
+use tokio::io::DuplexStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::connection::Connection;
 use crate::counters::Counters;
+use crate::service::Client;
 use crate::tls;
 use crate::worker_state::{Shared, WorkerState};
 use drive::drive_worker;
@@ -35,9 +37,17 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long cancelled queries may take to end.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-struct Accepted {
-    stream: TcpStream,
-    address: SocketAddr,
+/// A connection that a worker is to serve.
+enum Accepted {
+    Driver {
+        stream: TcpStream,
+        address: SocketAddr,
+    },
+    /// Of a page of the console, whose user has logged in.
+    Session {
+        stream: DuplexStream,
+        client: Client,
+    },
 }
 
 /// The threads that serve drivers.
@@ -81,10 +91,19 @@ impl Workers {
 
     /// Assigns a connection to the thread with the fewest. After [`Workers::shut_down`] it is closed.
     pub fn assign(&self, stream: TcpStream, address: SocketAddr) {
+        self.send(Accepted::Driver { stream, address });
+    }
+
+    /// Like [`Workers::assign`], for a client that was authenticated elsewhere; `stream` carries frames.
+    pub fn assign_session(&self, stream: DuplexStream, client: Client) {
+        self.send(Accepted::Session { stream, client });
+    }
+
+    fn send(&self, accepted: Accepted) {
         let workers = self.workers.lock();
         let Some(worker) = workers.iter().min_by_key(|worker| worker.open.load(Relaxed)) else { return };
         worker.open.fetch_add(1, Relaxed);
-        if worker.accepted.send(Accepted { stream, address }).is_err() {
+        if worker.accepted.send(accepted).is_err() {
             worker.open.fetch_sub(1, Relaxed);
         }
     }
@@ -154,8 +173,23 @@ async fn drain(connections: &mut JoinSet<()>, worker: &WorkerState) {
 }
 
 fn accept(connections: &mut JoinSet<()>, worker: &Rc<WorkerState>, open: &AtomicUsize, connection: Accepted) {
-    let (worker, address) = (worker.clone(), connection.address);
-    match (tokio::net::TcpStream::from_std(connection.stream), worker.shared.tls.clone()) {
+    let worker = worker.clone();
+    match connection {
+        Accepted::Driver { stream, address } => accept_driver(connections, worker, open, stream, address),
+        Accepted::Session { stream, client } => {
+            connections.spawn_local(Connection::authenticated(stream, client, worker));
+        }
+    }
+}
+
+fn accept_driver(
+    connections: &mut JoinSet<()>,
+    worker: Rc<WorkerState>,
+    open: &AtomicUsize,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    match (tokio::net::TcpStream::from_std(stream), worker.shared.tls.clone()) {
         (Ok(stream), None) => {
             connections.spawn_local(Connection::new(stream, address, worker));
         }

@@ -75,6 +75,15 @@ impl ProtocolState {
         }))
     }
 
+    /// The queries of a client that was authenticated elsewhere.
+    pub fn authenticated(
+        worker: &Rc<WorkerState>,
+        waker: &Arc<ConnectionWaker>,
+        client: Client,
+    ) -> ProtocolState {
+        ProtocolState::Queries(Box::new(query_session(worker, waker, client, JOBS_MAX)))
+    }
+
     /// Whether the client has not finished the handshake in time.
     pub fn has_timed_out(&mut self, cx: &mut Context<'_>) -> bool {
         let ProtocolState::Handshake(handshake) = self else { return false };
@@ -175,11 +184,19 @@ impl Handshake {
             Version::V0_4 | Version::V1_0 => JOBS_MAX,
         };
         let client = Client { user: established.user, address: self.address };
-        let session = self.worker.shared.service.session(client);
-        let (completions, waker) =
-            (CompletionQueue::new(self.waker.clone()), Waker::from(self.waker.clone()));
-        QuerySession::new(self.worker.clone(), session, completions, waker, jobs_max)
+        query_session(&self.worker, &self.waker, client, jobs_max)
     }
+}
+
+fn query_session(
+    worker: &Rc<WorkerState>,
+    waker: &Arc<ConnectionWaker>,
+    client: Client,
+    jobs_max: usize,
+) -> QuerySession {
+    let session = worker.shared.service.session(client);
+    let (completions, waker) = (CompletionQueue::new(waker.clone()), Waker::from(waker.clone()));
+    QuerySession::new(worker.clone(), session, completions, waker, jobs_max)
 }
 
 /// How many bytes the first query in `partial` still lacks; 0 if that is unknown.
