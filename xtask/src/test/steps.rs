@@ -37,6 +37,7 @@ pub(super) fn all() -> Vec<Step> {
         ),
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
         drivers(),
+        console(),
         conformance(),
         step(
             "differential",
@@ -85,6 +86,14 @@ fn drivers() -> Step {
     let tests = program_in_cache("venv/bin/python", "tests/drivers/python/run.py");
     let what = "the official Python and JavaScript drivers against the program as it is handed out";
     Step { early: Some(build.clone()), ..step("drivers", what, [build, tests, node_tests()]) }
+}
+
+/// The console in a browser, against real nodes; and its bundled files, made anew.
+fn console() -> Step {
+    let tests = ["node", "--test", "tests/console/"].map(str::to_owned).into();
+    let skip = which("chromium").is_none().then(|| "no chromium".to_owned());
+    let commands = [cargo("build --release --package rekindle"), tests];
+    Step { skip, ..step("console", "the console's pages, logins and refusals in a browser", commands) }
 }
 
 /// A slice of the test of completeness, and short runs that must detect mutants of elements.

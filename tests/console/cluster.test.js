@@ -1,0 +1,57 @@
+// Two servers: what is shown when one is lost, and how its tables are mended.
+'use strict';
+
+const assert = require('node:assert');
+const { after, before, test } = require('node:test');
+
+const { closeBrowser, done, eventually, go, open, r, see, Server, text } = require('./harness.js');
+
+let one, other;
+const heroes = r.db('test').table('heroes');
+
+before(async () => {
+  one = await new Server().start();
+  other = await new Server(['--join', `localhost:${one.ports.cluster}`], 'bea').start();
+  await one.run(r.db('test').tableCreate('heroes', { replicas: 2 }));
+  await one.run(heroes.wait());
+  await one.run(heroes.insert(r.range(100).map((i) => ({ id: i }))));
+});
+after(async () => { await closeBrowser(); await other.remove(); await one.remove(); });
+
+test('both servers and the replicas are shown, and a replica is taken away and added', async () => {
+  const page = await open(one, '/servers');
+  await see(page, /ada[\s\S]*bea/);
+  await go(page, '/tables/test/heroes/shards');
+  await see(page, 'With two replicas');
+  assert.equal(await page.locator('.replica').count(), 2);
+  await page.fill('[data-name=replicas]', '1');
+  await page.waitForSelector('[data-name=preview] .replica.gone');
+  await page.click('button:has-text("Apply")');
+  await eventually(() => one.run(heroes.config()), (config) => config.shards[0].replicas.length === 1);
+  await page.fill('[data-name=replicas]', '2');
+  await page.waitForSelector('[data-name=preview] .replica.added');
+  await see(page, '1 replica will be copied');
+  await page.click('button:has-text("Apply")');
+  await eventually(() => one.run(heroes.status()), (status) => status.status.all_replicas_ready && status.shards[0].replicas.length === 2);
+  await done(page);
+});
+
+test('a lost server is told, and its table is mended in four steps', async () => {
+  const page = await open(one);
+  await see(page, 'All is well');
+  await other.kill();
+  await see(page, /cannot serve everything|is not connected/);
+  await page.click('nav a:has-text("Issues")');
+  await see(page, 'A table is not fully available');
+  await page.locator('article', { hasText: 'test.heroes' }).locator('button:has-text("Repair")').click();
+  await page.waitForSelector('dialog .actions button.primary:not([disabled])');
+  await page.click('dialog .actions button.primary');
+  await page.fill('[data-name=confirm]', 'heroes');
+  await page.keyboard.press('Enter');
+  await eventually(() => one.run(heroes.status()), (status) => status.status.ready_for_writes, 20_000);
+  assert.equal(await one.run(heroes.count()), 100);
+  await go(page, '/tables/test/heroes');
+  await see(page, /\d+ rows/);
+  assert.match(await text(page, '.head'), /Ready/);
+  await done(page);
+});

@@ -1,0 +1,167 @@
+// The explorer: scripts, results, feeds, plans.
+'use strict';
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const { after, before, test } = require('node:test');
+
+const { closeBrowser, done, eventually, open, query, r, see, Server, text } = require('./harness.js');
+
+let server;
+const heroes = r.db('test').table('heroes');
+
+before(async () => {
+  server = await new Server().start();
+  await server.run(r.db('test').tableCreate('heroes'));
+  await server.run(heroes.insert(r.range(300).map((i) => ({ id: i, name: r.expr('Hero ').add(i.coerceTo('string')), city: r.branch(i.mod(2).eq(0), 'Oslo', 'London') }))));
+});
+after(async () => { await closeBrowser(); await server.remove(); });
+
+const explorer = (options) => open(server, '/explorer', options);
+const alert = (page) => eventually(() => text(page, '[role=alert]').catch(() => ''), Boolean);
+
+test('queries, several statements, await and run give their results', async () => {
+  const page = await explorer();
+  await query(page, 'r.expr(6).mul(7)');
+  await see(page, '42');
+  await query(page, "r.db('test').table('heroes').count().run(conn_is_ignored = undefined)".replace('conn_is_ignored = undefined', ''));
+  await see(page, '300');
+  await query(page, "const n = await r.db('test').table('heroes').count().run();\nr.expr(n).add(1); // one more\nr.db('test').table('heroes').filter({city: 'Oslo'})");
+  await see(page, '150 rows');
+  assert.equal(await page.locator('[role=tab]').count(), 2);
+  await page.locator('[role=tab]').first().click();
+  await see(page, '301');
+  await query(page, 'const f = (x) => x * 2;\nf(21)');
+  await see(page, '42');
+  await done(page);
+});
+
+test('errors are told and marked', async () => {
+  const page = await explorer();
+  await query(page, 'r.table(');
+  await alert(page);
+  await page.waitForSelector('.cm-lintRange-error');
+  await query(page, "r.db('test').table('nope').count()");
+  assert.match(await alert(page), /Table `test\.nope` does not exist[\s\S]*\^\^\^/);
+  await query(page, 'const x = 1;');
+  await eventually(() => alert(page), (said) => said.includes('makes no query'));
+  await query(page, 'nonsense');
+  await eventually(() => alert(page), (said) => said.includes('nonsense is not defined'));
+  await done(page);
+});
+
+test('an endless loop ends with Stop', async () => {
+  const page = await explorer();
+  await query(page, 'while (true) {}');
+  await page.click('button:has-text("Stop")');
+  const began = Date.now();
+  await query(page, 'r.expr(1234)');
+  await see(page, '1234');
+  assert.ok(Date.now() - began < 3000);
+  await done(page);
+});
+
+test('a feed shows changes, can be paused, and ends', async () => {
+  const page = await explorer();
+  await query(page, "r.db('test').table('heroes').changes()");
+  await see(page, 'Waiting for the first change');
+  await server.run(heroes.get(7).update({ city: 'Bergen' }));
+  await see(page, 'Bergen');
+  await page.click('button:has-text("Pause")');
+  await server.run(heroes.get(7).update({ city: 'Tromsø' }));
+  await see(page, '1 new');
+  assert.ok(!(await text(page)).includes('Tromsø'));
+  await page.click('button:has-text("Go on")');
+  await see(page, 'Tromsø');
+  await page.click('button:has-text("End")');
+  await page.waitForSelector('text=following', { state: 'detached' });
+  await done(page);
+});
+
+test('a live result follows its query', async () => {
+  const page = await explorer();
+  await page.check('label:has-text("Live") input');
+  await query(page, "r.db('test').table('heroes').filter({city: 'Paris'})");
+  await see(page, '0 rows');
+  await server.run(heroes.get(1).update({ city: 'Paris' }));
+  await see(page, '1 row,');
+  await see(page, 'Hero 1');
+  await server.run(heroes.get(1).update({ city: 'London' }));
+  await see(page, '0 rows');
+  await done(page);
+});
+
+test('a plan tells the rows looked at, and leads to the missing index', async () => {
+  const page = await explorer();
+  await query(page, "r.db('test').table('heroes').filter({name: 'Hero 5'})");
+  await see(page, '1 row');
+  await page.click('button:has-text("Explain")');
+  await see(page, '300 rows looked at');
+  await page.click('text=Make this index');
+  await page.click('dialog button:has-text("Create")');
+  await see(page, 'Ready');
+  assert.deepEqual(await server.run(heroes.indexList()), ['name']);
+  await done(page);
+});
+
+test('tabs and the history stay', async () => {
+  const page = await explorer();
+  await query(page, "r.expr('first tab')");
+  await see(page, 'first tab');
+  await page.click('[aria-label="New query"]');
+  await query(page, "r.expr('second tab')");
+  await see(page, 'second tab');
+  await page.reload();
+  await page.waitForSelector('.cm-content');
+  assert.equal(await page.locator('.query-tabs .tab').count(), 2);
+  await page.click('button:has-text("History")');
+  await page.locator('.list li', { hasText: 'second tab' }).locator('button').click();
+  assert.match(await text(page, '.cm-content'), /second tab/);
+  await page.click('.cm-content');
+  await page.keyboard.press('Alt+ArrowUp');
+  await page.keyboard.press('Alt+ArrowUp');
+  assert.match(await text(page, '.cm-content'), /first tab/);
+  await done(page);
+});
+
+test('results are downloaded whole', async () => {
+  const page = await explorer();
+  await query(page, "r.range(5000).map((i) => ({id: i, text: r.expr('a,\"b\"')}))");
+  await see(page, 'rows');
+  for (const [format, check] of [['json', (all) => JSON.parse(all).length], ['jsonl', (all) => all.trim().split('\n').length], ['csv', (all) => all.trim().split('\r\n').length - 1]]) {
+    const [file] = await Promise.all([page.waitForEvent('download'), page.selectOption('[aria-label="Download"]', format)]);
+    assert.equal(check(fs.readFileSync(await file.path(), 'utf8')), 5000, format);
+  }
+  await done(page);
+});
+
+test('ten thousand rows and a hundred thousand lines are few elements, and the last is reached', async () => {
+  const page = await explorer();
+  const elements = () => page.evaluate(() => document.querySelectorAll('*').length);
+  await query(page, "r.range(10000).map((i) => ({id: i, a: i.mul(2), b: r.expr('x')}))");
+  await page.click('.segments button:has-text("Table")');
+  await eventually(async () => {
+    await page.evaluate(() => { const grid = document.querySelector('.grid'); grid.scrollTop = grid.scrollHeight; });
+    return text(page, '.grid');
+  }, (seen) => seen.includes('9999'), 20_000);
+  assert.ok(await elements() <= 1500, `${await elements()} elements`);
+  await query(page, 'r.range(99990).coerceTo("array")');
+  await page.click('.segments button:has-text("Tree")');
+  await eventually(async () => {
+    await page.evaluate(() => { const lines = document.querySelector('.lines'); lines.scrollTop = lines.scrollHeight; });
+    return text(page, '.lines');
+  }, (seen) => seen.includes('99989'), 20_000);
+  assert.ok(await elements() <= 1500, `${await elements()} elements`);
+  await done(page);
+});
+
+test('markup, control and right-to-left characters are text', async () => {
+  const page = await explorer();
+  await query(page, "r.expr({'<img src=x onerror=alert(1)>': '<script>alert(2)</script>', bidi: 'a\\u202eb\\u0007c'})");
+  await see(page, '<script>alert(2)</script>');
+  await see(page, '\\u202e');
+  assert.equal(await page.locator('main img').count(), 0);
+  await page.click('.segments button:has-text("Raw")');
+  await see(page, 'onerror');
+  await done(page);
+});

@@ -1,0 +1,282 @@
+// Tables and their rows.
+'use strict';
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const { after, before, test } = require('node:test');
+
+const { closeBrowser, done, eventually, go, open, r, see, Server, text } = require('./harness.js');
+
+let server;
+const heroes = r.db('shop').table('heroes');
+const rows = (count) => r.range(count).map((i) => ({ id: i, name: r.expr('Hero ').add(i.coerceTo('string')), city: r.branch(i.mod(2).eq(0), 'Oslo', 'London'), address: { street: 'High Street', no: i } }));
+
+before(async () => {
+  server = await new Server().start();
+  await server.run(r.dbCreate('shop'));
+  await server.run(r.db('shop').tableCreate('heroes'));
+  await server.run(heroes.insert(rows(2000)));
+});
+after(async () => { await closeBrowser(); await server.remove(); });
+
+const submit = (page) => page.click('dialog .actions button.primary');
+const closed = (page) => page.waitForSelector('dialog', { state: 'detached' });
+
+test('databases and tables are made, renamed, moved and dropped', async () => {
+  const page = await open(server, '/tables');
+  await page.click('.head button:has-text("Database")');
+  await page.fill('dialog input', 'attic');
+  await submit(page);
+  await closed(page);
+  await page.click('.head button.primary');
+  await page.fill('[data-name=table]', 'boxes');
+  await page.selectOption('dialog select', 'attic');
+  await submit(page);
+  await see(page, 'The table is empty');
+  await go(page, '/tables');
+  await page.click('[aria-label="Rename boxes"]');
+  await page.fill('dialog input', 'crates');
+  await submit(page);
+  await closed(page);
+  await page.click('[aria-label="Move crates"]');
+  await page.selectOption('dialog select', 'shop');
+  await submit(page);
+  await closed(page);
+  await eventually(() => server.run(r.db('shop').tableList()), (names) => names.includes('crates'));
+  await page.click('[aria-label="Drop crates"]');
+  assert.ok(await page.isDisabled('dialog .actions button.primary'), 'the name is not typed yet');
+  await page.fill('[data-name=confirm]', 'crates');
+  await submit(page);
+  await closed(page);
+  assert.deepEqual(await server.run(r.db('shop').tableList()), ['heroes']);
+  await done(page);
+});
+
+test('a table that is refused says why', async () => {
+  const page = await open(server, '/tables?new=table');
+  await page.fill('[data-name=table]', 'a b/c');
+  await submit(page);
+  await page.waitForSelector('dialog [role=alert]:has-text("Table name `a b/c` invalid")');
+  await page.keyboard.press('Escape');
+  await closed(page);
+  await done(page);
+});
+
+test('rows come in the order of the key, and all are reached', async () => {
+  const page = await open(server, '/tables/shop/heroes');
+  await see(page, 'Hero 3');
+  await eventually(async () => {
+    await page.evaluate(() => { const grid = document.querySelector('.grid'); grid.scrollTop = grid.scrollHeight; });
+    return text(page, '.grid');
+  }, (seen) => seen.includes('Hero 1999'), 20_000);
+  assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) <= 1500);
+  await see(page, '2,000 rows');
+  await done(page);
+});
+
+test('rows are found by key, from a key, and by a value', async () => {
+  const page = await open(server, '/tables/shop/heroes');
+  await see(page, 'Hero 3');
+  await page.fill('[data-name=key]', '1234');
+  await page.keyboard.press('Enter');
+  await eventually(() => page.inputValue('[data-name=json]'), (json) => json.includes('Hero 1234'));
+  await page.keyboard.press('Escape');
+  await page.fill('[data-name=key]', '99999');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('text=No row has the key 99999');
+  await go(page, '/tables');
+  await go(page, '/tables/shop/heroes?from=1990&field=city&is=Oslo');
+  await see(page, '5 rows');
+  assert.match(page.url(), /from=1990/);
+  await page.click('button:has-text("Clear")');
+  await see(page, 'so far');
+  await done(page);
+});
+
+test('a cell is edited in place: only its field is sent', async () => {
+  const page = await open(server, '/tables/shop/heroes');
+  await see(page, 'Hero 3');
+  // A field that this page shows, changed elsewhere meanwhile.
+  await server.run(heroes.get(1).update({ name: 'Renamed' }));
+  const cell = page.locator('tr', { hasText: 'Hero 1' }).first().locator('td[data-field=city]');
+  await cell.dblclick();
+  await page.keyboard.type('Bergen');
+  await page.keyboard.press('Enter');
+  await eventually(() => server.run(heroes.get(1)), (row) => row.city === 'Bergen');
+  assert.equal((await server.run(heroes.get(1))).name, 'Renamed');
+  await done(page);
+});
+
+test('a row is edited as JSON', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=10');
+  await page.click('[aria-label="Open 10"]');
+  await page.fill('[data-name=json]', '{"id": 10, nonsense');
+  await submit(page);
+  await page.waitForSelector('dialog [role=alert]:has-text("no JSON")');
+  await page.fill('[data-name=json]', JSON.stringify({ id: 10, name: 'Ten', address: { street: 'Low Street', no: 10 }, extra: [1, null] }));
+  await submit(page);
+  await closed(page);
+  assert.deepEqual(await server.run(heroes.get(10)), { id: 10, name: 'Ten', address: { street: 'Low Street', no: 10 }, extra: [1, null] });
+  await see(page, 'Ten');
+  await done(page);
+});
+
+test('a conflict is told: nothing is lost', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=20');
+  await page.click('[aria-label="Open 20"]');
+  await server.run(heroes.get(20).update({ city: 'Theirs', address: { no: 99 } }));
+  const row = JSON.parse(await page.inputValue('[data-name=json]'));
+  await page.fill('[data-name=json]', JSON.stringify({ ...row, city: 'Mine' }));
+  await submit(page);
+  await page.waitForSelector('dialog:has-text("Somebody else has changed this row")');
+  assert.equal((await server.run(heroes.get(20))).city, 'Theirs');
+  await page.click('dialog button:has-text("Save mine")');
+  await closed(page);
+  const stored = await server.run(heroes.get(20));
+  assert.deepEqual([stored.city, stored.address.no], ['Mine', 99]);
+  await page.click('[aria-label="Open 22"]');
+  await server.run(heroes.get(22).delete());
+  const other = JSON.parse(await page.inputValue('[data-name=json]'));
+  await page.fill('[data-name=json]', JSON.stringify({ ...other, city: 'Mine' }));
+  await submit(page);
+  await page.waitForSelector('dialog:has-text("Somebody else has deleted this row")');
+  await page.click('dialog button:has-text("Keep theirs")');
+  await closed(page);
+  assert.equal(await server.run(heroes.get(22)), null);
+  await done(page);
+});
+
+test('values of all types are shown, opened and stored unchanged', async () => {
+  const whole = { id: 'types', time: r.time(2020, 1, 2, 3, 4, 5.25, '+02:30'), binary: r.binary(Buffer.from([0, 1, 255])), point: r.point(10, 59), nested: { a: [{ b: null }, true, -1.5e300], '': 0, 'a.b': 1 }, text: 'ünï\u0007\u202e' };
+  await server.run(heroes.insert(whole));
+  const before_ = await server.run(heroes.get('types').toJsonString());
+  const page = await open(server, '/tables/shop/heroes?from="types"');
+  await see(page, '2020-01-02T03:04:05.25');
+  await page.click('button[aria-label*="types"]');
+  await submit(page);
+  await closed(page);
+  assert.equal(await server.run(heroes.get('types').toJsonString()), before_);
+  await page.click('button[aria-label*="types"]');
+  await page.fill('[data-name=json]', (await page.inputValue('[data-name=json]')).replace('"a.b": 1', '"a.b": 2'));
+  await submit(page);
+  await closed(page);
+  assert.equal(await server.run(heroes.get('types').toJsonString()), before_.replace('"a.b":1', '"a.b":2'));
+  await done(page);
+});
+
+test('rows are added, copied and deleted', async () => {
+  const page = await open(server, '/tables/shop/heroes');
+  await page.click('.row button.primary:has-text("Row")');
+  await page.fill('[data-name=json]', '{"id": "new", "name": "New"}');
+  await submit(page);
+  await closed(page);
+  await page.click('[aria-label*="Open \\"new"]');
+  await page.click('dialog button:has-text("Copy as new")');
+  await submit(page);
+  await closed(page);
+  assert.equal(await server.run(heroes.filter({ name: 'New' }).count()), 2);
+  await page.check('[aria-label="Choose 5"]');
+  await page.check('[aria-label="Choose 6"]');
+  await page.click('button:has-text("Delete 2")');
+  await submit(page);
+  await closed(page);
+  assert.equal(await server.run(heroes.getAll(5, 6).count()), 0);
+  await page.click('[aria-label*="Open \\"new"]');
+  await page.click('dialog button:has-text("Delete")');
+  await eventually(() => server.run(heroes.get('new')), (row) => row === null);
+  await done(page);
+});
+
+test('indexes are made, used, renamed and dropped', async () => {
+  const page = await open(server, '/tables/shop/heroes/indexes');
+  await see(page, 'no secondary indexes');
+  for (const fields of ['city', 'city, address.no']) {
+    await page.click('button:has-text("Other kinds")');
+    await page.fill('[data-name=fields]', fields);
+    await submit(page);
+    await closed(page);
+  }
+  await see(page, /city_address\.no[\s\S]*Ready/);
+  await page.click('[aria-label="Rename city_address.no"]');
+  await page.fill('dialog input', 'place');
+  await submit(page);
+  await closed(page);
+  await go(page, '/tables/shop/heroes?index=place&from=["Oslo",1990]');
+  await see(page, /Hero 1990/);
+  await go(page, '/tables/shop/heroes/indexes');
+  await page.click('[aria-label="Drop place"]');
+  await submit(page);
+  await closed(page);
+  assert.deepEqual(await server.run(heroes.indexList()), ['city']);
+  await done(page);
+});
+
+test('a new layout is previewed, then applied; settings are changed', async () => {
+  const page = await open(server, '/tables/shop/heroes/shards');
+  await page.fill('[data-name=replicas]', '3');
+  await page.waitForSelector('[role=alert]:has-text("only 1 servers")');
+  await page.fill('[data-name=replicas]', '1');
+  await page.fill('[data-name=shards]', '2');
+  await page.waitForSelector('[data-name=preview] :text("Shard 2")');
+  assert.equal((await server.run(heroes.config())).shards.length, 1, 'a preview changes nothing');
+  await page.click('button:has-text("Apply")');
+  await eventually(() => server.run(heroes.config()), (config) => config.shards.length === 2);
+  await page.click('button:has-text("Rebalance")');
+  await page.waitForSelector('.toast:has-text("same number of rows")');
+  await go(page, '/tables/shop/heroes/settings');
+  await page.selectOption('#durability', 'soft');
+  await eventually(() => server.run(heroes.config()), (config) => config.durability === 'soft');
+  await done(page);
+});
+
+test('a table is exported', async () => {
+  const page = await open(server, '/tables/shop/heroes');
+  const all = await server.run(heroes.count());
+  for (const [format, count] of [['json', (file) => JSON.parse(file).length], ['jsonl', (file) => file.trim().split('\n').length], ['csv', (file) => file.trim().split('\r\n').length - 1]]) {
+    await page.click('button:has-text("Export")');
+    await page.selectOption('dialog select', format);
+    const [file] = await Promise.all([page.waitForEvent('download'), submit(page)]);
+    assert.equal(count(fs.readFileSync(await file.path(), 'utf8')), all, format);
+    await closed(page);
+  }
+  await done(page);
+});
+
+test('files are imported, and a wrong one writes nothing', async () => {
+  await server.run(r.db('shop').tableCreate('imported'));
+  const imported = r.db('shop').table('imported');
+  const page = await open(server, '/tables/shop/imported');
+  const take = async (name, content) => {
+    await page.click('button:has-text("Import")');
+    await page.setInputFiles('dialog input[type=file]', { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
+  };
+  await take('wrong.csv', 'id,name\n1,a\n2,b,c\n');
+  await page.waitForSelector('text=Line 3 has 3 columns');
+  assert.ok(await page.isDisabled('dialog .actions button.primary'));
+  await page.keyboard.press('Escape');
+  await take('good.csv', 'id,name,note\n1,"a, ""b""",\n2,c,x\n');
+  await submit(page);
+  await closed(page);
+  assert.deepEqual(await server.run(imported.orderBy('id')), [{ id: 1, name: 'a, "b"' }, { id: 2, name: 'c', note: 'x' }]);
+  await take('more.jsonl', '{"id": 2}\n{"id": 3}\n');
+  await submit(page);
+  await page.waitForSelector('dialog [role=alert]:has-text("Duplicate primary key")');
+  await page.keyboard.press('Escape');
+  await closed(page);
+  assert.equal(await server.run(imported.count()), 3);
+  await take('all.json', '[{"id": 2, "name": "new"}]');
+  await page.selectOption('dialog select', 'replace');
+  await submit(page);
+  await closed(page);
+  assert.deepEqual(await server.run(imported.get(2)), { id: 2, name: 'new' });
+  await done(page);
+});
+
+test('a table that is dropped while it is open says so', async () => {
+  await server.run(r.db('shop').tableCreate('brief'));
+  const page = await open(server, '/tables/shop/brief');
+  await see(page, 'The table is empty');
+  await server.run(r.db('shop').tableDrop('brief'));
+  await see(page, 'Table `shop.brief` does not exist');
+  await done(page);
+});
