@@ -142,7 +142,7 @@ impl LazyShape {
     }
 }
 
-/// The members of a geometry. Those of a time are lacking what a geometry has; a binary is no object.
+/// The members of a geometry. Fails for a binary. A time has members, but none of a geometry.
 pub fn members(value: &Datum) -> Result<Object, EvalError> {
     match value {
         Datum::Geometry(shape) => Ok(shape.clone()),

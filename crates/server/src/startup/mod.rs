@@ -140,16 +140,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.recent(), ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
-    pages.sources.observe(Observed {
-        links: peers.links.clone(),
-        counters: running.workers.counters(),
-        replicas: node.replicas().clone(),
-        log: node.log().clone(),
-        cache_bytes_max: running.cache_bytes.clone(),
-        memory: running.shared.memory.clone(),
-        node: Arc::downgrade(&node),
-        queries: Arc::downgrade(&running.queries),
-    });
+    pages.sources.observe(observed(&running, &node, &peers));
     running.listen(&runtime, ports.driver)?;
     console.open(Backend {
         shared: running.shared.clone(),
@@ -168,6 +159,20 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     drop((indexes, history_age));
     shut_down_engine(node, engine)?;
     end
+}
+
+/// The parts of the node that the pages of metrics read.
+fn observed(running: &Running, node: &Arc<Node>, peers: &Peers) -> Observed {
+    Observed {
+        links: peers.links.clone(),
+        counters: running.workers.counters(),
+        replicas: node.replicas().clone(),
+        log: node.log().clone(),
+        cache_bytes_max: running.cache_bytes.clone(),
+        memory: running.shared.memory.clone(),
+        node: Arc::downgrade(node),
+        queries: Arc::downgrade(&running.queries),
+    }
 }
 
 /// Logs that the node is ready.

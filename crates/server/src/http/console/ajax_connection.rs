@@ -39,7 +39,7 @@ pub(super) enum Outcome {
 
 type Waiting = HashMap<u64, VecDeque<oneshot::Sender<Bytes>>, RandomState>;
 
-/// One connection.
+/// A driver connection whose queries come as HTTP requests.
 pub(super) struct AjaxConnection {
     user: String,
     writer: tokio::sync::Mutex<WriteHalf<DuplexStream>>,

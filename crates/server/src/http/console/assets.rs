@@ -1,4 +1,4 @@
-//! The console's files: those in the program, or those of the folder of `--web-static-directory`.
+//! The console's files, in the program or in the folder of `--web-static-directory`.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 /// The page; every answer has another nonce in it.
 const PAGE: &str = "index.html";
 
-/// The frame that runs the explorer's scripts, with a policy of its own.
+/// The page of the frame in which the explorer's scripts run. It has its own policy.
 const SANDBOX: &str = "sandbox.html";
 
 /// What `index.html` has in the place of the nonce.

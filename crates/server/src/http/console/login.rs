@@ -27,7 +27,7 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(60);
 /// Logins that wait for their second post.
 const EXCHANGES_MAX: usize = 1_000;
 
-/// Who may log in without a password, while there is none.
+/// The user that may log in without a password while it has none.
 const ADMIN: &str = "admin";
 
 /// The logins in progress, and the failed ones.
@@ -141,7 +141,7 @@ pub(super) async fn logout(State(console): SharedConsole, headers: HeaderMap) ->
     ([(header::SET_COOKIE, cookie)], "ok").into_response()
 }
 
-/// What the page has to know first: the user, or whether it has to ask for a password.
+/// The user of the session, and whether a login is needed.
 pub(super) async fn session(State(console): SharedConsole, headers: HeaderMap) -> Response {
     let Some(backend) = console.backend() else { return starting() };
     let text = |value: &str| Datum::from(value).to_json_string();
@@ -151,7 +151,7 @@ pub(super) async fn session(State(console): SharedConsole, headers: HeaderMap) -
         Some(user) => (StatusCode::OK, text(&user)),
         None => (StatusCode::UNAUTHORIZED, "null".to_owned()),
     };
-    // The names of servers are for those who have logged in.
+    // Names of servers need a login.
     let server = if status == StatusCode::OK { text(&info.name) } else { "null".to_owned() };
     let body = format!(
         "{{\"user\":{user},\"open\":{is_open},\"server\":{server},\"version\":{},\"files\":{}}}\n",

@@ -1,4 +1,4 @@
-//! The sessions of browsers: who has proved a password, and until when.
+//! The sessions of browsers: their users, and when they end.
 //!
 //! A session ends after a time without requests, at an age, when it is ended, and when its user has another password or is
 //! gone. Times are passed in.
@@ -44,7 +44,7 @@ impl SessionKey {
 
 struct SessionState {
     user: String,
-    /// The record whose password was proved.
+    /// As it was at the login: the session ends once the user's record is another one.
     proved: PasswordRecord,
     began: Instant,
     used: Instant,
@@ -56,12 +56,12 @@ impl SessionState {
     }
 }
 
-/// The sessions of a server.
+/// At most [`SESSIONS_MAX`] sessions: a further one ends the one that was used longest ago.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<SessionKey, SessionState, RandomState>>);
 
 impl Sessions {
-    /// Begins a session of `user`, who has proved the password of `proved`. `key` must be random.
+    /// Begins a session of `user`. `proved` is the record of the password that the login proved; `key` must be random.
     pub(super) fn begin(&self, key: SessionKey, user: String, proved: PasswordRecord, now: Instant) {
         let mut sessions = self.0.lock();
         sessions.retain(|_, session| !session.has_ended(now));
@@ -91,7 +91,7 @@ impl Sessions {
         Some(session.user.clone())
     }
 
-    /// Ends a session.
+    /// As a logout. A session that has ended before is no error.
     pub(super) fn end(&self, key: SessionKey) {
         self.0.lock().remove(&key);
     }

@@ -15,7 +15,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// An attempt that would have to wait longer is refused.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Failures are forgotten after this time.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
@@ -51,7 +51,7 @@ impl Throttle {
             failures.count = 0;
         }
         let wait = failures.until.saturating_duration_since(now);
-        if wait > PATIENCE {
+        if wait > ATTEMPT_WAIT_MAX {
             return Err(wait);
         }
         let penalty = FIRST_WAIT.saturating_mul(1 << failures.count.min(10)).min(WAIT_MAX);
@@ -60,7 +60,7 @@ impl Throttle {
         Ok(wait)
     }
 
-    /// Forgets the failures of a visitor who has proved the password.
+    /// Forgets the failures of this visitor.
     pub(super) fn succeeded(&self, visitor: &Visitor) {
         self.0.lock().remove(visitor);
     }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!([wait(now), wait(now), wait(now)], [Ok(ms(0)), Ok(ms(250)), Ok(ms(750))]);
         assert_eq!(wait(now + ms(1_750)), Ok(ms(0)), "it came late enough");
         while wait(now).is_ok() {}
-        assert!(wait(now).is_err_and(|left| left > PATIENCE));
+        assert!(wait(now).is_err_and(|left| left > ATTEMPT_WAIT_MAX));
         let other = (IpAddr::from([10, 0, 0, 2]), "admin".to_owned());
         assert_eq!(throttle.attempt(&other, now), Ok(ms(0)), "another address");
         throttle.succeeded(&visitor);
