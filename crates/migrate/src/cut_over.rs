@@ -61,7 +61,9 @@ pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
     if reports.iter().any(|report| report.differences + report.changing > 0) {
         options.output.result(
             "cut_over",
-            &["the sides differ: do not switch; the source is still followed".to_owned()],
+            &["the sides differ: do not switch; the source is still followed. To mend the rows, end `rekindle migrate --follow` and \
+               start it again with this --state"
+                .to_owned()],
             json!({"switch": false}),
         );
         return Ok(CutOverOutcome::Differences);

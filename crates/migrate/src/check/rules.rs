@@ -29,7 +29,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "count",
         calls: &[".count("],
-        with: &["r.table("],
+        with: &[".table("],
         text: "`table.count()` reads a stored count, not the rows",
     },
     Rule {
@@ -44,7 +44,7 @@ pub const RULES: &[Rule] = &[
             ".eqJoin(",
             ".getIntersecting(",
         ],
-        with: &["r.table("],
+        with: &[".table("],
         text: "rows without an order may come in another order: add order_by where the application relies on one",
     },
     Rule {
@@ -93,7 +93,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "filter",
         calls: &[".filter("],
-        with: &["r.table("],
+        with: &[".table("],
         text: "filter on a field may use an index of that field, and then give rows in another order",
     },
     Rule {
@@ -160,6 +160,7 @@ mod tests {
         assert_eq!(met("r.js(\"1+1\")"), ["javascript"]);
         assert_eq!(met("setWriteHook(function(a, b, c) { return b(\"t\").seconds(); })"), ["seconds"]);
         assert_eq!(met("r.table(\"t\").changes()"), ["feeds"]);
+        assert_eq!(met("r.db(\"d\").table(\"t\").count()"), ["count"]);
     }
 
     #[test]
