@@ -12,7 +12,7 @@ use crate::queries::TableName;
 use crate::report::Output;
 use crate::run::facts_of_tables;
 use crate::server::{Server, Stop};
-use crate::state::{self, State};
+use crate::state::{self, State, StateDirectory};
 use crate::status::{self, Status};
 use crate::verify::{TableReport, verify};
 
@@ -52,6 +52,7 @@ pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
     let stop = Stop::default();
     let state = state::read(&options.state)?.ok_or_else(|| not_running(options))?;
     check_servers(options, &state)?;
+    state.check_open(&options.state)?;
     let before = quiet(options, &stop)?;
     options.output.say("no change came for a while: both sides are compared");
     let reports = compare(options, &state, &stop)?;
@@ -170,7 +171,7 @@ fn check_unchanged(options: &CutOver, before: &Status, stop: &Stop) -> Result<()
     .into())
 }
 
-/// Waits for indexes, sets hooks, ends the migration. Returns the refusals.
+/// Waits for indexes, ends the migration, sets hooks, and closes the state. Returns the refusals.
 fn finish(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<String>, MigrateError> {
     let names = names(state);
     let (mut from, mut to) = (options.source.line(), options.target.line());
@@ -187,6 +188,7 @@ fn finish(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<String>, 
         }
         stop.pause(LOOK);
     }
+    let (directory, state) = ended(options, stop)?;
     // The writer of changes has ended: a hook changes no copied row.
     let hooks: Vec<_> =
         catalog.tables.into_iter().filter_map(|table| Some((table.name, table.hook?))).collect();
@@ -195,7 +197,23 @@ fn finish(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<String>, 
         HookOutcome::Set => None,
         HookOutcome::Refused(why) => Some(format!("write hook of {name}: {why}")),
     });
+    directory.save(&State { switched: true, ..state.clone() })?;
     Ok(refused.collect())
+}
+
+/// The state, once the migration has ended. Fails if it does not.
+fn ended(options: &CutOver, stop: &Stop) -> Result<(StateDirectory, State), MigrateError> {
+    let began = Instant::now();
+    loop {
+        match StateDirectory::open(&options.state) {
+            Err(error) if began.elapsed() > FINISH_MAX => return Err(error),
+            Err(_) => stop.pause(LOOK),
+            Ok(directory) => {
+                let state = state::read(&options.state)?.unwrap_or_default();
+                return Ok((directory, state));
+            }
+        }
+    }
 }
 
 fn names(state: &State) -> Vec<TableName> {

@@ -38,6 +38,24 @@ pub struct State {
     pub target: String,
     /// By `db.table`.
     pub tables: BTreeMap<String, TableState>,
+    /// `cut-over` has said that the application may use the target: the target is ahead of the source since.
+    #[serde(default)]
+    pub switched: bool,
+}
+
+impl State {
+    /// Fails if the application uses the target already: a further run would undo its writes. `directory` is named in the error.
+    pub fn check_open(&self, directory: &Path) -> Result<(), InputError> {
+        match self.switched {
+            false => Ok(()),
+            true => Err(InputError::new(format!(
+                "{}: the cut-over of this migration has said `switch now`; a further run would undo what the application has written to \
+                 {} since. Remove this folder, or give another --state, to begin another migration",
+                directory.display(),
+                self.target
+            ))),
+        }
+    }
 }
 
 /// The directory with the state, locked for this process.
@@ -156,11 +174,23 @@ mod tests {
             source: "a:1".to_owned(),
             target: "b:2".to_owned(),
             tables: BTreeMap::from([("x.y".to_owned(), table)]),
+            ..State::default()
         };
         directory.save(&state).unwrap();
         assert_eq!(directory.load("a:1", "b:2").unwrap(), Some(state));
         let error = directory.load("a:1", "c:2").unwrap_err().to_string();
         assert!(error.contains("from a:1 to b:2"), "{error}");
+    }
+
+    #[test]
+    fn a_state_is_closed_once_the_application_has_switched() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = StateDirectory::open(folder.path()).unwrap();
+        let state = State { target: "b:2".to_owned(), ..State::default() };
+        state.check_open(folder.path()).unwrap();
+        directory.save(&State { switched: true, ..state }).unwrap();
+        let error = read(folder.path()).unwrap().unwrap().check_open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("b:2") && error.contains("another --state"), "{error}");
     }
 
     #[test]

@@ -333,6 +333,11 @@ class Following(Sides):
         self.assertGreater(writes.done, 0)
         self.check_equal()
         self.assertIsNotNone(table.get_write_hook().run(self.at_target))
+        # The application writes to the target now: no run with this state undoes that.
+        table.get(1).replace({"id": 1, "new": True}).run(self.at_target)
+        for refused in (self.migrate("--follow", code=1), self.migrate(code=1), self.cut_over()[1]):
+            self.assertIn("has said `switch now`", refused)
+        self.assertTrue(table.get(1)["new"].run(self.at_target))
 
     def test_a_difference_stops_the_cut_over(self):
         table = self.make("a", [{"id": n} for n in range(100)])

@@ -35,10 +35,12 @@ pub fn run(options: &Options) -> Result<Outcome, MigrateError> {
     let addresses = (options.source.endpoint.address(), options.target.endpoint.address());
     if options.mode == Mode::DryRun {
         let state = state::read(&options.state)?.unwrap_or_default();
+        state.check_open(&options.state)?;
         return show_plan(options, &make_plan(options, &source, &target, &state)).map(|()| Outcome::Complete);
     }
     let directory = StateDirectory::open(&options.state)?;
     let mut state = directory.load(&addresses.0, &addresses.1)?.unwrap_or_default();
+    state.check_open(directory.path())?;
     (state.source, state.target) = addresses;
     let plan = make_plan(options, &source, &target, &state);
     show_plan(options, &plan)?;
