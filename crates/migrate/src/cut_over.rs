@@ -13,14 +13,14 @@ use crate::report::Output;
 use crate::run::facts_of_tables;
 use crate::server::{Server, Stop};
 use crate::state::{self, State, StateDirectory};
-use crate::status::{self, Status};
+use crate::status::{self, FinishAnswer, FinishRequest, Status};
 use crate::verify::{TableReport, verify};
 
 /// A status that does not change within this time belongs to a migration that has ended.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
-/// The migration ends within this time after the request.
-const FINISH_MAX: Duration = Duration::from_secs(30);
+/// The migration answers the request to end within this time.
+const FINISH_MAX: Duration = Duration::from_secs(60);
 
 /// The arguments.
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
     check_servers(options, &state)?;
     state.check_open(&options.state)?;
     let before = quiet(options, &stop)?;
+    wait_for_indexes(&mut options.target.line(), &stop, &names(&state), |share| {
+        options.output.say(&format!("indexes are built: {:.0} %", share * 100.0));
+    })?;
     options.output.say("no change came for a while: both sides are compared");
     let reports = compare(options, &state, &stop)?;
     for report in &reports {
@@ -70,7 +73,7 @@ pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
         return Ok(CutOverOutcome::Differences);
     }
     check_unchanged(options, &before, &stop)?;
-    let refused = finish(options, &state, &stop)?;
+    let refused = finish(options, &state, &before, &stop)?;
     let mut lines: Vec<String> = refused.iter().map(|why| format!("not copied: {why}")).collect();
     lines.push(format!(
         "switch now: let the application use {}; writes to {} are not copied any more",
@@ -165,29 +168,47 @@ fn check_unchanged(options: &CutOver, before: &Status, stop: &Stop) -> Result<()
     {
         return Ok(());
     }
-    Err(InputError::new(format!(
-        "not yet: while both sides were compared {came} changes came, or a feed ended: stop the application's writes, and run this again"
-    ))
-    .into())
+    Err(writes_come(came).into())
 }
 
-/// Waits for indexes, ends the migration, sets hooks, and closes the state. Returns the refusals.
-fn finish(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<String>, MigrateError> {
+fn writes_come(changes: u64) -> InputError {
+    InputError::new(format!(
+        "not yet: while both sides were compared {changes} changes came, or a feed ended. The source is still followed: stop the \
+         application's writes, and run this again"
+    ))
+}
+
+/// Ends the migration. Fails, and it follows on, if something came since `before`.
+fn end_migration(options: &CutOver, before: &Status, stop: &Stop) -> Result<(), MigrateError> {
+    let request = FinishRequest { changes: before.changes, losses: before.losses };
+    status::request_finish(&options.state, &request)?;
+    let began = Instant::now();
+    loop {
+        match status::finish_answer(&options.state) {
+            Some(answer) if answer.agrees(&request) => return Ok(()),
+            Some(FinishAnswer { changes, .. }) => {
+                return Err(writes_come(changes.saturating_sub(request.changes)).into());
+            }
+            None if began.elapsed() > FINISH_MAX => {
+                status::withdraw_finish(&options.state)?;
+                return Err(InputError::new("the migration does not end: end it, and run this again").into());
+            }
+            None => stop.pause(LOOK),
+        }
+    }
+}
+
+/// Ends the migration, sets hooks, and closes the state. Returns the refusals.
+fn finish(
+    options: &CutOver,
+    state: &State,
+    before: &Status,
+    stop: &Stop,
+) -> Result<Vec<String>, MigrateError> {
     let names = names(state);
     let (mut from, mut to) = (options.source.line(), options.target.line());
-    let output = options.output;
-    wait_for_indexes(&mut to, stop, &names, |share| {
-        output.say(&format!("indexes are built: {:.0} %", share * 100.0));
-    })?;
     let catalog = from.run(stop, |from| catalog::read(from, Scope::Tables(&names)))?;
-    status::request_finish(&options.state)?;
-    let began = Instant::now();
-    while status::is_finish_requested(&options.state) {
-        if began.elapsed() > FINISH_MAX {
-            return Err(InputError::new("the migration does not end: end it, and run this again").into());
-        }
-        stop.pause(LOOK);
-    }
+    end_migration(options, before, stop)?;
     let (directory, state) = ended(options, stop)?;
     // The writer of changes has ended: a hook changes no copied row.
     let hooks: Vec<_> =

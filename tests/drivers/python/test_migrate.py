@@ -339,6 +339,21 @@ class Following(Sides):
             self.assertIn("has said `switch now`", refused)
         self.assertTrue(table.get(1)["new"].run(self.at_target))
 
+    def test_a_change_after_the_comparison_is_followed_on(self):
+        table = self.make("a", [{"id": n} for n in range(100)])
+        running = self.follow()
+        table.insert({"id": 1000}).run(self.at_source)
+        until(lambda: table.get(1000).run(self.at_target))
+        # The request of a cut-over that has seen no change.
+        (Path(self.tool.state) / "finish.json").write_text('{"changes": 0, "losses": 0}')
+        running.wait_for("the source is followed on")
+        answer = json.loads((Path(self.tool.state) / "answer.json").read_text())
+        self.assertEqual(answer, {"changes": 1, "losses": 0, "level": True})
+        table.insert({"id": 2000}).run(self.at_source)
+        self.assertEqual(self.cut_over()[0], 0, running.said())
+        self.assertEqual(running.end(), 0, running.said())
+        self.check_equal()
+
     def test_a_difference_stops_the_cut_over(self):
         table = self.make("a", [{"id": n} for n in range(100)])
         running = self.follow()

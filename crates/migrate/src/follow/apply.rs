@@ -26,14 +26,30 @@ pub(super) struct Writer<'a> {
     pub(super) parcels: Receiver<Parcel>,
 }
 
+/// What came from the feed.
+enum Collected {
+    /// With their bytes.
+    Changes(Vec<Change>, u64),
+    Nothing,
+    /// Nothing, and nothing will: the feed has ended.
+    End,
+}
+
 impl Writer<'_> {
-    /// Writes until the end is requested. Fails when the target is lost.
+    /// Writes until the feed has ended and everything is written, or until the end of everything is requested. Fails when the target is
+    /// lost.
     pub(super) fn run(mut self) -> Result<(), MigrateError> {
         while !self.stop.is_requested() {
             let (changes, bytes) = match self.collect() {
-                Some(collected) => collected,
-                None if self.table.gate().has_released() => (Vec::new(), 0),
-                None => continue,
+                Collected::Changes(changes, bytes) => (changes, bytes),
+                _ if self.table.gate().has_released() => (Vec::new(), 0),
+                Collected::Nothing => continue,
+                Collected::End if self.table.gate().pending() == 0 => return Ok(()),
+                // The rest waits for readers.
+                Collected::End => {
+                    self.stop.pause(LOOK);
+                    continue;
+                }
             };
             let batch = self.table.gate().batch(changes);
             let outcome = self.write(&batch);
@@ -46,14 +62,11 @@ impl Writer<'_> {
     }
 
     /// The changes that have come, as far as they make one batch.
-    fn collect(&self) -> Option<(Vec<Change>, u64)> {
+    fn collect(&self) -> Collected {
         let first = match self.parcels.recv_timeout(LOOK) {
             Ok(parcel) => parcel,
-            Err(RecvTimeoutError::Timeout) => return None,
-            Err(RecvTimeoutError::Disconnected) => {
-                self.stop.pause(LOOK);
-                return None;
-            }
+            Err(RecvTimeoutError::Timeout) => return Collected::Nothing,
+            Err(RecvTimeoutError::Disconnected) => return Collected::End,
         };
         let (mut changes, mut bytes) = (first.changes, first.bytes);
         while changes.len() < BATCH_MAX {
@@ -61,7 +74,7 @@ impl Writer<'_> {
             changes.extend(parcel.changes);
             bytes += parcel.bytes;
         }
-        Some((changes, bytes))
+        Collected::Changes(changes, bytes)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), MigrateError> {

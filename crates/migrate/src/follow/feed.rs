@@ -20,6 +20,8 @@ const QUEUE: u32 = 300_000;
 const QUIET_MAX: Duration = Duration::from_secs(2);
 /// A server that gives none for this long is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The last look at a feed takes no longer.
+const REST_MAX: Duration = Duration::from_secs(15);
 /// Between attempts to open a feed.
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Feeds that end so soon and so often are cut by something between.
@@ -37,6 +39,8 @@ pub(super) struct Feed<'a> {
     pub(super) table: &'a Table,
     pub(super) source: &'a Server,
     pub(super) stop: &'a Stop,
+    /// Requested when the feed ends and the writers go on.
+    pub(super) ends: &'a Stop,
     pub(super) budget: &'a ByteBudget,
     pub(super) parcels: SyncSender<Parcel>,
 }
@@ -46,7 +50,7 @@ impl Feed<'_> {
     /// source's patience.
     pub(super) fn run(&self) -> Result<(), MigrateError> {
         let (mut cuts, mut away_since) = (0, Instant::now());
-        while !self.stop.is_requested() {
+        while !self.is_over() {
             let opened = Instant::now();
             let error = match self.follow() {
                 Ok(()) => return Ok(()),
@@ -54,7 +58,7 @@ impl Feed<'_> {
             };
             let was_open = self.table.gate().is_feed_open();
             self.table.gate().feed_ended();
-            if self.stop.is_requested() {
+            if self.is_over() {
                 return Ok(());
             }
             if was_open {
@@ -68,6 +72,10 @@ impl Feed<'_> {
             self.stop.pause(BACKOFF);
         }
         Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_requested() || self.ends.is_requested()
     }
 
     fn report(&self, error: &MigrateError, cuts: u32) {
@@ -89,7 +97,7 @@ impl Feed<'_> {
         let sent = connection.session().send(&queries::start(&term, "{}"));
         let token = sent.map_err(|source| connection.lost(source))?;
         let mut heard = Instant::now();
-        while !self.stop.is_requested() {
+        while !self.is_over() {
             let response = match connection.session().receive() {
                 Ok(response) => response,
                 Err(error) if is_timeout(error.kind()) => {
@@ -108,7 +116,25 @@ impl Feed<'_> {
                 self.receive(&mut connection, token, &response.body)?;
             }
         }
-        Ok(())
+        match self.stop.is_requested() {
+            true => Ok(()),
+            false => self.receive_rest(&mut connection, token),
+        }
+    }
+
+    /// Takes what the source has sent before it answers another query. Fails when the feed ends, or without an answer.
+    fn receive_rest(&self, connection: &mut Connection, token: u64) -> Result<(), MigrateError> {
+        connection.set_timeout(Some(REST_MAX))?;
+        let asked = connection.session().send(b"[1,1,{}]");
+        let asked = asked.map_err(|source| connection.lost(source))?;
+        loop {
+            let response = connection.session().receive().map_err(|source| connection.lost(source))?;
+            if response.token == token {
+                self.receive(connection, token, &response.body)?;
+            } else if response.token == asked {
+                return Ok(());
+            }
+        }
     }
 
     fn receive(&self, connection: &mut Connection, token: u64, body: &[u8]) -> Result<(), MigrateError> {

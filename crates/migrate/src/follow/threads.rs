@@ -20,6 +20,8 @@ const PARCELS_MAX: usize = 64;
 /// Running feeds.
 pub struct Followers {
     threads: Vec<JoinHandle<Result<(), MigrateError>>>,
+    /// Ends the feeds; the writers end once every change that came is in the target.
+    ends: Stop,
 }
 
 impl Followers {
@@ -31,15 +33,15 @@ impl Followers {
         stop: &Stop,
     ) -> Result<Followers, MigrateError> {
         let budget = Arc::new(ByteBudget::new(BYTES_MAX));
-        let mut threads = Vec::new();
+        let (mut threads, ends) = (Vec::new(), Stop::default());
         for table in tables {
             let (sender, parcels) = sync_channel(PARCELS_MAX);
             let (of_feed, of_writer) = (Shared::new(table, &budget, stop), Shared::new(table, &budget, stop));
-            let (source, line) = (source.clone(), target.line());
+            let (source, line, ends) = (source.clone(), target.line(), ends.clone());
             threads.push(spawn(move || {
                 let Shared { table, budget, stop } = of_feed;
-                let feed =
-                    Feed { table: &table, source: &source, stop: &stop, budget: &budget, parcels: sender };
+                let (table, source, budget, parcels) = (&table, &source, &budget, sender);
+                let feed = Feed { table, source, stop: &stop, ends: &ends, budget, parcels };
                 ended(feed.run(), &stop)
             })?);
             threads.push(spawn(move || {
@@ -48,11 +50,13 @@ impl Followers {
                 ended(writer.run(), &stop)
             })?);
         }
-        Ok(Followers { threads })
+        Ok(Followers { threads, ends })
     }
 
-    /// Waits for all threads after the end was requested. Fails with the first thread's error.
-    pub fn join(self) -> Result<(), MigrateError> {
+    /// Ends the feeds and waits until the changes that came are written, unless the end of everything was requested. Fails with the
+    /// first thread's error.
+    pub fn end(self) -> Result<(), MigrateError> {
+        self.ends.request();
         let mut first = Ok(());
         for thread in self.threads {
             let outcome = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,14 +1,14 @@
 //! The order of a migration: plan, tables, rows, indexes, users, and hooks last; with `--follow` changes until `cut-over`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::monitor::Monitor;
+use super::monitor::{Monitor, all_following, counts};
 use super::options::{Mode, Options, Outcome};
 use super::prepare::{enter, known, tables};
 use crate::catalog::{
@@ -17,11 +17,11 @@ use crate::catalog::{
 };
 use crate::copy::{Readers, run_readers};
 use crate::error::{InputError, MigrateError};
-use crate::follow::Followers;
+use crate::follow::{Followers, lag};
 use crate::queries::TableName;
 use crate::server::{Line, Stop};
 use crate::state::{self, State, StateDirectory};
-use crate::status;
+use crate::status::{self, FinishAnswer, FinishRequest};
 use crate::table::Table;
 
 const LOOK: Duration = Duration::from_millis(250);
@@ -56,7 +56,8 @@ pub fn run(options: &Options) -> Result<Outcome, MigrateError> {
     }
     directory.save(&state)?;
     let tables = tables(options, &plan, &target, &state, (&mut from, &stop))?;
-    let migration = Migration { options, plan: &plan, tables: &tables, stop: &stop };
+    let rest_made = AtomicBool::new(false);
+    let migration = Migration { options, plan: &plan, tables: &tables, stop: &stop, rest_made: &rest_made };
     migration.carry_out(&directory, &Mutex::new(state), &mut to)
 }
 
@@ -88,6 +89,8 @@ struct Migration<'a> {
     plan: &'a Plan,
     tables: &'a [Arc<Table>],
     stop: &'a Stop,
+    /// Whether indexes, users and permissions are made.
+    rest_made: &'a AtomicBool,
 }
 
 impl Migration<'_> {
@@ -105,6 +108,7 @@ impl Migration<'_> {
             state,
             output: self.options.output,
             follows,
+            rest_made: self.rest_made,
             over: &over,
         };
         let (outcome, monitored) = thread::scope(|scope| {
@@ -152,37 +156,71 @@ impl Migration<'_> {
         Ok(troubles)
     }
 
-    /// Copies all rows beside open feeds, makes the rest but the hooks, and follows until the end is requested.
+    /// Copies all rows beside open feeds, makes the rest but the hooks, and follows until the end is requested and nothing comes.
     fn follow(&self, directory: &StateDirectory, to: &mut Line) -> Result<Vec<String>, MigrateError> {
-        let (source, target) = (&self.options.source, &self.options.target);
-        let followers = Followers::start(self.tables, source, target, self.stop)?;
-        let outcome = thread::scope(|scope| {
+        thread::scope(|scope| {
             let reading = scope.spawn(|| run_readers(&self.readers(true), self.tables, self.stop));
-            let outcome = self.until_finished(directory, to);
+            let outcome = self.until_agreed(directory, to);
             self.stop.request();
             let read = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             read.and(outcome)
-        });
-        followers.join()?;
-        outcome
+        })
     }
 
-    fn until_finished(&self, directory: &StateDirectory, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+    /// Follows until a request to end finds that no change came since.
+    fn until_agreed(&self, directory: &StateDirectory, to: &mut Line) -> Result<Vec<String>, MigrateError> {
+        let (source, target) = (&self.options.source, &self.options.target);
+        let mut troubles = Vec::new();
+        loop {
+            let followers = Followers::start(self.tables, source, target, self.stop)?;
+            let outcome = self.until_requested(directory, to, &mut troubles);
+            if !matches!(outcome, Ok(Some(_))) {
+                self.stop.request();
+            }
+            let was_following = all_following(self.tables);
+            followers.end()?;
+            let Some(request) = outcome? else { return Ok(troubles) };
+            let (changes, losses) = counts(self.tables);
+            let level = was_following && all_following(self.tables) && lag(self.tables) == 0;
+            let answer = FinishAnswer { changes, losses, level };
+            status::answer_finish(directory.path(), &answer)?;
+            if answer.agrees(&request) {
+                return Ok(troubles);
+            }
+            // Changes that come before the feeds are open again are found by comparing.
+            self.tables.iter().for_each(|table| table.gate().feed_ended());
+            self.options.output.say("the cut-over asked for the end, but changes still came: the source is followed on");
+        }
+    }
+
+    /// The request to end. `None` if another thread has failed.
+    fn until_requested(
+        &self,
+        directory: &StateDirectory,
+        to: &mut Line,
+        troubles: &mut Vec<String>,
+    ) -> Result<Option<FinishRequest>, MigrateError> {
         while !self.stop.is_requested() && !self.tables.iter().all(|table| table.gate().coverage().is_done())
         {
             self.stop.pause(LOOK);
         }
         if self.stop.is_requested() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let troubles = self.make_rest(to)?;
-        self.options.output.say(
-            "all rows are copied; changes are followed until `rekindle migrate cut-over` (with the same --state) ends this",
-        );
-        while !self.stop.is_requested() && !status::is_finish_requested(directory.path()) {
+        if !self.rest_made.load(Ordering::Acquire) {
+            *troubles = self.make_rest(to)?;
+            self.rest_made.store(true, Ordering::Release);
+            self.options.output.say(
+                "all rows are copied; changes are followed until `rekindle migrate cut-over` (with the same --state) ends this",
+            );
+        }
+        while !self.stop.is_requested() {
+            if let Some(request) = status::finish_request(directory.path()) {
+                return Ok(Some(request));
+            }
             self.stop.pause(LOOK);
         }
-        Ok(troubles)
+        Ok(None)
     }
 
     /// Makes indexes, users and permissions. Returns the refusals.

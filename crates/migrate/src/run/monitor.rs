@@ -1,6 +1,7 @@
 //! A look every second: the progress, the state, and while the source is followed the status.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub(super) struct Monitor<'a> {
     pub(super) state: &'a Mutex<State>,
     pub(super) output: Output,
     pub(super) follows: bool,
+    /// Whether indexes, users and permissions are made too.
+    pub(super) rest_made: &'a AtomicBool,
     /// Requested once the work is over.
     pub(super) over: &'a Stop,
 }
@@ -68,13 +71,11 @@ impl Monitor<'_> {
 
     fn status(&self, beat: u64, began: Instant) -> Status {
         let last = last_change(self.tables);
-        let gates = self.tables.iter().map(|table| table.gate().counts());
-        let (changes, losses) =
-            gates.fold((0, 0), |sum, counts| (sum.0 + counts.received, sum.1 + counts.losses));
+        let (changes, losses) = counts(self.tables);
         Status {
             beat,
             process: std::process::id(),
-            following: self.tables.iter().all(|table| is_following(table)),
+            following: self.rest_made.load(Ordering::Acquire) && all_following(self.tables),
             lag: lag(self.tables),
             changes,
             losses,
@@ -84,7 +85,17 @@ impl Monitor<'_> {
     }
 }
 
-/// Whether all rows of a table are there and its feed is open.
+/// Changes that came on the feeds of all tables, and how often feeds ended or skipped changes.
+pub(super) fn counts(tables: &[Arc<Table>]) -> (u64, u64) {
+    let gates = tables.iter().map(|table| table.gate().counts());
+    gates.fold((0, 0), |sum, counts| (sum.0 + counts.received, sum.1 + counts.losses))
+}
+
+/// Whether all rows of all tables are there and their feeds are open.
+pub(super) fn all_following(tables: &[Arc<Table>]) -> bool {
+    tables.iter().all(|table| is_following(table))
+}
+
 fn is_following(table: &Table) -> bool {
     let gate = table.gate();
     gate.coverage().is_done() && gate.is_feed_open()
