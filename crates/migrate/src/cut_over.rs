@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::catalog::{self, HookOutcome, Scope, make_hooks, wait_for_indexes};
+use crate::catalog::{self, Catalog, HookOutcome, Scope, make_hooks, wait_for_indexes};
 use crate::error::{InputError, MigrateError};
+use crate::only::Only;
 use crate::queries::TableName;
 use crate::report::Output;
 use crate::run::facts_of_tables;
@@ -41,24 +42,30 @@ pub struct CutOver {
 pub enum CutOverOutcome {
     /// Both sides are equal, and the source is not followed any more.
     Switch,
+    /// They are, but for hooks that the target refused, and that are named.
+    Incomplete,
     /// They are not; the source is still followed.
     Differences,
 }
 
 /// Waits for a lag of zero and a quiet source, compares both sides, sets hooks, and ends the migration.
 ///
-/// Fails, and changes nothing, if no migration follows the source, if it lags, or if writes still come.
+/// Fails, and changes nothing, if no migration follows the source, if it lags, if writes still come, or if the
+/// source has got tables, indexes or users that the migration does not know.
 pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
     let stop = Stop::default();
     let state = state::read(&options.state)?.ok_or_else(|| not_running(options))?;
     check_servers(options, &state)?;
     state.check_open(&options.state)?;
+    let only = state.only.iter().map(|text| text.parse()).collect::<Result<Vec<Only>, _>>()?;
     let before = quiet(options, &stop)?;
-    wait_for_indexes(&mut options.target.line(), &stop, &names(&state), |share| {
+    let catalog = source_catalog(options, &state, &only, &stop)?;
+    let names: Vec<TableName> = catalog.tables.iter().map(|table| table.name.clone()).collect();
+    wait_for_indexes(&mut options.target.line(), &stop, &names, |share| {
         options.output.say(&format!("indexes are built: {:.0} %", share * 100.0));
     })?;
     options.output.say("no change came for a while: both sides are compared");
-    let reports = compare(options, &state, &stop)?;
+    let reports = compare(options, &catalog, &state, &stop)?;
     for report in &reports {
         options.output.result("table", &report.lines(), report.as_json());
     }
@@ -73,15 +80,55 @@ pub fn cut_over(options: &CutOver) -> Result<CutOverOutcome, MigrateError> {
         return Ok(CutOverOutcome::Differences);
     }
     check_unchanged(options, &before, &stop)?;
-    let refused = finish(options, &state, &before, &stop)?;
-    let mut lines: Vec<String> = refused.iter().map(|why| format!("not copied: {why}")).collect();
+    let catalog = source_catalog(options, &state, &only, &stop)?;
+    end_migration(options, &before, &stop)?;
+    let refused = close(options, &catalog, &stop)?;
+    Ok(say_switch(options, &dropped(&state, &catalog), &refused))
+}
+
+/// The source's catalog now. Fails if it has more than when the migration began.
+fn source_catalog(
+    options: &CutOver,
+    state: &State,
+    only: &[Only],
+    stop: &Stop,
+) -> Result<Catalog, MigrateError> {
+    let catalog = options.source.line().run(stop, |from| catalog::read(from, Scope::Present(only)))?;
+    let added = catalog::added(&state.parts, &catalog::parts(&catalog, !only.is_empty()));
+    match added.is_empty() {
+        true => Ok(catalog),
+        false => Err(InputError::new(format!(
+            "not yet: the source has got more since the migration began, which is not copied: {}. End `rekindle migrate --follow`, run \
+             `rekindle migrate --follow` again with this --state, and then this",
+            added.join(", ")
+        ))
+        .into()),
+    }
+}
+
+/// The tables of the migration that the source has no more.
+fn dropped(state: &State, catalog: &Catalog) -> Vec<String> {
+    let is_there = |name: &String| catalog.tables.iter().any(|table| table.name.to_string() == *name);
+    state.tables.keys().filter(|name| !is_there(name)).cloned().collect()
+}
+
+fn say_switch(options: &CutOver, dropped: &[String], refused: &[String]) -> CutOverOutcome {
+    let mut lines: Vec<String> = dropped
+        .iter()
+        .map(|name| format!("{name}: the source has dropped it; the target keeps its copy, which was not compared"))
+        .collect();
+    lines.extend(refused.iter().map(|why| format!("not copied: {why}")));
     lines.push(format!(
         "switch now: let the application use {}; writes to {} are not copied any more",
         options.target.endpoint.address(),
         options.source.endpoint.address()
     ));
-    options.output.result("cut_over", &lines, json!({"switch": true, "not_copied": refused}));
-    Ok(CutOverOutcome::Switch)
+    let object = json!({"switch": true, "not_copied": refused, "dropped": dropped});
+    options.output.result("cut_over", &lines, object);
+    match refused.is_empty() {
+        true => CutOverOutcome::Switch,
+        false => CutOverOutcome::Incomplete,
+    }
 }
 
 fn check_servers(options: &CutOver, state: &State) -> Result<(), InputError> {
@@ -145,14 +192,13 @@ fn quiet(options: &CutOver, stop: &Stop) -> Result<Status, MigrateError> {
     }
 }
 
-fn compare(options: &CutOver, state: &State, stop: &Stop) -> Result<Vec<TableReport>, MigrateError> {
-    let names = names(state);
-    let mut line = options.source.line();
-    let catalog = line.run(stop, |from| catalog::read(from, Scope::Tables(&names)))?;
-    if let Some(missing) = names.iter().find(|name| catalog.table(name).is_none()) {
-        return Err(InputError::new(format!("{missing}: the source has no such table any more")).into());
-    }
-    let tables = facts_of_tables(&catalog, Some(state), &mut line, stop)?;
+fn compare(
+    options: &CutOver,
+    catalog: &Catalog,
+    state: &State,
+    stop: &Stop,
+) -> Result<Vec<TableReport>, MigrateError> {
+    let tables = facts_of_tables(catalog, Some(state), &mut options.source.line(), stop)?;
     verify(&tables, (&options.source, &options.target), options.readers, stop, &AtomicU64::new(0))
 }
 
@@ -198,27 +244,18 @@ fn end_migration(options: &CutOver, before: &Status, stop: &Stop) -> Result<(), 
     }
 }
 
-/// Ends the migration, sets hooks, and closes the state. Returns the refusals.
-fn finish(
-    options: &CutOver,
-    state: &State,
-    before: &Status,
-    stop: &Stop,
-) -> Result<Vec<String>, MigrateError> {
-    let names = names(state);
-    let (mut from, mut to) = (options.source.line(), options.target.line());
-    let catalog = from.run(stop, |from| catalog::read(from, Scope::Tables(&names)))?;
-    end_migration(options, before, stop)?;
+/// Sets hooks once the migration has ended, and closes the state. Returns the refusals.
+fn close(options: &CutOver, catalog: &Catalog, stop: &Stop) -> Result<Vec<String>, MigrateError> {
     let (directory, state) = ended(options, stop)?;
     // The writer of changes has ended: a hook changes no copied row.
-    let hooks: Vec<_> =
-        catalog.tables.into_iter().filter_map(|table| Some((table.name, table.hook?))).collect();
-    let outcomes = make_hooks(&mut to, stop, &hooks)?;
+    let tables = catalog.tables.iter();
+    let hooks: Vec<_> = tables.filter_map(|table| Some((table.name.clone(), table.hook.clone()?))).collect();
+    let outcomes = make_hooks(&mut options.target.line(), stop, &hooks)?;
     let refused = outcomes.into_iter().filter_map(|(name, outcome)| match outcome {
         HookOutcome::Set => None,
         HookOutcome::Refused(why) => Some(format!("write hook of {name}: {why}")),
     });
-    directory.save(&State { switched: true, ..state.clone() })?;
+    directory.save(&State { switched: true, ..state })?;
     Ok(refused.collect())
 }
 
@@ -237,7 +274,15 @@ fn ended(options: &CutOver, stop: &Stop) -> Result<(StateDirectory, State), Migr
     }
 }
 
-fn names(state: &State) -> Vec<TableName> {
-    let tables = state.tables.keys();
-    tables.filter_map(|name| name.split_once('.')).map(|(db, table)| TableName::new(db, table)).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::TableState;
+
+    #[test]
+    fn tables_that_the_source_has_no_more_are_found() {
+        let tables = [("a.b".to_owned(), TableState::default())].into();
+        let state = State { tables, ..State::default() };
+        assert_eq!(dropped(&state, &Catalog::default()), ["a.b"]);
+    }
 }

@@ -20,7 +20,7 @@ impl FromStr for Only {
             Some((db, table)) => (db, Some(table)),
         };
         if [Some(db), table].into_iter().flatten().any(|name| name.is_empty() || name.contains('.')) {
-            return Err(InputError::new(format!("--only {text}: give a database, or database.table")));
+            return Err(InputError::new(format!("give a database, or database.table")));
         }
         Ok(Only { db: db.to_owned(), table: table.map(str::to_owned) })
     }

@@ -38,6 +38,12 @@ pub struct State {
     pub target: String,
     /// By `db.table`.
     pub tables: BTreeMap<String, TableState>,
+    /// `--only` of the last run; everything is moved without it.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// What the source had when the last run began, by `catalog::parts`.
+    #[serde(default)]
+    pub parts: BTreeMap<String, String>,
     /// `cut-over` has said that the application may use the target: the target is ahead of the source since.
     #[serde(default)]
     pub switched: bool,

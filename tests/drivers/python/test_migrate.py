@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import tempfile
 import threading
@@ -353,6 +354,34 @@ class Following(Sides):
         self.assertEqual(self.cut_over()[0], 0, running.said())
         self.assertEqual(running.end(), 0, running.said())
         self.check_equal()
+
+    def test_what_the_source_got_meanwhile_stops_the_cut_over(self):
+        table = self.make("a", [{"id": n} for n in range(100)])
+        running = self.follow()
+        table.index_create("late").run(self.at_source)
+        self.make("b", [{"id": 1}])
+        code, said = self.cut_over()
+        self.assertEqual(code, 1, said)
+        self.assertIn(f"not copied: index late of {self.db}.a, table {self.db}.b. End `rekindle migrate --follow`, run", said)
+        running.kill()
+        running = self.follow()
+        code, said = self.cut_over()
+        self.assertEqual(code, 0, said + running.said())
+        self.assertEqual(table.index_list().run(self.at_target), ["late"])
+        self.check_equal()
+
+    def test_a_hook_that_the_target_refuses_is_no_success(self):
+        table = self.make("a", [{"id": 1}])
+        table.set_write_hook(lambda context, old, new: new.merge({"hooked": True})).run(self.at_source)
+        player = Player(self.source.driver_port)
+        self.addCleanup(player.close)
+        player._body = lambda body: re.sub(rb'("write_hook":\{"function":\{[^}]*?"data":")[^"]*"', rb'\1AAAA"', body)
+        tool = Tool(player.port, self.target.driver_port)
+        running = self.follow(tool)
+        code, said = self.cut_over(tool)
+        self.assertEqual(code, 1, said + running.said())
+        self.assertIn(f"not copied: write hook of {self.db}.a", said)
+        self.assertIn("switch now", said)
 
     def test_a_difference_stops_the_cut_over(self):
         table = self.make("a", [{"id": n} for n in range(100)])

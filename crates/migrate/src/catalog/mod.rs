@@ -2,6 +2,7 @@
 
 mod facts;
 mod make;
+mod parts;
 mod plan;
 mod read;
 mod shards;
@@ -10,6 +11,7 @@ mod users;
 
 pub use facts::{Catalog, Grant, Hook, Index, ServerFacts, Shard, TableFacts, User};
 pub use make::{HookOutcome, create_tables, make_hooks, make_indexes, make_users, wait_for_indexes};
+pub use parts::{added, parts};
 pub use plan::{Plan, Request, TablePlan, UserPlan, plan};
 pub use read::{Scope, read};
 pub use show::{as_json, lines};

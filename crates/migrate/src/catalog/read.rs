@@ -19,6 +19,8 @@ const SYSTEM: &str = "rethinkdb";
 pub enum Scope<'a> {
     /// The tables that `--only` names.
     Only(&'a [Only]),
+    /// The same, as far as they exist.
+    Present(&'a [Only]),
     /// These tables, as far as they exist.
     Tables(&'a [TableName]),
 }
@@ -26,7 +28,7 @@ pub enum Scope<'a> {
 impl Scope<'_> {
     fn has(&self, db: &str, table: &str) -> bool {
         match self {
-            Scope::Only(only) => only::has_table(only, db, table),
+            Scope::Only(only) | Scope::Present(only) => only::has_table(only, db, table),
             Scope::Tables(tables) => tables.iter().any(|name| name.db == db && name.table == table),
         }
     }

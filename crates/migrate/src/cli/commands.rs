@@ -98,7 +98,7 @@ fn switch(flags: &CutOverFlags) -> Result<ExitCode, MigrateError> {
     })?;
     Ok(match outcome {
         CutOverOutcome::Switch => ExitCode::SUCCESS,
-        CutOverOutcome::Differences => ExitCode::FAILURE,
+        CutOverOutcome::Differences | CutOverOutcome::Incomplete => ExitCode::FAILURE,
     })
 }
 

@@ -46,6 +46,8 @@ pub fn run(options: &Options) -> Result<Outcome, MigrateError> {
     show_plan(options, &plan)?;
     status::clear(directory.path())?;
     enter(&plan, &mut state)?;
+    state.only = options.only.iter().map(ToString::to_string).collect();
+    state.parts = catalog::parts(&source, !options.only.is_empty());
     directory.save(&state)?;
     let stop = Stop::default();
     let (mut from, mut to) = (options.source.line(), options.target.line());
