@@ -85,6 +85,14 @@ impl MigrateError {
         }
     }
 
+    /// Whether the source says that it does not have the table or its database.
+    pub fn is_dropped_at_source(&self) -> bool {
+        let MigrateError::Query { side: Side::Source, failure, .. } = self else { return false };
+        let message = failure.message.as_str();
+        ["Table `", "Database `"].iter().any(|start| message.starts_with(start))
+            && message.contains("does not exist")
+    }
+
     /// The class of the server's error, if it is one.
     pub fn kind(&self) -> Option<FailureKind> {
         match self {
@@ -117,5 +125,23 @@ fn login_text(error: &GreetError) -> String {
             format!("{message}: RethinkDB 2.3 or later is needed; move an older one with rethinkdb-dump")
         }
         other => format!("{other} (check the user, the password file and the TLS flags of this side)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_table_is_known_by_the_servers_words() {
+        let said = |side, message: &str| MigrateError::Query {
+            side,
+            what: String::new(),
+            failure: Failure::new(FailureKind::OpFailed, message),
+        };
+        assert!(said(Side::Source, "Table `a.b` does not exist.").is_dropped_at_source());
+        assert!(said(Side::Source, "Database `a` does not exist.").is_dropped_at_source());
+        assert!(!said(Side::Target, "Table `a.b` does not exist.").is_dropped_at_source());
+        assert!(!said(Side::Source, "Index `i` does not exist.").is_dropped_at_source());
     }
 }

@@ -59,6 +59,8 @@ pub struct Gate {
     is_writing: bool,
     /// Rows that only the target has stay: a deletion is written also where a reader comes later.
     keeps_extra: bool,
+    /// The source has dropped the table.
+    is_dropped: bool,
     counts: Counts,
 }
 
@@ -72,6 +74,7 @@ impl Gate {
             released: Vec::new(),
             is_writing: false,
             keeps_extra,
+            is_dropped: false,
             counts: Counts::default(),
         }
     }
@@ -87,6 +90,25 @@ impl Gate {
     /// Changes that came and are not in the target yet.
     pub fn pending(&self) -> u64 {
         self.counts.received - self.counts.settled
+    }
+
+    /// Whether no range is left to copy or to compare.
+    pub fn is_complete(&self) -> bool {
+        self.is_dropped || self.coverage.is_done()
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.is_dropped
+    }
+
+    /// Notes that the source has dropped the table: nothing is read or written any more, and the target keeps what it has. Returns
+    /// whether that is new.
+    pub fn drop_at_source(&mut self) -> bool {
+        self.feed = FeedState::Closed;
+        self.deferred.clear();
+        self.released.clear();
+        self.counts.settled = self.counts.received;
+        !std::mem::replace(&mut self.is_dropped, true)
     }
 
     /// Whether both sides are equal but for changes that have not come yet.
@@ -170,6 +192,10 @@ impl Gate {
 
     /// The next batch: received changes in their order, after released ones. The caller writes it, then calls [`Gate::written`].
     pub fn batch(&mut self, changes: Vec<Change>) -> Batch {
+        if self.is_dropped {
+            self.counts.settled = self.counts.received;
+            return Batch::default();
+        }
         let mut batch: BTreeMap<Key, Change> = BTreeMap::new();
         let mut settles = 0;
         // A segment may have been lost and taken again since their release, so their place is looked up anew.
@@ -192,7 +218,7 @@ impl Gate {
     /// The last batch is in the target.
     pub fn written(&mut self, batch: &Batch) {
         self.is_writing = false;
-        self.counts.settled += batch.settles;
+        self.counts.settled = (self.counts.settled + batch.settles).min(self.counts.received);
     }
 
     /// Whether there is something for [`Gate::batch`] without new changes.
@@ -257,6 +283,21 @@ mod tests {
 
     fn whole(_: &Task) -> Option<Key> {
         None
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_table_that_the_source_has_dropped() {
+        let mut gate = gate();
+        gate.take().unwrap();
+        gate.finish_chunk(&Bound::Min, &Bound::After(key(5)), whole).unwrap();
+        gate.received(3);
+        let on_its_way = gate.batch(vec![put(1, 1), put(9, 2)]);
+        assert!(gate.drop_at_source() && !gate.drop_at_source());
+        gate.written(&on_its_way);
+        assert_eq!(gate.batch(vec![put(2, 3)]), Batch::default());
+        assert!(gate.is_complete() && gate.is_dropped() && gate.pending() == 0);
+        assert_eq!(gate.finish_chunk(&Bound::After(key(5)), &Bound::After(key(7)), whole), None);
+        assert_eq!((gate.take(), gate.counts().losses), (None, 0));
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Snapshot {
             rows: table.done.rows.load(Ordering::Relaxed),
             bytes: table.done.bytes.load(Ordering::Relaxed),
             expected: table.facts.rows_expected,
-            is_done: gate.coverage().is_done(),
+            is_done: gate.is_complete(),
             lag: gate.pending(),
         }
     }

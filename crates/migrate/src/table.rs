@@ -143,6 +143,17 @@ impl Table {
         self.named.lock().clone()
     }
 
+    /// Notes, and says once, that the source has dropped the table.
+    pub fn drop_at_source(&self) {
+        if self.gate().drop_at_source() {
+            eprintln!(
+                "{}: the source has dropped this table: it is not followed any more, and the target keeps its copy",
+                self.facts.name
+            );
+        }
+        self.notify();
+    }
+
     pub fn note_change(&self) {
         *self.last_change.lock() = Some(Instant::now());
     }

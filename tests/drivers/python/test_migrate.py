@@ -370,6 +370,21 @@ class Following(Sides):
         self.assertEqual(table.index_list().run(self.at_target), ["late"])
         self.check_equal()
 
+    def test_a_dropped_table_does_not_end_the_others(self):
+        table = self.make("a", [{"id": n} for n in range(100)])
+        self.make("gone", [{"id": n} for n in range(100)])
+        running = self.follow()
+        r.db(self.db).table_drop("gone").run(self.at_source)
+        self.tables.remove("gone")
+        running.wait_for(f"{self.db}.gone: the source has dropped this table")
+        table.insert({"id": 1000}).run(self.at_source)
+        code, said = self.cut_over()
+        self.assertEqual(code, 0, said + running.said())
+        self.assertIn(f"{self.db}.gone: the source has dropped it; the target keeps its copy", said)
+        self.assertEqual(running.end(), 0, running.said())
+        self.check_equal()
+        self.assertEqual(r.db(self.db).table("gone").count().run(self.at_target), 100)
+
     def test_a_hook_that_the_target_refuses_is_no_success(self):
         table = self.make("a", [{"id": 1}])
         table.set_write_hook(lambda context, old, new: new.merge({"hooked": True})).run(self.at_source)

@@ -106,7 +106,7 @@ impl Shared<'_> {
     }
 
     fn is_over(&self) -> bool {
-        let all_done = || self.tables.iter().all(|table| table.gate().coverage().is_done());
+        let all_done = || self.tables.iter().all(|table| table.gate().is_complete());
         self.stop.is_requested() || (!self.readers.stays && all_done())
     }
 
@@ -122,6 +122,16 @@ impl Shared<'_> {
                 Work::Copy => copy(lines, self.stop, table, &task.range),
                 Work::Compare => mend(lines, self.stop, table, &task.range),
             };
+            if self.readers.stays
+                && let Err(error) = &outcome
+                && error.is_dropped_at_source()
+            {
+                table.drop_at_source();
+            }
+            if table.gate().is_dropped() {
+                table.release(start);
+                return Ok(());
+            }
             let (end, cost) = outcome.inspect_err(|_| table.release(start))?;
             let divides = self.idle.load(Ordering::Relaxed) > 0;
             next = table.finish_chunk(start, &end, divides);

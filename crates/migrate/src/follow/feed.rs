@@ -46,16 +46,20 @@ pub(super) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Follows until the end is requested. Fails if the feed cannot be opened for a reason that does not pass, or for as long as the
+    /// Follows until the end is requested or the source has dropped the table. Fails if the feed cannot be opened for a reason that does not pass, or for as long as the
     /// source's patience.
     pub(super) fn run(&self) -> Result<(), MigrateError> {
         let (mut cuts, mut away_since) = (0, Instant::now());
-        while !self.is_over() {
+        while !self.is_over() && !self.table.gate().is_dropped() {
             let opened = Instant::now();
             let error = match self.follow() {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
+            if error.is_dropped_at_source() {
+                self.table.drop_at_source();
+                return Ok(());
+            }
             let was_open = self.table.gate().is_feed_open();
             self.table.gate().feed_ended();
             if self.is_over() {

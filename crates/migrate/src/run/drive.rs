@@ -202,8 +202,7 @@ impl Migration<'_> {
         to: &mut Line,
         troubles: &mut Vec<String>,
     ) -> Result<Option<FinishRequest>, MigrateError> {
-        while !self.stop.is_requested() && !self.tables.iter().all(|table| table.gate().coverage().is_done())
-        {
+        while !self.stop.is_requested() && !self.tables.iter().all(|table| table.gate().is_complete()) {
             self.stop.pause(LOOK);
         }
         if self.stop.is_requested() {

@@ -91,12 +91,12 @@ pub(super) fn counts(tables: &[Arc<Table>]) -> (u64, u64) {
     gates.fold((0, 0), |sum, counts| (sum.0 + counts.received, sum.1 + counts.losses))
 }
 
-/// Whether all rows of all tables are there and their feeds are open.
+/// Whether all rows of all tables are there and their feeds are open. Tables that the source has dropped do not count.
 pub(super) fn all_following(tables: &[Arc<Table>]) -> bool {
     tables.iter().all(|table| is_following(table))
 }
 
 fn is_following(table: &Table) -> bool {
     let gate = table.gate();
-    gate.coverage().is_done() && gate.is_feed_open()
+    gate.is_dropped() || (gate.is_complete() && gate.is_feed_open())
 }
