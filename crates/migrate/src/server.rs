@@ -150,6 +150,8 @@ impl Line {
 pub struct WriteResult {
     /// Rows that were refused.
     pub errors: u64,
+    /// Rows that were there already, to the server's mind.
+    pub unchanged: u64,
     /// Why the first of them was.
     pub first_error: Option<String>,
 }
@@ -286,6 +288,7 @@ fn write_result(answer: &RawAnswer<'_>) -> WriteResult {
     let result: Value = answer.r.first().and_then(|r| serde_json::from_str(r.get()).ok()).unwrap_or_default();
     WriteResult {
         errors: result["errors"].as_u64().unwrap_or(0),
+        unchanged: result["unchanged"].as_u64().unwrap_or(0),
         first_error: result["first_error"].as_str().map(str::to_owned),
     }
 }

@@ -144,6 +144,17 @@ class Copies(Sides):
         self.assertEqual(found, ["source", "source", "target"])
         self.assertIn("1 rows of the target alone, which stay", self.migrate("--verify"))
 
+    def test_a_row_that_differs_only_in_a_zone_or_a_sign_is_replaced(self):
+        time_of = lambda zone: {"$reql_type$": "TIME", "epoch_time": 5, "timezone": zone}
+        self.make("a", [{"id": 1, "t": time_of("+01:00")}, {"id": 2, "n": 0}, {"id": 3, "n": 1}])
+        r.db_create(self.db).run(self.at_target)
+        r.db(self.db).table_create("a").run(self.at_target)
+        other = [{"id": 1, "t": time_of("+00:00")}, {"id": 2, "n": -0.0}, {"id": 3, "n": 1}]
+        r.db(self.db).table("a").insert(other).run(self.at_target)
+        self.migrate("--into-existing")
+        self.check_equal()
+        self.assertIn("equal", self.migrate("--verify"))
+
     def test_a_refused_row_is_named_and_the_rest_goes_on(self):
         self.make("a", [{"id": n} for n in range(500)] + [{"id": "bad", "marker": "too long"}])
         player = Player(self.source.driver_port)
@@ -343,14 +354,15 @@ class Following(Sides):
     def test_a_change_after_the_comparison_is_followed_on(self):
         table = self.make("a", [{"id": n} for n in range(100)])
         running = self.follow()
-        table.insert({"id": 1000}).run(self.at_source)
+        table.insert({"id": 1000, "t": r.epoch_time(5)}).run(self.at_source)
         until(lambda: table.get(1000).run(self.at_target))
         # The request of a cut-over that has seen no change.
         (Path(self.tool.state) / "finish.json").write_text('{"changes": 0, "losses": 0}')
         running.wait_for("the source is followed on")
         answer = json.loads((Path(self.tool.state) / "answer.json").read_text())
         self.assertEqual(answer, {"changes": 1, "losses": 0, "level": True})
-        table.insert({"id": 2000}).run(self.at_source)
+        table.get(1000).delete().run(self.at_source)
+        table.insert({"id": 1000, "t": r.epoch_time(5).in_timezone("+01:00")}).run(self.at_source)
         self.assertEqual(self.cut_over()[0], 0, running.said())
         self.assertEqual(running.end(), 0, running.said())
         self.check_equal()

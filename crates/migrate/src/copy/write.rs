@@ -2,6 +2,7 @@
 
 use client::answer::FailureKind;
 
+use crate::compare::{Difference, DifferenceKind, merge, rows_with_keys};
 use crate::error::MigrateError;
 use crate::key::Key;
 use crate::queries::{self, begin_insert, end_insert, push_row};
@@ -14,6 +15,9 @@ const BATCH_ROWS_MAX: usize = 200;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Puts rows into the table, in place of those with the same keys. Fails when the target is lost.
+///
+/// A row that differs from the one in its place only in the zone of a time, or in the sign of a zero, counts as unchanged and stays: rows
+/// that count so are read again, and deleted and written anew if they differ.
 pub fn put_rows(
     target: &mut Line,
     stop: &Stop,
@@ -29,11 +33,47 @@ pub fn put_rows(
     for (batch, result) in batches.iter().zip(&results) {
         match batch {
             [(key, _)] => note_refusal(table, key, result),
-            _ if result.errors > 0 => put_singly(target, stop, table, batch)?,
+            _ if result.errors > 0 => {
+                put_singly(target, stop, table, batch)?;
+                continue;
+            }
             _ => {}
+        }
+        if result.unchanged > 0 {
+            replace_different(target, stop, table, batch)?;
         }
     }
     Ok(())
+}
+
+/// Deletes the rows that are still others in the table, and writes them anew.
+fn replace_different(
+    target: &mut Line,
+    stop: &Stop,
+    table: &Table,
+    rows: &[(Key, String)],
+) -> Result<(), MigrateError> {
+    let keys: Vec<Key> = rows.iter().map(|(key, _)| key.clone()).collect();
+    let present = target.run(stop, |to| rows_with_keys(to, &table.facts, &keys))?;
+    let different = different(rows, present);
+    let keys: Vec<Key> = different.iter().map(|(key, _)| key.clone()).collect();
+    delete_rows(target, stop, table, &keys)?;
+    for row in &different {
+        put_one(target, stop, table, row)?;
+    }
+    Ok(())
+}
+
+/// The rows in whose place others are.
+fn different(rows: &[(Key, String)], mut present: Vec<(Key, String)>) -> Vec<(Key, String)> {
+    let mut rows = rows.to_vec();
+    rows.sort();
+    present.sort();
+    let differs = |difference: Difference| match difference.kind {
+        DifferenceKind::Differs { source, .. } => Some((difference.key, source)),
+        _ => None,
+    };
+    merge(rows, present).into_iter().filter_map(differs).collect()
 }
 
 /// Finds the refused rows: the others are written twice.
@@ -44,16 +84,28 @@ fn put_singly(
     rows: &[(Key, String)],
 ) -> Result<(), MigrateError> {
     for row in rows {
-        let term = insert_term(table, std::slice::from_ref(row));
-        let result = match write(target, stop, table, &[term]) {
-            Err(error) if is_about_rows(&error) => {
-                WriteResult { errors: 1, first_error: Some(error.to_string()) }
-            }
-            results => results?.into_iter().next().unwrap_or_default(),
-        };
-        note_refusal(table, &row.0, &result);
+        if put_one(target, stop, table, row)?.unchanged > 0 {
+            replace_different(target, stop, table, std::slice::from_ref(row))?;
+        }
     }
     Ok(())
+}
+
+fn put_one(
+    target: &mut Line,
+    stop: &Stop,
+    table: &Table,
+    row: &(Key, String),
+) -> Result<WriteResult, MigrateError> {
+    let term = insert_term(table, std::slice::from_ref(row));
+    let result = match write(target, stop, table, &[term]) {
+        Err(error) if is_about_rows(&error) => {
+            WriteResult { errors: 1, first_error: Some(error.to_string()), ..WriteResult::default() }
+        }
+        results => results?.into_iter().next().unwrap_or_default(),
+    };
+    note_refusal(table, &row.0, &result);
+    Ok(result)
 }
 
 /// Whether the target cannot read the rows, whenever they are sent.
@@ -126,8 +178,17 @@ fn batches(rows: &[(Key, String)]) -> Vec<&[(Key, String)]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, batches};
+    use super::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, batches, different};
     use crate::key::Key;
+
+    #[test]
+    fn rows_that_only_look_unchanged_are_found() {
+        let row = |n: usize, value: &str| (Key::parse(&n.to_string()).unwrap(), format!(r#"{{"id":{n},"a":{value}}}"#));
+        let time = |zone: &str| format!(r#"{{"$reql_type$":"TIME","epoch_time":1,"timezone":"{zone}"}}"#);
+        let rows = [row(4, "1.0"), row(1, "0"), row(2, &time("+01:00")), row(3, "5")];
+        let present = vec![row(1, "-0.0"), row(2, &time("+00:00")), row(4, "1")];
+        assert_eq!(different(&rows, present), [row(1, "0"), row(2, &time("+01:00"))]);
+    }
 
     #[test]
     fn batches_are_bounded_and_complete() {
