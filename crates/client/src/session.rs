@@ -52,6 +52,11 @@ pub struct Session {
 impl Session {
     /// Connects and logs in. Fails if no server answers, if it refuses the login, or if that takes more than a minute.
     pub fn connect(endpoint: &Endpoint) -> Result<Session, DialError> {
+        Session::connect_within(endpoint, GREETING_SECONDS_MAX)
+    }
+
+    /// [`Session::connect`] with another bound of each wait during the login.
+    pub fn connect_within(endpoint: &Endpoint, most: Duration) -> Result<Session, DialError> {
         let address = endpoint.address();
         let unreachable = |source| DialError::Unreachable { address: address.clone(), source };
         let stream = dial(&address)?;
@@ -59,13 +64,22 @@ impl Session {
             None => Transport::Plain(stream),
             Some(tls) => tls.wrap(&endpoint.host, stream).map_err(unreachable)?,
         };
-        Session::over(transport, &address, &endpoint.login)
+        Session::log_in(transport, &address, &endpoint.login, most)
     }
 
     /// Logs in over an open transport to `address`. Fails as [`Session::connect`].
-    pub fn over(mut transport: Transport, address: &str, login: &Login) -> Result<Session, DialError> {
+    pub fn over(transport: Transport, address: &str, login: &Login) -> Result<Session, DialError> {
+        Session::log_in(transport, address, login, GREETING_SECONDS_MAX)
+    }
+
+    fn log_in(
+        mut transport: Transport,
+        address: &str,
+        login: &Login,
+        most: Duration,
+    ) -> Result<Session, DialError> {
         let unreachable = |source| DialError::Unreachable { address: address.to_owned(), source };
-        transport.set_read_timeout(Some(GREETING_SECONDS_MAX)).map_err(unreachable)?;
+        transport.set_read_timeout(Some(most)).map_err(unreachable)?;
         let server_version = greet(&mut transport, login)
             .map_err(|source| DialError::Greeting { address: address.to_owned(), source })?;
         transport.set_read_timeout(None).map_err(unreachable)?;

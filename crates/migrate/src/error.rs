@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use client::answer::{Failure, FailureKind};
-use client::dial::DialError;
 use client::handshake::GreetError;
 
 /// Which of the two servers.
@@ -40,9 +39,9 @@ pub enum MigrateError {
     /// No connection; it may come back.
     #[error("{side}: no server answers at {address}: {source}")]
     Unreachable { side: Side, address: String, source: io::Error },
-    /// The connection ended before the login; it may come back.
+    /// The connection ended before the login, or the server says nothing; it may come back.
     #[error(
-        "{side} {address}: the connection ended during the handshake ({source}): is this the driver port (28015) of a \
+        "{side} {address}: the handshake failed ({source}): is this the driver port (28015) of a \
          RethinkDB 2.3 or later, or of a Rekindle, and does it want TLS?"
     )]
     Handshake { side: Side, address: String, source: io::Error },
@@ -63,17 +62,6 @@ pub enum MigrateError {
 }
 
 impl MigrateError {
-    /// The error of a connection that could not be opened.
-    pub fn of_dial(side: Side, error: DialError) -> MigrateError {
-        match error {
-            DialError::Unreachable { address, source } => MigrateError::Unreachable { side, address, source },
-            DialError::Greeting { address, source: GreetError::Io(source) } => {
-                MigrateError::Handshake { side, address, source }
-            }
-            DialError::Greeting { address, source } => MigrateError::Login { side, address, source },
-        }
-    }
-
     /// Whether the same step may succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {

@@ -1,10 +1,13 @@
 //! A server of either side: connections that are opened again, and queries with typed errors.
 
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::answer::{self, Failure, FailureKind, PARTIAL, RawAnswer};
+use client::dial::DialError;
+use client::handshake::GreetError;
 use client::{Endpoint, Session};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -16,6 +19,8 @@ use crate::queries;
 /// A query without a response for this long is given up, with its connection. A digest of many rows on a busy server takes some
 /// seconds.
 const RESPONSE_SECONDS_MAX: Duration = Duration::from_secs(300);
+/// A server that accepts a connection and says nothing for this long is none that may be used.
+const GREETING_MAX: Duration = Duration::from_secs(10);
 /// Waits between attempts.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -80,7 +85,7 @@ impl Server {
     /// Opens a connection. Fails if no server answers, or if it refuses the login.
     pub fn connect(&self) -> Result<Connection, MigrateError> {
         let session =
-            Session::connect(&self.endpoint).map_err(|error| MigrateError::of_dial(self.side, error))?;
+            Session::connect_within(&self.endpoint, GREETING_MAX).map_err(|error| of_dial(self.side, error))?;
         let connection = Connection { side: self.side, session };
         connection.set_timeout(Some(RESPONSE_SECONDS_MAX))?;
         Ok(connection)
@@ -273,7 +278,31 @@ impl Connection {
 
     /// The error of a connection that was lost.
     pub fn lost(&self, source: std::io::Error) -> MigrateError {
+        let source = match is_timeout(source.kind()) {
+            true => Error::new(ErrorKind::TimedOut, "no answer in time"),
+            false => source,
+        };
         MigrateError::Lost { side: self.side, source }
+    }
+}
+
+/// How a socket says that its time is over.
+pub fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// The error of a connection that could not be opened.
+fn of_dial(side: Side, error: DialError) -> MigrateError {
+    match error {
+        DialError::Unreachable { address, source } => MigrateError::Unreachable { side, address, source },
+        DialError::Greeting { address, source: GreetError::Io(source) } if is_timeout(source.kind()) => {
+            let said = format!("no answer within {} s", GREETING_MAX.as_secs());
+            MigrateError::Handshake { side, address, source: Error::new(ErrorKind::TimedOut, said) }
+        }
+        DialError::Greeting { address, source: GreetError::Io(source) } => {
+            MigrateError::Handshake { side, address, source }
+        }
+        DialError::Greeting { address, source } => MigrateError::Login { side, address, source },
     }
 }
 
@@ -297,4 +326,21 @@ fn write_result(answer: &RawAnswer<'_>) -> WriteResult {
 pub fn failure(side: Side, what: &str, message: impl Into<String>) -> MigrateError {
     let failure = Failure::new(FailureKind::WrongAnswer, message);
     MigrateError::Query { side, what: what.to_owned(), failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_nothing_is_named_so() {
+        let greeting = |kind: ErrorKind| DialError::Greeting {
+            address: "db:1".to_owned(),
+            source: GreetError::Io(Error::from(kind)),
+        };
+        let silent = of_dial(Side::Source, greeting(ErrorKind::WouldBlock));
+        assert!(silent.to_string().contains("no answer within 10 s") && silent.is_temporary(), "{silent}");
+        let ended = of_dial(Side::Source, greeting(ErrorKind::UnexpectedEof)).to_string();
+        assert!(ended.contains("the handshake failed"), "{ended}");
+    }
 }

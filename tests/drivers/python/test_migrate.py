@@ -247,6 +247,18 @@ class BadInputs(Sides):
         said = self.refused(tool=Tool(listener.getsockname()[1], self.target.driver_port))
         self.assertIn("RethinkDB 2.3 or later", said)
 
+    def test_a_damaged_state(self):
+        self.make("a", [{"id": 1}])
+        (Path(self.tool.state) / "state.json").write_text("{")
+        for arguments in ([], ["--verify"], ["--dry-run"]):
+            self.assertIn("give another --state", self.refused("--only", self.db, *arguments))
+
+    def test_a_server_that_says_nothing(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        said = self.refused(tool=Tool(listener.getsockname()[1], self.target.driver_port))
+        self.assertIn("no answer within 10 s", said)
+
     def test_the_login(self):
         self.assertIn("unknown_user", self.refused("--user", "unknown_user"))
         self.assertIn("--password-file", self.refused("--password-file", "/no/such/file"))

@@ -74,7 +74,7 @@ fn compare(flags: &RunFlags) -> Result<ExitCode, MigrateError> {
         false
     });
     let stop = Stop::default();
-    let state = state::read(&flags.shared.state).ok().flatten();
+    let state = state::read(&flags.shared.state)?;
     let tables = facts_of_tables(&catalog, state.as_ref(), &mut source.line(), &stop)?;
     let readers = usize::from(flags.shared.readers);
     for report in verify(&tables, (&source, &target), readers, &stop, &AtomicU64::new(0))? {

@@ -1,6 +1,5 @@
 //! One table's feed: opened before the table is read, read without a pause, and opened again when it ends.
 
-use std::io::ErrorKind;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use super::elements::elements;
 use crate::error::MigrateError;
 use crate::gate::Change;
 use crate::queries;
-use crate::server::{Connection, Server, Stop, failure};
+use crate::server::{Connection, Server, Stop, failure, is_timeout};
 use crate::table::Table;
 
 /// Changes that may wait at the source. RethinkDB's own bound is a third of it.
@@ -175,9 +174,4 @@ impl Feed<'_> {
         // Fails only when the writer has ended, which ends this thread too.
         drop(self.parcels.send(Parcel { changes, bytes }));
     }
-}
-
-/// How a socket says that its time is over.
-fn is_timeout(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
