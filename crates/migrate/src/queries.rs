@@ -141,9 +141,12 @@ pub fn delete(table: &TableName, keys: &[Key], hook: HookUse) -> String {
     format!("[54,[{}],{}]", get_all(table, keys, ReadMode::Single), write_options(hook, ""))
 }
 
-/// A feed of all changes of the table, of which `queue` may wait at the source.
-pub fn changes(table: &TableName, queue: u32) -> String {
-    format!(r#"[152,[{}],{{"include_states":true,"changefeed_queue_size":{queue}}}]"#, table.term())
+/// Changes of a feed that may wait at the source. RethinkDB's own bound is a third of it.
+pub const FEED_QUEUE: u32 = 300_000;
+
+/// A feed of all changes of the table.
+pub fn changes(table: &TableName) -> String {
+    format!(r#"[152,[{}],{{"include_states":true,"changefeed_queue_size":{FEED_QUEUE}}}]"#, table.term())
 }
 
 /// `[1,term,options]`: starts a query.
@@ -176,7 +179,7 @@ mod tests {
             limit(&digest(&rows, "id"), 5),
             delete(&table, &[key.clone(), key], HookUse::None),
             insert,
-            changes(&table, 10),
+            changes(&table),
         ];
         for text in texts {
             serde_json::from_str::<Value>(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

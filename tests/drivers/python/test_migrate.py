@@ -98,6 +98,14 @@ class Copies(Sides):
         self.assertEqual(*(keyed.get_write_hook()["function"].run(side) for side in (self.at_source, self.at_target)))
         self.assertIn("both sides are equal", self.migrate("--verify"))
 
+    def test_a_complete_copy_says_that_it_is_not_repeated(self):
+        self.make("a", [{"id": 1}])
+        self.assertIn("a: 1 rows copied", self.migrate())
+        said = self.migrate()
+        self.assertIn("a: complete already, with 1 rows; nothing was copied again", said)
+        self.assertIn("--verify", said)
+        self.assertNotIn("rows copied", said)
+
     def test_only_one_table(self):
         self.make("a", [{"id": 1}])
         self.make("b", [{"id": 1}])
@@ -504,6 +512,14 @@ class Check(Sides):
         self.assertIn(f"index s of {self.db}.a", found["seconds"])
         self.assertIn(f"write hook of {self.db}.a", found["base64"])
         self.assertTrue(any("changes()" in place for place in found["feeds"]), found)
+
+    def test_the_queries_of_a_migration_are_not_named(self):
+        self.make("a", [{"id": n} for n in range(100)])
+        running = self.tool.start("--only", self.db, "--follow")
+        self.addCleanup(running.kill)
+        running.wait_for("all rows are copied")
+        code, events, err = self.tool.json("--only", self.db, "--watch-seconds", "0.5", command=("check",))
+        self.assertEqual((code, events.get("difference"), events["check"][0]["queries"]), (0, None, 0), err)
 
 
 class Tls(unittest.TestCase):

@@ -12,6 +12,7 @@ use super::rules::RULES;
 use crate::catalog::{self, Catalog, Index, Scope};
 use crate::error::MigrateError;
 use crate::only::Only;
+use crate::queries::FEED_QUEUE;
 use crate::row::shortened;
 use crate::server::{Server, Stop};
 
@@ -73,12 +74,21 @@ pub fn check(options: &Check) -> Result<(Vec<Finding>, usize), MigrateError> {
     Ok((findings(&catalog, &queries), queries.len()))
 }
 
-/// A running query's text, with its client. The reader's own is none.
+/// A running query's text, with its client. Those of this program are none.
 fn query_of(job: &Value) -> Option<(String, String)> {
     let text = job["info"]["query"].as_str()?.to_owned();
-    let is_own = text.contains("r.db(\"rethinkdb\").table(\"jobs\")");
     let client = job["info"]["client_address"].as_str().unwrap_or("?").to_owned();
-    (job["type"] == "query" && !is_own).then_some((text, client))
+    (job["type"] == "query" && !is_own(&text)).then_some((text, client))
+}
+
+/// Whether a query is one of a check, or of a migration that runs beside it: its feeds have a queue of a size of their own, and its
+/// reads a range that is open on the left and closed on the right, in the order of the primary key.
+fn is_own(text: &str) -> bool {
+    let has = |words: &[&str]| words.iter().all(|word| text.contains(word));
+    let queue = FEED_QUEUE.to_string();
+    has(&["r.db(\"rethinkdb\").table(\"jobs\")"])
+        || has(&[".changes(", queue.as_str()])
+        || has(&[".between(", "\"open\"", "\"closed\"", ".orderBy("])
 }
 
 /// The differences of everything, each once.
@@ -190,5 +200,21 @@ mod tests {
         assert!(query_of(&job("r.now()", "query")).is_some());
         assert!(query_of(&job("r.db(\"rethinkdb\").table(\"jobs\")", "query")).is_none());
         assert!(query_of(&job("r.now()", "backfill")).is_none());
+    }
+
+    #[test]
+    fn the_queries_of_a_migration_are_not_counted() {
+        for own in [
+            r#"r.db("a").table("b").changes({"changefeedQueueSize": 300000, "includeStates": true})"#,
+            r#"r.db("a").table("b").between(r.minval, r.maxval, {leftBound: "open", rightBound: "closed"}).orderBy({index: "id"}).limit(4000)"#,
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in [
+            r#"r.db("a").table("b").changes({"includeStates": true})"#,
+            r#"r.db("a").table("b").between(1, 2, {leftBound: "open"}).orderBy({index: "id"})"#,
+        ] {
+            assert!(!is_own(other), "{other}");
+        }
     }
 }

@@ -13,8 +13,6 @@ use crate::queries;
 use crate::server::{Connection, Server, Stop, failure, is_timeout};
 use crate::table::Table;
 
-/// Changes that may wait at the source. RethinkDB's own bound is a third of it.
-const QUEUE: u32 = 300_000;
 /// A feed without a change for this long is asked for a sign of life.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 /// A server that gives none for this long is lost.
@@ -96,7 +94,7 @@ impl Feed<'_> {
     fn follow(&self) -> Result<(), MigrateError> {
         let mut connection = self.source.connect()?;
         connection.set_timeout(Some(QUIET_MAX))?;
-        let term = queries::changes(&self.table.facts.name, QUEUE);
+        let term = queries::changes(&self.table.facts.name);
         let sent = connection.session().send(&queries::start(&term, "{}"));
         let token = sent.map_err(|source| connection.lost(source))?;
         let mut heard = Instant::now();

@@ -103,6 +103,7 @@ impl Migration<'_> {
         to: &mut Line,
     ) -> Result<Outcome, MigrateError> {
         let follows = self.options.mode == Mode::Follow;
+        let were_complete: Vec<bool> = self.tables.iter().map(|table| table.gate().is_complete()).collect();
         let over = Stop::default();
         let monitor = Monitor {
             tables: self.tables,
@@ -127,7 +128,7 @@ impl Migration<'_> {
         let mut troubles = outcome?;
         status::clear(directory.path())?;
         troubles.extend(self.refused_rows());
-        self.summarize(&troubles)
+        self.summarize(&were_complete, &troubles)
     }
 
     fn readers(&self, stays: bool) -> Readers {
@@ -249,24 +250,35 @@ impl Migration<'_> {
         lines
     }
 
-    fn summarize(&self, troubles: &[String]) -> Result<Outcome, MigrateError> {
+    /// `were_complete`: the tables that had no rows left to copy when the run began.
+    fn summarize(&self, were_complete: &[bool], troubles: &[String]) -> Result<Outcome, MigrateError> {
         let mut lines = Vec::new();
         let mut objects = Vec::new();
-        for table in self.tables {
+        for (table, was_complete) in self.tables.iter().zip(were_complete) {
             let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
             let (rows, bytes) = (load(&table.done.rows), load(&table.done.bytes));
             let (mended, refused) = (load(&table.done.mended), load(&table.done.refused));
             let counts = table.gate().counts();
             let name = table.facts.name.to_string();
-            lines.push(format!(
-                "{name}: {rows} rows copied, {:.1} MB; {} changes followed, {mended} rows mended, {refused} refused",
-                bytes as f64 / 1e6,
-                counts.settled
-            ));
+            lines.push(match was_complete {
+                true => format!("{name}: complete already, with {rows} rows; nothing was copied again"),
+                false => format!(
+                    "{name}: {rows} rows copied, {:.1} MB; {} changes followed, {mended} rows mended, {refused} refused",
+                    bytes as f64 / 1e6,
+                    counts.settled
+                ),
+            });
             objects.push(json!({
                 "table": name, "rows": rows, "bytes": bytes, "changes": counts.settled, "losses": counts.losses,
-                "mended": mended, "refused": refused,
+                "mended": mended, "refused": refused, "was_complete": was_complete,
             }));
+        }
+        if were_complete.contains(&true) {
+            lines.push(
+                "what is complete is not copied again with this --state: compare with --verify, repair and go on with --follow, or give \
+                 another --state"
+                    .to_owned(),
+            );
         }
         lines.extend(troubles.iter().map(|trouble| format!("not copied: {trouble}")));
         self.options.output.result("done", &lines, json!({"tables": objects, "not_copied": troubles}));
