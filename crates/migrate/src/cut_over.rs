@@ -115,7 +115,9 @@ fn dropped(state: &State, catalog: &Catalog) -> Vec<String> {
 fn say_switch(options: &CutOver, dropped: &[String], refused: &[String]) -> CutOverOutcome {
     let mut lines: Vec<String> = dropped
         .iter()
-        .map(|name| format!("{name}: the source has dropped it; the target keeps its copy, which was not compared"))
+        .map(|name| {
+            format!("{name}: the source has dropped it; the target keeps its copy, which was not compared")
+        })
         .collect();
     lines.extend(refused.iter().map(|why| format!("not copied: {why}")));
     lines.push(format!(

@@ -84,8 +84,8 @@ impl Server {
 
     /// Opens a connection. Fails if no server answers, or if it refuses the login.
     pub fn connect(&self) -> Result<Connection, MigrateError> {
-        let session =
-            Session::connect_within(&self.endpoint, GREETING_MAX).map_err(|error| of_dial(self.side, error))?;
+        let session = Session::connect_within(&self.endpoint, GREETING_MAX)
+            .map_err(|error| of_dial(self.side, error))?;
         let connection = Connection { side: self.side, session };
         connection.set_timeout(Some(RESPONSE_SECONDS_MAX))?;
         Ok(connection)

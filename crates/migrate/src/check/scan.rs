@@ -74,7 +74,7 @@ pub fn check(options: &Check) -> Result<(Vec<Finding>, usize), MigrateError> {
     Ok((findings(&catalog, &queries), queries.len()))
 }
 
-/// A running query's text, with its client. Those of this program are none.
+/// A running query's text, with its client. `None` for a query of this program.
 fn query_of(job: &Value) -> Option<(String, String)> {
     let text = job["info"]["query"].as_str()?.to_owned();
     let client = job["info"]["client_address"].as_str().unwrap_or("?").to_owned();

@@ -183,7 +183,9 @@ mod tests {
 
     #[test]
     fn rows_that_only_look_unchanged_are_found() {
-        let row = |n: usize, value: &str| (Key::parse(&n.to_string()).unwrap(), format!(r#"{{"id":{n},"a":{value}}}"#));
+        let row = |n: usize, value: &str| {
+            (Key::parse(&n.to_string()).unwrap(), format!(r#"{{"id":{n},"a":{value}}}"#))
+        };
         let time = |zone: &str| format!(r#"{{"$reql_type$":"TIME","epoch_time":1,"timezone":"{zone}"}}"#);
         let rows = [row(4, "1.0"), row(1, "0"), row(2, &time("+01:00")), row(3, "5")];
         let present = vec![row(1, "-0.0"), row(2, &time("+00:00")), row(4, "1")];

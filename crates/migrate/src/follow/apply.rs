@@ -26,7 +26,7 @@ pub(super) struct Writer<'a> {
     pub(super) parcels: Receiver<Parcel>,
 }
 
-/// What came from the feed.
+/// The changes that a feed has sent.
 enum Collected {
     /// With their bytes.
     Changes(Vec<Change>, u64),

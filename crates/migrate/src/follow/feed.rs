@@ -123,7 +123,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Takes what the source has sent before it answers another query. Fails when the feed ends, or without an answer.
+    /// Takes the changes that the source has sent before it answers another query. Fails when the feed ends, or without an answer.
     fn receive_rest(&self, connection: &mut Connection, token: u64) -> Result<(), MigrateError> {
         connection.set_timeout(Some(REST_MAX))?;
         let asked = connection.session().send(b"[1,1,{}]");

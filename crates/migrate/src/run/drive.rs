@@ -192,7 +192,9 @@ impl Migration<'_> {
             }
             // Changes that come before the feeds are open again are found by comparing.
             self.tables.iter().for_each(|table| table.gate().feed_ended());
-            self.options.output.say("the cut-over asked for the end, but changes still came: the source is followed on");
+            self.options
+                .output
+                .say("the cut-over asked for the end, but changes still came: the source is followed on");
         }
     }
 
