@@ -94,7 +94,8 @@ fn source_catalog(
     stop: &Stop,
 ) -> Result<Catalog, MigrateError> {
     let catalog = options.source.line().run(stop, |from| catalog::read(from, Scope::Present(only)))?;
-    let added = catalog::added(&state.parts, &catalog::parts(&catalog, !only.is_empty()));
+    let mut added = catalog::added(&state.parts, &catalog::parts(&catalog, !only.is_empty()));
+    added.extend(left_out(state, &catalog));
     match added.is_empty() {
         true => Ok(catalog),
         false => Err(InputError::new(format!(
@@ -108,8 +109,20 @@ fn source_catalog(
 
 /// The tables of the migration that the source has no more.
 fn dropped(state: &State, catalog: &Catalog) -> Vec<String> {
-    let is_there = |name: &String| catalog.tables.iter().any(|table| table.name.to_string() == *name);
-    state.tables.keys().filter(|name| !is_there(name)).cloned().collect()
+    state.tables.keys().filter(|name| !has_name(catalog, name)).cloned().collect()
+}
+
+/// The tables of the migration that its last run did not follow, because of another `--only`.
+fn left_out(state: &State, catalog: &Catalog) -> Vec<String> {
+    let is_followed = |name: &String| catalog.tables.iter().any(|table| table.name.to_string() == *name);
+    let names = state.tables.keys().filter(|name| has_name(catalog, name) && !is_followed(name));
+    names.map(|name| format!("table {name} (left out by --only in the last run)")).collect()
+}
+
+/// Whether the source has a table with this `db.table`.
+fn has_name(catalog: &Catalog, name: &str) -> bool {
+    let mut dbs = catalog.names.iter();
+    dbs.any(|(db, tables)| tables.iter().any(|table| name == format!("{db}.{table}")))
 }
 
 fn say_switch(options: &CutOver, dropped: &[String], refused: &[String]) -> CutOverOutcome {
@@ -283,8 +296,11 @@ mod tests {
 
     #[test]
     fn tables_that_the_source_has_no_more_are_found() {
-        let tables = [("a.b".to_owned(), TableState::default())].into();
+        let tables = ["a.b", "a.c"].map(|name| (name.to_owned(), TableState::default())).into();
         let state = State { tables, ..State::default() };
-        assert_eq!(dropped(&state, &Catalog::default()), ["a.b"]);
+        let names = vec![("a".to_owned(), vec!["c".to_owned()])];
+        let catalog = Catalog { names, ..Catalog::default() };
+        assert_eq!(dropped(&state, &catalog), ["a.b"]);
+        assert_eq!(left_out(&state, &catalog), ["table a.c (left out by --only in the last run)"]);
     }
 }
