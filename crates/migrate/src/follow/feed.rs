@@ -15,6 +15,8 @@ use crate::table::Table;
 
 /// A feed without a change for this long is asked for a sign of life.
 const QUIET_MAX: Duration = Duration::from_secs(2);
+/// Between two looks whether the feed is to end. All feeds end within this time, so that few changes can come in between.
+const LOOK: Duration = Duration::from_millis(250);
 /// A server that gives none for this long is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The last look at a feed takes no longer.
@@ -93,11 +95,11 @@ impl Feed<'_> {
     /// Opens the feed and reads it. Returns when the end is requested; fails when the feed ends.
     fn follow(&self) -> Result<(), MigrateError> {
         let mut connection = self.source.connect()?;
-        connection.set_timeout(Some(QUIET_MAX))?;
+        connection.set_timeout(Some(LOOK))?;
         let term = queries::changes(&self.table.facts.name);
         let sent = connection.session().send(&queries::start(&term, "{}"));
         let token = sent.map_err(|source| connection.lost(source))?;
-        let mut heard = Instant::now();
+        let (mut heard, mut asked_at) = (Instant::now(), Instant::now());
         while !self.is_over() {
             let response = match connection.session().receive() {
                 Ok(response) => response,
@@ -105,9 +107,12 @@ impl Feed<'_> {
                     if heard.elapsed() > SILENCE_MAX {
                         return Err(connection.lost(error));
                     }
-                    // Answered at once by a server that lives.
-                    let asked = connection.session().send(b"[1,1,{}]");
-                    asked.map_err(|source| connection.lost(source))?;
+                    if heard.max(asked_at).elapsed() > QUIET_MAX {
+                        // Answered at once by a server that lives.
+                        let asked = connection.session().send(b"[1,1,{}]");
+                        asked.map_err(|source| connection.lost(source))?;
+                        asked_at = Instant::now();
+                    }
                     continue;
                 }
                 Err(error) => return Err(connection.lost(error)),
