@@ -56,7 +56,7 @@ impl RowItems {
             (true, false) => Phase::Live,
         };
         let scan = reader.position.initial.clone().unwrap_or_default();
-        let (initial, late) = (VecDeque::new(), (VecDeque::new(), false));
+        let (initial, late) = (VecDeque::new(), (VecDeque::new(), true));
         let mut items =
             RowItems { reader, starts, indexed: None, phase, initial, scan, late, is_exact: true };
         if matches!(phase, Phase::Ready | Phase::Live) {
@@ -175,20 +175,21 @@ impl RowItems {
         if !has_late_steps || !options.include_token || options.squash == Squash::No {
             return self.take_change();
         }
-        let (waiting, is_last) = &self.late;
-        if waiting.len() < 2 && !(*is_last && waiting.len() == 1) {
-            let element = self.take_change()?;
-            self.late.0.extend(element);
-            self.late.1 = self.is_exact;
+        if let Some(element) = self.next_late() {
+            return Ok(Some(element));
         }
+        let element = self.take_change()?;
+        self.late.0.extend(element);
+        self.late.1 = self.is_exact;
         Ok(self.next_late())
     }
 
     /// The next of the late elements that need not wait.
     fn next_late(&mut self) -> Option<Element> {
         let (waiting, is_last) = &mut self.late;
-        self.is_exact = *is_last && waiting.len() == 1;
-        if waiting.len() > 1 || self.is_exact { waiting.pop_front() } else { None }
+        let element = if waiting.len() > 1 || *is_last { waiting.pop_front() } else { None };
+        self.is_exact = *is_last && waiting.is_empty();
+        element
     }
 
     /// Takes the next entry of the queue, as [`RowItems::next_change`].

@@ -1,4 +1,4 @@
-//! What browsers are told of the console's answers: what a page may load, and that no other page may hold it in a frame.
+//! The security headers of the console's answers: a page loads only the console's own files, and no other site may frame it.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
