@@ -18,6 +18,7 @@ use log::Log;
 use log::file::{FileLog, FileLogOptions, StoreOptions};
 use parking_lot::Mutex;
 use shard::Replicas;
+use storage::{CompressedEngine, CompressionOptions};
 use uuid::Uuid;
 
 use crate::disk::Disk;
@@ -29,6 +30,9 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Small enough to be handed over often, large enough that a kill loses some.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
+/// Dictionaries are trained early and often, and few of them stay prepared.
+const COMPRESSION: CompressionOptions =
+    CompressionOptions { memory_bytes: 128 << 10, first_training_bytes: 8 << 10 };
 
 /// The options of a node.
 #[derive(Clone)]
@@ -98,7 +102,8 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     files.create_dir_all(dir).map_err(text)?;
     files.sync_dir(Path::new("")).map_err(text)?;
     // Without a thread: the buffer is handed over when it is full, before a snapshot and before a flush.
-    let engine = BufferedEngine::new(Arc::new(plan.engine.clone()), BUFFER_BYTES_MAX);
+    let engine = CompressedEngine::new(Arc::new(plan.engine.clone()), COMPRESSION);
+    let engine = BufferedEngine::new(Arc::new(engine), BUFFER_BYTES_MAX);
     let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
     let wiring = Wiring::new(replicas.clone());
     let log = open_log(plan, &system, &replicas, &wiring)?;

@@ -6,6 +6,8 @@ use std::ops::Range;
 pub(crate) const VERSION: u8 = 1;
 /// Codec byte of an uncompressed row.
 pub(crate) const CODEC_PLAIN: u8 = 0;
+/// Codec byte of a row that is compressed with zstd and a dictionary.
+pub(crate) const CODEC_ZSTD: u8 = 1;
 /// Set if offsets in the table take four bytes instead of two.
 pub(crate) const FLAG_WIDE: u8 = 1;
 /// Set if some top-level key is escaped in the text.
@@ -123,6 +125,12 @@ pub(crate) enum Keys {
 /// Completes a row that begins with room for the header, followed by the text: appends the table and the checksum,
 /// fills in the header.
 pub(crate) fn seal(mut row: Vec<u8>, members: &[Span], keys: Keys) -> Vec<u8> {
+    seal_in_place(&mut row, members, keys);
+    row
+}
+
+/// As [`seal`]. Returns the checksum.
+pub(crate) fn seal_in_place(row: &mut Vec<u8>, members: &[Span], keys: Keys) -> u32 {
     let text_len = row.len() - HEADER_BYTES;
     let wide = text_len > usize::from(u16::MAX);
     row.reserve_exact(members.len() * if wide { 8 } else { 4 } + CHECKSUM_BYTES);
@@ -140,9 +148,9 @@ pub(crate) fn seal(mut row: Vec<u8>, members: &[Span], keys: Keys) -> Vec<u8> {
     row[..TEXT_LEN.start].copy_from_slice(&[VERSION, CODEC_PLAIN, wide | escaped, 0]);
     row[TEXT_LEN].copy_from_slice(&(text_len as u32).to_le_bytes());
     row[MEMBER_COUNT].copy_from_slice(&(members.len() as u32).to_le_bytes());
-    let checksum = crc32c::crc32c(&row);
+    let checksum = crc32c::crc32c(row);
     row.extend_from_slice(&checksum.to_le_bytes());
-    row
+    checksum
 }
 
 #[inline]

@@ -1,7 +1,9 @@
 //! The bytes of a stored row: canonical JSON text between a checksummed header and a table of the positions of its
 //! top-level members. docs/formats/row.md is the format.
 
-use crate::layout::{CODEC_PLAIN, HEADER_BYTES, Keys, Layout, Span, VERSION, is_row, seal, text_of};
+use crate::layout::{
+    CODEC_PLAIN, CODEC_ZSTD, HEADER_BYTES, Keys, Layout, Span, VERSION, is_row, seal, text_of,
+};
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, raw};
 
@@ -59,6 +61,17 @@ pub fn encode_shared(object: &Object) -> Bytes {
         _ => Bytes::from(encode(object)),
     }
 }
+
+/// Whether `stored` says that it is a row compressed with zstd. `storage` reads those; every other function of this
+/// module expects rows that are not compressed.
+#[must_use]
+#[inline]
+pub fn is_compressed(stored: &[u8]) -> bool {
+    stored.starts_with(&COMPRESSED_HEAD)
+}
+
+/// The first bytes of a row compressed with zstd.
+pub const COMPRESSED_HEAD: [u8; 2] = [VERSION, CODEC_ZSTD];
 
 /// The stored bytes, if `object` is an unchanged stored row.
 #[must_use]

@@ -33,5 +33,5 @@ pub use error::EngineError;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;
 pub use scan_range::{Direction, Pair, ScanRange};
-pub use stats::{EngineStats, LevelStats, MemoryStats};
+pub use stats::{CompressionStats, EngineStats, LevelStats, MemoryStats, WrittenStats};
 pub use write_buffer::BufferedEngine;

@@ -19,6 +19,36 @@ pub struct EngineStats {
     pub writes_stalled: bool,
     /// Snapshots alive now.
     pub snapshots: u64,
+    /// Rows compressed since the start; all zero in an engine that compresses none.
+    pub compression: CompressionStats,
+    /// Bytes written to disk since the start.
+    pub written: WrittenStats,
+}
+
+/// Bytes by the reason for which an engine wrote them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrittenStats {
+    /// New files of flushed memtables.
+    pub flush: u64,
+    /// Files that compaction wrote anew.
+    pub compaction: u64,
+    /// Separately stored large values, when they are first written.
+    pub large_values: u64,
+}
+
+/// Counters since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressionStats {
+    /// How many, also those that then were stored as they were because too little was saved.
+    pub rows: u64,
+    /// Their bytes before.
+    pub row_bytes: u64,
+    /// The same after compression.
+    pub stored_bytes: u64,
+    /// Trained dictionaries, whether they were used or not.
+    pub trainings: u64,
+    /// Dictionaries that were stored and used.
+    pub dictionaries: u64,
 }
 
 /// One level of the tree.
@@ -40,6 +70,8 @@ pub struct MemoryStats {
     pub memtables: u64,
     /// Indexes and filters held outside the cache.
     pub table_readers: u64,
+    /// Dictionaries of compressed rows, and the samples that they are trained from.
+    pub compression: u64,
 }
 
 impl EngineStats {

@@ -4,24 +4,27 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange};
-use engine::{Batch, Engine, ScanRange, Space};
+use engine::{Batch, Direction, Engine, EngineError, ScanRange, Space};
 use log::GroupId;
 
 use crate::{FormatError, IndexId, ReadError, TableId};
 
-/// The format version that this program writes.
-const VERSION: u32 = 1;
+/// The newest format version that this program knows.
+const VERSION: u32 = 2;
+/// The format version of an engine without dictionaries and compressed rows, which earlier programs can read.
+const VERSION_UNCOMPRESSED: u32 = 1;
 
 const META_VERSION: u8 = 0;
 const META_APPLIED: u8 = 1;
 const META_COUNT: u8 = 2;
 const META_BUILD: u8 = 3;
+const META_DICTIONARY: u8 = 4;
 
 /// Checks that this program understands the content of `engine`; writes the version into an empty one.
 pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
     let Some(stored) = engine.get(Space::Meta, &[META_VERSION])? else {
         let mut batch = Batch::new();
-        batch.put(Space::Meta, &[META_VERSION], Bytes::copy_from_slice(&VERSION.to_le_bytes()));
+        put_version(&mut batch, VERSION_UNCOMPRESSED);
         return Ok(engine.write(batch)?);
     };
     let bytes = stored[..].try_into();
@@ -30,6 +33,20 @@ pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
         return Err(FormatError::Newer { found, known: VERSION });
     }
     Ok(())
+}
+
+/// Adds to `batch` that the engine has dictionaries, if it has none yet: earlier programs then refuse to open it, as
+/// they could not read its rows.
+pub(crate) fn raise_version(engine: &dyn Engine, batch: &mut Batch) -> Result<(), EngineError> {
+    let stored = engine.get(Space::Meta, &[META_VERSION])?;
+    if stored.as_deref() != Some(&VERSION.to_le_bytes()[..]) {
+        put_version(batch, VERSION);
+    }
+    Ok(())
+}
+
+fn put_version(batch: &mut Batch, version: u32) {
+    batch.put(Space::Meta, &[META_VERSION], Bytes::copy_from_slice(&version.to_le_bytes()));
 }
 
 pub(crate) fn corrupt_meta(what: impl Into<String>) -> ReadError {
@@ -78,6 +95,37 @@ pub(crate) fn table_builds_prefix(table: TableId) -> [u8; 17] {
     let mut key = counts_prefix(table);
     key[0] = META_BUILD;
     key
+}
+
+/// The prefix of the keys of all dictionaries of a table.
+pub(crate) fn dictionaries_prefix(table: TableId) -> [u8; 17] {
+    let mut key = counts_prefix(table);
+    key[0] = META_DICTIONARY;
+    key
+}
+
+/// The key of the dictionary with this number, which compresses rows of a table.
+pub(crate) fn dictionary_key(table: TableId, number: u32) -> [u8; 21] {
+    let mut key = [0; 21];
+    key[..17].copy_from_slice(&dictionaries_prefix(table));
+    key[17..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The table whose dictionaries are deleted by deleting a range that begins with `start`.
+pub(crate) fn dropped_dictionaries(start: &[u8]) -> Option<TableId> {
+    let (&[META_DICTIONARY], id) = start.split_first_chunk()? else { return None };
+    Some(TableId::from_uuid(uuid::Uuid::from_bytes(id.try_into().ok()?)))
+}
+
+/// The highest number of a dictionary of `table`. One seek.
+pub(crate) fn newest_dictionary(engine: &dyn Engine, table: TableId) -> Result<Option<u32>, EngineError> {
+    let prefix = dictionaries_prefix(table);
+    let end = after_prefix(&prefix);
+    let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let range = (Bound::Included(&prefix[..]), end);
+    let mut scan = engine.snapshot()?.scan(Space::Meta, range, Direction::Descending);
+    Ok(scan.next()?.and_then(|(key, _)| key.last_chunk().map(|number| u32::from_be_bytes(*number))))
 }
 
 /// The prefix of the keys of all entries of an index.

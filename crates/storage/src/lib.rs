@@ -10,6 +10,7 @@
 //! - [`RowChange`], [`Changes`]: changes of rows
 //! - [`IndexChange`], [`IndexScan`]: changes and scans of index entries; [`IndexBuild`]: how far an index is built
 //! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
+//! - [`CompressedEngine`]: compresses rows between the other parts and the engine on disk
 //! - [`HistoryRecord`]: applied log entries, as changefeeds read them
 //! - [`drop_table`], [`tables_present`]: removal of tables
 
@@ -17,6 +18,7 @@
 
 mod batch;
 mod change;
+mod compression;
 mod error;
 mod group;
 mod history;
@@ -29,6 +31,7 @@ mod row_cache;
 mod row_texts;
 mod scan;
 mod shard_range;
+mod sizes;
 mod snapshot;
 mod store;
 mod sweep;
@@ -37,6 +40,7 @@ mod table_id;
 
 pub use batch::RowBatch;
 pub use change::{Changes, RowChange};
+pub use compression::{CompressedEngine, CompressionOptions};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};

@@ -26,6 +26,14 @@ impl TableSnapshot {
         TableSnapshot { view, table, shard_range }
     }
 
+    pub(crate) fn view(&self) -> &Arc<dyn Snapshot> {
+        &self.view
+    }
+
+    pub(crate) fn table(&self) -> TableId {
+        self.table
+    }
+
     /// The row under `key`, its checksum verified, or `None` if there is none. Fails with [`ReadError::WrongShard`] if
     /// the key is outside the shard's range.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {

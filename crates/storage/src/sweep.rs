@@ -9,11 +9,11 @@ use log::GroupId;
 
 use crate::layout::{
     after_prefix, applied_key, build_key, builds_prefix, corrupt_meta, count_key, counts_prefix,
-    index_prefix, table_builds_prefix,
+    dictionaries_prefix, index_prefix, table_builds_prefix,
 };
 use crate::{IndexId, ReadError, TableId};
 
-/// Adds to `batch` the removal of all rows, index entries, counts and build records of `table`.
+/// Adds to `batch` the removal of all rows, index entries, counts, build records and dictionaries of `table`.
 ///
 /// Its groups must be closed first: entries still being applied would bring rows back.
 pub fn drop_table(batch: &mut Batch, table: TableId) {
@@ -24,6 +24,7 @@ pub fn drop_table(batch: &mut Batch, table: TableId) {
     batch.delete_range(Space::Index, start, next.as_bytes());
     batch.delete_range(Space::Meta, &counts_prefix(table), &counts_prefix(next));
     batch.delete_range(Space::Meta, &table_builds_prefix(table), &table_builds_prefix(next));
+    batch.delete_range(Space::Meta, &dictionaries_prefix(table), &dictionaries_prefix(next));
 }
 
 /// Adds to `batch` the removal of all records about a closed group. Its rows stay.

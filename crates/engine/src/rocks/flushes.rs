@@ -1,13 +1,17 @@
-//! A listener for RocksDB's flushes, including those started by RocksDB itself.
+//! A listener for RocksDB's flushes, including those started by RocksDB itself. It also counts the bytes that flushes and
+//! compactions write.
 //!
 //! When RocksDB announces a flush it has already fixed which memtables it will write, and it holds none of its locks.
 //! It writes them after the listener returns. All column families are flushed together in one job, which is announced
 //! once per column family. A flush that is not announced, because the database is being closed, is rolled back.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsStr, c_int, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, Options};
@@ -19,6 +23,16 @@ struct Listener {
     hook: Arc<Hook>,
     // The last job for which the hook has run.
     done: AtomicI64,
+    written: Arc<WrittenBytes>,
+}
+
+/// Bytes that RocksDB has written since the start, by reason.
+#[derive(Debug, Default)]
+pub(super) struct WrittenBytes {
+    pub flush: AtomicU64,
+    pub compaction: AtomicU64,
+    /// Separately stored large values, when they are first written.
+    pub large_values: AtomicU64,
 }
 
 impl Listener {
@@ -38,9 +52,9 @@ impl Listener {
     }
 }
 
-/// Runs `hook` before every flush of a database that is opened with `options`.
-pub(super) fn listen(options: &mut Options, hook: Arc<Hook>) {
-    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1) });
+/// Runs `hook` before every flush of a database that is opened with `options`, and counts what it writes in `written`.
+pub(super) fn listen(options: &mut Options, hook: Arc<Hook>, written: Arc<WrittenBytes>) {
+    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1), written });
     let state = Box::into_raw(listener).cast::<c_void>();
     // SAFETY: RocksDB calls every callback without checking for null, so all are given, and each matches its signature.
     // `state` is a `Listener` that any thread may use and that has no other owner. `forget` frees it; RocksDB calls
@@ -51,9 +65,9 @@ pub(super) fn listen(options: &mut Options, hook: Arc<Hook>) {
             state,
             Some(forget),
             Some(flush_begins),
-            Some(flush_ignored),
+            Some(flush_completed),
             Some(compaction_ignored),
-            Some(compaction_ignored),
+            Some(compaction_completed),
             Some(subcompaction_ignored),
             Some(subcompaction_ignored),
             Some(ingestion_ignored),
@@ -81,11 +95,39 @@ unsafe extern "C" fn forget(state: *mut c_void) {
     drop(unsafe { Box::from_raw(state.cast::<Listener>()) });
 }
 
-unsafe extern "C" fn flush_ignored(
-    _: *mut c_void,
+unsafe extern "C" fn flush_completed(
+    state: *mut c_void,
     _: *mut ffi::rocksdb_t,
-    _: *const ffi::rocksdb_flushjobinfo_t,
+    info: *const ffi::rocksdb_flushjobinfo_t,
 ) {
+    // SAFETY: as in `flush_begins`. The path has `bytes` bytes and is valid during the call.
+    let (listener, path, blob) = unsafe {
+        let mut bytes = 0;
+        let path = ffi::rocksdb_flushjobinfo_file_path(info, &raw mut bytes);
+        let path = match path.is_null() {
+            true => &[][..],
+            false => std::slice::from_raw_parts(path.cast::<u8>(), bytes),
+        };
+        (&*state.cast::<Listener>(), path, ffi::rocksdb_flushjobinfo_oldest_blob_file_number(info))
+    };
+    let path = Path::new(OsStr::from_bytes(path));
+    let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    listener.written.flush.fetch_add(size(path), Ordering::Relaxed);
+    if blob > 0 {
+        let blob = path.with_file_name(format!("{blob:06}.blob"));
+        listener.written.large_values.fetch_add(size(&blob), Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn compaction_completed(
+    state: *mut c_void,
+    _: *mut ffi::rocksdb_t,
+    info: *const ffi::rocksdb_compactionjobinfo_t,
+) {
+    // SAFETY: as in `flush_begins`.
+    let (listener, bytes) =
+        unsafe { (&*state.cast::<Listener>(), ffi::rocksdb_compactionjobinfo_total_output_bytes(info)) };
+    listener.written.compaction.fetch_add(bytes, Ordering::Relaxed);
 }
 
 unsafe extern "C" fn compaction_ignored(

@@ -24,6 +24,7 @@ use rocksdb::{
     WriteOptions,
 };
 
+use self::flushes::WrittenBytes;
 use self::view::RocksSnapshot;
 use crate::pre_flush::Hook;
 use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
@@ -34,6 +35,7 @@ pub struct RocksEngine {
     cache: Cache,
     read: ReadOptions,
     hook: Arc<Hook>,
+    written: Arc<WrittenBytes>,
     history_bytes_max: u64,
 }
 
@@ -49,10 +51,12 @@ impl RocksEngine {
         });
         let hook = Arc::<Hook>::default();
         let mut database = options::for_database(options);
-        flushes::listen(&mut database, Arc::clone(&hook));
+        let written = Arc::<WrittenBytes>::default();
+        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
-        Ok(RocksEngine { db: Arc::new(db), cache, read: ReadOptions::default(), hook, history_bytes_max })
+        let (db, read) = (Arc::new(db), ReadOptions::default());
+        Ok(RocksEngine { db, cache, read, hook, written, history_bytes_max })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -118,7 +122,7 @@ impl Engine for RocksEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        stats::collect(&self.db, &self.cache)
+        stats::collect(&self.db, &self.cache, &self.written)
     }
 }
 

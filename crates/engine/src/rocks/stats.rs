@@ -1,5 +1,7 @@
 //! Sizes of the engine on disk, from RocksDB's own properties.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use rocksdb::properties::{
     ACTUAL_DELAYED_WRITE_RATE, ESTIMATE_NUM_KEYS, ESTIMATE_PENDING_COMPACTION_BYTES,
     ESTIMATE_TABLE_READERS_MEM, IS_WRITE_STOPPED, NUM_RUNNING_COMPACTIONS, NUM_RUNNING_FLUSHES,
@@ -8,12 +10,13 @@ use rocksdb::properties::{
 use rocksdb::{Cache, DB};
 
 use super::column;
-use crate::{EngineStats, LevelStats, MemoryStats, Space};
+use super::flushes::WrittenBytes;
+use crate::{CompressionStats, EngineStats, LevelStats, MemoryStats, Space, WrittenStats};
 
 /// Bytes of all large-value files. RocksDB has this property, but the wrapper crate does not name it.
 const LIVE_BLOB_FILE_BYTES: &std::ffi::CStr = c"rocksdb.live-blob-file-size";
 
-pub(super) fn collect(db: &DB, cache: &Cache) -> EngineStats {
+pub(super) fn collect(db: &DB, cache: &Cache, written: &WrittenBytes) -> EngineStats {
     let over_spaces = |property: &PropName| -> u64 {
         let one = |space| db.property_int_value_cf(column(db, space), property);
         Space::ALL.into_iter().map(|space| one(space).ok().flatten().unwrap_or(0)).sum()
@@ -28,12 +31,19 @@ pub(super) fn collect(db: &DB, cache: &Cache) -> EngineStats {
             block_cache_pinned: cache.get_pinned_usage() as u64,
             memtables: over_spaces(SIZE_ALL_MEM_TABLES),
             table_readers: over_spaces(ESTIMATE_TABLE_READERS_MEM),
+            compression: 0,
         },
         keys_estimate: over_spaces(ESTIMATE_NUM_KEYS),
         compaction_pending_bytes: over_spaces(ESTIMATE_PENDING_COMPACTION_BYTES),
         background_running: whole(NUM_RUNNING_COMPACTIONS) + whole(NUM_RUNNING_FLUSHES),
         writes_stalled: whole(IS_WRITE_STOPPED) + whole(ACTUAL_DELAYED_WRITE_RATE) > 0,
         snapshots: whole(NUM_SNAPSHOTS),
+        compression: CompressionStats::default(),
+        written: WrittenStats {
+            flush: written.flush.load(Relaxed),
+            compaction: written.compaction.load(Relaxed),
+            large_values: written.large_values.load(Relaxed),
+        },
     }
 }
 

@@ -12,6 +12,7 @@ use io::{Clock, Files, Random};
 use log::Log;
 use log::file::{FileLog, FileLogOptions};
 use shard::Replicas;
+use storage::{CompressedEngine, CompressionOptions};
 
 use super::data_directory::DataDirectory;
 use super::password;
@@ -74,7 +75,8 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let gathering = BufferedEngine::with_writer_thread(rocks.clone(), size(plan.write_buffer))?;
+        let compressing = CompressedEngine::with_training_thread(rocks.clone(), compression_options(plan))?;
+        let gathering = BufferedEngine::with_writer_thread(Arc::new(compressing), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let wiring = Wiring::new(replicas.clone());
@@ -122,7 +124,7 @@ impl Machine {
 /// The opened contents of a data directory, and the transport of its replicas' messages.
 pub struct Stores {
     name: String,
-    /// The engine on disk, below the write buffer of `engine`.
+    /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
@@ -182,9 +184,15 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+fn compression_options(plan: &MemoryPlan) -> CompressionOptions {
+    let (_, memory_bytes) = CompressedEngine::divide_cache(size(plan.blocks));
+    CompressionOptions { memory_bytes, ..CompressionOptions::default() }
+}
+
 fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
+    let (cache_bytes, _) = CompressedEngine::divide_cache(size(plan.blocks));
     EngineOptions {
-        cache_bytes: size(plan.blocks),
+        cache_bytes,
         write_buffer_bytes: size(plan.memtables),
         background_jobs: config.cores.max(2),
         history_bytes_max: config.feed_retention.bytes,
