@@ -66,3 +66,4 @@ pub use service::{
     Service, ServiceOptions,
 };
 pub use session::{Answer, Answered, Batch, Cursor, Polled, Query, QueryError, Session};
+pub use table::{NamedTableSizes, table_sizes};

@@ -8,6 +8,7 @@ mod feed_polling;
 mod jobs;
 mod rate_meter;
 mod recent_log;
+mod row_lengths;
 mod served_cursors;
 mod system_watches;
 
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 
 use self::jobs::Jobs;
 use self::rate_meter::{RateMeter, TableRateMeters};
+use self::row_lengths::RowLengths;
 use self::served_cursors::ServedCursors;
 use self::system_watches::{SystemWatches, WatchedTable};
 use crate::http::HttpClient;
@@ -145,6 +147,8 @@ pub struct Service {
     pub(crate) rates: RateMeter<3>,
     /// Rows of each table read and written here per second.
     pub(crate) table_rates: TableRateMeters,
+    /// How long the rows of each table are.
+    pub(crate) row_lengths: RowLengths,
 }
 
 impl Service {
@@ -179,6 +183,7 @@ impl Service {
             feed_garbage: Arc::default(),
             rates: RateMeter::new(start),
             table_rates: TableRateMeters::new(start),
+            row_lengths: RowLengths::default(),
         })
     }
 

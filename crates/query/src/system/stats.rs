@@ -10,7 +10,7 @@ use reql::EvalError;
 use super::fields::{NO_ANSWER, object};
 use super::table_config::{db_name, named_server, server_name};
 use crate::context::Cx;
-use crate::table::{Identifiers, SystemTable};
+use crate::table::{Identifiers, SystemTable, TableSizes};
 
 pub(super) struct Stats;
 
@@ -31,6 +31,7 @@ impl SystemTable for Stats {
         rows.extend(is_server.then(|| server(cx, rates, identifiers)));
         let catalog = cx.catalog();
         cx.service.table_rates.retain(|table| catalog.table_by_id(table).is_some());
+        cx.service.row_lengths.retain(|table| catalog.table_by_id(table).is_some());
         for table in catalog.tables() {
             let figures = Figures::of(cx, table);
             rows.push(table_row(table, &figures, identifiers));
@@ -115,23 +116,16 @@ struct Figures {
     written: u64,
     /// Rows read and written per second.
     rates: [f64; 2],
-    /// The approximate size in the engine.
-    bytes: u64,
+    sizes: TableSizes,
 }
 
 impl Figures {
     fn of(cx: &Cx, table: &TableHandle) -> Figures {
         let activity = cx.node().replicas().activity(table.config.id);
         let (read, written) = activity.map_or((0, 0), |activity| (activity.read(), activity.written()));
-        let mut bytes = 0;
-        for shard in table.shards().iter().filter_map(|shard| shard.local()) {
-            // A shard without rows yet has no size.
-            let range = shard.range();
-            bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);
-        }
         let now = cx.node().clock().now();
         let rates = cx.service.table_rates.sample(table.config.id, now, [read, written]);
-        Figures { read, written, rates, bytes }
+        Figures { read, written, rates, sizes: TableSizes::of(&cx.service, table) }
     }
 }
 
@@ -156,7 +150,7 @@ fn table_server(cx: &Cx, table: &TableHandle, figures: &Figures, identifiers: Id
         ("written_docs_total", Datum::Number(figures.written as f64)),
     ]);
     let space = object([
-        ("data_bytes", Datum::Number(figures.bytes as f64)),
+        ("data_bytes", Datum::Number(figures.sizes.rows)),
         ("garbage_bytes", zero()),
         ("metadata_bytes", zero()),
         ("preallocated_bytes", zero()),
@@ -168,8 +162,12 @@ fn table_server(cx: &Cx, table: &TableHandle, figures: &Figures, identifiers: Id
         ("written_bytes_total", zero()),
         ("space_usage", Datum::Object(space)),
     ]);
-    let storage =
-        object([("cache", Datum::Object(object([("in_use_bytes", zero())]))), ("disk", Datum::Object(disk))]);
+    let sizes = TableSizes::summary(figures.sizes.logical, figures.sizes.disk());
+    let storage = object([
+        ("cache", Datum::Object(object([("in_use_bytes", zero())]))),
+        ("disk", Datum::Object(disk)),
+        ("estimates", Datum::Object(sizes)),
+    ]);
     let (table_id, server_id) = (table.config.id.uuid().to_string(), cx.node().identity().server.to_string());
     object([
         ("id", vec!["table_server".into(), table_id.into(), server_id.into()].into()),

@@ -4,6 +4,7 @@ pub(crate) mod access;
 mod failure;
 mod ids;
 mod order;
+mod sizes;
 
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(crate) use order::{
     BucketPosition, BucketedItem, BucketedItems, IndexItems, IndexRead, IndexSearch, KeyOrder, Placed,
     PlacedItems, are_interleaved, primary_range,
 };
+pub(crate) use sizes::TableSizes;
+pub use sizes::{NamedTableSizes, table_sizes};
 
 /// Whether system tables show names or ids of databases, tables and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

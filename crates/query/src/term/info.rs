@@ -1,6 +1,6 @@
 //! `info` and `type_of`: descriptions of values.
 
-use datum::{Datum, ObjectBuilder, Text};
+use datum::{Datum, Object, ObjectBuilder, Text};
 use reql::EvalError;
 use shard::{Bounds, Side};
 
@@ -8,7 +8,10 @@ use super::index::index_names;
 use crate::context::Cx;
 use crate::remote::system_rows;
 use crate::stream::count_each;
-use crate::table::{TableRef, access, system_db_id, system_table_id};
+use crate::system;
+use crate::table::{
+    Identifiers, StoredTable, SystemRef, TableRef, TableSizes, access, system_db_id, system_table_id,
+};
 use crate::value::{Args, DbRef, Slice, Value};
 
 /// `type_of`: the name of a value's type.
@@ -88,9 +91,39 @@ fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<
     put(out, "primary_key", Datum::String(table.primary_key()));
     put(out, "db", Datum::Object(db.build()));
     put(out, "indexes", index_names(table));
+    if let TableRef::Stored(stored) = table
+        && counts.iter().any(|count| *count > 0)
+    {
+        put(out, "storage_estimates", Datum::Object(storage_estimates(cx, stored)?));
+    }
     let counts: Vec<Datum> = counts.into_iter().map(|count| Datum::Number(count as f64)).collect();
     put(out, "doc_count_estimates", counts.into());
     Ok(())
+}
+
+/// The sizes of a table: of its replicas on this server if it has one of every shard, and of all replicas otherwise.
+fn storage_estimates(cx: &Cx, table: &StoredTable) -> Result<Object, EvalError> {
+    if table.handle.shards().iter().all(|shard| shard.local().is_some()) {
+        let sizes = TableSizes::of(&cx.service, &table.handle);
+        return Ok(TableSizes::summary(sizes.logical, sizes.disk()));
+    }
+    let Some(stats) = system::table("stats") else { return Ok(Object::default()) };
+    let (mut logical, mut disk) = (0.0, 0.0);
+    let id = Datum::from(table.handle.config.id.uuid().to_string());
+    for row in system_rows::rows(cx, &SystemRef { table: stats, identifiers: Identifiers::Uuid })? {
+        let Some(Datum::Object(engine)) = row.get("storage_engine") else { continue };
+        let is_of_table = matches!(row.get("id"), Some(Datum::Array(key)) if key.get(1) == Some(&id));
+        let Some(Datum::Object(estimates)) = engine.get("estimates").filter(|_| is_of_table) else {
+            continue;
+        };
+        let number = |name: &str| match estimates.get(name) {
+            Some(Datum::Number(number)) => number,
+            _ => 0.0,
+        };
+        logical += number("logical_bytes");
+        disk += number("disk_bytes");
+    }
+    Ok(TableSizes::summary(logical, disk))
 }
 
 fn describe_slice(cx: &Cx, slice: &Slice, out: &mut ObjectBuilder) -> Result<(), EvalError> {

@@ -8,8 +8,9 @@ use std::time::Instant;
 use ::io::memory::{Budget, Owner};
 use cluster::Node;
 use cluster::link::Links;
-use engine::EngineStats;
+use engine::{CompressionStats, EngineStats, WrittenStats};
 use log::{Log, LogStats};
+use query::NamedTableSizes;
 use shard::Replicas;
 use storage::RowCacheStats;
 
@@ -79,11 +80,14 @@ impl Sources {
             write_memory(&mut page, &engine, rows, observed);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
+            write_compression(&mut page, engine.compression);
+            write_written(&mut page, engine.written, observed.log.stats().append_bytes);
             if let Some(node) = observed.node.upgrade() {
                 feeds::write(&mut page, &node.feeds().stats());
             }
             if let Some(queries) = observed.queries.upgrade() {
                 feeds::write_queues(&mut page, queries.feed_counters());
+                write_tables(&mut page, &query::table_sizes(&queries));
             }
             links::write(&mut page, &observed.links.stats());
         }
@@ -208,7 +212,8 @@ fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, obse
         .sample(&[("owner", "row_cache")], rows.bytes as f64)
         .sample(&[("owner", "block_cache")], memory.block_cache as f64)
         .sample(&[("owner", "memtables")], memory.memtables as f64)
-        .sample(&[("owner", "table_readers")], memory.table_readers as f64);
+        .sample(&[("owner", "table_readers")], memory.table_readers as f64)
+        .sample(&[("owner", "compression")], memory.compression as f64);
     for owner in Owner::ALL {
         family.sample(&[("owner", owner.name())], observed.memory.reserved_by(owner) as f64);
     }
@@ -236,6 +241,44 @@ fn write_row_cache(page: &mut Page, rows: RowCacheStats) {
         .sample(&[("found", "yes")], rows.hits as f64)
         .sample(&[("found", "no")], rows.misses as f64);
     page.single("rekindle_row_cache_rows", Gauge, "Rows in the cache.", rows.rows as f64);
+}
+
+fn write_tables(page: &mut Page, tables: &[NamedTableSizes]) {
+    let mut family =
+        page.family("rekindle_table_bytes", Gauge, "Estimated sizes of the tables on this server.");
+    for table in tables {
+        let (db, name) = (&*table.db, &*table.table);
+        family
+            .sample(&[("db", db), ("table", name), ("form", "logical")], table.logical_bytes)
+            .sample(&[("db", db), ("table", name), ("form", "disk")], table.disk_bytes);
+    }
+}
+
+fn write_written(page: &mut Page, engine: WrittenStats, log: u64) {
+    page.family("rekindle_written_bytes", Counter, "Bytes written to disk, by reason.")
+        .sample(&[("reason", "log")], log as f64)
+        .sample(&[("reason", "flush")], engine.flush as f64)
+        .sample(&[("reason", "compaction")], engine.compaction as f64)
+        .sample(&[("reason", "large_values")], engine.large_values as f64);
+}
+
+fn write_compression(page: &mut Page, compression: CompressionStats) {
+    page.single(
+        "rekindle_compression_rows",
+        Counter,
+        "Rows that were compressed when they were written.",
+        compression.rows as f64,
+    );
+    page.family("rekindle_compression_bytes", Counter, "Bytes of these rows, before and as they are stored.")
+        .sample(&[("form", "plain")], compression.row_bytes as f64)
+        .sample(&[("form", "stored")], compression.stored_bytes as f64);
+    page.family(
+        "rekindle_compression_dictionaries",
+        Counter,
+        "Trained dictionaries, by whether they are used.",
+    )
+    .sample(&[("used", "yes")], compression.dictionaries as f64)
+    .sample(&[("used", "no")], compression.trainings.saturating_sub(compression.dictionaries) as f64);
 }
 
 fn write_levels(page: &mut Page, engine: &EngineStats) {
