@@ -14,10 +14,13 @@ use crate::commands::report::ReportArgs;
 use crate::commands::reql::ReqlArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::units::UnitsArgs;
+use crate::commands::wiki::WikiArgs;
+use crate::commands::wiki_rows::WikiRowsArgs;
 use crate::commands::ycsb_load::LoadArgs;
 use crate::commands::ycsb_run::RunArgs;
 use crate::commands::{
-    analytic, baseline, blocks, feeds, hop, idle, report, reql, sweep, units, ycsb_load, ycsb_run,
+    analytic, baseline, blocks, feeds, hop, idle, report, reql, sweep, units, wiki, wiki_rows, ycsb_load,
+    ycsb_run,
 };
 
 pub use crate::commands::explain::{ExplainArgs, run as explain};
@@ -44,6 +47,10 @@ pub enum BenchArgs {
     Idle(IdleArgs),
     /// Changefeeds: delivery, completeness and cost
     Feeds(FeedsArgs),
+    /// Terark's report on Wikipedia: rows of articles, their size on disk, and reads of them
+    Wiki(WikiArgs),
+    /// Make a file of rows for `wiki` from texts on this machine
+    WikiRows(WikiRowsArgs),
     /// The cost of an echo server and of redis-server on this machine
     Baseline(BaselineArgs),
     /// The results in a folder as one page that works offline
@@ -72,6 +79,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchArgs::Hop(args) => hop::run(args),
         BenchArgs::Idle(args) => idle::run(args),
         BenchArgs::Feeds(args) => feeds::run(args),
+        BenchArgs::Wiki(args) => wiki::run(&args),
+        BenchArgs::WikiRows(args) => wiki_rows::run(&args),
         BenchArgs::Baseline(args) => baseline::run(args),
         BenchArgs::Report(args) => report::run(&args),
     }

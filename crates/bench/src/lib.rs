@@ -1,8 +1,8 @@
 //! Benchmarks: published workloads against any server of the RethinkDB protocol.
 //!
 //! This is an ordinary client that only uses the wire protocol, so the same command measures Rekindle and RethinkDB. In
-//! the order of a run: [`cli`] and [`commands`] parse the command, [`sut`] finds the servers, [`ycsb`], [`blocks`] and
-//! [`shapes`] create the queries, [`drive`] sends them over many connections through [`client`], [`measure`] and
+//! the order of a run: [`cli`] and [`commands`] parse the command, [`sut`] finds the servers, [`ycsb`], [`blocks`],
+//! [`wiki`] and [`shapes`] create the queries, [`drive`] sends them over many connections through [`client`], [`measure`] and
 //! [`machine`] record, [`assemble`] builds a [`result`], [`terminal`] and [`report`] show it. [`fleet`] starts clusters
 //! to measure, [`sweep`] combines runs at several cluster sizes.
 
@@ -33,4 +33,5 @@ pub mod sut;
 pub mod sweep;
 pub mod terminal;
 pub mod units_result;
+pub mod wiki;
 pub mod ycsb;

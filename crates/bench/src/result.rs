@@ -21,7 +21,7 @@ pub struct RunResult {
     pub format_version: u32,
     /// Unique, safe as a file name.
     pub id: String,
-    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `feeds`, `baseline-redis`, `baseline-echo`.
+    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `feeds`, `wiki`, `baseline-redis`, `baseline-echo`.
     pub kind: String,
     /// Title.
     pub name: String,

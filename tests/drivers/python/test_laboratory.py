@@ -1,4 +1,5 @@
-"""`rekindle bench units` keeps its results, however it ends; `rekindle bench feeds` finds every change."""
+"""`rekindle bench units` keeps its results, however it ends; `rekindle bench feeds` finds every change; `rekindle bench
+wiki` loads what `rekindle bench wiki-rows` makes."""
 
 import json
 import random
@@ -40,6 +41,49 @@ def is_free(port):
         except OSError:
             return False
         return True
+
+
+class Articles(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory(prefix="rekindle-test-")
+        self.addCleanup(self.place.cleanup)
+        self.folder = Path(self.place.name)
+
+    def bench(self, *arguments):
+        command = [program(), "bench", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, cwd=self.folder)
+
+    def test_rows_are_made_loaded_and_read(self):
+        texts, rows = self.folder / "texts", self.folder / "rows.tsv"
+        texts.mkdir()
+        words = "the storage engine history city river population music system company".split()
+        chance = random.Random(1)
+        for number in range(40):
+            paragraphs = (" ".join(chance.choices(words, k=80)) + f" {chance.random()}." for _ in range(80))
+            (texts / f"{number}.txt").write_text("\n\n".join(paragraphs))
+        made = self.bench("wiki-rows", "-o", str(rows), str(texts))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        again = self.bench("wiki-rows", "-o", str(rows), str(texts))
+        self.assertIn("cannot be created", again.stderr)
+        lines = rows.read_bytes().splitlines()
+        rows.write_bytes(b"\n".join([*lines, b"a\tb", lines[0], b"\xff"]) + b"\n")
+        flags = ["--seconds", "1", "--cache-size", "128", "--port-offset", str(free_offset(1)), "--quiet"]
+        ran = self.bench("wiki", str(rows), *flags, "--json", "out/")
+        self.assertEqual(ran.returncode, 0, ran.stderr + ran.stdout)
+        results = [json.loads(path.read_text()) for path in sorted((self.folder / "out").iterdir())]
+        load = next(result for result in results if result["name"] == "Articles, load")
+        figures = {figure["name"]: figure["value"] for figure in load["figures"]}
+        self.assertEqual(load["throughput"]["units"][0]["total"], len(lines))
+        for kind in ("not UTF-8", "repeated key", "wrong columns"):
+            self.assertIn(f"1 lines left out: {kind}", load["notes"])
+        self.assertGreater(figures["zstd -3 in blocks of 16 KB, of the JSON"], 5)
+        self.assertEqual(figures["published, of the lines: MongoDB 3.2.13"], 57.1)
+        self.assertEqual(len(results), 4)
+        for result in results:
+            self.assertEqual((result["verification"]["wrong"], result["errors"]), (0, []), result["name"])
+        stopped = self.bench("wiki", str(rows), *flags, "--on-broken", "stop")
+        self.assertIn(f"line {len(lines) + 1} of", stopped.stderr)
+        self.assertNotEqual(stopped.returncode, 0)
 
 
 class Units(unittest.TestCase):

@@ -12,6 +12,8 @@ pub mod report;
 pub mod reql;
 pub mod sweep;
 pub mod units;
+pub mod wiki;
+pub mod wiki_rows;
 pub mod ycsb_load;
 pub mod ycsb_properties;
 pub mod ycsb_run;

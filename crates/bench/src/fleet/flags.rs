@@ -102,6 +102,7 @@ impl NodeFlags {
             port_offset: self.port_offset,
             cache_mb: self.cache_mb(),
             flags: self.node_flag.clone(),
+            group: None,
         })
     }
 

@@ -44,6 +44,9 @@ pub struct FleetPlan {
     pub cache_mb: u64,
     /// Further flags of every node.
     pub flags: Vec<String>,
+    /// The file that takes the process ids of a control group that all nodes share; a group of each node's own is
+    /// preferred.
+    pub group: Option<PathBuf>,
 }
 
 /// A running cluster.
@@ -64,7 +67,7 @@ impl Fleet {
             // The offset is unique, also among the nodes of several clusters.
             let group = match groups.as_deref_mut() {
                 Some(groups) => Some(groups.add(&format!("node{offset}")).context("making a control group")?),
-                None => None,
+                None => plan.group.clone(),
             };
             fleet.nodes.push(Node::start(&NodePlan {
                 binary: plan.binary.clone(),

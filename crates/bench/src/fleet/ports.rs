@@ -61,6 +61,7 @@ mod tests {
             port_offset: 10,
             cache_mb: 100,
             flags: Vec::new(),
+            group: None,
         };
         let all = |plan: &FleetPlan| ports(plan).map(|(port, _)| port).collect::<Vec<_>>();
         assert_eq!(all(&plan), [28025, 29025, 8090, 28026, 29026, 8091]);

@@ -18,6 +18,8 @@ const PERIOD_US_MIN: u64 = 40_000;
 const PERIOD_US_MAX: u64 = 1_000_000;
 /// The smallest share of a core that the kernel can enforce.
 pub const SHARE_MIN: f64 = QUOTA_US_MIN as f64 / PERIOD_US_MAX as f64;
+/// The controller of processor time.
+const CPU: &str = "cpu";
 /// The prefix of a group's name; the process id follows.
 const NAME: &str = "rekindle-bench-";
 /// A group stays busy for a moment after its last process has ended.
@@ -28,8 +30,11 @@ const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The kernel or the container provides none.
-    #[error("no control group hierarchy with a cpu controller is mounted")]
-    NotMounted,
+    #[error("no control group hierarchy with a {controller} controller is mounted")]
+    NotMounted {
+        /// `cpu` or `memory`.
+        controller: &'static str,
+    },
     /// Usually because the user is not root.
     #[error("no control group can be made in {path}")]
     Refused {
@@ -96,8 +101,8 @@ impl CpuGroups {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let name = format!("{NAME}{}", std::process::id());
-        let mut last = CgroupError::NotMounted;
-        for (version, parent) in places(&mounts, &own) {
+        let mut last = CgroupError::NotMounted { controller: CPU };
+        for (version, parent) in places(&mounts, &own, CPU) {
             match CpuGroups::make(version, &parent, &name) {
                 Ok(groups) => return Ok(groups),
                 Err(source) => last = CgroupError::Refused { path: parent, source },
@@ -107,13 +112,13 @@ impl CpuGroups {
     }
 
     fn make(version: Version, parent: &Path, name: &str) -> std::io::Result<CpuGroups> {
-        remove_abandoned(parent);
+        remove_abandoned(parent, NAME);
         if version == Version::V2 {
-            enable_cpu(parent)?;
+            enable(parent, CPU)?;
         }
         let groups = CpuGroups { version, members: Vec::new(), folder: make(parent.join(name))? };
         if version == Version::V2 {
-            enable_cpu(&groups.folder)?;
+            enable(&groups.folder, CPU)?;
         }
         Ok(groups)
     }
@@ -152,7 +157,7 @@ impl CpuGroups {
     }
 }
 
-fn make(folder: PathBuf) -> std::io::Result<CleanupGuard<PathBuf>> {
+pub(super) fn make(folder: PathBuf) -> std::io::Result<CleanupGuard<PathBuf>> {
     CleanupGuard::make(
         || fs::create_dir(&folder).map(|()| folder.clone()),
         |folder| {
@@ -174,11 +179,11 @@ fn remove(folder: &Path) {
     }
 }
 
-/// Removes the groups in `parent` of killed benchmarks. Groups with processes stay.
-fn remove_abandoned(parent: &Path) {
+/// Removes the groups in `parent` of killed benchmarks: those named `prefix` and a process id. Groups with processes stay.
+pub(super) fn remove_abandoned(parent: &Path, prefix: &str) {
     let is_abandoned = |entry: &fs::DirEntry| {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
         pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
     };
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
@@ -189,28 +194,29 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Enables limits for the children of `parent`.
-fn enable_cpu(parent: &Path) -> std::io::Result<()> {
+/// Enables limits of `controller` for the children of `parent`.
+pub(super) fn enable(parent: &Path, controller: &str) -> std::io::Result<()> {
     let control = parent.join("cgroup.subtree_control");
-    let has_cpu = |text: &str| text.split_whitespace().any(|name| name == "cpu");
+    let is_enabled = |text: &str| text.split_whitespace().any(|name| name == controller);
     match fs::read_to_string(&control) {
-        Ok(text) if has_cpu(&text) => Ok(()),
-        _ => fs::write(control, "+cpu"),
+        Ok(text) if is_enabled(&text) => Ok(()),
+        _ => fs::write(control, format!("+{controller}")),
     }
 }
 
-/// The places where a group may be created, best first: with version 1 under this process's group; with version 2 in
+/// The places where a group of `controller` may be created, best first: with version 1 under this process's group; with version 2 in
 /// this process's group and in each of its parents, because a group that contains processes cannot have limited
 /// children.
-fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
+pub(super) fn places(mounts: &str, own: &str, controller: &str) -> Vec<(Version, PathBuf)> {
+    let is_it = |controllers: &str| controllers.split(',').any(|name| name == controller);
     let mut places = Vec::new();
     for mount in mounts.lines() {
         let fields: Vec<&str> = mount.split(' ').collect();
         let [_, point, kind, options, ..] = fields[..] else { continue };
         let point = Path::new(point);
         match kind {
-            "cgroup" if options.split(',').any(|option| option == "cpu") => {
-                let own = own_path(own, |controllers| controllers.split(',').any(|name| name == "cpu"));
+            "cgroup" if is_it(options) => {
+                let own = own_path(own, is_it);
                 places.push((Version::V1, under(point, own)));
                 places.push((Version::V1, point.to_owned()));
             }
@@ -260,7 +266,7 @@ mod tests {
         let own = "4:cpuacct,cpu:/user\n0::/a/b\n";
         let path = |text: &str| PathBuf::from(text);
         assert_eq!(
-            places(mounts, own),
+            places(mounts, own, CPU),
             [
                 (Version::V1, path("/sys/fs/cgroup/cpu/user")),
                 (Version::V1, path("/sys/fs/cgroup/cpu")),
@@ -269,7 +275,7 @@ mod tests {
                 (Version::V2, path("/sys/fs/cgroup/unified")),
             ]
         );
-        assert_eq!(places("", own), []);
+        assert_eq!(places("", own, CPU), []);
     }
 
     #[test]

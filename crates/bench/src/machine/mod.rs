@@ -9,6 +9,7 @@ pub mod guarded_process;
 pub mod host_cpu;
 mod http;
 mod listener;
+pub mod memory_group;
 pub mod openmetrics;
 pub mod own_process;
 pub mod process;

@@ -79,6 +79,13 @@ impl Watched {
         }
     }
 
+    /// The value of a sample on the metrics page, such as `up_total{kind="a"}`.
+    pub fn metric(&self, sample: &str) -> Option<f64> {
+        let page = self.metrics_url.as_deref().and_then(http::get)?;
+        let value = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
+        value.trim().parse().ok()
+    }
+
     /// The use of the server between two samples, `seconds` apart.
     pub fn used(&self, before: &Sample, after: &Sample, seconds: f64) -> ServerUse {
         let cores = self.pid.map(|_| facts::cores());

@@ -1,0 +1,223 @@
+//! The results of `bench wiki`: figures of the load and of the tests, beside the published ones.
+
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use super::WikiArgs;
+use crate::assemble::{Extras, RunDescription, assemble};
+use crate::drive::session::{Driven, Plan};
+use crate::flags::describe_plan;
+use crate::machine::memory_group::MemoryGroup;
+use crate::result::{CheckOutcome, Figure, RunResult};
+use crate::shapes::quiescence::Quiescence;
+use crate::sut::SystemUnderTest;
+use crate::wiki::loading;
+use crate::wiki::published::{ENGINES, PublishedEngine};
+use crate::wiki::reading::{self, BATCH_ROWS, Test};
+use crate::wiki::rows::BrokenLines;
+
+/// The memory of the server during a test.
+pub(super) enum Memory<'a> {
+    /// As much as the machine has.
+    Whole,
+    /// A control group, which also bounds the page cache.
+    Limited { megabytes: u64, group: &'a MemoryGroup },
+}
+
+/// Bytes that the load read and the server stored.
+pub(super) struct Sizes {
+    /// The JSON of all documents.
+    pub json_bytes: u64,
+    /// The lines of the file that were rows.
+    pub line_bytes: u64,
+    /// The data folder after the load.
+    pub folder_bytes: u64,
+    /// The part of it that is the log.
+    pub log_bytes: u64,
+    /// Written to disk by the server.
+    pub written_bytes: Option<u64>,
+    /// The same as the server counts it, by reason.
+    pub written_by_reason: Vec<(&'static str, f64)>,
+    /// The share that the documents take in blocks of 16 KB with zstd -3.
+    pub block_share: Option<f64>,
+}
+
+/// Loaded and broken lines, with sizes.
+pub(super) struct LoadOutcome {
+    pub rows: u64,
+    pub acknowledged: u64,
+    pub broken: BrokenLines,
+    pub sizes: Sizes,
+    pub quiet: Quiescence,
+}
+
+pub(super) fn load_result(
+    args: &WikiArgs,
+    started: SystemTime,
+    plan: &Plan,
+    sut: &SystemUnderTest,
+    driven: Driven,
+    outcome: &LoadOutcome,
+) -> RunResult {
+    let acknowledged = CheckOutcome {
+        name: "rows acknowledged".to_owned(),
+        expected: outcome.rows as f64,
+        found: outcome.acknowledged as f64,
+        ok: outcome.rows == outcome.acknowledged,
+        source: "the rows of the file".to_owned(),
+    };
+    let extras = Extras {
+        units: vec![("documents", outcome.acknowledged), ("bytes", outcome.sizes.json_bytes)],
+        write_names: loading::NAMES,
+        checks: vec![acknowledged],
+        ..Extras::default()
+    };
+    let mut about = about(args, "load", started, plan);
+    about.notes.extend(load_notes(outcome));
+    let mut result = assemble(about, plan, sut, loading::NAMES, driven, extras);
+    result.figures =
+        load_figures(&outcome.sizes, result.servers.first().and_then(|server| server.peak_memory_bytes));
+    result
+}
+
+fn load_notes(outcome: &LoadOutcome) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (kind, count) in &outcome.broken.counts {
+        notes.push(format!("{count} lines left out: {kind}"));
+    }
+    notes.extend(outcome.broken.named.iter().cloned());
+    match outcome.quiet {
+        Quiescence::Reached => {}
+        Quiescence::Busy => {
+            notes.push("the server was still merging when its folder was measured".to_owned())
+        }
+        Quiescence::Unknown => {
+            notes.push("the server does not say whether it works in the background".to_owned());
+        }
+    }
+    notes
+}
+
+fn load_figures(sizes: &Sizes, peak_memory_bytes: Option<u64>) -> Vec<Figure> {
+    let (json, lines) = (sizes.json_bytes as f64, sizes.line_bytes as f64);
+    let (folder, rest) = (sizes.folder_bytes as f64, (sizes.folder_bytes - sizes.log_bytes) as f64);
+    let megabytes = |bytes: f64| Some(bytes / 1e6);
+    let percent = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole * 100.0);
+    let mut figures = vec![
+        figure("JSON of the documents", megabytes(json), "MB"),
+        figure("lines of the file", megabytes(lines), "MB"),
+        figure("data folder", megabytes(folder), "MB"),
+        figure("data folder without the log", megabytes(rest), "MB"),
+        figure("data folder without the log, of the JSON", percent(rest, json), "%"),
+        figure("data folder without the log, of the lines", percent(rest, lines), "%"),
+        figure("data folder, of the lines", percent(folder, lines), "%"),
+        figure("zstd -3 in blocks of 16 KB, of the JSON", sizes.block_share.map(|share| share * 100.0), "%"),
+        figure(
+            "written to disk for each byte of JSON",
+            sizes.written_bytes.map(|bytes| bytes as f64 / json),
+            "",
+        ),
+        figure("peak memory of the load", peak_memory_bytes.and_then(|bytes| megabytes(bytes as f64)), "MB"),
+    ];
+    figures.extend(sizes.written_by_reason.iter().map(|(reason, bytes)| {
+        figure(&format!("written for each byte of JSON: {reason}"), Some(bytes / json), "")
+    }));
+    figures.extend(ENGINES.map(|engine| {
+        figure(&format!("published, of the lines: {}", engine.name), Some(engine.disk_percent), "%")
+    }));
+    figures
+}
+
+pub(super) fn test_result(
+    args: &WikiArgs,
+    started: SystemTime,
+    plan: &Plan,
+    sut: &SystemUnderTest,
+    driven: Driven,
+    (test, memory): (Test, &Memory<'_>),
+) -> RunResult {
+    let documents = match test {
+        Test::BatchRead => driven.totals.ok * BATCH_ROWS as u64,
+        Test::Read | Test::ReadWrite => driven.totals.ok,
+    };
+    let extras =
+        Extras { units: vec![("documents", documents)], write_names: &["WRITE"], ..Extras::default() };
+    let mut about = about(args, test.name(), started, plan);
+    let peak = match memory {
+        Memory::Whole => None,
+        Memory::Limited { megabytes, group } => {
+            about.name = format!("{} with {megabytes} MB", about.name);
+            about.settings.insert("memory".to_owned(), json!(megabytes));
+            group.peak_bytes()
+        }
+    };
+    let mut result = assemble(about, plan, sut, reading::NAMES, driven, extras);
+    let peak = peak.or_else(|| result.servers.first().and_then(|server| server.peak_memory_bytes));
+    result.figures.push(figure("peak memory", peak.map(|bytes| bytes as f64 / 1e6), "MB"));
+    result.figures.extend(ENGINES.iter().map(|engine| published(engine, test, memory)));
+    result
+}
+
+fn published(engine: &PublishedEngine, test: Test, memory: &Memory<'_>) -> Figure {
+    let (rates, size) = match memory {
+        Memory::Whole => (engine.in_memory, "128 GB"),
+        Memory::Limited { .. } => (engine.small_memory, "24 GB"),
+    };
+    let (rate, unit) = match test {
+        Test::Read => (rates.read, "operations/s"),
+        Test::BatchRead => (rates.batch_read, "documents/s"),
+        Test::ReadWrite => (rates.read_write, "operations/s"),
+    };
+    figure(&format!("published with {size}: {}", engine.name), Some(rate), unit)
+}
+
+fn figure(name: &str, value: Option<f64>, unit: &str) -> Figure {
+    Figure { name: name.to_owned(), value, unit: unit.to_owned(), bar: None, ok: None }
+}
+
+fn about(args: &WikiArgs, step: &str, started: SystemTime, plan: &Plan) -> RunDescription {
+    let mut settings = describe_plan(plan);
+    settings.extend(args.node.describe());
+    settings.insert("rows".to_owned(), json!(args.rows.display().to_string()));
+    settings.insert("batch".to_owned(), json!(args.batch));
+    settings.insert("durability".to_owned(), json!(args.durability()));
+    RunDescription {
+        kind: "wiki",
+        workload: step.replace('_', "-"),
+        name: format!("Articles, {step}"),
+        label: args.output.label.clone(),
+        published: None,
+        seed: args.output.seed,
+        settings,
+        notes: Vec::new(),
+        started,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_what_they_say() {
+        let sizes = Sizes {
+            json_bytes: 1_000_000,
+            line_bytes: 800_000,
+            folder_bytes: 500_000,
+            log_bytes: 100_000,
+            written_bytes: Some(2_500_000),
+            written_by_reason: vec![("log", 1_100_000.0)],
+            block_share: None,
+        };
+        let figures = load_figures(&sizes, Some(5_000_000));
+        let value =
+            |name: &str| figures.iter().find(|figure| figure.name == name).and_then(|found| found.value);
+        assert_eq!(value("data folder without the log, of the JSON"), Some(40.0));
+        assert_eq!(value("data folder without the log, of the lines"), Some(50.0));
+        assert_eq!(value("written to disk for each byte of JSON"), Some(2.5));
+        assert_eq!(value("written for each byte of JSON: log"), Some(1.1));
+        assert_eq!(value("published, of the lines: MongoDB 3.2.13"), Some(57.1));
+        assert_eq!(value("zstd -3 in blocks of 16 KB, of the JSON"), None);
+    }
+}
