@@ -26,10 +26,10 @@ use crate::wiki::keys::Keys;
 use crate::wiki::loading::{self, LoadState, LoadWorkload};
 use crate::wiki::reading::{self, ReadWorkload, Tables, Test, WriteRows};
 use crate::wiki::rows::{OnBrokenLine, RowFile};
+use crate::ycsb::table::create_database;
 use client::admin::Admin;
 use client::handshake::Login;
 use client::terms;
-use crate::ycsb::table::create_database;
 
 const DATABASE: &str = "wiki";
 const TABLE: &str = "articles";
@@ -136,7 +136,7 @@ impl<'a> Wiki<'a> {
             pids: Vec::new(),
             metrics_urls: fleet.metrics_urls(),
         };
-        let (sut, admin) = SystemUnderTest::open(request, self.args.output.seed)?;
+        let (sut, admin) = SystemUnderTest::open(request)?;
         Ok(Server { fleet, sut, admin })
     }
 
