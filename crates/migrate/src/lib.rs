@@ -3,7 +3,7 @@
 //! It is a client of both sides and knows nothing of the inside of a server. Pure cores: [`coverage`] (which ranges of keys are
 //! copied), [`gate`] (which changes of a feed are applied, and when), [`catalog`] (the plan), [`compare`] (equal rows), [`rate`],
 //! [`split`], [`check`]. What drives them: [`server`] (connections), [`copy`] (readers of ranges), [`follow`] (feeds and the changes
-//! of each), [`run`] (the order of a migration), [`verify`], [`cut_over`], [`cli`].
+//! of each), [`run`] (the order of a migration), [`verify`], [`cut_over`], [`cli`]. [`dump`] has the write hooks of dumps.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod compare;
 pub mod copy;
 pub mod coverage;
 pub mod cut_over;
+pub mod dump;
 pub mod error;
 pub mod follow;
 pub mod gate;

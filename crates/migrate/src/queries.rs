@@ -31,13 +31,22 @@ impl std::fmt::Display for TableName {
 
 /// The rows of `range` in order. `majority` reads see every write whose change a feed has shown.
 pub fn rows(table: &TableName, primary_key: &str, range: &KeyRange, mode: ReadMode) -> String {
+    ordered(table, range, mode, &Value::from(primary_key))
+}
+
+/// All rows in the reverse order.
+pub fn rows_backwards(table: &TableName, primary_key: &str) -> String {
+    ordered(table, &KeyRange::all(), ReadMode::Single, &json!([74, [primary_key]]))
+}
+
+fn ordered(table: &TableName, range: &KeyRange, mode: ReadMode, order: &Value) -> String {
     let between = format!(
         r#"[182,[{},{},{}],{{"left_bound":"open","right_bound":"closed"}}]"#,
         table_read(table, mode),
         bound(&range.start),
         bound(&range.end)
     );
-    format!(r#"[41,[{between}],{{"index":{}}}]"#, Value::from(primary_key))
+    format!(r#"[41,[{between}],{{"index":{order}}}]"#)
 }
 
 /// How new the rows of a read must be.
@@ -93,8 +102,15 @@ pub fn digest(sequence: &str, primary_key: &str) -> String {
     format!(r#"[187,[{sequence},[2,["",0,null]],{}]]"#, json!([69, [[2, [1, 2]], next]]))
 }
 
+/// More keys than a read by keys has. As a limit it changes nothing, and shows in `jobs` that the read is one of a migration.
+pub const KEYS_MAX: usize = 300_001;
+
 /// The rows with these keys, in any order.
 pub fn get_all(table: &TableName, keys: &[Key], mode: ReadMode) -> String {
+    limit(&selection(table, keys, mode), KEYS_MAX)
+}
+
+fn selection(table: &TableName, keys: &[Key], mode: ReadMode) -> String {
     let keys: Vec<String> = keys.iter().map(key_term).collect();
     format!("[78,[{},{}]]", table_read(table, mode), keys.join(","))
 }
@@ -138,7 +154,7 @@ pub fn end_insert(hook: HookUse, out: &mut String) {
 
 /// Deletes the rows with these keys.
 pub fn delete(table: &TableName, keys: &[Key], hook: HookUse) -> String {
-    format!("[54,[{}],{}]", get_all(table, keys, ReadMode::Single), write_options(hook, ""))
+    format!("[54,[{}],{}]", selection(table, keys, ReadMode::Single), write_options(hook, ""))
 }
 
 /// Changes of a feed that may wait at the source. RethinkDB's own bound is a third of it.
@@ -180,6 +196,7 @@ mod tests {
             delete(&table, &[key.clone(), key], HookUse::None),
             insert,
             changes(&table),
+            rows_backwards(&table, "id"),
         ];
         for text in texts {
             serde_json::from_str::<Value>(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

@@ -1,6 +1,6 @@
 //! A key between two others, to divide a range among readers. It need not be in the table.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::key::Key;
 
@@ -10,16 +10,37 @@ const DIGITS: usize = 6;
 const FIRST: u128 = 0x20;
 const BASE: u128 = 0x5f;
 
-/// A key between `low` and `high`, about in the middle if keys are spread evenly. `None` if both are not numbers and not strings, or
-/// if there is none.
+/// A key between `low` and `high`, about in the middle if keys are spread evenly. `None` if there is none, or if both are not
+/// numbers, not strings, not times, and not arrays that first differ in two such values.
 pub fn middle(low: &Key, high: &Key) -> Option<Key> {
     let parse = |key: &Key| serde_json::from_str::<Value>(&key.to_json()).ok();
-    let text = match (parse(low)?, parse(high)?) {
-        (Value::Number(a), Value::Number(b)) => middle_number(a.as_f64()?, b.as_f64()?)?,
-        (Value::String(a), Value::String(b)) => Value::from(middle_string(&a, &b)).to_string(),
-        _ => return None,
-    };
-    Key::parse(&text).ok().filter(|key| low < key && key < high)
+    let value = middle_value(&parse(low)?, &parse(high)?)?;
+    Key::parse(&value.to_string()).ok().filter(|key| low < key && key < high)
+}
+
+fn middle_value(low: &Value, high: &Value) -> Option<Value> {
+    match (low, high) {
+        (Value::Number(a), Value::Number(b)) => middle_number(a.as_f64()?, b.as_f64()?).map(Value::Number),
+        (Value::String(a), Value::String(b)) => Some(Value::from(middle_string(a, b))),
+        (Value::Array(a), Value::Array(b)) => middle_array(a, b).map(Value::Array),
+        (Value::Object(_), Value::Object(_)) => middle_time(low, high),
+        _ => None,
+    }
+}
+
+/// The common beginning, and a value between the first two that differ.
+fn middle_array(a: &[Value], b: &[Value]) -> Option<Vec<Value>> {
+    let common = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let differing = middle_value(a.get(common)?, b.get(common)?)?;
+    Some(a[..common].iter().cloned().chain([differing]).collect())
+}
+
+fn middle_time(low: &Value, high: &Value) -> Option<Value> {
+    let is_time = |value: &Value| value["$reql_type$"] == "TIME";
+    let seconds = |value: &Value| value["epoch_time"].as_f64().filter(|_| is_time(value));
+    let mut middle = low.clone();
+    middle["epoch_time"] = middle_number(seconds(low)?, seconds(high)?)?.into();
+    Some(middle)
 }
 
 /// Keys that divide the range between the edges of a table into about `count` pieces.
@@ -40,11 +61,11 @@ pub fn pieces(edges: Option<&(Key, Key)>, count: usize) -> Vec<Key> {
 }
 
 /// Whole if there is a whole number between.
-fn middle_number(a: f64, b: f64) -> Option<String> {
+fn middle_number(a: f64, b: f64) -> Option<Number> {
     let exact = a / 2.0 + b / 2.0;
     let whole = exact.floor();
     let chosen = if whole > a { whole } else { exact };
-    serde_json::Number::from_f64(chosen).map(|number| number.to_string())
+    Number::from_f64(chosen)
 }
 
 /// The common beginning, and the middle of the characters that follow, as numbers.
@@ -114,13 +135,38 @@ mod tests {
         let key = |text: &str| Key::parse(text).unwrap();
         let shown = |ends: Vec<Key>| ends.iter().map(Key::to_json).collect::<Vec<_>>();
         assert_eq!(shown(pieces(Some(&(key("0"), key("100"))), 4)), ["25", "50", "75"]);
-        assert_eq!(pieces(Some(&(key("[1]"), key("[2]"))), 4), []);
+        let of_arrays = pieces(Some(&(key(r#"["a",0]"#), key(r#"["a",8]"#))), 4);
+        assert_eq!(shown(of_arrays), [r#"["a",2]"#, r#"["a",4]"#, r#"["a",6]"#]);
+        assert_eq!(pieces(Some(&(key("false"), key("true"))), 4), []);
         assert_eq!(pieces(None, 4), []);
     }
 
     #[test]
+    fn arrays_are_halved_in_their_first_difference() {
+        assert_eq!(between("[1]", "[9]").as_deref(), Some("[5]"));
+        assert_eq!(between(r#"["a",1,true]"#, r#"["a",9]"#).as_deref(), Some(r#"["a",5]"#));
+        assert_eq!(between("[[1,2],3]", "[[1,4]]").as_deref(), Some("[[1,3]]"));
+        for (low, high) in [("[1]", "[1,5]"), ("[1]", "[\"a\"]"), ("[1]", "[1]"), ("[]", "[1]")] {
+            assert_eq!(between(low, high), None, "{low} {high}");
+        }
+    }
+
+    #[test]
+    fn times_are_halved_in_any_zone() {
+        let time = |seconds: &str, zone: &str| {
+            format!(r#"{{"$reql_type$":"TIME","epoch_time":{seconds},"timezone":"{zone}"}}"#)
+        };
+        let found = between(&time("10", "+02:00"), &time("20", "+00:00")).unwrap();
+        assert!(found.contains(r#""epoch_time":15,"#) && found.contains("+02:00"), "{found}");
+        assert_eq!(between(&time("10", "+02:00"), &time("10", "+02:00")), None);
+        let of_arrays = between(&format!("[1,{}]", time("0", "+00:00")), &format!("[1,{}]", time("1", "+00:00")));
+        assert!(of_arrays.unwrap().contains("0.5"));
+    }
+
+    #[test]
     fn other_kinds_are_not_divided() {
-        assert_eq!(between("[1]", "[9]"), None);
+        let binary = |data: &str| format!(r#"{{"$reql_type$":"BINARY","data":"{data}"}}"#);
+        assert_eq!(between(&binary("AAAA"), &binary("AQAA")), None);
         assert_eq!(between("1", "\"a\""), None);
     }
 }

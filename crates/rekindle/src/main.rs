@@ -49,7 +49,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Bench(args) => return bench::cli::run(args),
         Request::Explain(args) => return bench::cli::explain(&args),
         Request::Migrate(args) => return Ok(migrate::cli::run(args)?),
-        Request::Tool(tool, words) => return Err(tools::exec_tool(&tool, &words).into()),
+        Request::Tool(tool, words) => return Ok(tools::run_tool(&tool, &words)?),
         Request::JsSandbox => return js_sandbox(),
     }
     Ok(ExitCode::SUCCESS)

@@ -96,6 +96,12 @@ pub struct Hook {
 }
 
 impl Hook {
+    /// The hook that `get_write_hook`, `table_config` or the description of a table in a dump shows. `None` if there is none.
+    pub fn parse(value: &Value) -> Option<Hook> {
+        let function = value.get("function")?.clone();
+        Some(Hook { function, query: value["query"].as_str().unwrap_or_default().to_owned() })
+    }
+
     /// The bytes of the function as text without breaks.
     pub fn base64(&self) -> String {
         base64_of(&self.function)

@@ -131,7 +131,7 @@ pub fn make_hooks(
         let term = json!([189, [name.term(), hook.function]]);
         let outcome = match line.run(stop, |to| to.ask(&format!("write hook of {name}"), &term)) {
             Ok(_) => HookOutcome::Set,
-            Err(error @ MigrateError::Query { .. }) => HookOutcome::Refused(error.to_string()),
+            Err(MigrateError::Query { failure, .. }) => HookOutcome::Refused(failure.to_string()),
             Err(error) => return Err(error),
         };
         outcomes.push((name.clone(), outcome));

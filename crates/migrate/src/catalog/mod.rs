@@ -13,6 +13,6 @@ pub use facts::{Catalog, Grant, Hook, Index, ServerFacts, Shard, TableFacts, Use
 pub use make::{HookOutcome, create_tables, make_hooks, make_indexes, make_users, wait_for_indexes};
 pub use parts::{added, parts};
 pub use plan::{Plan, Request, TablePlan, UserPlan, plan};
-pub use read::{Scope, read};
+pub use read::{Scope, read, read_hook};
 pub use show::{as_json, lines};
 pub use users::{Passwords, read_passwords};

@@ -109,7 +109,7 @@ fn read_table(
     })?;
     let statuses = connection.ask(&format!("indexes of {name}"), &json!([139, [name.term()]]))?;
     let hook = match config {
-        Some(config) => hook_of(&config["write_hook"]),
+        Some(config) => Hook::parse(&config["write_hook"]),
         None => read_hook(connection, &name)?,
     };
     let text = |value: &Value, default: &str| value.as_str().unwrap_or(default).to_owned();
@@ -128,18 +128,13 @@ fn read_table(
     })
 }
 
-/// A hook, as far as the user may see it and the server knows hooks.
-fn read_hook(connection: &mut Connection, name: &TableName) -> Result<Option<Hook>, MigrateError> {
+/// A table's hook, as far as the user may see it and the server knows hooks. Fails when the server is lost.
+pub fn read_hook(connection: &mut Connection, name: &TableName) -> Result<Option<Hook>, MigrateError> {
     match connection.ask(&format!("write hook of {name}"), &json!([190, [name.term()]])) {
-        Ok(hook) => Ok(hook_of(&hook)),
+        Ok(hook) => Ok(Hook::parse(&hook)),
         Err(MigrateError::Query { .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn hook_of(value: &Value) -> Option<Hook> {
-    let function = value.get("function")?.clone();
-    Some(Hook { function, query: value["query"].as_str().unwrap_or_default().to_owned() })
 }
 
 fn index(status: &Value) -> Index {

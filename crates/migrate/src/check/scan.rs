@@ -12,7 +12,7 @@ use super::rules::RULES;
 use crate::catalog::{self, Catalog, Index, Scope};
 use crate::error::MigrateError;
 use crate::only::Only;
-use crate::queries::FEED_QUEUE;
+use crate::queries::{FEED_QUEUE, KEYS_MAX};
 use crate::row::shortened;
 use crate::server::{Server, Stop};
 
@@ -81,13 +81,15 @@ fn query_of(job: &Value) -> Option<(String, String)> {
     (job["type"] == "query" && !is_own(&text)).then_some((text, client))
 }
 
-/// Whether a query is one of a check, or of a migration that runs beside it: its feeds have a queue of a size of their own, and its
-/// reads a range that is open on the left and closed on the right, in the order of the primary key.
+/// Whether a query is one of a check, or of a migration that runs beside it: its feeds have a queue of a size of their own, its
+/// reads by keys a limit of their own, and its other reads a range that is open on the left and closed on the right, in the order of
+/// the primary key.
 fn is_own(text: &str) -> bool {
     let has = |words: &[&str]| words.iter().all(|word| text.contains(word));
-    let queue = FEED_QUEUE.to_string();
+    let (queue, keys) = (FEED_QUEUE.to_string(), KEYS_MAX.to_string());
     has(&["r.db(\"rethinkdb\").table(\"jobs\")"])
         || has(&[".changes(", queue.as_str()])
+        || has(&[".getAll(", ".limit(", keys.as_str()])
         || has(&[".between(", "\"open\"", "\"closed\"", ".orderBy("])
 }
 
@@ -207,12 +209,16 @@ mod tests {
         for own in [
             r#"r.db("a").table("b").changes({"changefeedQueueSize": 300000, "includeStates": true})"#,
             r#"r.db("a").table("b").between(r.minval, r.maxval, {leftBound: "open", rightBound: "closed"}).orderBy({index: "id"}).limit(4000)"#,
+            r#"r.db("a").table("b").between(r.minval, r.maxval, {leftBound: "open", rightBound: "closed"}).orderBy({index: r.desc("id")}).limit(1)"#,
+            r#"r.db("a").table("b").getAll(1, 2).limit(300001)"#,
         ] {
             assert!(is_own(own), "{own}");
         }
         for other in [
             r#"r.db("a").table("b").changes({"includeStates": true})"#,
             r#"r.db("a").table("b").between(1, 2, {leftBound: "open"}).orderBy({index: "id"})"#,
+            r#"r.db("a").table("b").getAll(1, 2).limit(3)"#,
+            r#"r.db("a").table("b").orderBy({index: r.desc("id")}).limit(1)"#,
         ] {
             assert!(!is_own(other), "{other}");
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::options::{Mode, Options};
 use crate::catalog::{Catalog, Plan, TablePlan};
@@ -134,7 +134,7 @@ fn edges(
     primary_key: &str,
 ) -> Result<Option<(Key, Key)>, MigrateError> {
     let first = queries::rows(name, primary_key, &KeyRange::all(), ReadMode::Single);
-    let last = json!([41, [name.term()], {"index": [74, [primary_key]]}]).to_string();
+    let last = queries::rows_backwards(name, primary_key);
     let mut key_of_first = |term: &str| -> Result<Option<Key>, MigrateError> {
         let keys = queries::keys(&queries::limit(term, 1), primary_key);
         let answer = connection.ask_text(&format!("keys of {name}"), &keys)?;

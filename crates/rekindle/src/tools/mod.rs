@@ -1,15 +1,19 @@
 //! `rekindle dump` and its siblings: the tools of RethinkDB's Python package, which work with every server of the
 //! protocol. RethinkDB's program runs them under the same command names.
 
+mod restore;
+
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+use restore::RestoreError;
 
 /// The commands and their descriptions.
 pub const TOOLS: [(&str, &str); 6] = [
     ("dump", "Write databases and tables into one file, with rethinkdb-dump of the Python package rethinkdb"),
-    ("restore", "Put back what dump wrote, with rethinkdb-restore of that package"),
+    ("restore", "Put back what dump wrote, with rethinkdb-restore of that package, and all write hooks"),
     ("export", "Write a file for each table, with rethinkdb-export of that package"),
     ("import", "Read tables from files, with rethinkdb-import of that package"),
     ("index-rebuild", "Build secondary indexes anew, with rethinkdb-index-rebuild of that package"),
@@ -43,9 +47,22 @@ pub enum ToolError {
     },
 }
 
+/// Runs a tool with these arguments. Returns only for `restore`, and on failure.
+pub fn run_tool(tool: &str, words: &[OsString]) -> Result<ExitCode, RestoreError> {
+    match tool {
+        "restore" => restore::restore(words),
+        other => Err(exec_tool(other, words).into()),
+    }
+}
+
 /// Replaces this process with the tool. Returns only on failure.
-pub fn exec_tool(tool: &str, words: &[OsString]) -> ToolError {
+fn exec_tool(tool: &str, words: &[OsString]) -> ToolError {
     let cause = Command::new(format!("rethinkdb-{tool}")).args(words).exec();
+    failed(tool, words, cause)
+}
+
+/// The error of a tool that could not be started with these arguments.
+fn failed(tool: &str, words: &[OsString], cause: Error) -> ToolError {
     let tool = tool.to_owned();
     if cause.kind() != ErrorKind::NotFound {
         return ToolError::Refused { tool, cause };
