@@ -48,6 +48,14 @@ pub enum MigrateError {
     /// The server is not one of the protocol, or does not let the user in.
     #[error("{side} {address}: {}", login_text(.source))]
     Login { side: Side, address: String, source: GreetError },
+    /// The server let the user in when this run began, and does not any more.
+    #[error(
+        "{side} {address}: the server refuses the login of user `{user}`, which it accepted before ({message}): the password was \
+         changed, or the user was deleted. Put the present password into the file of {}, and run the same command again: with the \
+         same --state it goes on where it was",
+        password_flag(*side)
+    )]
+    LoginChanged { side: Side, address: String, user: String, message: String },
     /// An open connection was lost; it may come back.
     #[error("{side}: the connection was lost: {source}")]
     Lost { side: Side, source: io::Error },
@@ -101,6 +109,13 @@ fn may_pass(failure: &Failure) -> bool {
     ];
     let is_lasting = ["permission", "does not exist"].iter().any(|word| failure.message.contains(word));
     TEMPORARY.contains(&failure.kind) && !is_lasting
+}
+
+fn password_flag(side: Side) -> &'static str {
+    match side {
+        Side::Source => "--password-file",
+        Side::Target => "--to-password-file",
+    }
 }
 
 /// The remedy for a refused login.

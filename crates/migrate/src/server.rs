@@ -60,6 +60,8 @@ pub struct Server {
     pub patience: Duration,
     /// Says that the side is away, or back; shared by all connections.
     pub outage: Arc<Outage>,
+    /// Whether a login has succeeded; shared by all connections.
+    was_open: Arc<AtomicBool>,
 }
 
 /// Whether one side is away, so that each outage is reported once.
@@ -79,13 +81,14 @@ impl Outage {
 impl Server {
     /// `patience`: the longest outage that is waited for.
     pub fn new(side: Side, endpoint: Endpoint, patience: Duration) -> Server {
-        Server { side, endpoint, patience, outage: Arc::default() }
+        Server { side, endpoint, patience, outage: Arc::default(), was_open: Arc::default() }
     }
 
     /// Opens a connection. Fails if no server answers, or if it refuses the login.
     pub fn connect(&self) -> Result<Connection, MigrateError> {
         let session = Session::connect_within(&self.endpoint, GREETING_MAX)
-            .map_err(|error| of_dial(self.side, error))?;
+            .map_err(|error| of_dial(self.side, error, self.was_open.load(Ordering::Relaxed)))?;
+        self.was_open.store(true, Ordering::Relaxed);
         let connection = Connection { side: self.side, session };
         connection.set_timeout(Some(RESPONSE_SECONDS_MAX))?;
         Ok(connection)
@@ -291,8 +294,8 @@ pub fn is_timeout(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The error of a connection that could not be opened.
-fn of_dial(side: Side, error: DialError) -> MigrateError {
+/// The error of a connection that could not be opened. `was_open`: an earlier one could.
+fn of_dial(side: Side, error: DialError, was_open: bool) -> MigrateError {
     match error {
         DialError::Unreachable { address, source } => MigrateError::Unreachable { side, address, source },
         DialError::Greeting { address, source: GreetError::Io(source) } if is_timeout(source.kind()) => {
@@ -301,6 +304,9 @@ fn of_dial(side: Side, error: DialError) -> MigrateError {
         }
         DialError::Greeting { address, source: GreetError::Io(source) } => {
             MigrateError::Handshake { side, address, source }
+        }
+        DialError::Greeting { address, source: GreetError::Refused { user, message } } if was_open => {
+            MigrateError::LoginChanged { side, address, user, message }
         }
         DialError::Greeting { address, source } => MigrateError::Login { side, address, source },
     }
@@ -338,9 +344,24 @@ mod tests {
             address: "db:1".to_owned(),
             source: GreetError::Io(Error::from(kind)),
         };
-        let silent = of_dial(Side::Source, greeting(ErrorKind::WouldBlock));
+        let silent = of_dial(Side::Source, greeting(ErrorKind::WouldBlock), false);
         assert!(silent.to_string().contains("no answer within 10 s") && silent.is_temporary(), "{silent}");
-        let ended = of_dial(Side::Source, greeting(ErrorKind::UnexpectedEof)).to_string();
+        let ended = of_dial(Side::Source, greeting(ErrorKind::UnexpectedEof), true).to_string();
         assert!(ended.contains("the handshake failed"), "{ended}");
+    }
+
+    #[test]
+    fn a_login_that_is_refused_later_is_told_from_a_wrong_one() {
+        let said = |side, was_open| {
+            let source = GreetError::Refused { user: "ann".to_owned(), message: "Wrong password".to_owned() };
+            let error = of_dial(side, DialError::Greeting { address: "db:1".to_owned(), source }, was_open);
+            assert!(!error.is_temporary());
+            error.to_string()
+        };
+        assert!(said(Side::Source, false).contains("check the user, the password file"));
+        let later = said(Side::Source, true);
+        assert!(later.starts_with("source db:1: the server refuses the login of user `ann`"), "{later}");
+        assert!(later.contains("the file of --password-file,"), "{later}");
+        assert!(said(Side::Target, true).contains("--to-password-file"));
     }
 }

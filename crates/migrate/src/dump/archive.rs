@@ -54,7 +54,8 @@ fn tables(reader: impl Read, only: &[Only]) -> io::Result<BTreeMap<TableName, Ve
     let (mut infos, mut with_rows) = (BTreeMap::new(), BTreeSet::new());
     for entry in archive.entries()? {
         let mut entry = entry?;
-        let Some((table, part)) = entry.header().entry_type().is_file().then(|| part_of(&entry.path().ok()?)).flatten()
+        let Some((table, part)) =
+            entry.header().entry_type().is_file().then(|| part_of(&entry.path().ok()?)).flatten()
         else {
             continue;
         };

@@ -38,7 +38,9 @@ pub enum RestoreError {
     #[error("the password cannot be read from the terminal: {0}")]
     Password(io::Error),
     /// The tool has succeeded.
-    #[error("the tables are restored, but the write hooks of those without secondary indexes are not set: {0}")]
+    #[error(
+        "the tables are restored, but the write hooks of those without secondary indexes are not set: {0}"
+    )]
     Unread(#[from] DumpError),
     #[error(
         "the tables are restored, but the write hooks of those without secondary indexes are not set: rekindle does not know the \
@@ -109,7 +111,8 @@ pub fn restore(words: &[OsString]) -> Result<ExitCode, RestoreError> {
 
 /// `words`: the arguments of the tool; `given`: those of the user, for messages.
 fn run_tool(words: &[OsString], given: &[OsString]) -> Result<u8, ToolError> {
-    child::run(Command::new(format!("rethinkdb-{TOOL}")).args(words)).map_err(|cause| failed(TOOL, given, cause))
+    child::run(Command::new(format!("rethinkdb-{TOOL}")).args(words))
+        .map_err(|cause| failed(TOOL, given, cause))
 }
 
 /// Stores standard input, as both the tool and this program read the archive.
@@ -151,7 +154,9 @@ fn finish(
             HookOutcome::Set if options.is_quiet => {}
             HookOutcome::Set => println!("  write hook of {table}: set"),
             HookOutcome::Refused(why) => {
-                eprintln!("error: the server refused the write hook of {table}, whose rows are restored: {why}");
+                eprintln!(
+                    "error: the server refused the write hook of {table}, whose rows are restored: {why}"
+                );
                 code = ExitCode::FAILURE;
             }
         }

@@ -145,7 +145,9 @@ impl RestoreOptions {
     ) -> Result<(), Words> {
         for (at, letter) in letters.char_indices() {
             let is_it = |spec: &&OptionSpec| spec.short == Some(letter);
-            let Some(spec) = OPTIONS.iter().find(is_it) else { return Err(Words::Unknown(format!("-{letter}"))) };
+            let Some(spec) = OPTIONS.iter().find(is_it) else {
+                return Err(Words::Unknown(format!("-{letter}")));
+            };
             if !spec.takes_value {
                 self.take(spec, None)?;
                 continue;
@@ -263,7 +265,8 @@ mod tests {
 
     #[test]
     fn options_are_read_as_the_tool_reads_them() {
-        let found = options("d.tar.gz -c db:5 -i shop -i blog.posts --user=ann -q --tls-cert ca.pem --temp-dir /t");
+        let found =
+            options("d.tar.gz -c db:5 -i shop -i blog.posts --user=ann -q --tls-cert ca.pem --temp-dir /t");
         assert_eq!((found.host.as_str(), found.port, found.user.as_str()), ("db", 5, "ann"));
         assert_eq!(found.only.iter().map(Only::to_string).collect::<Vec<_>>(), ["shop", "blog.posts"]);
         assert_eq!(found.authorities.as_deref(), Some(Path::new("ca.pem")));
@@ -285,7 +288,18 @@ mod tests {
 
     #[test]
     fn the_tool_answers_what_is_no_restore() {
-        let refused = ["", "a b", "--help", "-h", "--version", "d --pass", "d -c", "d -c h:x", "d --force=1", "d -i a.b.c"];
+        let refused = [
+            "",
+            "a b",
+            "--help",
+            "-h",
+            "--version",
+            "d --pass",
+            "d -c",
+            "d -c h:x",
+            "d --force=1",
+            "d -i a.b.c",
+        ];
         for line in refused {
             assert_eq!(read(line), Words::Tool, "{line}");
         }
@@ -301,7 +315,12 @@ mod tests {
         };
         let kept = "--connect db --force --clients 3";
         assert_eq!(line(found.with(Path::new("x"), None)), format!("{kept} --password -- x"));
-        assert_eq!(line(found.with(Path::new("x"), Some(Path::new("f")))), format!("{kept} --password-file f -- x"));
-        assert!(matches!(read_words(&found.with(Path::new("x"), None), |_| None), Words::Restore(again) if again.others == found.others));
+        assert_eq!(
+            line(found.with(Path::new("x"), Some(Path::new("f")))),
+            format!("{kept} --password-file f -- x")
+        );
+        assert!(
+            matches!(read_words(&found.with(Path::new("x"), None), |_| None), Words::Restore(again) if again.others == found.others)
+        );
     }
 }
