@@ -14,7 +14,7 @@ from pathlib import Path
 from rethinkdb import r
 from rethinkdb.errors import ReqlDriverError, ReqlError
 
-from feed_proxy import FeedProxy
+from feed_proxy import HEADER, FeedProxy, with_end
 from node import program
 from rethinkdb_data import DATA
 
@@ -146,6 +146,40 @@ class Player(FeedProxy):
                 self.ends_after = None
                 response = recorded("Changefeed aborted")
         return json.dumps({"t": response.pop("t"), **response}, separators=(",", ":")).encode()
+
+
+class Recorder(FeedProxy):
+    """Keeps what clients send to a node."""
+
+    def __init__(self, server_port):
+        self.sent = []
+        super().__init__(server_port, alter=None)
+
+    def _queries(self, client, server):
+        sent = bytearray()
+        self.sent.append(sent)
+        with_end(lambda: self._keep(client, server, sent), server)
+
+    @staticmethod
+    def _keep(client, server, sent):
+        while data := client.recv(65536):
+            sent += data
+            server.sendall(data)
+
+    def _body(self, body):
+        return body
+
+    def terms(self):
+        """The terms of all queries."""
+        terms = []
+        for sent in self.sent:
+            # Two messages of the handshake, which end with a zero byte each.
+            rest = bytes(sent).split(b"\0", 2)[2]
+            while rest:
+                _, length = HEADER.unpack_from(rest)
+                query, rest = json.loads(rest[HEADER.size : HEADER.size + length]), rest[HEADER.size + length :]
+                terms += query[1:2]
+        return terms
 
 
 def broken(found):

@@ -10,8 +10,10 @@ import unittest
 from pathlib import Path
 
 from rethinkdb import r
+from rethinkdb.ast import RqlQuery
+from rethinkdb.ql2_pb2 import Term
 
-from migration import Player, Tool, Writes, until
+from migration import Player, Recorder, Tool, Writes, until
 from node import node
 from rethinkdb_data import RAW, binary, needs_data, plain, records
 
@@ -313,6 +315,36 @@ class BadInputs(Sides):
         r.table_drop("a").run(self.at_target)
 
 
+    def test_a_password_that_changes_meanwhile(self):
+        with node() as other:
+            connection = r.connect("127.0.0.1", other.driver_port)
+            r.table_create("a").run(connection)
+            r.table("a").insert([{"id": n} for n in range(100)]).run(connection)
+            users = r.db("rethinkdb").table("users")
+            users.insert({"id": "mover", "password": "old"}).run(connection)
+            r.grant("mover", {"read": True}).run(connection)
+            tool = Tool(other.driver_port, self.target.driver_port)
+            file = Path(tool.folder.name) / "password"
+            file.write_text("old")
+            login = ("--only", "test.a", "--user", "mover", "--password-file", str(file))
+            running = tool.start(*login, "--follow")
+            self.addCleanup(running.kill)
+            running.wait_for("all rows are copied")
+            users.get("mover").update({"password": "new"}).run(connection)
+            r.table("a").insert({"id": "later"}).run(connection)
+            other.kill()
+            other.start()
+            self.assertEqual(running.end(), 1, running.said())
+            self.assertIn("refuses the login of user `mover`, which it accepted before (Wrong password)", running.said())
+            self.assertIn("Put the present password into the file of --password-file", running.said())
+            file.write_text("new")
+            running = tool.start(*login, "--follow")
+            self.addCleanup(running.kill)
+            running.wait_for("all rows are copied")
+            until(lambda: r.table("a").get("later").run(self.at_target) is not None)
+        r.table_drop("a").run(self.at_target)
+
+
 class WholeCluster(Sides):
     def test_users_and_permissions(self):
         users = r.db("rethinkdb").table("users")
@@ -497,6 +529,25 @@ class Real(Sides):
         self.assertEqual(bytes(table.get_write_hook()["function"].run(self.at_target)), binary(hook))
 
 
+class Raw(RqlQuery):
+    """A term as it was sent."""
+
+    def __init__(self, term):
+        super().__init__()
+        self.term = term
+
+    def build(self):
+        return self.term
+
+
+def term_number(name):
+    return getattr(Term.TermType, name)
+
+
+# What reads rows.
+READ = re.compile("|".join(rf"\[{term_number(name)}," for name in ("BETWEEN", "GET_ALL", "ORDER_BY")))
+
+
 class Check(Sides):
     flags = ("--enable-js",)
 
@@ -519,6 +570,29 @@ class Check(Sides):
         self.addCleanup(running.kill)
         running.wait_for("all rows are copied")
         code, events, err = self.tool.json("--only", self.db, "--watch-seconds", "0.5", command=("check",))
+        self.assertEqual((code, events.get("difference"), events["check"][0]["queries"]), (0, None, 0), err)
+
+    def test_no_read_of_a_comparison_is_named(self):
+        """The reads that a comparison sends to the source run, each after something slow, while a check looks."""
+        self.make("a", [{"id": n, "n": 0} for n in range(50)])
+        self.migrate()
+        table = r.db(self.db).table("a")
+        table.filter({"n": 0}).update({"n": 1}).run(self.at_target)
+        recorder = Recorder(self.source.driver_port)
+        self.addCleanup(recorder.close)
+        tool = Tool(recorder.port, self.target.driver_port)
+        self.assertEqual(tool.run("--only", self.db, "--verify")[0], 1)
+        reads = [term for term in recorder.terms() if READ.search(json.dumps(term, separators=(",", ":")))]
+        for number in (term_number("GET_ALL"), term_number("DESC")):
+            self.assertTrue(any(f"[{number}," in json.dumps(term) for term in reads), (number, reads))
+        slow = r.range(10**12).filter(lambda n: False).count()
+        with r.connect("127.0.0.1", self.source.driver_port) as connection:
+            for term in reads:
+                r.expr([slow, Raw(term)]).run(connection, noreply=True)
+            jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"}).count()
+            until(lambda: jobs.run(self.at_source) > len(reads))
+            code, events, err = self.tool.json("--only", self.db, "--watch-seconds", "0.2", command=("check",))
+            connection.close(noreply_wait=False)
         self.assertEqual((code, events.get("difference"), events["check"][0]["queries"]), (0, None, 0), err)
 
 

@@ -1,22 +1,29 @@
-"""Dumps and exports of a real RethinkDB, restored and imported by the unchanged tools: rows, indexes and hooks are as they were."""
+"""Dumps and exports of a real RethinkDB, restored and imported by the unchanged tools: rows, indexes and hooks are as they were.
+
+`rekindle restore` sets the hooks that the tool leaves out."""
 
 import contextlib
 import csv
+import io
 import json
+import os
+import pty
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
 
 from rethinkdb import r
 
-from node import node
+from node import node, program
 from rethinkdb_data import DATA, RAW, binary, needs_data, plain, records
 
-# The tool restores the hook of a table only if the table has indexes.
-WITHOUT_HOOK = {"shop.hook_only"}
+ALL = DATA / "dumps" / "all-2.4.10.post1.tar.gz"
+HOOKS = ["mix_Types_9.geo", "shop.hook_only", "shop.users"]
+FILES = Path(__file__).resolve().parents[1] / "tls"
 EXPORTED = lambda name: name != "mix_Types_9.large"
 
 
@@ -24,9 +31,12 @@ def expected_tables():
     return json.loads((DATA / "dumps" / "expected" / "tables.json").read_text(encoding="utf-8"))
 
 
-@needs_data
-class Dumps(unittest.TestCase):
+class Restored(unittest.TestCase):
+    """A node, and checks of what was restored there."""
+
     maxDiff = 4000
+    # The tool restores the hook of a table only if the table has indexes.
+    without_hook = {"shop.hook_only"}
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -79,7 +89,7 @@ class Dumps(unittest.TestCase):
     def check_hook(self, name, known):
         db, table = name.split(".", 1)
         hook = self.run_query(r.db(db).table(table).get_write_hook())
-        if known["write_hook"] is None or name in WITHOUT_HOOK:
+        if known["write_hook"] is None or name in self.without_hook:
             self.assertIsNone(hook, name)
         else:
             self.assertEqual(bytes(hook["function"]), binary(known["write_hook"]), name)
@@ -94,6 +104,9 @@ class Dumps(unittest.TestCase):
             self.check_indexes(name, known)
             self.check_hook(name, known if with_hooks else {"write_hook": None})
 
+
+@needs_data
+class Dumps(Restored):
     def test_a_dump_of_everything(self):
         self.tool("restore", DATA / "dumps" / "all-2.4.10.post1.tar.gz")
         self.check(lambda name: True)
@@ -164,6 +177,129 @@ class Dumps(unittest.TestCase):
             self.assertEqual(sorted(rows, key=by_key), sorted(expected, key=by_key))
             self.check_indexes(name, known, with_entries=False)
             self.check_hook(name, known)
+
+
+@needs_data
+class RestoreCommand(Restored):
+    """`rekindle restore`."""
+
+    without_hook = ()
+
+    def restore(self, *arguments, code=0, port=None, **options):
+        """What it printed, and its errors."""
+        command = [program(), "restore", "-c", f"localhost:{port or self.node.driver_port}", *map(str, arguments)]
+        options.setdefault("stdin", subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=self.environment(), **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def environment(self):
+        tools = str(Path(sys.executable).parent)
+        return {**os.environ, "PATH": os.pathsep.join([tools, os.environ["PATH"]]), "TMPDIR": str(self.folder)}
+
+    def changed_dump(self, name, change):
+        """The dump of everything, in which `change` was applied to the description of a table."""
+        path = self.folder / "changed.tar.gz"
+        with tarfile.open(ALL) as old, tarfile.open(path, "w:gz") as new:
+            for member in old:
+                content = old.extractfile(member).read()
+                if member.name.endswith(f"/{name.replace('.', '/')}.info"):
+                    info = json.loads(content)
+                    change(info)
+                    content = json.dumps(info).encode()
+                    member.size = len(content)
+                new.addfile(member, io.BytesIO(content))
+        return path
+
+    def hooks(self, connection=None):
+        names = r.db("rethinkdb").table("table_config").filter(lambda row: row["write_hook"].ne(None))
+        names = names.map(lambda row: row["db"] + "." + row["name"])
+        return sorted(names.run(connection or self.connection))
+
+    def said_hooks(self, out):
+        return sorted(line.split(" of ")[1].split(":")[0] for line in out.splitlines() if "write hook of" in line)
+
+    def test_all_hooks_are_set_and_act(self):
+        out, err = self.restore(ALL)
+        self.check(lambda name: True)
+        self.assertEqual((self.said_hooks(out), err), (HOOKS, ""))
+        self.assertEqual(self.hooks(), HOOKS)
+        # As the function says: a merge with a captured text and the key of the context.
+        table = r.db("shop").table("hook_only")
+        self.run_query(table.insert({"id": 100}))
+        self.assertEqual(self.run_query(table.get(100)), {"id": 100, "by": "cap", "pk": 100})
+        self.run_query(table.get(100).delete())
+        # Nothing is left behind, and no hook is set where the tool fails.
+        self.assertEqual(list(self.folder.iterdir()), [])
+        out, err = self.restore(ALL, code=1)
+        self.assertIn("already exist", err)
+        self.assertIn(f"not set, as rethinkdb-restore failed ({', '.join(HOOKS)})", err)
+        self.run_query(table.set_write_hook(None))
+        self.assertEqual(self.restore(ALL, "--force", "-q"), ("", ""))
+        self.check(lambda name: True)
+
+    def test_some_tables_from_standard_input(self):
+        with open(ALL, "rb") as archive:
+            out, _ = self.restore("-", "-i", "shop.hook_only", "--import=mix_Types_9.keys", "--shards", "2", "--temp-dir", self.folder, stdin=archive)
+        self.check(lambda name: name in {"shop.hook_only", "mix_Types_9.keys"})
+        self.assertEqual(self.said_hooks(out), ["shop.hook_only"])
+        self.assertEqual(len(self.run_query(r.db("shop").table("hook_only").config()["shards"])), 2)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_without_indexes_all_hooks_are_set(self):
+        out, _ = self.restore(ALL, "--no-secondary-indexes")
+        self.assertEqual((self.said_hooks(out), self.hooks()), (HOOKS, HOOKS))
+        for name, known in expected_tables().items():
+            self.check_rows(name)
+            self.check_hook(name, known)
+            db, table = name.split(".", 1)
+            self.assertEqual(self.run_query(r.db(db).table(table).index_list()), [])
+
+    def test_a_refused_hook_is_named(self):
+        def spoil(info):
+            info["write_hook"]["function"]["data"] = "AAAA"
+
+        out, err = self.restore(self.changed_dump("shop.hook_only", spoil), code=1)
+        self.assertIn("the server refused the write hook of shop.hook_only, whose rows are restored", err)
+        self.assertEqual(self.said_hooks(out), [name for name in HOOKS if name != "shop.hook_only"])
+        self.check_rows("shop.hook_only")
+
+    def test_a_password(self):
+        self.run_query(r.db("rethinkdb").table("users").get("admin").update({"password": "söcret"}))
+        file = self.folder / "password"
+        file.write_text("söcret\n", encoding="utf-8")
+        self.restore(ALL, "-i", "shop.hook_only", "--password-file", file)
+        self.assertEqual(self.hooks(), ["shop.hook_only"])
+        file.write_text("wrong")
+        _, err = self.restore(ALL, "-i", "shop.hook_only", "--password-file", file, code=2)
+        self.assertIn("Wrong password", err)
+
+    def test_a_password_from_the_terminal(self):
+        self.run_query(r.db("rethinkdb").table("users").get("admin").update({"password": "secret"}))
+        child, terminal = pty.fork()
+        if child == 0:
+            words = ["restore", "-pc", f"localhost:{self.node.driver_port}", str(ALL), "-i", "shop"]
+            os.execve(program(), [program(), *words], self.environment())
+        said = b""
+        with contextlib.suppress(OSError):
+            while part := os.read(terminal, 4096):
+                if b"Password for" in part:
+                    os.write(terminal, b"secret\n")
+                said += part
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0, said)
+        self.assertEqual(said.count(b"Password for"), 1, said)
+        self.assertNotIn(b"secret", said)
+        self.assertEqual(self.hooks(), ["shop.hook_only", "shop.users"])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_tls(self):
+        keys = ("--driver-tls-key", str(FILES / "server.key"), "--driver-tls-cert", str(FILES / "server.pem"))
+        authority = str(FILES / "authority.pem")
+        with node(*keys) as server:
+            out, _ = self.restore(ALL, "-i", "shop.hook_only", "--tls-cert", authority, port=server.driver_port)
+            self.assertEqual(self.said_hooks(out), ["shop.hook_only"])
+            with r.connect("localhost", server.driver_port, ssl={"ca_certs": authority}) as connection:
+                self.assertEqual(self.hooks(connection), ["shop.hook_only"])
 
 
 if __name__ == "__main__":
