@@ -14,5 +14,6 @@ pub mod handshake;
 pub mod session;
 pub mod terms;
 pub mod transport;
+mod trust;
 
 pub use session::{Endpoint, Session};

@@ -11,6 +11,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::trust::TrustedServers;
+
 const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
 
 /// A connection's socket.
@@ -94,16 +96,22 @@ impl std::fmt::Debug for TlsSettings {
 }
 
 impl TlsSettings {
-    /// Trusts servers whose certificate is signed by one in the file `authorities`; `own` is the client's certificate chain and its
+    /// Trusts servers whose certificate is in the file `authorities`, or signed by one that is; `own` is the client's certificate chain and its
     /// key, for servers that ask for one. All files are in PEM. Fails if a file cannot be read or has no such thing in it.
     pub fn read(authorities: &Path, own: Option<(&Path, &Path)>) -> Result<TlsSettings, TlsFilesError> {
+        const WHAT: &str = "a file of authorities";
         let mut roots = RootCertStore::empty();
-        for authority in certificates("a file of authorities", authorities)? {
-            roots.add(authority).map_err(|e| file("a file of authorities", authorities, &e))?;
+        let trusted = certificates(WHAT, authorities)?;
+        for authority in &trusted {
+            roots.add(authority.clone()).map_err(|e| file(WHAT, authorities, &e))?;
         }
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let servers = TrustedServers::new(trusted, roots, Arc::clone(&provider))
+            .map_err(|e| file(WHAT, authorities, &e))?;
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(servers));
         let config = match own {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {

@@ -62,7 +62,9 @@ fn text(bytes: &[u8]) -> String {
 fn a_restore_has_the_arguments_and_the_exit_code_of_the_tool() {
     let (folder, archive) = restorer("echo \"ran with $*\"\nexit 3");
     let archive = archive.to_string_lossy();
-    for words in [&["restore", &archive, "-c", "db:1", "--force"][..], &["restore", "--help"], &["restore", "-x"]] {
+    for words in
+        [&["restore", &archive, "-c", "db:1", "--force"][..], &["restore", "--help"], &["restore", "-x"]]
+    {
         let output = rekindle(folder.path(), words);
         assert_eq!(text(&output.stdout), format!("ran with {}\n", words[1..].join(" ")));
         assert_eq!(output.status.code(), Some(3));
@@ -81,7 +83,10 @@ fn hooks_that_cannot_be_set_are_an_error() {
         text(&output.stderr)
     };
     let no_server = refused(&["restore", &archive, "-c", "localhost:1", "--tls-cert", "/no/such/file"]);
-    assert!(no_server.contains("not all write hooks of shop.a are set: --tls-cert: /no/such/file"), "{no_server}");
+    assert!(
+        no_server.contains("not all write hooks of shop.a are set: --tls-cert: /no/such/file"),
+        "{no_server}"
+    );
     let unknown = refused(&["restore", &archive, "--new-option"]);
     assert!(unknown.contains("does not know the option --new-option"), "{unknown}");
     std::fs::write(folder.path().join("text"), "no archive").expect("written");

@@ -25,8 +25,8 @@ use super::{ToolError, exec_tool, failed};
 use words::{RestoreOptions, Words, read_words};
 
 const TOOL: &str = "restore";
-/// An election of a leader may follow the last write.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A server that is away longer, by an election say, is given up.
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
 
 /// Why a restore failed.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +174,7 @@ fn server(options: &RestoreOptions, password: Option<String>) -> Result<Server, 
     let tls = options.authorities.as_deref().map(|file| TlsSettings::read(file, None)).transpose()?;
     let login = Login { user: options.user.clone(), password };
     let endpoint = Endpoint { host: options.host.clone(), port: options.port, login, tls };
-    Ok(Server::new(Side::Target, endpoint, PATIENCE))
+    Ok(Server::new(Side::Target, endpoint, OUTAGE_MAX))
 }
 
 fn names(hooks: &[(TableName, Hook)]) -> String {
