@@ -28,6 +28,9 @@ const TOOL: &str = "restore";
 /// A server that is away longer, by an election say, is given up.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
 
+/// The tool's exit code for wrong words and for a server that it cannot connect to.
+const USAGE_ERROR: u8 = 2;
+
 /// Why a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -96,11 +99,12 @@ pub fn restore(words: &[OsString]) -> Result<ExitCode, RestoreError> {
         (0, Err(error)) => Err(error.into()),
         (code, hooks) => {
             if let Ok(hooks) = hooks.as_deref()
+                && code != USAGE_ERROR
                 && !hooks.is_empty()
             {
                 eprintln!(
-                    "write hooks of tables without secondary indexes were not set, as rethinkdb-restore failed ({}); run it again \
-                     with --force, and with --no-secondary-indexes if it was an index that was refused",
+                    "write hooks of tables without secondary indexes were not set, as rethinkdb-restore failed ({}): drop the tables \
+                     that it made, mend the cause, and run it again; --no-secondary-indexes leaves out an index that is refused",
                     names(hooks)
                 );
             }
@@ -109,7 +113,7 @@ pub fn restore(words: &[OsString]) -> Result<ExitCode, RestoreError> {
     }
 }
 
-/// `words`: the arguments of the tool; `given`: those of the user, for messages.
+/// `words` are the arguments of the tool, `given` those of the user, which messages repeat.
 fn run_tool(words: &[OsString], given: &[OsString]) -> Result<u8, ToolError> {
     child::run(Command::new(format!("rethinkdb-{TOOL}")).args(words))
         .map_err(|cause| failed(TOOL, given, cause))
