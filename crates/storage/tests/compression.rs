@@ -442,7 +442,7 @@ fn dictionaries_that_do_not_fit_into_memory_are_read_again() {
 #[test]
 fn a_thread_trains_while_rows_are_written() {
     let memory = MemoryEngine::new();
-    let compressed = CompressedEngine::with_training_thread(Arc::new(memory.clone()), SMALL).unwrap();
+    let compressed = CompressedEngine::with_threads(Arc::new(memory.clone()), SMALL).unwrap();
     let store = Store::open(Arc::new(compressed), 0).unwrap();
     let table = Table::new(Arc::clone(&store), table_id(7));
     let mut bed = Bed { memory, options: SMALL, store, table, rows: BTreeMap::new() };
@@ -464,7 +464,7 @@ fn a_compressed_engine_keeps_the_contract() {
     conformance::run(|| Arc::new(CompressedEngine::new(memory(), SMALL)), seed());
     conformance::run(
         || {
-            let compressed = CompressedEngine::with_training_thread(memory(), SMALL).unwrap();
+            let compressed = CompressedEngine::with_threads(memory(), SMALL).unwrap();
             Arc::new(BufferedEngine::new(Arc::new(compressed), 8000))
         },
         seed(),

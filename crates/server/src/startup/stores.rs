@@ -75,7 +75,7 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let compressing = CompressedEngine::with_training_thread(rocks.clone(), compression_options(plan))?;
+        let compressing = CompressedEngine::with_threads(rocks.clone(), compression_options(plan))?;
         let gathering = BufferedEngine::with_writer_thread(Arc::new(compressing), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
