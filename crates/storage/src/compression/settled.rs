@@ -1,6 +1,5 @@
 //! Compresses single rows again with the settled dictionaries of their tables, and trains these dictionaries.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -45,12 +44,16 @@ impl Compression {
             return None;
         }
         let encoder = self.settled_encoder(table, settled, occasion)?;
+        let row;
         let row = match is_compressed {
-            // A damaged row stays as it is, for a reader to report.
-            true => Cow::Owned(self.decode(key, stored, &|key| self.engine.get(Space::Meta, key)).ok()?),
-            false => Cow::Borrowed(stored),
+            true => {
+                // A damaged row stays as it is, for a reader to report.
+                row = self.decode(key, stored, &|key| self.engine.get(Space::Meta, key)).ok()?;
+                &row[..]
+            }
+            false => stored,
         };
-        let compressed = compress(&row, settled.number, &*encoder)?;
+        let compressed = compress(row, settled.number, &*encoder)?;
         compressed.stored.filter(|compressed| compressed.len() < stored.len())
     }
 

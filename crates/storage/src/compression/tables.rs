@@ -212,7 +212,7 @@ impl Compression {
             policy.lock().lose(number);
             return None;
         };
-        let compressed = compress(row, number, &dictionary)?;
+        let compressed = compress(row, number, &*dictionary)?;
         policy.lock().end_row(row.len(), compressed.bytes, compressed.stored.is_some());
         compressed.stored
     }
