@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::{CatalogReplica, Identity, Node, NodeOptions, UNASSIGNED_PEER, Wiring};
+use cluster::{CatalogReplica, Identity, Node, NodeOptions, TableCompression, UNASSIGNED_PEER, Wiring};
 use datum::Text;
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{BufferedEngine, Engine};
@@ -75,8 +75,9 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let compressing = CompressedEngine::with_threads(rocks.clone(), compression_options(plan))?;
-        let gathering = BufferedEngine::with_writer_thread(Arc::new(compressing), size(plan.write_buffer))?;
+        let compressed = CompressedEngine::with_threads(rocks.clone(), compression_options(plan))?;
+        let compressed = Arc::new(compressed);
+        let gathering = BufferedEngine::with_writer_thread(compressed.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let wiring = Wiring::new(replicas.clone());
@@ -89,7 +90,7 @@ impl Machine {
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, rocks, engine, replicas, wiring, log })
+        Ok(Stores { name, rocks, compressed, engine, replicas, wiring, log })
     }
 
     /// Opens the node over `stores` and applies the rest of the log.
@@ -117,7 +118,15 @@ impl Machine {
             feed_retention: config.feed_retention.time,
             admin_password: password::record("", None, &*self.random),
         };
-        Ok(Node::open_on(options, catalog)?)
+        let node = Node::open_on(options, catalog)?;
+        // The node owns the engine.
+        let known = Arc::downgrade(&node);
+        stores.compressed.set_is_archive(Arc::new(move |table| {
+            let catalog = known.upgrade().map(|node| node.catalog());
+            let table = catalog.as_ref().and_then(|catalog| catalog.table_by_id(table));
+            table.is_some_and(|table| table.config.compression == TableCompression::Archive)
+        }));
+        Ok(node)
     }
 }
 
@@ -126,6 +135,7 @@ pub struct Stores {
     name: String,
     /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
+    compressed: Arc<CompressedEngine>,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
     wiring: Wiring,
