@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::{CatalogReplica, Identity, Node, NodeOptions, TableCompression, UNASSIGNED_PEER, Wiring};
+use cluster::{CatalogReplica, Identity, Node, NodeOptions, UNASSIGNED_PEER, Wiring};
 use datum::Text;
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{BufferedEngine, Engine};
@@ -118,15 +118,7 @@ impl Machine {
             feed_retention: config.feed_retention.time,
             admin_password: password::record("", None, &*self.random),
         };
-        let node = Node::open_on(options, catalog)?;
-        // The node owns the engine.
-        let known = Arc::downgrade(&node);
-        stores.compressed.set_is_archive(Arc::new(move |table| {
-            let catalog = known.upgrade().map(|node| node.catalog());
-            let table = catalog.as_ref().and_then(|catalog| catalog.table_by_id(table));
-            table.is_some_and(|table| table.config.compression == TableCompression::Archive)
-        }));
-        Ok(node)
+        Ok(Node::open_on(options, catalog)?)
     }
 }
 
@@ -135,7 +127,8 @@ pub struct Stores {
     name: String,
     /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
-    compressed: Arc<CompressedEngine>,
+    /// The compression itself, below the write buffer of `engine`.
+    pub compressed: Arc<CompressedEngine>,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
     wiring: Wiring,

@@ -64,7 +64,8 @@ impl CompressedEngine {
         Ok(engine)
     }
 
-    /// Sets the function that says which tables are archives. None is one before.
+    /// Sets the function that says which tables are archives; before, none is one. When this returns, no call of the
+    /// earlier function is running.
     pub fn set_is_archive(&self, is_archive: IsArchive) {
         self.settling.set_is_archive(is_archive);
     }

@@ -22,7 +22,7 @@ use crate::TableId;
 use crate::sweep::tables_present;
 
 /// Says whether a table is an archive.
-pub type IsArchive = Arc<dyn Fn(TableId) -> bool + Send + Sync>;
+pub type IsArchive = Box<dyn Fn(TableId) -> bool + Send + Sync>;
 
 /// The settling of all tables in an engine.
 pub(super) struct Settling {
@@ -74,10 +74,11 @@ const SAMPLE_PLACES: usize = 1024;
 
 impl Settling {
     pub(super) fn new(compression: Arc<Compression>) -> Settling {
-        let is_archive: IsArchive = Arc::new(|_| false);
+        let is_archive: IsArchive = Box::new(|_| false);
         Settling { compression, is_archive: RwLock::new(is_archive), tables: Mutex::default() }
     }
 
+    /// When this returns, no call of the earlier function is running.
     pub(super) fn set_is_archive(&self, is_archive: IsArchive) {
         *self.is_archive.write() = is_archive;
     }
@@ -128,8 +129,8 @@ impl Settling {
         flush: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<bool, EngineError> {
         let (seen_bytes, has_failed) = self.compression.seen(table);
-        let is_archive = self.is_archive.read().clone();
-        let tier = if is_archive(table) { Tier::Archived } else { Tier::Settled };
+        let is_archive = (self.is_archive.read())(table);
+        let tier = if is_archive { Tier::Archived } else { Tier::Settled };
         if has_failed {
             return Ok(false);
         }

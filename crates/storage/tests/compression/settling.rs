@@ -26,7 +26,7 @@ fn settled_numbers(bed: &Bed) -> BTreeSet<u8> {
 
 fn archived() -> Bed {
     let bed = Bed::new(SMALL);
-    bed.compressed.set_is_archive(Arc::new(|table| table == table_id(7)));
+    bed.compressed.set_is_archive(Box::new(|table| table == table_id(7)));
     bed
 }
 
@@ -184,12 +184,12 @@ fn a_table_may_become_an_archive_and_cease_to_be_one() {
     bed.fill(&mut draw, 0..1000, "alpha");
     bed.settle();
     let settled = bed.stored_bytes();
-    bed.compressed.set_is_archive(Arc::new(|_| true));
+    bed.compressed.set_is_archive(Box::new(|_| true));
     bed.settle();
     bed.check();
     let archived = bed.stored_bytes();
     assert!(archived < settled, "{settled} bytes settled, {archived} archived");
-    bed.compressed.set_is_archive(Arc::new(|_| false));
+    bed.compressed.set_is_archive(Box::new(|_| false));
     bed.settle();
     bed.check();
     assert!(bed.stored_bytes() <= archived, "rows are not made larger");
