@@ -7,9 +7,9 @@ use parking_lot::RwLock;
 
 /// Called by an engine for rows that it writes to another file: [`Engine::set_rewriter`](crate::Engine::set_rewriter).
 ///
-/// The engine may call it on several threads at once, on threads of its own, and for a row that was overwritten or
-/// deleted since. It stores the result in the place of the value that it has read: snapshots that see this value see the
-/// result as well, and later changes of the row stay as they are.
+/// Calls come from threads of the engine, several at once, also for a row that was overwritten or deleted since. The
+/// result takes the place of the value that the engine has read: snapshots that see this value see the result as well,
+/// and later changes of the row stay as they are.
 pub trait RowRewriter: Send + Sync {
     /// Whether any row would be rewritten now. If not, the engine does not ask for single rows.
     fn is_active(&self) -> bool;

@@ -10,11 +10,10 @@ use shard::SealState;
 use storage::TableId;
 use uuid::Uuid;
 
-use self::fields::{Fields, count};
+use self::fields::{Fields, compression_to, count};
 use crate::config::{
     DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, Scope, SealedShard, ServerConfig, ServerId,
-    ShardConfig, ShardHistory, TableCompression, TableConfig, TableIndexes, Temporary, User, WriteAcks,
-    durability_name,
+    ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
 };
 use crate::error::OpenError;
 
@@ -205,9 +204,7 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("shards", shards.into()),
         ("lineage", history_to(&table.history)),
     ];
-    if table.compression != TableCompression::Default {
-        fields.push(("compression", table.compression.name().into()));
-    }
+    fields.extend(compression_to(table.compression));
     fields.extend(hook.map(|hook| ("write_hook", hook.text().clone().into())));
     fields.extend(hook_binary.map(|binary| ("write_hook_binary", Datum::Binary(binary))));
     fields
@@ -224,14 +221,6 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         "single" => WriteAcks::Single,
         other => return Err(row.wrong(format!("write_acks {other:?} is not known"))),
     };
-    let compression = match row.is_null("compression") {
-        true => TableCompression::Default,
-        false => {
-            let name = row.text("compression")?;
-            let found = TableCompression::named(&name);
-            found.ok_or_else(|| row.wrong(format!("compression {name:?} is not known")))?
-        }
-    };
     let shards =
         row.array("shards")?.iter().map(|shard| shard_from(row, shard)).collect::<Result<Vec<_>, _>>()?;
     if shards.is_empty() {
@@ -244,7 +233,7 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         primary_key: row.text("primary_key")?,
         durability,
         write_acks,
-        compression,
+        compression: row.compression()?,
         indexes: indexes_from(row)?,
         write_hook: hook_from(row)?,
         shards,
