@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{
-    Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space,
-};
+use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space};
 
 /// A sorted map from keys to values in a few separate [`Space`]s.
 ///

@@ -39,11 +39,7 @@ pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
 
 /// Adds to `batch` that the engine has at least `version`: earlier programs then refuse to open it, as they could not
 /// read its rows.
-pub(crate) fn raise_version(
-    engine: &dyn Engine,
-    batch: &mut Batch,
-    version: u32,
-) -> Result<(), EngineError> {
+pub(crate) fn raise_version(engine: &dyn Engine, batch: &mut Batch, version: u32) -> Result<(), EngineError> {
     let stored = engine.get(Space::Meta, &[META_VERSION])?;
     let stored = stored.and_then(|stored| Some(u32::from_le_bytes(stored[..].try_into().ok()?)));
     if stored.is_none_or(|stored| stored < version) {

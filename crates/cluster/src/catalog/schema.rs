@@ -12,7 +12,9 @@ use super::row::{CatalogRow, grant_key};
 use super::shard_placer::{DesiredShards, ShardPlacer};
 use super::snapshot::{Catalog, Database, find_db, find_table};
 use crate::config::boundaries::even_boundaries;
-use crate::config::{DbConfig, DbId, Ids, Scope, ShardHistory, TableCompression, TableConfig, TableIndexes, WriteAcks};
+use crate::config::{
+    DbConfig, DbId, Ids, Scope, ShardHistory, TableCompression, TableConfig, TableIndexes, WriteAcks,
+};
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 

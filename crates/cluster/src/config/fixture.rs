@@ -4,7 +4,10 @@ use datum::Bytes;
 use log::{GroupId, PeerId};
 use uuid::Uuid;
 
-use super::{DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableCompression, TableConfig, TableIndexes, WriteAcks};
+use super::{
+    DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableCompression, TableConfig, TableIndexes,
+    WriteAcks,
+};
 
 /// The server with this number.
 pub(crate) fn server(n: u64) -> ServerId {

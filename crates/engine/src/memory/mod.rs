@@ -14,7 +14,8 @@ use self::view::MemorySnapshot;
 use crate::pre_flush::Hook;
 use crate::row_rewriter::{Occasion, RewriterCell};
 use crate::{
-    Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
+    Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Space,
 };
 
 /// Sorted maps behind one lock, with the versions that live snapshots need.

@@ -83,9 +83,7 @@ unsafe extern "C" fn create_filter(
     let filter = Box::new(Filter { rewriter, is_requested, rewritten: Bytes::new() });
     let state = Box::into_raw(filter).cast::<c_void>();
     // SAFETY: as in `filter`; `forget_filter` frees `state`, and RocksDB owns the filter that is returned.
-    unsafe {
-        ffi::rocksdb_compactionfilter_create(state, Some(forget_filter), Some(filter_row), Some(name))
-    }
+    unsafe { ffi::rocksdb_compactionfilter_create(state, Some(forget_filter), Some(filter_row), Some(name)) }
 }
 
 /// Always returns zero: the pair stays, with a new value if `value_changed` is set.

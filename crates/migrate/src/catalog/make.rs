@@ -43,7 +43,8 @@ fn create_table(to: &mut Connection, table: &TablePlan) -> Result<String, Migrat
         }
         if table.facts.compression != "default" {
             // RethinkDB has no such setting and refuses it; the rows are the same without.
-            let term = terms::update(terms::config(name.term()), json!({"compression": table.facts.compression}));
+            let term =
+                terms::update(terms::config(name.term()), json!({"compression": table.facts.compression}));
             to.ask(&format!("compression of {name}"), &term)?;
         }
         to.ask(&format!("waiting for table {name}"), &terms::wait(name.term()))?;

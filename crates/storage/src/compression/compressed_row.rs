@@ -108,11 +108,7 @@ thread_local! {
 
 /// Compresses `row` with dictionary `number`. `None` if it cannot be compressed, so that it is stored as it is:
 /// exactly this row would not come back, it is short, or zstd has no memory.
-pub(super) fn compress(
-    row: &[u8],
-    number: DictionaryNumber,
-    encoder: &dyn Encoder,
-) -> Option<CompressedRow> {
+pub(super) fn compress(row: &[u8], number: DictionaryNumber, encoder: &dyn Encoder) -> Option<CompressedRow> {
     CONTEXTS.with_borrow_mut(|Contexts { compress, frame, row: restored, .. }| {
         let (text, checksum) = restored.take_apart(row)?;
         if !(TEXT_BYTES_MIN..=TEXT_BYTES_MAX).contains(&text.len()) {

@@ -99,7 +99,8 @@ impl Compression {
         self.count_training();
         let policy = self.policy(table);
         let current = self.present_encoder(table, tier);
-        let trained = train_settled(&samples, tier, current.as_ref().map(|current| &**current as &dyn Encoder));
+        let trained =
+            train_settled(&samples, tier, current.as_ref().map(|current| &**current as &dyn Encoder));
         drop((samples, current));
         let Some((content, encoder)) = trained else { return Ok(false) };
         let record = |number| encode_settled_record(table, number, tier, table_bytes, &content);
@@ -119,7 +120,9 @@ impl Compression {
         let settled = self.settled.of(table);
         let settled = settled.filter(|settled| settled.tier == tier || tier == Tier::Archived);
         if let Some(settled) = settled {
-            return self.settled_encoder(table, settled, Occasion::Requested).map(|encoder| encoder as Arc<dyn Encoder>);
+            return self
+                .settled_encoder(table, settled, Occasion::Requested)
+                .map(|encoder| encoder as Arc<dyn Encoder>);
         }
         let current = self.policy(table).lock().current()?;
         let encoder = self.dictionary_for_compression(table, current).ok()?;

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn texts_of_each_tier_come_back() {
-        let content: Vec<u8> = (0..40_000_u32).flat_map(|n| format!("row {} ", n * 7919 % 40_009).into_bytes()).collect();
+        let content: Vec<u8> =
+            (0..40_000_u32).flat_map(|n| format!("row {} ", n * 7919 % 40_009).into_bytes()).collect();
         let decompress = DDict::try_create(&content).unwrap();
         for tier in [Tier::Settled, Tier::Archived] {
             let encoder = SettledEncoder::new(tier, &content).unwrap();

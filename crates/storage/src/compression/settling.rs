@@ -86,7 +86,8 @@ impl Settling {
     /// The tables with rows. Also makes the settled dictionaries that they have known to the rewriter.
     pub(super) fn tables(&self) -> Result<Vec<TableId>, EngineError> {
         let snapshot = self.compression.engine.snapshot()?;
-        let tables = tables_present(&snapshot).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
+        let tables =
+            tables_present(&snapshot).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
         let mut known = self.tables.lock();
         known.retain(|table, _| tables.contains(table));
         for table in &tables {
@@ -171,8 +172,9 @@ impl Settling {
             Tier::Archived => bytes >= first / FIRST_FACTOR,
             Tier::Written | Tier::Settled => bytes >= first * FIRST_FACTOR,
         };
-        let has_failed =
-            progress.failed_at.is_some_and(|(failed, at)| failed == tier && bytes < at.saturating_mul(GROWTH));
+        let has_failed = progress
+            .failed_at
+            .is_some_and(|(failed, at)| failed == tier && bytes < at.saturating_mul(GROWTH));
         let has_one = self.compression.settled.of(table).is_some_and(|settled| {
             settled.tier == tier && bytes < settled.table_bytes.saturating_mul(GROWTH)
         });

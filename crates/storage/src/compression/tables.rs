@@ -191,12 +191,8 @@ impl Compression {
         }
         // An engine that cannot be read refuses the write that follows.
         let in_use = InUse::read(&*self.engine, table).unwrap_or_default();
-        let policy = Policy::new(
-            Arc::clone(&self.samples),
-            self.first_training_bytes,
-            in_use.written,
-            in_use.newest,
-        );
+        let policy =
+            Policy::new(Arc::clone(&self.samples), self.first_training_bytes, in_use.written, in_use.newest);
         Arc::clone(self.policies.lock().entry(table).or_insert_with(|| Arc::new(Mutex::new(policy))))
     }
 

@@ -229,4 +229,3 @@ impl Bed {
 pub fn total(rows: impl Iterator<Item = usize>) -> f64 {
     rows.sum::<usize>() as f64
 }
-

@@ -35,7 +35,8 @@ fn settled_rows_are_smaller_and_come_back() {
     let mut draw = Draw(seed());
     let mut bed = Bed::new(SMALL);
     bed.fill(&mut draw, 0..1500, "alpha");
-    let (before, uncompressed) = (bed.stored_bytes(), numbers(&bed).iter().filter(|number| **number == 0).count());
+    let (before, uncompressed) =
+        (bed.stored_bytes(), numbers(&bed).iter().filter(|number| **number == 0).count());
     assert!(uncompressed > 10, "rows are written before there is a dictionary");
     let snapshot = bed.table.snapshot(whole()).unwrap();
     bed.settle();
@@ -60,7 +61,8 @@ fn settled_rows_are_smaller_and_come_back() {
     bed.settle();
     assert_eq!(settled_numbers(&bed), settled, "the dictionary is found again");
     // New rows are compressed with the dictionary for writing.
-    let written = bed.dictionaries().iter().map(|key| key[20]).filter(|number| !settled.contains(number)).max();
+    let written =
+        bed.dictionaries().iter().map(|key| key[20]).filter(|number| !settled.contains(number)).max();
     bed.fill(&mut draw, 5000..5100, "alpha");
     assert!(crate::settling::numbers(&bed).contains(&written.unwrap()));
     bed.check();
@@ -205,7 +207,8 @@ fn a_settled_row_without_its_dictionary_is_an_error_that_names_it() {
         bed.fill(&mut Draw(4), 0..600, "alpha");
         bed.settle();
         let settled = settled_numbers(&bed).into_iter().next_back().unwrap();
-        let (lost, record) = bed.below(Space::Meta).into_iter().find(|(key, _)| is_record_of(key, settled)).unwrap();
+        let (lost, record) =
+            bed.below(Space::Meta).into_iter().find(|(key, _)| is_record_of(key, settled)).unwrap();
         let mut broken = vec![None, Some(record[..record.len() - 1].to_vec())];
         for at in [1, 4, 9, 17, 19, 24, record.len() - 1] {
             let mut damaged = record.clone();
