@@ -107,6 +107,8 @@ impl Settler {
                 }
                 task::park_timeout(task::now().duration_since(began).min(PAUSE_MAX));
             }
+            // If the pass goes on later, the encoder is prepared again.
+            self.compression.settled.end_archiving(table);
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ impl Compression {
         occasion: Occasion,
     ) -> Option<Arc<SettledEncoder>> {
         let SettledDictionary { number, tier, .. } = settled;
-        if let Some(encoder) = self.settled.encoders.find((table, number)) {
+        if let Some(encoder) = self.settled.encoder(table, number) {
             return Some(encoder);
         }
         if (tier, occasion) == (Tier::Archived, Occasion::Settling) {
@@ -77,15 +77,7 @@ impl Compression {
             self.settled.forget(table);
             return None;
         };
-        let bytes = encoder.bytes();
-        Some(self.settled.encoders.keep((table, number), encoder, bytes))
-    }
-
-    /// Frees the encoder of an archive, which takes much memory.
-    pub(super) fn end_settling(&self, table: TableId) {
-        if self.settled.of(table).is_some_and(|settled| settled.tier == Tier::Archived) {
-            self.settled.encoders.forget(table);
-        }
+        Some(self.settled.keep(table, number, encoder))
     }
 
     /// Trains a dictionary for settled rows, and has them use it if it is better than the present one. `flush` makes it
@@ -106,8 +98,7 @@ impl Compression {
         let record = |number| encode_settled_record(table, number, tier, table_bytes, &content);
         let Some(number) = self.store(table, &policy, VERSION, record, flush)? else { return Ok(false) };
         let adopted = self.if_present(table, &policy, || {
-            let bytes = encoder.bytes();
-            self.settled.encoders.keep((table, number), encoder, bytes);
+            self.settled.keep(table, number, encoder);
             let dictionary = SettledDictionary { number, tier, table_bytes };
             self.settled.adopt(table, dictionary);
         });

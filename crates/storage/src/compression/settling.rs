@@ -114,10 +114,12 @@ impl Settling {
                 return Ok(true);
             }
             progress.settled_at = Some(pass.seen_bytes);
-            progress.tier = Some(pass.tier);
+            // A dictionary that turned out to be lost is trained anew.
+            let is_lost = self.compression.settled.of(table).is_none();
+            progress.tier = Some(pass.tier).filter(|_| !is_lost);
             progress.pass = None;
-            self.compression.end_settling(table);
-            return Ok(false);
+            self.compression.settled.end_archiving(table);
+            return Ok(is_lost);
         }
         self.begin(table, progress, flush)
     }

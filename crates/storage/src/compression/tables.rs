@@ -108,7 +108,7 @@ impl Compression {
     /// Bytes of prepared dictionaries and samples.
     pub(super) fn memory_bytes(&self) -> usize {
         let dictionaries = self.compressing.bytes() + self.decompressing.bytes();
-        dictionaries + self.settled.encoders.bytes() + self.samples.bytes()
+        dictionaries + self.settled.bytes() + self.samples.bytes()
     }
 
     pub(super) fn stats(&self) -> CompressionStats {
@@ -239,6 +239,16 @@ impl Compression {
         }
         let content = self.content(table, number, meta)?;
         let dictionary = DDict::try_create(&content).ok_or(CorruptCompression::Dictionary { number })?;
+        drop(content);
+        // Of a dropped table, only a view has the dictionary: the table may come back with another one of that number.
+        // Not awaited: a drop may wait for a compaction, which reads this.
+        let adoption = self.adoption.try_lock();
+        let is_present = adoption.is_some()
+            && meta(&record_key(table, number))?
+                == self.engine.get(Space::Meta, &record_key(table, number))?;
+        if !is_present {
+            return Ok(Arc::new(dictionary));
+        }
         let bytes = dictionary.sizeof();
         Ok(self.decompressing.keep((table, number), dictionary, bytes))
     }
