@@ -57,6 +57,17 @@ impl Compression {
         compressed.stored.filter(|compressed| compressed.len() < stored.len())
     }
 
+    /// Whether the settled dictionary of a table can be read. A lost one is forgotten, so that another one is trained;
+    /// readers report it by name.
+    pub(super) fn has_settled_dictionary(&self, table: TableId) -> bool {
+        let Some(SettledDictionary { number, .. }) = self.settled.of(table) else { return false };
+        let is_readable = self.content(table, number, &|key| self.engine.get(Space::Meta, key)).is_ok();
+        if !is_readable {
+            self.settled.forget(table);
+        }
+        is_readable
+    }
+
     /// The encoder of a table. That of an archive takes long to prepare: only a requested compaction does it.
     fn settled_encoder(
         &self,
@@ -73,7 +84,7 @@ impl Compression {
         }
         let content = self.content(table, number, &|key| self.engine.get(Space::Meta, key)).ok();
         let Some(encoder) = content.and_then(|content| SettledEncoder::new(tier, &content)) else {
-            // Readers report a lost dictionary by name. Another one is trained.
+            // Lost since the pass over the table began.
             self.settled.forget(table);
             return None;
         };
@@ -107,13 +118,13 @@ impl Compression {
 
     /// The encoder that a new one of `tier` is compared with.
     fn present_encoder(&self, table: TableId, tier: Tier) -> Option<Arc<dyn Encoder>> {
-        // The dictionary of an archive is better than one that is to replace it because the table is none any more.
-        let settled = self.settled.of(table);
-        let settled = settled.filter(|settled| settled.tier == tier || tier == Tier::Archived);
-        if let Some(settled) = settled {
-            return self
-                .settled_encoder(table, settled, Occasion::Requested)
-                .map(|encoder| encoder as Arc<dyn Encoder>);
+        if let Some(settled) = self.settled.of(table).filter(|settled| settled.tier == tier) {
+            let encoder = self.settled_encoder(table, settled, Occasion::Requested)?;
+            return Some(encoder);
+        }
+        if tier == Tier::Archived {
+            // Most of its gain is in the rows of the sample itself, which do not judge it.
+            return None;
         }
         let current = self.policy(table).lock().current()?;
         let encoder = self.dictionary_for_compression(table, current).ok()?;

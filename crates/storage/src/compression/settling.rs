@@ -114,12 +114,10 @@ impl Settling {
                 return Ok(true);
             }
             progress.settled_at = Some(pass.seen_bytes);
-            // A dictionary that turned out to be lost is trained anew.
-            let is_lost = self.compression.settled.of(table).is_none();
-            progress.tier = Some(pass.tier).filter(|_| !is_lost);
+            progress.tier = Some(pass.tier);
             progress.pass = None;
             self.compression.settled.end_archiving(table);
-            return Ok(is_lost);
+            return Ok(false);
         }
         self.begin(table, progress, flush)
     }
@@ -163,6 +161,9 @@ impl Settling {
         }
         if self.compression.settled.of(table).is_none() {
             return Ok(false);
+        }
+        if !self.compression.has_settled_dictionary(table) {
+            return Ok(true);
         }
         progress.pass = Some(Pass { tier, ranges: ranges(&*view, whole, bytes)?, seen_bytes });
         Ok(true)
