@@ -162,7 +162,7 @@ class Compression(unittest.TestCase):
             for wrong in ("zip", 7, None):
                 answer = config.update({"compression": wrong}).run(connection)
                 self.assertIn('In `compression`: Expected "default" or "archive", got: ', answer["first_error"])
-            why = r"Compression option `zip` unrecognized \(options are \"default\" and \"archive\"\)\."
+            why = r"Compression option `zip` unrecognized \(options are \"default\" and \"archive\"\)"
             with self.assertRaisesRegex(r.errors.ReqlQueryLogicError, why):
                 db.table_create("other", compression="zip").run(connection)
 
