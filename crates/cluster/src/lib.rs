@@ -44,8 +44,8 @@ pub use catalog::{
 };
 pub use config::{
     DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig, Scope,
-    SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary,
-    User, WriteAcks, durability_name,
+    SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableCompression, TableConfig,
+    TableIndexes, Temporary, User, WriteAcks, durability_name,
 };
 pub use copy::{Copies, CopyChunking, CopyProgress};
 pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};

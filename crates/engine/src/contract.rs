@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, ScanRange, Space};
+use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space};
 
 /// A sorted map from keys to values in a few separate [`Space`]s.
 ///
@@ -50,6 +50,20 @@ pub trait Engine: Send + Sync {
     /// engine started by itself continues with a warning where it cannot be postponed (RocksDB). It costs the engine
     /// nothing but the wait. `docs/decisions/0040-log-durable-before-rows.md`.
     fn set_pre_flush_hook(&self, hook: PreFlushHook);
+
+    /// Sets the rewriter of [`Space::Rows`], replacing any earlier one; `None` for none. When this returns, no call of the
+    /// earlier one is running. An engine that never moves rows ignores it.
+    fn set_rewriter(&self, _rewriter: Option<Arc<dyn RowRewriter>>) {}
+
+    /// Rewrites the files with pairs of `range`, so that overwritten and deleted pairs no longer take space, and each row
+    /// passes the rewriter. Costs disk writes, also for the pairs beside the range in the same files. Readers and writers
+    /// do not wait for it. An engine without files only calls the rewriter.
+    fn compact(&self, _space: Space, _range: ScanRange<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Ends running calls of [`Engine::compact`] soon, and lets later ones do nothing: before the engine is closed.
+    fn cancel_compactions(&self) {}
 
     /// Sets the size of the cache for blocks read from disk, in bytes. An engine without such a cache ignores it.
     fn set_cache_bytes(&self, _bytes: usize) {}

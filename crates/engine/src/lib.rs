@@ -10,6 +10,7 @@
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
 //! - [`BufferedEngine`]: a write buffer in front of either
+//! - [`RowRewriter`]: gives rows another form when the engine moves them
 //! - [`prefetch()`]: a hint to the processor to load memory into its cache
 //! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
@@ -23,6 +24,7 @@ mod pre_flush;
 mod prefetch;
 #[cfg(feature = "rocks")]
 pub mod rocks;
+mod row_rewriter;
 mod scan_range;
 mod stats;
 mod write_buffer;
@@ -32,6 +34,7 @@ pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;
+pub use row_rewriter::{Occasion, RowRewriter};
 pub use scan_range::{Direction, Pair, ScanRange};
 pub use stats::{CompressionStats, EngineStats, LevelStats, MemoryStats, WrittenStats};
 pub use write_buffer::BufferedEngine;

@@ -49,6 +49,12 @@ pub struct CompressionStats {
     pub trainings: u64,
     /// Dictionaries that were stored and used.
     pub dictionaries: u64,
+    /// Rows that were compressed again after they had settled.
+    pub settled_rows: u64,
+    /// Their bytes on disk before.
+    pub settled_bytes_before: u64,
+    /// The same afterwards.
+    pub settled_bytes_after: u64,
 }
 
 /// One level of the tree.

@@ -271,7 +271,7 @@ terms! {
     DbCreate 57 "DB_CREATE" 1..1 [] Write
     DbDrop 58 "DB_DROP" 1..1 [] Write
     DbList 59 "DB_LIST" 0..0 [] Read
-    TableCreate 60 "TABLE_CREATE" 1..2 ["primary_key" "shards" "replicas" "nonvoting_replica_tags" "primary_replica_tag" "durability"] Write
+    TableCreate 60 "TABLE_CREATE" 1..2 ["primary_key" "shards" "replicas" "nonvoting_replica_tags" "primary_replica_tag" "durability" "compression"] Write
     TableDrop 61 "TABLE_DROP" 1..2 [] Write
     TableList 62 "TABLE_LIST" 0..1 [] Read
     Config 174 "CONFIG" 1..1 [] Read

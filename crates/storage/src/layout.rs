@@ -9,8 +9,10 @@ use log::GroupId;
 
 use crate::{FormatError, IndexId, ReadError, TableId};
 
-/// The newest format version that this program knows.
-const VERSION: u32 = 2;
+/// The newest format version that this program knows: that of an engine with dictionaries for settled rows.
+pub(crate) const VERSION: u32 = 3;
+/// The format version of an engine with dictionaries for rows that are written, and no others.
+pub(crate) const VERSION_WRITTEN: u32 = 2;
 /// The format version of an engine without dictionaries and compressed rows, which earlier programs can read.
 const VERSION_UNCOMPRESSED: u32 = 1;
 
@@ -35,12 +37,13 @@ pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Adds to `batch` that the engine has dictionaries, if it has none yet: earlier programs then refuse to open it, as
-/// they could not read its rows.
-pub(crate) fn raise_version(engine: &dyn Engine, batch: &mut Batch) -> Result<(), EngineError> {
+/// Adds to `batch` that the engine has at least `version`: earlier programs then refuse to open it, as they could not
+/// read its rows.
+pub(crate) fn raise_version(engine: &dyn Engine, batch: &mut Batch, version: u32) -> Result<(), EngineError> {
     let stored = engine.get(Space::Meta, &[META_VERSION])?;
-    if stored.as_deref() != Some(&VERSION.to_le_bytes()[..]) {
-        put_version(batch, VERSION);
+    let stored = stored.and_then(|stored| Some(u32::from_le_bytes(stored[..].try_into().ok()?)));
+    if stored.is_none_or(|stored| stored < version) {
+        put_version(batch, version);
     }
     Ok(())
 }
@@ -118,14 +121,25 @@ pub(crate) fn dropped_dictionaries(start: &[u8]) -> Option<TableId> {
     Some(TableId::from_uuid(uuid::Uuid::from_bytes(id.try_into().ok()?)))
 }
 
-/// The highest number of a dictionary of `table`. One seek.
-pub(crate) fn newest_dictionary(engine: &dyn Engine, table: TableId) -> Result<Option<u32>, EngineError> {
+/// Calls `read` with the number and the record of each dictionary of `table`, the highest number first, until it
+/// returns false.
+pub(crate) fn scan_dictionaries(
+    engine: &dyn Engine,
+    table: TableId,
+    mut read: impl FnMut(u32, &[u8]) -> bool,
+) -> Result<(), EngineError> {
     let prefix = dictionaries_prefix(table);
     let end = after_prefix(&prefix);
     let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let range = (Bound::Included(&prefix[..]), end);
     let mut scan = engine.snapshot()?.scan(Space::Meta, range, Direction::Descending);
-    Ok(scan.next()?.and_then(|(key, _)| key.last_chunk().map(|number| u32::from_be_bytes(*number))))
+    while let Some((key, record)) = scan.next()? {
+        let number = key.last_chunk().map(|number| u32::from_be_bytes(*number));
+        if number.is_some_and(|number| !read(number, record)) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The prefix of the keys of all entries of an index.

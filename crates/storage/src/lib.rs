@@ -40,7 +40,7 @@ mod table_id;
 
 pub use batch::RowBatch;
 pub use change::{Changes, RowChange};
-pub use compression::{CompressedEngine, CompressionOptions};
+pub use compression::{CompressedEngine, CompressionOptions, IsArchive};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};

@@ -120,6 +120,52 @@ class Compression(unittest.TestCase):
         found = re.search(r'^rekindle_table_bytes\{db="test",table="articles",form="logical"\} (\S+)$', page, re.M)
         self.assertGreater(float(found[1]), 0.8 * logical)
 
+    def test_archives_settle_and_come_back(self):
+        with node("--cache-size", "100") as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            db, config = r.db("test"), r.table("articles").config()
+            created = db.table_create("articles", compression="archive").run(connection)
+            self.assertEqual(created["config_changes"][0]["new_val"]["compression"], "archive")
+            r.table("articles").index_create("group").run(connection)
+            r.table("articles").index_wait("group").run(connection)
+            # A small archive stays as it is.
+            db.table_create("small", compression="archive").run(connection)
+            small = [{"id": number, "text": f"row {number}"} for number in range(10)]
+            r.table("small").insert(small).run(connection)
+            insert(connection, range(2 * ROWS))
+            wanted = {number: article(number) for number in range(2 * ROWS)}
+
+            settled = lambda: metric(server, "rekindle_compression_settled_rows_total")
+            self.assertTrue(comes_true(lambda: settled() > ROWS, seconds=120))
+            before, after = (
+                metric(server, "rekindle_compression_settled_bytes_total", f'{{form="{form}"}}')
+                for form in ("before", "after")
+            )
+            self.assertLess(after, before * 0.9)
+            self.check_all(server, wanted)
+            r.table("articles").between(100, 200).update({"title": "changed"}).run(connection)
+            wanted.update((number, {**wanted[number], "title": "changed"}) for number in range(100, 200))
+            server.kill()
+            server.start()
+            self.check_all(server, wanted)
+            connection = r.connect("127.0.0.1", server.driver_port)
+            self.assertEqual(list(r.table("small").order_by("id").run(connection)), small)
+
+            # The setting stays when the table is reconfigured, and can be changed.
+            r.table("articles").reconfigure(shards=2, replicas=1).run(connection)
+            r.table("articles").wait().run(connection)
+            self.assertEqual(config["compression"].run(connection), "archive")
+            self.assertEqual(config.update({"compression": "default"}).run(connection)["replaced"], 1)
+            self.assertFalse(config.has_fields("compression").run(connection))
+            self.check_all(server, wanted)
+            self.assertEqual(config.update({"compression": "archive"}).run(connection)["replaced"], 1)
+            for wrong in ("zip", 7, None):
+                answer = config.update({"compression": wrong}).run(connection)
+                self.assertIn('In `compression`: Expected "default" or "archive", got: ', answer["first_error"])
+            why = r"Compression option `zip` unrecognized \(options are \"default\" and \"archive\"\)"
+            with self.assertRaisesRegex(r.errors.ReqlQueryLogicError, why):
+                db.table_create("other", compression="zip").run(connection)
+
     def test_random_rows_stay_as_they_are(self):
         with node("--cache-size", "100") as server:
             connection = r.connect("127.0.0.1", server.driver_port)

@@ -12,7 +12,9 @@ use super::row::{CatalogRow, grant_key};
 use super::shard_placer::{DesiredShards, ShardPlacer};
 use super::snapshot::{Catalog, Database, find_db, find_table};
 use crate::config::boundaries::even_boundaries;
-use crate::config::{DbConfig, DbId, Ids, Scope, ShardHistory, TableConfig, TableIndexes, WriteAcks};
+use crate::config::{
+    DbConfig, DbId, Ids, Scope, ShardHistory, TableCompression, TableConfig, TableIndexes, WriteAcks,
+};
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 
@@ -27,6 +29,7 @@ pub struct TableOptions {
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
+    pub compression: TableCompression,
     /// Its shards and the placement of their replicas.
     pub shards: DesiredShards,
 }
@@ -38,6 +41,7 @@ impl Default for TableOptions {
             primary_key: Text::from_static("id"),
             durability: Durability::Hard,
             write_acks: WriteAcks::Majority,
+            compression: TableCompression::Default,
             shards: DesiredShards::count(1),
         }
     }
@@ -154,6 +158,7 @@ impl Schema {
                 primary_key: options.primary_key.clone(),
                 durability: options.durability,
                 write_acks: options.write_acks,
+                compression: options.compression,
                 indexes: TableIndexes::default(),
                 write_hook: None,
                 shards: self.placer.founded(draft, even_boundaries(places.len()), &places),

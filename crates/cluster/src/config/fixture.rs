@@ -4,7 +4,10 @@ use datum::Bytes;
 use log::{GroupId, PeerId};
 use uuid::Uuid;
 
-use super::{DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, WriteAcks};
+use super::{
+    DbId, ReplicaConfig, ServerId, ShardConfig, ShardHistory, TableCompression, TableConfig, TableIndexes,
+    WriteAcks,
+};
 
 /// The server with this number.
 pub(crate) fn server(n: u64) -> ServerId {
@@ -39,6 +42,7 @@ pub(crate) fn table(shards: Vec<ShardConfig>) -> TableConfig {
         primary_key: "id".into(),
         durability: log::Durability::Hard,
         write_acks: WriteAcks::Majority,
+        compression: TableCompression::Default,
         indexes: TableIndexes::default(),
         write_hook: None,
         shards,

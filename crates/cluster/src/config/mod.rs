@@ -111,6 +111,32 @@ impl WriteAcks {
     }
 }
 
+/// How strongly the rows of a table are compressed on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableCompression {
+    #[default]
+    Default,
+    /// As small as possible, at the cost of processor time and memory after writes.
+    Archive,
+}
+
+impl TableCompression {
+    /// The name of the setting in `table_config`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TableCompression::Default => "default",
+            TableCompression::Archive => "archive",
+        }
+    }
+
+    /// The setting with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<TableCompression> {
+        [TableCompression::Default, TableCompression::Archive].into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// One replica of a shard: its server, and its id in the log group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
@@ -174,6 +200,7 @@ pub struct TableConfig {
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
+    pub compression: TableCompression,
     pub indexes: TableIndexes,
     /// A function that receives every write of a row and may change it: `(context, old, new) => row`.
     pub write_hook: Option<StoredFunc>,

@@ -42,6 +42,7 @@ impl Resharder {
             move_table(catalog, draft, change, &mut after)?;
             after.durability = change.durability.unwrap_or(before.durability);
             after.write_acks = change.write_acks.unwrap_or(before.write_acks);
+            after.compression = change.compression.unwrap_or(before.compression);
             if let Some(hook) = &change.write_hook {
                 after.write_hook.clone_from(hook);
             }

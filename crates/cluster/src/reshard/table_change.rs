@@ -5,7 +5,7 @@ use log::Durability;
 use reql::StoredFunc;
 
 use crate::catalog::DesiredShards;
-use crate::config::{DbId, WriteAcks};
+use crate::config::{DbId, TableCompression, WriteAcks};
 
 /// A change to a table's configuration; `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,7 @@ pub struct TableChange {
     pub durability: Option<Durability>,
     /// How many replicas must hold a write.
     pub write_acks: Option<WriteAcks>,
+    pub compression: Option<TableCompression>,
     /// The number of its shards, and the places of their replicas.
     pub shards: Option<DesiredShards>,
     /// Its write hook; `Some(None)` removes it.

@@ -12,13 +12,18 @@ use parking_lot::RwLock;
 use self::tree::Tree;
 use self::view::MemorySnapshot;
 use crate::pre_flush::Hook;
-use crate::{Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, Snapshot, Space};
+use crate::row_rewriter::{Occasion, RewriterCell};
+use crate::{
+    Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Space,
+};
 
 /// Sorted maps behind one lock, with the versions that live snapshots need.
 #[derive(Clone, Default)]
 pub struct MemoryEngine {
     tree: Arc<RwLock<Tree>>,
     hook: Arc<Hook>,
+    rewriter: Arc<RewriterCell>,
 }
 
 impl MemoryEngine {
@@ -28,11 +33,11 @@ impl MemoryEngine {
         MemoryEngine::default()
     }
 
-    /// The state after a power loss and restart: that of the last flush, in a new engine without a hook.
+    /// The state after a power loss and restart: that of the last flush, in a new engine without hooks.
     #[must_use]
     pub fn after_crash(&self) -> MemoryEngine {
         let survivor = self.tree.read().as_of_last_flush();
-        MemoryEngine { tree: Arc::new(RwLock::new(survivor)), hook: Arc::default() }
+        MemoryEngine { tree: Arc::new(RwLock::new(survivor)), ..MemoryEngine::default() }
     }
 }
 
@@ -60,6 +65,23 @@ impl Engine for MemoryEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
+    }
+
+    fn set_rewriter(&self, rewriter: Option<Arc<dyn RowRewriter>>) {
+        self.rewriter.set(rewriter);
+    }
+
+    fn compact(&self, space: Space, range: ScanRange<'_>) -> Result<(), EngineError> {
+        if space != Space::Rows {
+            return Ok(());
+        }
+        let rows: Vec<(Bytes, Bytes)> = self.tree.read().newest_pairs(space, range);
+        for (key, value) in rows {
+            if let Some(rewritten) = self.rewriter.rewrite(&key, &value, Occasion::Requested) {
+                self.tree.write().rewrite(space, &key, &value, rewritten);
+            }
+        }
+        Ok(())
     }
 
     fn stats(&self) -> EngineStats {

@@ -49,6 +49,24 @@ impl Tree {
         Some(found.filter_map(move |(key, versions)| Some((key, visible(versions, moment)?))))
     }
 
+    pub(super) fn newest_pairs(&self, space: Space, range: ScanRange<'_>) -> Vec<(Bytes, Bytes)> {
+        let pairs = self.pairs(self.now, space, range);
+        pairs.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Replaces `value`, if it is still the newest under `key`, in the place where it was written.
+    pub(super) fn rewrite(&mut self, space: Space, key: &[u8], value: &Bytes, rewritten: Bytes) {
+        let versions = self.spaces[space as usize].get_mut(key);
+        let newest = versions.and_then(|versions| versions.last_mut());
+        if let Some((_, Some(newest))) = newest
+            && newest == value
+        {
+            self.bytes += pair_bytes(key, &rewritten);
+            self.bytes -= pair_bytes(key, newest);
+            *newest = rewritten;
+        }
+    }
+
     pub(super) fn apply(&mut self, batch: &Batch) {
         self.now += 1;
         for change in batch.changes() {

@@ -8,6 +8,7 @@ mod bounds;
 mod flushes;
 mod history;
 mod options;
+mod rewriting;
 mod split_points;
 mod stats;
 mod view;
@@ -27,7 +28,10 @@ use rocksdb::{
 use self::flushes::WrittenBytes;
 use self::view::RocksSnapshot;
 use crate::pre_flush::Hook;
-use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use crate::row_rewriter::RewriterCell;
+use crate::{
+    Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
+};
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
@@ -35,6 +39,7 @@ pub struct RocksEngine {
     cache: Cache,
     read: ReadOptions,
     hook: Arc<Hook>,
+    rewriter: Arc<RewriterCell>,
     written: Arc<WrittenBytes>,
     history_bytes_max: u64,
 }
@@ -46,8 +51,13 @@ impl RocksEngine {
     /// [`EngineError::Corrupt`] if its files contradict each other.
     pub fn open(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
         let cache = options::block_cache(options);
+        let rewriter = Arc::<RewriterCell>::default();
         let spaces = Space::ALL.map(|space| {
-            ColumnFamilyDescriptor::new(space.name(), options::for_space(space, options, &cache))
+            let mut column = options::for_space(space, options, &cache);
+            if space == Space::Rows {
+                rewriting::filter(&mut column, Arc::clone(&rewriter));
+            }
+            ColumnFamilyDescriptor::new(space.name(), column)
         });
         let hook = Arc::<Hook>::default();
         let mut database = options::for_database(options);
@@ -56,7 +66,7 @@ impl RocksEngine {
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
         let (db, read) = (Arc::new(db), ReadOptions::default());
-        Ok(RocksEngine { db, cache, read, hook, written, history_bytes_max })
+        Ok(RocksEngine { db, cache, read, hook, rewriter, written, history_bytes_max })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -114,6 +124,19 @@ impl Engine for RocksEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
+    }
+
+    fn set_rewriter(&self, rewriter: Option<Arc<dyn RowRewriter>>) {
+        self.rewriter.set(rewriter);
+    }
+
+    fn compact(&self, space: Space, range: ScanRange<'_>) -> Result<(), EngineError> {
+        rewriting::compact(&self.db, space, range);
+        Ok(())
+    }
+
+    fn cancel_compactions(&self) {
+        rewriting::cancel(&self.db);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

@@ -105,7 +105,8 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
         // Files are only ever deleted, so that their number delays no write.
         column.set_level_compaction_dynamic_level_bytes(false);
     }
-    if space == Space::Rows {
+    // In `meta`: dictionaries of rows, which would be copied whenever the small records beside them are merged.
+    if matches!(space, Space::Rows | Space::Meta) {
         column.set_enable_blob_files(true);
         column.set_min_blob_size(LARGE_VALUE_BYTES);
         column.set_blob_compression_type(DBCompressionType::None);

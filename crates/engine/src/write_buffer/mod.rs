@@ -15,7 +15,7 @@ use io::task::{self, Condvar, Thread};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
-use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space};
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.
 const LARGE_BATCH_DIVISOR: usize = 16;
@@ -243,6 +243,19 @@ impl Engine for BufferedEngine {
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         // Buffered changes become durable only after they are in the engine, which calls the hook.
         self.shared.engine.set_pre_flush_hook(hook);
+    }
+
+    fn set_rewriter(&self, rewriter: Option<Arc<dyn RowRewriter>>) {
+        self.shared.engine.set_rewriter(rewriter);
+    }
+
+    fn compact(&self, space: Space, range: ScanRange<'_>) -> Result<(), EngineError> {
+        self.shared.flush_to_engine()?;
+        self.shared.engine.compact(space, range)
+    }
+
+    fn cancel_compactions(&self) {
+        self.shared.engine.cancel_compactions();
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

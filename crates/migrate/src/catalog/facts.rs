@@ -54,6 +54,8 @@ pub struct TableFacts {
     pub durability: String,
     /// `majority` or `single`.
     pub write_acks: String,
+    /// `default` or `archive`.
+    pub compression: String,
     /// Empty if they could not be read.
     pub shards: Vec<Shard>,
     pub indexes: Vec<Index>,

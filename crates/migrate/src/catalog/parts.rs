@@ -75,6 +75,7 @@ mod tests {
             primary_key: "id".to_owned(),
             durability: "hard".to_owned(),
             write_acks: "majority".to_owned(),
+            compression: "default".to_owned(),
             shards: Vec::new(),
             indexes,
             hook: None,

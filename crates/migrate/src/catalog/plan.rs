@@ -236,6 +236,7 @@ mod tests {
             primary_key: "id".to_owned(),
             durability: "soft".to_owned(),
             write_acks: "single".to_owned(),
+            compression: "default".to_owned(),
             shards: Vec::new(),
             indexes: Vec::new(),
             hook: None,

@@ -120,6 +120,7 @@ fn read_table(
         primary_key: text(&info["primary_key"], "id"),
         durability: text(&config["durability"], "hard"),
         write_acks: text(&config["write_acks"], "majority"),
+        compression: text(&config["compression"], "default"),
         shards: config["shards"].as_array().into_iter().flatten().map(shard).collect(),
         indexes: statuses.as_array().into_iter().flatten().map(index).collect(),
         hook,

@@ -83,6 +83,7 @@ fn table_json(table: &TablePlan) -> Value {
         "table": facts.name.to_string(),
         "create": table.create_options(),
         "write_acks": facts.write_acks,
+        "compression": facts.compression,
         "rows": facts.rows,
         "keeps_extra": table.keeps_extra,
         "indexes": table.indexes.iter().map(|index| &index.name).collect::<Vec<_>>(),

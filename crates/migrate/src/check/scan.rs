@@ -175,6 +175,7 @@ mod tests {
             primary_key: "id".to_owned(),
             durability: "hard".to_owned(),
             write_acks: "majority".to_owned(),
+            compression: "default".to_owned(),
             shards: Vec::new(),
             indexes: vec![
                 index(

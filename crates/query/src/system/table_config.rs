@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cluster::{
-    AdminError, Catalog, DbConfig, DbId, DesiredShards, ServerId, ShardPlaces, TableChange, TableHandle,
-    TableOptions, WriteAcks, durability_name, places_of,
+    AdminError, Catalog, DbConfig, DbId, DesiredShards, ServerId, ShardPlaces, TableChange, TableCompression,
+    TableHandle, TableOptions, WriteAcks, durability_name, places_of,
 };
 use datum::{Datum, Object, Text};
 use log::Durability;
@@ -23,12 +23,25 @@ pub(super) struct TableConfigTable;
 const WRONG: &str = "The change you're trying to make to `rethinkdb.table_config` has the wrong format. ";
 const NO_TABLE: &str = "There is no existing table with the given ID. To create a new table by inserting into \
     `rethinkdb.table_config`, you must let the database generate the primary key automatically.";
-const FIELDS: [&str; 9] =
-    ["id", "name", "db", "primary_key", "durability", "write_acks", "indexes", "write_hook", "shards"];
+const FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "db",
+    "primary_key",
+    "durability",
+    "write_acks",
+    "compression",
+    "indexes",
+    "write_hook",
+    "shards",
+];
 
 pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
     let config = &table.config;
-    object([
+    // Only where it is set, so that the row has otherwise the fields of RethinkDB's.
+    let is_set = config.compression != TableCompression::Default;
+    let compression = is_set.then(|| ("compression", config.compression.name().into()));
+    let fields = [
         ("id", config.id.uuid().to_string().into()),
         ("name", Datum::String(config.name.clone())),
         ("db", Datum::String(db_name(table, identifiers))),
@@ -38,7 +51,8 @@ pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
         ("indexes", strings(config.indexes.all().into_iter().map(|index| index.name.clone()))),
         ("write_hook", described_hook(config)),
         ("shards", shard_rows(cx, &places_of(&config.shards), identifiers)),
-    ])
+    ];
+    fields.into_iter().chain(compression).map(|(name, value)| (Text::from_static(name), value)).collect()
 }
 
 /// Shards in the format of rows.
@@ -115,6 +129,7 @@ fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalErr
         primary_key: row.primary_key.unwrap_or(defaults.primary_key),
         durability: row.durability.unwrap_or(defaults.durability),
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),
+        compression: row.compression,
         shards: row.shards.map_or(defaults.shards, DesiredShards::Named),
     };
     cx.node().schema().create_table(&row.db.name, &row.name, options).map(drop).map_err(admin_failed)
@@ -137,6 +152,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         db: Some(row.db.id),
         durability: row.durability,
         write_acks: row.write_acks,
+        compression: Some(row.compression),
         shards: row.shards.map(DesiredShards::Named),
         write_hook: None,
     };
@@ -177,6 +193,7 @@ struct Settings {
     primary_key: Option<Text>,
     durability: Option<Durability>,
     write_acks: Option<WriteAcks>,
+    compression: TableCompression,
     shards: Option<Vec<ShardPlaces>>,
 }
 
@@ -202,6 +219,8 @@ fn read(
         primary_key,
         shards,
         write_acks: field_of(old, new, "write_acks", read_acks)?,
+        // Optional in every row.
+        compression: field_of(None, new, "compression", read_compression)?.unwrap_or_default(),
         durability: field_of(old, new, "durability", read_durability)?,
     };
     check_hook(old, new)?;
@@ -301,6 +320,15 @@ fn read_acks(value: &Datum) -> Result<WriteAcks, EvalError> {
             Err(EvalError::op_failed(format!("Expected \"single\" or \"majority\", got: {shown}")))
         }
     }
+}
+
+fn read_compression(value: &Datum) -> Result<TableCompression, EvalError> {
+    let found = match value {
+        Datum::String(name) => TableCompression::named(name),
+        _ => None,
+    };
+    let wrong = || format!("Expected \"default\" or \"archive\", got: {}", value.pretty());
+    found.ok_or_else(|| EvalError::op_failed(wrong()))
 }
 
 fn read_shards(

@@ -1,6 +1,6 @@
 //! `table_create`, `table_drop`, `table_list`.
 
-use cluster::TableOptions;
+use cluster::{TableCompression, TableOptions};
 use datum::{Datum, Text};
 use reql::EvalError;
 
@@ -26,6 +26,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         primary_key,
         durability: durability_of(&args)?.unwrap_or(defaults.durability),
         write_acks: defaults.write_acks,
+        compression: compression_of(&args)?,
         shards: placement.desired_shards(),
     };
     let (db, name) = db_and_table(&mut args)?;
@@ -46,6 +47,16 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         .table(&db.name, &name)
         .map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
     Ok(answer([("tables_created", 1.into())], vec![change(Datum::Null, row)]))
+}
+
+/// The `compression` option.
+fn compression_of(args: &Args<'_>) -> Result<TableCompression, EvalError> {
+    let Some(name) = args.optional_string("compression")? else { return Ok(TableCompression::Default) };
+    TableCompression::named(&name).ok_or_else(|| {
+        let why =
+            format!("Compression option `{name}` unrecognized (options are \"default\" and \"archive\").");
+        args.at_optarg("compression", EvalError::logic(why))
+    })
 }
 
 /// `table_drop`: removes a table and its rows.

@@ -272,6 +272,19 @@ fn write_compression(page: &mut Page, compression: CompressionStats) {
     page.family("rekindle_compression_bytes", Counter, "Bytes of these rows, before and as they are stored.")
         .sample(&[("form", "plain")], compression.row_bytes as f64)
         .sample(&[("form", "stored")], compression.stored_bytes as f64);
+    page.single(
+        "rekindle_compression_settled_rows",
+        Counter,
+        "Rows that were compressed again after they had settled.",
+        compression.settled_rows as f64,
+    );
+    page.family(
+        "rekindle_compression_settled_bytes",
+        Counter,
+        "Bytes of these rows on disk, before and afterwards.",
+    )
+    .sample(&[("form", "before")], compression.settled_bytes_before as f64)
+    .sample(&[("form", "after")], compression.settled_bytes_after as f64);
     page.family(
         "rekindle_compression_dictionaries",
         Counter,

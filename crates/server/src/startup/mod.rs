@@ -2,6 +2,7 @@
 //!
 //! The lines printed here are an interface: scripts wait for them.
 
+mod archives;
 mod data_directory;
 mod history_age;
 mod outbound;
@@ -38,6 +39,7 @@ use crate::node_service::NodeService;
 use crate::tls;
 use crate::worker::Workers;
 use crate::worker_state::Shared;
+use archives::Archives;
 use data_directory::DataDirectory;
 use history_age::HistoryAge;
 use peers::Peers;
@@ -121,8 +123,10 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
+    let compressed = stores.compressed.clone();
     let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
+    let archives = Archives::follow(compressed, &node);
     peers.reception.open(node.rpc_server());
     while !node.await_catalog(CATALOG_LOG_INTERVAL) {
         tracing::info!("Waiting for the cluster's catalog...");
@@ -156,7 +160,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop((indexes, history_age));
+    drop((indexes, history_age, archives));
     shut_down_engine(node, engine)?;
     end
 }

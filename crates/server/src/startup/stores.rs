@@ -75,8 +75,9 @@ impl Machine {
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let compressing = CompressedEngine::with_training_thread(rocks.clone(), compression_options(plan))?;
-        let gathering = BufferedEngine::with_writer_thread(Arc::new(compressing), size(plan.write_buffer))?;
+        let compressed = CompressedEngine::with_threads(rocks.clone(), compression_options(plan))?;
+        let compressed = Arc::new(compressed);
+        let gathering = BufferedEngine::with_writer_thread(compressed.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let wiring = Wiring::new(replicas.clone());
@@ -89,7 +90,7 @@ impl Machine {
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, rocks, engine, replicas, wiring, log })
+        Ok(Stores { name, rocks, compressed, engine, replicas, wiring, log })
     }
 
     /// Opens the node over `stores` and applies the rest of the log.
@@ -126,6 +127,8 @@ pub struct Stores {
     name: String,
     /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
+    /// The compression itself, below the write buffer of `engine`.
+    pub compressed: Arc<CompressedEngine>,
     pub engine: Arc<dyn Engine>,
     replicas: Arc<Replicas>,
     wiring: Wiring,

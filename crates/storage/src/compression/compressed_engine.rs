@@ -1,14 +1,16 @@
 //! An engine whose rows are compressed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
-use engine::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
-use io::task::{self, Receiver, Sender, Thread};
+use engine::{
+    Batch, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
+};
 
+use super::background::Background;
 use super::compressed_row::CorruptCompression;
-use super::tables::{Compression, RowError, Training, is_compressed, named};
+use super::settling::{IsArchive, Settling};
+use super::tables::{Compression, RowError, is_compressed, named};
 use super::view::CompressedSnapshot;
 
 /// Limits of the compression in an engine.
@@ -32,38 +34,50 @@ impl Default for CompressionOptions {
 /// key that is too short for a table is passed on as it is.
 pub struct CompressedEngine {
     compression: Arc<Compression>,
-    trainer: Option<Trainer>,
-}
-
-/// The thread that trains dictionaries.
-struct Trainer {
-    trainings: Option<Sender<Training>>,
-    stops: Arc<AtomicBool>,
-    thread: Option<Thread>,
+    settling: Arc<Settling>,
+    background: Option<Background>,
 }
 
 /// Of the cache for blocks, dictionaries and samples get this share.
 const CACHE_SHARE: usize = 8;
 
 impl CompressedEngine {
-    /// Compresses the rows of `engine`. Trains dictionaries in the write that completes their sample: for tests and
-    /// for the simulation.
+    /// Compresses the rows of `engine`. Trains dictionaries in the write that completes their sample, and settles rows
+    /// only in [`CompressedEngine::settle`]: for tests and for the simulation.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>, options: CompressionOptions) -> CompressedEngine {
         let CompressionOptions { memory_bytes, first_training_bytes } = options;
         let compression = Arc::new(Compression::new(engine, memory_bytes, first_training_bytes));
-        CompressedEngine { compression, trainer: None }
+        compression.engine.set_rewriter(Some(Arc::clone(&compression) as Arc<dyn RowRewriter>));
+        let settling = Arc::new(Settling::new(Arc::clone(&compression)));
+        CompressedEngine { compression, settling, background: None }
     }
 
-    /// As [`CompressedEngine::new`], with a thread that trains dictionaries, so that no write waits for one. Fails if
-    /// the system cannot start a thread.
-    pub fn with_training_thread(
+    /// As [`CompressedEngine::new`], with a thread that trains dictionaries, so that no write waits for one, and a thread
+    /// that settles the rows of tables to which little is being written. Fails if the system cannot start a thread.
+    pub fn with_threads(
         engine: Arc<dyn Engine>,
         options: CompressionOptions,
     ) -> std::io::Result<CompressedEngine> {
         let mut engine = CompressedEngine::new(engine, options);
-        engine.trainer = Some(Trainer::start(&engine.compression)?);
+        engine.background = Some(Background::start(&engine.compression, &engine.settling)?);
         Ok(engine)
+    }
+
+    /// Sets the function that says which tables are archives; before, none is one. When this returns, no call of the
+    /// earlier function is running.
+    pub fn set_is_archive(&self, is_archive: IsArchive) {
+        self.settling.set_is_archive(is_archive);
+    }
+
+    /// Compresses rows that have settled again: one dictionary, or one range of some megabytes, for each table. Returns
+    /// whether there may be more to do.
+    pub fn settle(&self) -> Result<bool, EngineError> {
+        let mut is_more = false;
+        for table in self.settling.tables()? {
+            is_more |= self.settling.step(table, || self.inner().flush())?;
+        }
+        Ok(is_more)
     }
 
     /// Divides the memory for cached blocks: the part for blocks, and the part for dictionaries and samples.
@@ -130,8 +144,8 @@ impl Engine for CompressedEngine {
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
         for training in self.compression.write(batch)? {
-            match &self.trainer {
-                Some(trainer) => trainer.send(training),
+            match &self.background {
+                Some(background) => background.train(training),
                 // The order of batches is enough: no later batch is durable without this one.
                 None => self.compression.run(training, || Ok(())),
             }
@@ -145,6 +159,14 @@ impl Engine for CompressedEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.inner().set_pre_flush_hook(hook);
+    }
+
+    fn compact(&self, space: Space, range: ScanRange<'_>) -> Result<(), EngineError> {
+        self.inner().compact(space, range)
+    }
+
+    fn cancel_compactions(&self) {
+        self.inner().cancel_compactions();
     }
 
     fn set_cache_bytes(&self, bytes: usize) {
@@ -161,36 +183,15 @@ impl Engine for CompressedEngine {
     }
 }
 
-impl Trainer {
-    fn start(compression: &Arc<Compression>) -> std::io::Result<Trainer> {
-        let (sender, receiver) = task::channel();
-        let (compression, stops) = (Arc::clone(compression), Arc::new(AtomicBool::new(false)));
-        let stopping = Arc::clone(&stops);
-        let thread = task::spawn("compression", move || run(&compression, &receiver, &stopping))?;
-        Ok(Trainer { trainings: Some(sender), stops, thread: Some(thread) })
-    }
-
-    fn send(&self, training: Training) {
-        if let Some(trainings) = &self.trainings {
-            // The thread ends only when this sender is dropped.
-            drop(trainings.send(training));
-        }
-    }
-}
-
-impl Drop for Trainer {
+impl Drop for CompressedEngine {
     fn drop(&mut self) {
-        self.stops.store(true, Relaxed);
-        self.trainings = None;
-        self.thread.take().into_iter().for_each(Thread::join);
-    }
-}
-
-fn run(compression: &Compression, trainings: &Receiver<Training>, stops: &AtomicBool) {
-    while let Ok(training) = trainings.recv() {
-        if stops.load(Relaxed) {
-            return;
+        if let Some(background) = self.background.take() {
+            background.stop();
+            // The thread may wait for one.
+            self.inner().cancel_compactions();
+            background.join();
         }
-        compression.run(training, || compression.engine.flush());
+        // The engine and its rewriter own each other until now.
+        self.inner().set_rewriter(None);
     }
 }

@@ -69,6 +69,30 @@ pub(super) struct CompressedRow {
     pub bytes: usize,
 }
 
+/// Compresses texts with a certain dictionary.
+pub(super) trait Encoder {
+    /// Replaces `frame` by the frame of `text`, in `context` if it needs one. `None` if zstd has no memory.
+    fn encode(&self, context: &mut Option<CCtx<'static>>, text: &[u8], frame: &mut Vec<u8>) -> Option<()>;
+}
+
+impl Encoder for CDict<'_> {
+    fn encode(&self, context: &mut Option<CCtx<'static>>, text: &[u8], frame: &mut Vec<u8>) -> Option<()> {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(CCtx::try_create()?),
+        };
+        reserve(text, frame)?;
+        context.compress_using_cdict(frame, text, self).ok()?;
+        Some(())
+    }
+}
+
+/// Empties `frame` and makes room for the frame of `text`.
+pub(super) fn reserve(text: &[u8], frame: &mut Vec<u8>) -> Option<()> {
+    frame.clear();
+    frame.try_reserve(zstd_safe::compress_bound(text.len())).ok()
+}
+
 /// The memory that compressing and decompressing need, one for each thread.
 #[derive(Default)]
 struct Contexts {
@@ -82,19 +106,15 @@ thread_local! {
     static CONTEXTS: RefCell<Contexts> = RefCell::default();
 }
 
-/// Compresses `row` with a prepared dictionary. `None` if it cannot be compressed, so that it is stored as it is:
+/// Compresses `row` with dictionary `number`. `None` if it cannot be compressed, so that it is stored as it is:
 /// exactly this row would not come back, it is short, or zstd has no memory.
-pub(super) fn compress(
-    row: &[u8],
-    number: DictionaryNumber,
-    dictionary: &CDict<'_>,
-) -> Option<CompressedRow> {
+pub(super) fn compress(row: &[u8], number: DictionaryNumber, encoder: &dyn Encoder) -> Option<CompressedRow> {
     CONTEXTS.with_borrow_mut(|Contexts { compress, frame, row: restored, .. }| {
         let (text, checksum) = restored.take_apart(row)?;
         if !(TEXT_BYTES_MIN..=TEXT_BYTES_MAX).contains(&text.len()) {
             return None;
         }
-        compress_text(compress, text, dictionary, frame)?;
+        encoder.encode(compress, text, frame)?;
         let frame = frame.strip_prefix(&MAGIC)?;
         let (number, number_bytes) = number.encode();
         let number = &number[..number_bytes];
@@ -106,28 +126,12 @@ pub(super) fn compress(
     })
 }
 
-/// The length of the frame of `text`, compressed with a prepared dictionary.
-pub(super) fn frame_bytes(text: &[u8], dictionary: &CDict<'_>) -> Option<usize> {
+/// The length of the frame of `text`.
+pub(super) fn frame_bytes(text: &[u8], encoder: &dyn Encoder) -> Option<usize> {
     CONTEXTS.with_borrow_mut(|Contexts { compress, frame, .. }| {
-        compress_text(compress, text, dictionary, frame)?;
+        encoder.encode(compress, text, frame)?;
         Some(frame.len())
     })
-}
-
-fn compress_text(
-    context: &mut Option<CCtx<'static>>,
-    text: &[u8],
-    dictionary: &CDict<'_>,
-    frame: &mut Vec<u8>,
-) -> Option<()> {
-    let context = match context {
-        Some(context) => context,
-        None => context.insert(CCtx::try_create()?),
-    };
-    frame.clear();
-    frame.try_reserve(zstd_safe::compress_bound(text.len())).ok()?;
-    context.compress_using_cdict(frame, text, dictionary).ok()?;
-    Some(())
 }
 
 /// The parts of a compressed row.

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use bytes::Bytes;
+use zstd_safe::{CCtx, CParameter, DCtx};
 
 use crate::{TableId, layout};
 
 /// The number of a dictionary of a table in one engine, counted from 1 and never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct DictionaryNumber(pub u32);
 
 /// The most bytes that a number takes in a row.
@@ -44,37 +45,136 @@ impl fmt::Display for DictionaryNumber {
     }
 }
 
-/// The newest version, which this program writes.
-const RECORD_VERSION: u8 = 1;
-/// The version, three zero bytes, the checksum.
+/// The purpose of a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// Compresses rows when they are written.
+    Written,
+    /// Compresses rows again, better, after they were written.
+    Settled,
+    /// As `Settled`, for tables that are archives: a large part of the table's text.
+    Archived,
+}
+
+impl Tier {
+    fn code(self) -> u8 {
+        match self {
+            Tier::Written => 0,
+            Tier::Settled => 1,
+            Tier::Archived => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Tier> {
+        [Tier::Settled, Tier::Archived].into_iter().find(|tier| tier.code() == code)
+    }
+}
+
+/// The version of the record of a dictionary for rows that are being written. Its content is stored as it is.
+const WRITTEN_VERSION: u8 = 1;
+/// The version of the record of any other dictionary. Its content is stored compressed.
+const SETTLED_VERSION: u8 = 2;
+/// The version, the tier, two zero bytes, the checksum.
 const RECORD_HEAD_BYTES: usize = 8;
+/// The length of the table when the dictionary was trained, and that of the content.
+const SETTLED_HEAD_BYTES: usize = 12;
+/// The longest content. A damaged record does not make the reader reserve more.
+const CONTENT_BYTES_MAX: usize = 256 << 20;
+/// The level of zstd for the content.
+const CONTENT_LEVEL: i32 = 19;
 
 /// The engine's key of a dictionary's record.
 pub(super) fn record_key(table: TableId, number: DictionaryNumber) -> [u8; 21] {
     layout::dictionary_key(table, number.0)
 }
 
-/// The bytes of a dictionary's record: its content after a version and a checksum.
+/// The record of a dictionary for rows that are being written: its content after a version and a checksum.
 pub(super) fn encode_record(table: TableId, number: DictionaryNumber, content: &[u8]) -> Bytes {
-    let mut record = Vec::with_capacity(RECORD_HEAD_BYTES + content.len());
-    record.extend_from_slice(&[RECORD_VERSION, 0, 0, 0]);
-    record.extend_from_slice(&checksum(table, number, content).to_le_bytes());
-    record.extend_from_slice(content);
+    record(table, number, [WRITTEN_VERSION, 0, 0, 0], content)
+}
+
+/// The record of a dictionary for rows that are compressed again. The table took `table_bytes` bytes when the dictionary
+/// was trained. `None` if zstd has no memory.
+pub(super) fn encode_settled_record(
+    table: TableId,
+    number: DictionaryNumber,
+    tier: Tier,
+    table_bytes: u64,
+    content: &[u8],
+) -> Option<Bytes> {
+    let content_bytes = u32::try_from(content.len()).ok()?;
+    let mut rest = Vec::new();
+    rest.extend_from_slice(&table_bytes.to_le_bytes());
+    rest.extend_from_slice(&content_bytes.to_le_bytes());
+    rest.extend_from_slice(&compressed(content)?);
+    Some(record(table, number, [SETTLED_VERSION, tier.code(), 0, 0], &rest))
+}
+
+fn record(table: TableId, number: DictionaryNumber, start: [u8; 4], rest: &[u8]) -> Bytes {
+    let mut record = Vec::with_capacity(RECORD_HEAD_BYTES + rest.len());
+    record.extend_from_slice(&start);
+    record.extend_from_slice(&checksum(table, number, start, rest).to_le_bytes());
+    record.extend_from_slice(rest);
     Bytes::from(record)
+}
+
+/// The tier of the dictionary in `record`, and the length of its table when it was trained (zero for
+/// [`Tier::Written`]). Not verified.
+pub(super) fn describe_record(record: &[u8]) -> Option<(Tier, u64)> {
+    let (head, rest) = record.split_first_chunk::<RECORD_HEAD_BYTES>()?;
+    match head[..2] {
+        [WRITTEN_VERSION, 0] => Some((Tier::Written, 0)),
+        [SETTLED_VERSION, code] => Some((Tier::from_code(code)?, u64::from_le_bytes(*rest.first_chunk()?))),
+        _ => None,
+    }
 }
 
 /// The dictionary in `record`, if it is the record of this dictionary and undamaged.
 pub(super) fn decode_record(table: TableId, number: DictionaryNumber, record: &Bytes) -> Option<Bytes> {
-    let (head, content) = record.split_first_chunk::<RECORD_HEAD_BYTES>()?;
-    let (version, stored) = head.split_last_chunk()?;
-    let is_intact = version == [RECORD_VERSION, 0, 0, 0]
-        && u32::from_le_bytes(*stored) == checksum(table, number, content);
-    is_intact.then(|| record.slice(RECORD_HEAD_BYTES..))
+    let (head, rest) = record.split_first_chunk::<RECORD_HEAD_BYTES>()?;
+    let (start, stored) = head.split_first_chunk::<4>()?;
+    let stored = u32::from_le_bytes(stored.try_into().ok()?);
+    if stored != checksum(table, number, *start, rest) {
+        return None;
+    }
+    match *start {
+        [WRITTEN_VERSION, 0, 0, 0] => Some(record.slice(RECORD_HEAD_BYTES..)),
+        [SETTLED_VERSION, code, 0, 0] if Tier::from_code(code).is_some() => {
+            let (rest, frame) = rest.split_first_chunk::<SETTLED_HEAD_BYTES>()?;
+            decompressed(frame, u32::from_le_bytes(*rest.last_chunk()?)).map(Bytes::from)
+        }
+        _ => None,
+    }
 }
 
 /// The checksum begins with the key, so that the dictionary of another table is not taken for this one.
-fn checksum(table: TableId, number: DictionaryNumber, content: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&record_key(table, number)), content)
+fn checksum(table: TableId, number: DictionaryNumber, start: [u8; 4], rest: &[u8]) -> u32 {
+    let key = crc32c::crc32c(&record_key(table, number));
+    let key = match start[0] {
+        WRITTEN_VERSION => key,
+        _ => crc32c::crc32c_append(key, &start),
+    };
+    crc32c::crc32c_append(key, rest)
+}
+
+/// The content of a dictionary, compressed. All of it is in the window, so that repeated texts are found.
+fn compressed(content: &[u8]) -> Option<Vec<u8>> {
+    let mut context = CCtx::try_create()?;
+    let window_log = (usize::BITS - content.len().leading_zeros()).clamp(17, 27);
+    for parameter in [CParameter::CompressionLevel(CONTENT_LEVEL), CParameter::WindowLog(window_log)] {
+        context.set_parameter(parameter).ok()?;
+    }
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(content.len()));
+    context.compress2(&mut frame, content).ok()?;
+    Some(frame)
+}
+
+fn decompressed(frame: &[u8], content_bytes: u32) -> Option<Vec<u8>> {
+    let content_bytes = usize::try_from(content_bytes).ok().filter(|bytes| *bytes <= CONTENT_BYTES_MAX)?;
+    let mut content = Vec::new();
+    content.try_reserve_exact(content_bytes).ok()?;
+    let read = DCtx::try_create()?.decompress(&mut content, frame).ok()?;
+    (read == content_bytes).then_some(content)
 }
 
 #[cfg(test)]
@@ -97,15 +197,22 @@ mod tests {
     fn a_record_of_another_dictionary_is_not_taken() {
         let [table, other] = [1, 2].map(|id| TableId::from_uuid(uuid::Uuid::from_u128(id)));
         let number = DictionaryNumber(7);
-        let record = encode_record(table, number, b"content");
-        assert_eq!(decode_record(table, number, &record).as_deref(), Some(&b"content"[..]));
-        assert_eq!(decode_record(other, number, &record), None);
-        assert_eq!(decode_record(table, DictionaryNumber(8), &record), None);
-        for at in 0..record.len() {
-            let mut damaged = record.to_vec();
-            damaged[at] ^= 4;
-            assert_eq!(decode_record(table, number, &Bytes::from(damaged)), None, "byte {at}");
-            assert_eq!(decode_record(table, number, &record.slice(..at)), None, "cut at {at}");
+        let written = (encode_record(table, number, b"content"), (Tier::Written, 0));
+        let settled = [Tier::Settled, Tier::Archived].map(|tier| {
+            let record = encode_settled_record(table, number, tier, 1 << 40, b"content");
+            (record.unwrap(), (tier, 1 << 40))
+        });
+        for (record, described) in [written].into_iter().chain(settled) {
+            assert_eq!(describe_record(&record), Some(described));
+            assert_eq!(decode_record(table, number, &record).as_deref(), Some(&b"content"[..]));
+            assert_eq!(decode_record(other, number, &record), None);
+            assert_eq!(decode_record(table, DictionaryNumber(8), &record), None);
+            for at in 0..record.len() {
+                let mut damaged = record.to_vec();
+                damaged[at] ^= 4;
+                assert_eq!(decode_record(table, number, &Bytes::from(damaged)), None, "byte {at}");
+                assert_eq!(decode_record(table, number, &record.slice(..at)), None, "cut at {at}");
+            }
         }
     }
 }

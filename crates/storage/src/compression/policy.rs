@@ -69,26 +69,28 @@ const SAMPLE_BYTES_MAX: usize = 4 << 20;
 const SAMPLE_SHARE_MIN: u64 = 4;
 
 impl Policy {
-    /// The policy of a table whose newest dictionary is `newest`, if it has one.
+    /// The policy of a table that has a dictionary `current` for rows that are written, if any, and no dictionary with a
+    /// higher number than `newest`.
     pub(super) fn new(
         memory: Arc<SampleMemory>,
         first_training_bytes: u64,
-        newest: Option<DictionaryNumber>,
+        current: Option<DictionaryNumber>,
+        newest: DictionaryNumber,
     ) -> Policy {
         let first_training_bytes = first_training_bytes.max(1);
         let mut policy = Policy {
             memory,
             first_training_bytes,
             seen_bytes: 0,
-            current: newest,
-            newest: newest.unwrap_or(DictionaryNumber(0)),
+            current,
+            newest,
             phase: Phase::Waiting { until: WINDOW_FACTOR * WINDOW_FACTOR * first_training_bytes / 4 },
             resting_until: 0,
             window: Window::default(),
             usual_share: None,
             totals: Totals::default(),
         };
-        if newest.is_none() {
+        if current.is_none() {
             policy.sample_until(first_training_bytes);
         }
         policy
@@ -184,6 +186,16 @@ impl Policy {
         Some(self.newest)
     }
 
+    /// Bytes of all rows written so far.
+    pub(super) fn seen_bytes(&self) -> u64 {
+        self.seen_bytes
+    }
+
+    /// Whether a dictionary was trained and did not make the rows small enough.
+    pub(super) fn has_failed(&self) -> bool {
+        self.current.is_none() && matches!(self.phase, Phase::Waiting { .. })
+    }
+
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
@@ -204,7 +216,8 @@ mod tests {
     use super::*;
 
     fn policy(newest: Option<u32>) -> Policy {
-        Policy::new(SampleMemory::new(1 << 20), 1000, newest.map(DictionaryNumber))
+        let newest = newest.map(DictionaryNumber);
+        Policy::new(SampleMemory::new(1 << 20), 1000, newest, newest.unwrap_or(DictionaryNumber(0)))
     }
 
     /// Writes rows of 100 bytes that take `compressed` bytes each, until a sample is complete or `rows` are written.

@@ -1,7 +1,7 @@
 //! The state of compression in an engine: the policy of each table, and the dictionaries in use.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use datum::{PrimaryKey, RestoredRow, row};
@@ -12,20 +12,25 @@ use zstd_safe::{CDict, DDict};
 
 use super::compressed_row::{CorruptCompression, Parts, compress};
 use super::dictionary::{DictionaryNumber, decode_record, encode_record, record_key};
+use super::in_use::InUse;
 use super::policy::Policy;
 use super::prepared::PreparedDictionaries;
 use super::samples::{SampleMemory, Samples};
+use super::settled_tables::SettledTables;
 use super::training::{WRITE_LEVEL, train};
 use crate::TableId;
-use crate::layout::{dropped_dictionaries, newest_dictionary, raise_version};
+use crate::layout::{VERSION_WRITTEN, dropped_dictionaries, raise_version};
 
-/// Of the memory for compression, samples take this share, and the dictionaries for each direction the same of the rest.
+/// Of the memory for compression, samples take this share. Of the rest, dictionaries for decompression take one half, and
+/// those for rows that are being written and for settled rows a quarter each.
 const SAMPLE_SHARE: usize = 4;
 
 /// The compression of all tables in an engine.
 pub(super) struct Compression {
     pub engine: Arc<dyn Engine>,
-    first_training_bytes: u64,
+    pub first_training_bytes: u64,
+    pub settled: SettledTables,
+    memory_bytes: AtomicUsize,
     policies: Mutex<HashMap<TableId, Arc<Mutex<Policy>>>>,
     compressing: PreparedDictionaries<CDict<'static>>,
     decompressing: PreparedDictionaries<DDict<'static>>,
@@ -70,13 +75,15 @@ impl Compression {
         memory_bytes: usize,
         first_training_bytes: u64,
     ) -> Compression {
-        let (samples, dictionaries) = divide(memory_bytes);
+        let Shares { samples, decompressing, compressing, settling } = Shares::of(memory_bytes);
         Compression {
             engine,
             first_training_bytes,
+            settled: SettledTables::new(settling),
+            memory_bytes: AtomicUsize::new(memory_bytes),
             policies: Mutex::default(),
-            compressing: PreparedDictionaries::new(dictionaries),
-            decompressing: PreparedDictionaries::new(dictionaries),
+            compressing: PreparedDictionaries::new(compressing),
+            decompressing: PreparedDictionaries::new(decompressing),
             samples: SampleMemory::new(samples),
             trainings: AtomicU64::new(0),
             adopted: AtomicU64::new(0),
@@ -85,15 +92,23 @@ impl Compression {
     }
 
     pub(super) fn set_memory_bytes(&self, bytes: usize) {
-        let (samples, dictionaries) = divide(bytes);
+        let Shares { samples, decompressing, compressing, settling } = Shares::of(bytes);
+        self.memory_bytes.store(bytes, Relaxed);
         self.samples.set_bytes_max(samples);
-        self.compressing.set_bytes_max(dictionaries);
-        self.decompressing.set_bytes_max(dictionaries);
+        self.compressing.set_bytes_max(compressing);
+        self.decompressing.set_bytes_max(decompressing);
+        self.settled.encoders.set_bytes_max(settling);
+    }
+
+    /// The most bytes that compression is to take.
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.memory_bytes.load(Relaxed)
     }
 
     /// Bytes of prepared dictionaries and samples.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.compressing.bytes() + self.decompressing.bytes() + self.samples.bytes()
+        let dictionaries = self.compressing.bytes() + self.decompressing.bytes();
+        dictionaries + self.settled.bytes() + self.samples.bytes()
     }
 
     pub(super) fn stats(&self) -> CompressionStats {
@@ -102,6 +117,7 @@ impl Compression {
             dictionaries: self.adopted.load(Relaxed),
             ..CompressionStats::default()
         };
+        self.settled.add_to(&mut stats);
         for policy in self.policies.lock().values() {
             let totals = policy.lock().totals();
             stats.rows += totals.rows;
@@ -155,18 +171,28 @@ impl Compression {
             self.policies.lock().remove(table);
             self.compressing.forget(*table);
             self.decompressing.forget(*table);
+            self.settled.forget(*table);
         }
         self.engine.write(batch)
     }
 
-    fn policy(&self, table: TableId) -> Arc<Mutex<Policy>> {
+    /// The bytes that were written to a table since the start, and whether its rows turned out not to shrink.
+    pub(super) fn seen(&self, table: TableId) -> (u64, bool) {
+        let policy = self.policies.lock().get(&table).cloned();
+        policy.map_or((0, false), |policy| {
+            let policy = policy.lock();
+            (policy.seen_bytes(), policy.has_failed())
+        })
+    }
+
+    pub(super) fn policy(&self, table: TableId) -> Arc<Mutex<Policy>> {
         if let Some(policy) = self.policies.lock().get(&table) {
             return Arc::clone(policy);
         }
         // An engine that cannot be read refuses the write that follows.
-        let newest = newest_dictionary(&*self.engine, table).ok().flatten();
+        let in_use = InUse::read(&*self.engine, table).unwrap_or_default();
         let policy =
-            Policy::new(Arc::clone(&self.samples), self.first_training_bytes, newest.map(DictionaryNumber));
+            Policy::new(Arc::clone(&self.samples), self.first_training_bytes, in_use.written, in_use.newest);
         Arc::clone(self.policies.lock().entry(table).or_insert_with(|| Arc::new(Mutex::new(policy))))
     }
 
@@ -182,12 +208,12 @@ impl Compression {
             policy.lock().lose(number);
             return None;
         };
-        let compressed = compress(row, number, &dictionary)?;
+        let compressed = compress(row, number, &*dictionary)?;
         policy.lock().end_row(row.len(), compressed.bytes, compressed.stored.is_some());
         compressed.stored
     }
 
-    fn dictionary_for_compression(
+    pub(super) fn dictionary_for_compression(
         &self,
         table: TableId,
         number: DictionaryNumber,
@@ -213,11 +239,21 @@ impl Compression {
         }
         let content = self.content(table, number, meta)?;
         let dictionary = DDict::try_create(&content).ok_or(CorruptCompression::Dictionary { number })?;
+        drop(content);
+        // Of a dropped table, only a view has the dictionary: the table may come back with another one of that number.
+        // Not awaited: a drop may wait for a compaction, which reads this.
+        let adoption = self.adoption.try_lock();
+        let is_present = adoption.is_some()
+            && meta(&record_key(table, number))?
+                == self.engine.get(Space::Meta, &record_key(table, number))?;
+        if !is_present {
+            return Ok(Arc::new(dictionary));
+        }
         let bytes = dictionary.sizeof();
         Ok(self.decompressing.keep((table, number), dictionary, bytes))
     }
 
-    fn content(
+    pub(super) fn content(
         &self,
         table: TableId,
         number: DictionaryNumber,
@@ -237,49 +273,90 @@ impl Compression {
         Ok(Bytes::from(row.into_bytes()))
     }
 
+    /// Calls `read` with the text of the row in `stored`, compressed or not, under the engine's key `key`, and returns its
+    /// length. `None` if the row cannot be read.
+    pub(super) fn with_text(&self, key: &[u8], stored: &[u8], read: impl FnOnce(&[u8])) -> Option<usize> {
+        let row = match is_compressed(key, stored) {
+            true => self.decode(key, stored, &|key| self.engine.get(Space::Meta, key)).ok()?,
+            false => Bytes::copy_from_slice(stored),
+        };
+        let text = row::json(&row);
+        read(text);
+        Some(text.len())
+    }
+
     /// Trains a dictionary and has new rows use it, if it is better than the present one. `flush` makes it durable.
     pub(super) fn run(&self, training: Training, flush: impl FnOnce() -> Result<(), EngineError>) {
         let Training { table, policy, samples } = training;
-        self.trainings.fetch_add(1, Relaxed);
+        self.count_training();
         let current = policy.lock().current();
         let current = current.and_then(|number| self.dictionary_for_compression(table, number).ok());
         let trained = train(&samples, current.as_deref());
         drop(samples);
         // A dictionary that cannot be stored is not used. The engine's failure is reported by the next write.
-        let adopted = trained.and_then(|content| self.store(table, &policy, &content, flush).ok().flatten());
-        self.adopted.fetch_add(u64::from(adopted.is_some()), Relaxed);
+        let adopted = trained.and_then(|content| {
+            let record = |number| Some(encode_record(table, number, &content));
+            self.store(table, &policy, VERSION_WRITTEN, record, flush).ok().flatten()
+        });
         policy.lock().end_training(adopted);
     }
 
-    /// Puts a dictionary into the engine. `None` if the table was dropped meanwhile.
-    fn store(
+    /// Puts the record of a dictionary into an engine that then has at least format `version`. `None` if the table was
+    /// dropped meanwhile, or if there is no record.
+    pub(super) fn store(
         &self,
         table: TableId,
         policy: &Arc<Mutex<Policy>>,
-        content: &[u8],
+        version: u32,
+        record: impl FnOnce(DictionaryNumber) -> Option<Bytes>,
         flush: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<Option<DictionaryNumber>, EngineError> {
         let Some(number) = policy.lock().take_number() else { return Ok(None) };
-        {
-            let _adoption = self.adoption.lock();
-            let is_present = self.policies.lock().get(&table).is_some_and(|found| Arc::ptr_eq(found, policy));
-            if !is_present {
-                return Ok(None);
-            }
+        let Some(record) = record(number) else { return Ok(None) };
+        let written = self.if_present(table, policy, || {
             let mut batch = Batch::new();
-            raise_version(&*self.engine, &mut batch)?;
-            batch.put(Space::Meta, &record_key(table, number), encode_record(table, number, content));
-            self.engine.write(batch)?;
-        }
+            raise_version(&*self.engine, &mut batch, version)?;
+            batch.put(Space::Meta, &record_key(table, number), record);
+            self.engine.write(batch)
+        });
+        let Some(written) = written else { return Ok(None) };
+        written?;
         flush()?;
+        self.adopted.fetch_add(1, Relaxed);
         Ok(Some(number))
+    }
+
+    /// Runs `work` while the table cannot be dropped, unless it was dropped since `policy` was found.
+    pub(super) fn if_present<T>(
+        &self,
+        table: TableId,
+        policy: &Arc<Mutex<Policy>>,
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let _adoption = self.adoption.lock();
+        let is_present = self.policies.lock().get(&table).is_some_and(|found| Arc::ptr_eq(found, policy));
+        is_present.then(work)
+    }
+
+    pub(super) fn count_training(&self) {
+        self.trainings.fetch_add(1, Relaxed);
     }
 }
 
-/// The memory for samples, and for the dictionaries of each direction.
-fn divide(memory_bytes: usize) -> (usize, usize) {
-    let samples = memory_bytes / SAMPLE_SHARE;
-    (samples, (memory_bytes - samples) / 2)
+/// The memory for compression, by purpose.
+struct Shares {
+    samples: usize,
+    decompressing: usize,
+    compressing: usize,
+    settling: usize,
+}
+
+impl Shares {
+    fn of(memory_bytes: usize) -> Shares {
+        let samples = memory_bytes / SAMPLE_SHARE;
+        let quarter = (memory_bytes - samples) / 4;
+        Shares { samples, decompressing: 2 * quarter, compressing: quarter, settling: quarter }
+    }
 }
 
 /// The table of the engine's key of a row.

@@ -19,14 +19,24 @@ pub(super) struct CompressedSnapshot {
     pub compression: Arc<Compression>,
 }
 
+impl CompressedSnapshot {
+    /// A record from the view, since the table may have been dropped since; otherwise from the engine, since the row may
+    /// have been compressed again since, with a dictionary that the view does not have.
+    fn meta(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        match self.view.get(Space::Meta, key)? {
+            Some(record) => Ok(Some(record)),
+            None => self.compression.engine.get(Space::Meta, key),
+        }
+    }
+}
+
 impl Snapshot for CompressedSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let Some(stored) = self.view.get(space, key)? else { return Ok(None) };
         if space != Space::Rows || !is_compressed(key, &stored) {
             return Ok(Some(stored));
         }
-        // From the view, not from the engine: the table may have been dropped since.
-        let meta = |key: &[u8]| self.view.get(Space::Meta, key);
+        let meta = |key: &[u8]| self.meta(key);
         self.compression.decode(key, &stored, &meta).map(Some).map_err(|error| named(key, error))
     }
 
@@ -106,7 +116,7 @@ fn decompress<'a>(
     let (number, table) = (parts.dictionary, table_of(key).ok_or(CorruptCompression::Header)?);
     let is_last = last.as_ref().is_some_and(|last| (last.table, last.number) == (table, number));
     if !is_last {
-        let meta = |key: &[u8]| snapshot.view.get(Space::Meta, key);
+        let meta = |key: &[u8]| snapshot.meta(key);
         let dictionary = snapshot.compression.dictionary(table, number, &meta)?;
         *last = Some(LastDictionary { table, number, dictionary });
     }

@@ -3,6 +3,7 @@
 use datum::{Datum, Object, Text};
 use uuid::Uuid;
 
+use crate::config::TableCompression;
 use crate::error::OpenError;
 
 /// The fields of a catalog row, or of an object in one.
@@ -12,6 +13,16 @@ impl Fields<'_> {
     pub(super) fn wrong(&self, why: String) -> OpenError {
         let key = self.0.get("id").map_or_else(|| "without id".to_owned(), |id| id.to_json_string());
         OpenError::CatalogRow { key, why }
+    }
+
+    /// How the rows of a table are compressed.
+    pub(super) fn compression(&self) -> Result<TableCompression, OpenError> {
+        if self.is_null("compression") {
+            return Ok(TableCompression::Default);
+        }
+        let name = self.text("compression")?;
+        let found = TableCompression::named(&name);
+        found.ok_or_else(|| self.wrong(format!("compression {name:?} is not known")))
     }
 
     pub(super) fn is_null(&self, name: &str) -> bool {
@@ -65,4 +76,10 @@ pub(super) fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
         Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),
         other => Err(row.wrong(format!("{} is not a count", other.to_json_string()))),
     }
+}
+
+/// The field for the compression of a table, unless it is the default: earlier versions do not know it.
+pub(super) fn compression_to(compression: TableCompression) -> Option<(&'static str, Datum)> {
+    let is_set = compression != TableCompression::Default;
+    is_set.then(|| ("compression", compression.name().into()))
 }

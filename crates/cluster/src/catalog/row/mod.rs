@@ -10,7 +10,7 @@ use shard::SealState;
 use storage::TableId;
 use uuid::Uuid;
 
-use self::fields::{Fields, count};
+use self::fields::{Fields, compression_to, count};
 use crate::config::{
     DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, Scope, SealedShard, ServerConfig, ServerId,
     ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
@@ -204,6 +204,7 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("shards", shards.into()),
         ("lineage", history_to(&table.history)),
     ];
+    fields.extend(compression_to(table.compression));
     fields.extend(hook.map(|hook| ("write_hook", hook.text().clone().into())));
     fields.extend(hook_binary.map(|binary| ("write_hook_binary", Datum::Binary(binary))));
     fields
@@ -232,6 +233,7 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         primary_key: row.text("primary_key")?,
         durability,
         write_acks,
+        compression: row.compression()?,
         indexes: indexes_from(row)?,
         write_hook: hook_from(row)?,
         shards,

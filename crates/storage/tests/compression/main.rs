@@ -2,223 +2,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bed;
+mod settling;
+
 use std::collections::BTreeMap;
-use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datum::{Datum, KeyRange, Object, PrimaryKey, json, row};
+use datum::{KeyRange, PrimaryKey, row};
 use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
-use log::GroupId;
-use rekindle_storage::{
-    Changes, CompressedEngine, CompressionOptions, Direction, RowChange, RowTexts, ShardRange, Store, Table,
-    TableId, drop_table,
-};
+use rekindle_storage::{CompressedEngine, CompressionOptions, Direction, Store, Table, drop_table};
 
-const SMALL: CompressionOptions =
-    CompressionOptions { memory_bytes: 4 << 20, first_training_bytes: 16 << 10 };
-
-/// The head of the bytes of a compressed row (docs/formats/row.md).
-const COMPRESSED: [u8; 2] = [1, 1];
-/// The kind of the record of a dictionary (docs/formats/engine-keys.md).
-const DICTIONARY_RECORD: u8 = 4;
-
-/// Random numbers from a seed: splitmix64.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) as usize % bound
-    }
-
-    fn words(&mut self, count: usize, theme: &str) -> String {
-        const WORDS: [&str; 16] = [
-            "the",
-            "of",
-            "and",
-            "storage",
-            "history",
-            "which",
-            "system",
-            "\\\"quoted\\\"",
-            "city",
-            "river",
-            "music",
-            "was",
-            "1984",
-            "Größe",
-            "日本",
-            "population",
-        ];
-        let word = |draw: &mut Draw| match draw.below(6) {
-            0 => theme.to_owned(),
-            1 => format!("w{}", draw.below(500)),
-            _ => WORDS[draw.below(WORDS.len())].to_owned(),
-        };
-        (0..count).map(|_| word(self)).collect::<Vec<_>>().join(" ")
-    }
-
-    /// A document of one of several shapes: mostly articles, some nested, some tiny, some long, some random.
-    fn document(&mut self, id: usize, theme: &str) -> String {
-        let text = match self.below(20) {
-            0 => return format!(r#"{{"id":{id}}}"#),
-            1 => {
-                let noise: Vec<String> = (0..200).map(|_| self.below(1 << 30).to_string()).collect();
-                return format!(r#"{{"id":{id},"noise":[{}]}}"#, noise.join(","));
-            }
-            2 => self.words(12_000, theme),
-            _ => {
-                let count = 5 + self.below(300);
-                self.words(count, theme)
-            }
-        };
-        let (parent, title) = (self.below(1000), self.words(3, theme));
-        format!(
-            r#"{{"comment":"","id":{id},"inner":{{"a":[1,2,{{"b":null}}],"parent":{parent}}},"k\"ey":true,"text":"{text}","title":"{title}"}}"#
-        )
-    }
-}
-
-fn seed() -> u64 {
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    println!("seed {now}");
-    now
-}
-
-fn object(text: &str) -> Object {
-    match json::parse(text.as_bytes()).unwrap() {
-        Datum::Object(object) => object,
-        other => panic!("not an object: {other:?}"),
-    }
-}
-
-fn key(id: usize) -> PrimaryKey {
-    PrimaryKey::encode(&Datum::Number(id as f64)).unwrap()
-}
-
-fn table_id(number: u128) -> TableId {
-    TableId::from_uuid(uuid::Uuid::from_u128(number))
-}
-
-fn whole() -> ShardRange {
-    ShardRange { range: KeyRange::all(), group: GroupId(1) }
-}
-
-/// A table in a memory engine that survives the store, as files do.
-struct Bed {
-    memory: MemoryEngine,
-    options: CompressionOptions,
-    store: Arc<Store>,
-    table: Table,
-    rows: BTreeMap<PrimaryKey, Bytes>,
-}
-
-impl Bed {
-    fn new(options: CompressionOptions) -> Bed {
-        Bed::over(MemoryEngine::new(), options)
-    }
-
-    fn over(memory: MemoryEngine, options: CompressionOptions) -> Bed {
-        let compressed = CompressedEngine::new(Arc::new(memory.clone()), options);
-        // Without a row cache, so that each read reads the engine.
-        let store = Store::open(Arc::new(BufferedEngine::new(Arc::new(compressed), 8 << 10)), 0).unwrap();
-        let table = Table::new(Arc::clone(&store), table_id(7));
-        Bed { memory, options, store, table, rows: BTreeMap::new() }
-    }
-
-    /// Closes the store and opens another over the same engine.
-    fn restarted(self) -> Bed {
-        let Bed { memory, options, store, table, rows } = self;
-        drop((store, table));
-        Bed { rows, ..Bed::over(memory, options) }
-    }
-
-    fn put(&mut self, id: usize, document: &Object) {
-        let (key, row) = (key(id), Bytes::from(row::encode(document)));
-        let existed = self.rows.insert(key.clone(), row.clone()).is_some();
-        let mut changes = Changes::default();
-        changes.add(self.table.id(), &RowChange { key, row: Some(row), existed });
-        self.store.write(changes).unwrap();
-    }
-
-    fn delete(&mut self, id: usize) {
-        let key = key(id);
-        let existed = self.rows.remove(&key).is_some();
-        let mut changes = Changes::default();
-        changes.add(self.table.id(), &RowChange { key, row: None, existed });
-        self.store.write(changes).unwrap();
-    }
-
-    fn fill(&mut self, draw: &mut Draw, ids: std::ops::Range<usize>, theme: &str) {
-        for id in ids {
-            let document = object(&draw.document(id, theme));
-            self.put(id, &document);
-        }
-        self.store.engine().flush().unwrap();
-    }
-
-    /// Compares each way of reading with the rows that were written.
-    fn check(&self) {
-        let snapshot = self.table.snapshot(whole()).unwrap();
-        for (key, row) in &self.rows {
-            let found = self.table.get(key).unwrap().expect("a row");
-            assert_eq!(row::stored(&found), Some(row), "{key}");
-            assert_eq!(snapshot.get_bytes(key).unwrap().as_ref(), Some(row), "{key}");
-        }
-        let keys: Vec<PrimaryKey> = self.rows.keys().cloned().collect();
-        let mut texts = RowTexts::default();
-        self.table.get_texts(&keys, &mut texts, usize::MAX).unwrap();
-        assert_eq!(texts.len(), self.rows.len());
-        for direction in [Direction::Ascending, Direction::Descending] {
-            let mut batches = snapshot.scan(&KeyRange::all(), direction);
-            let mut views = snapshot.scan(&KeyRange::all(), direction);
-            let mut found = Vec::new();
-            while let Some(batch) = batches.next_batch().unwrap() {
-                for index in 0..batch.len() {
-                    let (key, row) = batch.row(index).unwrap();
-                    let view = views.next_view().unwrap().expect("as many rows");
-                    assert_eq!(Some(view.json()), row::stored(&row).map(row::json));
-                    found.push((key, row::stored(&row).unwrap().clone()));
-                }
-            }
-            if direction == Direction::Descending {
-                found.reverse();
-            }
-            assert!(views.next_view().unwrap().is_none());
-            assert_eq!(found, self.rows.clone().into_iter().collect::<Vec<_>>());
-        }
-    }
-
-    /// The pairs of a space of the engine below the compression.
-    fn below(&self, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let view = self.memory.snapshot().unwrap();
-        conformance::collect(&view, space, (Unbounded, Unbounded), Direction::Ascending)
-    }
-
-    fn stored_rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.below(Space::Rows)
-    }
-
-    fn dictionaries(&self) -> Vec<Vec<u8>> {
-        let keys = self.below(Space::Meta).into_iter().map(|(key, _)| key);
-        keys.filter(|key| key[0] == DICTIONARY_RECORD).collect()
-    }
-
-    fn change_below(&self, change: impl FnOnce(&mut Batch)) {
-        let mut batch = Batch::new();
-        change(&mut batch);
-        self.memory.write(batch).unwrap();
-    }
-}
-
-fn total(rows: impl Iterator<Item = usize>) -> f64 {
-    rows.sum::<usize>() as f64
-}
+use self::bed::{Bed, COMPRESSED, DICTIONARY_RECORD, Draw, SMALL, object, seed, table_id, total, whole};
 
 #[test]
 fn random_documents_come_back() {
@@ -442,10 +238,10 @@ fn dictionaries_that_do_not_fit_into_memory_are_read_again() {
 #[test]
 fn a_thread_trains_while_rows_are_written() {
     let memory = MemoryEngine::new();
-    let compressed = CompressedEngine::with_training_thread(Arc::new(memory.clone()), SMALL).unwrap();
-    let store = Store::open(Arc::new(compressed), 0).unwrap();
+    let compressed = Arc::new(CompressedEngine::with_threads(Arc::new(memory.clone()), SMALL).unwrap());
+    let store = Store::open(compressed.clone(), 0).unwrap();
     let table = Table::new(Arc::clone(&store), table_id(7));
-    let mut bed = Bed { memory, options: SMALL, store, table, rows: BTreeMap::new() };
+    let mut bed = Bed { memory, options: SMALL, compressed, store, table, rows: BTreeMap::new() };
     let mut draw = Draw(seed());
     let mut id = 0;
     while bed.store.engine().stats().compression.rows < 500 {
@@ -464,7 +260,7 @@ fn a_compressed_engine_keeps_the_contract() {
     conformance::run(|| Arc::new(CompressedEngine::new(memory(), SMALL)), seed());
     conformance::run(
         || {
-            let compressed = CompressedEngine::with_training_thread(memory(), SMALL).unwrap();
+            let compressed = CompressedEngine::with_threads(memory(), SMALL).unwrap();
             Arc::new(BufferedEngine::new(Arc::new(compressed), 8000))
         },
         seed(),
