@@ -19,6 +19,12 @@ pub trait Engine: Send + Sync {
         keys.iter().map(|key| self.get(space, key)).collect()
     }
 
+    /// The value that `key` would have after a power loss now, as far as the engine knows: `None` also if it does not know.
+    /// Values of one batch become durable together. One point lookup.
+    fn get_durable(&self, _space: Space, _key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(None)
+    }
+
     /// One consistent view of all spaces: every batch written so far, nothing written later.
     ///
     /// Cheap (about a microsecond), except for an engine with a write buffer: that flushes the buffer first (16 MB take

@@ -144,6 +144,10 @@ pub trait Store: Send {
         closing: &BTreeSet<GroupId>,
     ) -> Result<Vec<Compacted>, StoreError>;
 
+    /// The bytes of the first segment with an entry after the position in `flushed` of its group, and of all later ones;
+    /// zero if there is none. Otherwise as [`Store::delete_flushed`].
+    fn unflushed_bytes(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> u64;
+
     /// Writes the high-water mark: the next open fails if the log ends before the position that is durable now.
     fn write_high_water_mark(&mut self) -> Result<(), StoreError>;
 

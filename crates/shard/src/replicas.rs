@@ -167,6 +167,14 @@ impl Applier for Replicas {
         }
     }
 
+    fn durable(&self, groups: &[GroupId]) -> Result<Vec<Lsn>, ApplyError> {
+        let position = |group: &GroupId| match Applied::read_durable(&**self.store.engine(), *group) {
+            Ok(applied) => Ok(applied.unwrap_or_default().lsn),
+            Err(error) => Err(ApplyError(error.to_string())),
+        };
+        groups.iter().map(position).collect()
+    }
+
     fn set_log_sync(&self, log: LogSync) {
         self.store.engine().set_pre_flush_hook(Arc::new(move || log.sync()));
     }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch,
-    WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
 };
 
 use self::flushes::WrittenBytes;
@@ -78,6 +78,14 @@ impl Engine for RocksEngine {
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
         found.into_iter().map(|value| Ok(value?.map(copied))).collect()
+    }
+
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        // All spaces are flushed together, so this is never older or newer in one space than in another.
+        let mut read = ReadOptions::default();
+        read.set_read_tier(ReadTier::Persisted);
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read)?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {

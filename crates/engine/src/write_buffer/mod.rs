@@ -198,6 +198,10 @@ impl Engine for BufferedEngine {
         Ok(values)
     }
 
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.shared.engine.get_durable(space, key)
+    }
+
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         self.shared.flush_to_engine()?;
         self.shared.engine.snapshot()

@@ -344,6 +344,10 @@ impl Store for FileStore {
         Ok(compacted)
     }
 
+    fn unflushed_bytes(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> u64 {
+        self.index.unflushed_bytes(flushed, closing)
+    }
+
     fn write_high_water_mark(&mut self) -> Result<(), StoreError> {
         let mark = HighWaterMark { log_id: self.header.log_id, at: self.durable };
         match mark.store(&*self.files, &self.dir) {

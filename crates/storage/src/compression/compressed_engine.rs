@@ -120,6 +120,13 @@ impl Engine for CompressedEngine {
         keys.iter().zip(values).map(decoded).collect()
     }
 
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        match self.inner().get_durable(space, key)? {
+            Some(stored) if space == Space::Rows => self.decode(key, stored),
+            value => Ok(value),
+        }
+    }
+
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         Ok(self.view(self.inner().snapshot()?))
     }
