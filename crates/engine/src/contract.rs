@@ -6,6 +6,15 @@ use bytes::Bytes;
 
 use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, ScanRange, Space};
 
+/// Whether deleted keys may be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletedKeys {
+    /// Files that have only keys of the range are deleted, whatever is in them.
+    NeverWrittenAgain,
+    /// Files are merged with the deletion.
+    MayBeWrittenAgain,
+}
+
 /// A sorted map from keys to values in a few separate [`Space`]s.
 ///
 /// Keys are ordered by their bytes. All methods may be called from any number of threads at once.
@@ -56,6 +65,10 @@ pub trait Engine: Send + Sync {
     /// engine started by itself continues with a warning where it cannot be postponed (RocksDB). It costs the engine
     /// nothing but the wait. `docs/decisions/0040-log-durable-before-rows.md`.
     fn set_pre_flush_hook(&self, hook: PreFlushHook);
+
+    /// Gives the disk space of the keys from `start` up to `end`, which were deleted before this call, back in the
+    /// background, sooner than merging would: once no snapshot is left that sees them. An engine without files ignores it.
+    fn reclaim(&self, _space: Space, _start: &[u8], _end: &[u8], _keys: DeletedKeys) {}
 
     /// Sets the size of the cache for blocks read from disk, in bytes. An engine without such a cache ignores it.
     fn set_cache_bytes(&self, _bytes: usize) {}

@@ -110,6 +110,10 @@ pub trait Store: Send {
     /// Starts a new segment if the last one is full. Only between batches.
     fn make_room(&mut self) -> Result<(), StoreError>;
 
+    /// Starts a new segment if the last one holds a fair part of what it may, so that it can be deleted. Only between
+    /// batches.
+    fn end_segment(&mut self) -> Result<(), StoreError>;
+
     /// Adds a record to the batch. An entry must follow the group's last, or replace one.
     fn push(&mut self, record: &Record<&[u8]>);
 

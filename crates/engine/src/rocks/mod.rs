@@ -8,6 +8,7 @@ mod bounds;
 mod flushes;
 mod history;
 mod options;
+mod reclaim;
 mod split_points;
 mod stats;
 mod view;
@@ -25,12 +26,15 @@ use rocksdb::{
 };
 
 use self::flushes::WrittenBytes;
+use self::reclaim::{DeletedRange, Reclaimer};
 use self::view::RocksSnapshot;
 use crate::pre_flush::Hook;
-use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use crate::{Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
+    // Dropped first: its thread uses the database.
+    reclaimer: Reclaimer,
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
@@ -56,7 +60,9 @@ impl RocksEngine {
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
         let (db, read) = (Arc::new(db), ReadOptions::default());
-        Ok(RocksEngine { db, cache, read, hook, written, history_bytes_max })
+        let reclaimer = Reclaimer::start(&db, Arc::clone(&hook))
+            .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
+        Ok(RocksEngine { reclaimer, db, cache, read, hook, written, history_bytes_max })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -122,6 +128,12 @@ impl Engine for RocksEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        let (start, end) = (start.to_vec(), end.to_vec());
+        let deleted_at = self.db.latest_sequence_number();
+        self.reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

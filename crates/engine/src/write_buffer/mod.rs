@@ -15,7 +15,7 @@ use io::task::{self, Condvar, Thread};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
-use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use crate::{Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.
 const LARGE_BATCH_DIVISOR: usize = 16;
@@ -247,6 +247,11 @@ impl Engine for BufferedEngine {
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         // Buffered changes become durable only after they are in the engine, which calls the hook.
         self.shared.engine.set_pre_flush_hook(hook);
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        // Deletions of ranges are never buffered.
+        self.shared.engine.reclaim(space, start, end, keys);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

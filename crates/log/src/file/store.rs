@@ -27,6 +27,9 @@ const READ_BYTES: usize = 256 << 10;
 /// A batch buffer shrinks to this size after use.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
+/// A segment is not ended early before it holds one in this many bytes.
+const ENDED_SHARE_MIN: u64 = 8;
+
 /// How a store lays out its files.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
@@ -251,6 +254,14 @@ impl Store for FileStore {
     fn make_room(&mut self) -> Result<(), StoreError> {
         // A batch stays in one segment, since its checksums contain the salt of that segment.
         if self.batch.is_empty() && !self.has_room() {
+            self.start_segment()?;
+        }
+        Ok(())
+    }
+
+    fn end_segment(&mut self) -> Result<(), StoreError> {
+        let is_worth_it = self.written.offset >= self.options.segment_bytes / ENDED_SHARE_MIN;
+        if self.batch.is_empty() && is_worth_it {
             self.start_segment()?;
         }
         Ok(())

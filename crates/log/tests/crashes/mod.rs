@@ -33,8 +33,12 @@ use crate::store::Store;
 const DIR: &str = "/log";
 const STEPS_PER_LIFE: u64 = 60;
 const LIVES_PER_SEED: u64 = 20;
-const POLICY: FlushPolicy =
-    FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000, replay_bytes_max: 10_000 };
+const POLICY: FlushPolicy = FlushPolicy {
+    soft_wait: Duration::from_millis(100),
+    log_bytes_max: 20_000,
+    replay_bytes_max: 10_000,
+    flush_interval: std::time::Duration::from_secs(1),
+};
 
 /// A deliberate fault, to show that the test detects it.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -189,6 +189,7 @@ impl Node {
             soft_wait: std::time::Duration::from_millis(100),
             log_bytes_max: 20_000,
             replay_bytes_max: 10_000,
+            flush_interval: std::time::Duration::from_secs(1),
         };
         let mut runner = Runner::new(store, environment, policy);
         (self.role, self.needs_rows) = (None, false);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
-use engine::{Batch, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use engine::{Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 use io::task::{self, Receiver, Sender, Thread};
 
 use super::compressed_row::CorruptCompression;
@@ -152,6 +152,10 @@ impl Engine for CompressedEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.inner().set_pre_flush_hook(hook);
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        self.inner().reclaim(space, start, end, keys);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

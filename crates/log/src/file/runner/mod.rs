@@ -27,7 +27,7 @@ use crate::store::{Store, SyncTask};
 use core::Core;
 pub(crate) use core::Environment;
 pub(crate) use release::FlushJob;
-use release::Release;
+use release::{LogState, Release};
 use removed_groups::RemovedGroups;
 
 /// One append holds at most about this much, so that a backlog of large entries is not doubled in memory.
@@ -44,6 +44,8 @@ pub(crate) struct FlushPolicy {
     pub log_bytes_max: u64,
     /// The engine is flushed when more would be replayed after a crash.
     pub replay_bytes_max: u64,
+    /// The engine is flushed this long after the last time, if anything worth it was appended since.
+    pub flush_interval: Duration,
 }
 
 /// An fsync: run it on any thread, then pass it to [`Runner::end_sync`].
@@ -86,7 +88,7 @@ impl<S: Store> Runner<S> {
             removed_groups: RemovedGroups::default(),
             sync_running: false,
         };
-        Runner { core, policy, release: Release::new(policy) }
+        Runner { release: Release::new(policy, core.last_sync), core, policy }
     }
 
     /// The state of a group.
@@ -234,7 +236,8 @@ impl<S: Store> Runner<S> {
         let sync = self.core.driver.sync_due().filter(|_| !self.core.sync_running);
         let full = self.core.full.map(|full| full.tried.after(self.policy.soft_wait));
         let tick = self.core.driver.tick_due().filter(|_| self.core.full.is_none());
-        let due = [sync, full, self.mark_due(), tick].into_iter().flatten().min();
+        let flush = self.release.due();
+        let due = [sync, full, self.mark_due(), tick, flush].into_iter().flatten().min();
         due.filter(|_| self.core.failed.is_none())
     }
 
@@ -247,11 +250,20 @@ impl<S: Store> Runner<S> {
     /// Work in the engine after which segments can be deleted, if the log has grown enough for it. Run it on any thread,
     /// then pass it to [`Runner::end_flush`].
     pub fn begin_flush(&mut self) -> Option<FlushJob> {
-        let (size, appended) = (self.core.store.size(), self.core.stats.append_bytes);
-        if size.segments < 2 || self.core.failed.is_some() {
+        if self.core.failed.is_some() {
             return None;
         }
-        let task = self.release.begin(size.bytes, appended)?;
+        let may_begin_segment = self.core.may_begin_segment();
+        let begun = self.release.begin(&LogState {
+            now: self.core.environment.clock.now(),
+            size: self.core.store.size(),
+            appended: self.core.stats.append_bytes,
+            may_begin_segment,
+        });
+        let task = begun?;
+        if may_begin_segment && task.ends_segment() {
+            self.core.end_segment();
+        }
         let mut settled = self.core.driver.settled();
         for (group, until) in self.core.removed_groups.settled(self.core.driver.last_synced()) {
             // The group may be open again, as another replica.

@@ -26,8 +26,12 @@ use crate::store::Store;
 
 const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
-const POLICY: FlushPolicy =
-    FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 1 << 20, replay_bytes_max: 1 << 20 };
+const POLICY: FlushPolicy = FlushPolicy {
+    soft_wait: Duration::from_millis(100),
+    log_bytes_max: 1 << 20,
+    replay_bytes_max: 1 << 20,
+    flush_interval: std::time::Duration::from_secs(1),
+};
 
 /// An engine without rows.
 struct Nothing;
