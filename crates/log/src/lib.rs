@@ -25,6 +25,7 @@ pub mod recovery;
 mod batch_window;
 mod contract;
 mod driver;
+mod entry_compression;
 mod error;
 mod group;
 mod group_commit;

@@ -6,7 +6,7 @@ use crate::record;
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 /// The format this program writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u16 = 2;
+pub(crate) const FORMAT_VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"RKNDLLOG";
 const SUFFIX: &str = ".segment";

@@ -470,3 +470,27 @@ fn a_compressed_engine_keeps_the_contract() {
         seed(),
     );
 }
+
+#[test]
+fn large_rows_are_compressed_as_others_are() {
+    // RocksDB stores a value separately from this size on.
+    const LARGE: usize = 256 << 10;
+    let (mut bed, mut draw) = (Bed::new(SMALL), Draw(3));
+    for id in 0..16 {
+        let text = draw.words(60_000, "theme");
+        bed.put(id, &object(&format!(r#"{{"id":{id},"text":"{text}"}}"#)));
+    }
+    bed.store.engine().flush().unwrap();
+    assert!(bed.rows.values().all(|row| row.len() > LARGE));
+    // The first rows are written before there is a dictionary.
+    let later = bed.stored_rows().into_iter().skip(4).map(|(_, row)| row);
+    let (plain, stored) = bed
+        .rows
+        .values()
+        .skip(4)
+        .map(Bytes::len)
+        .zip(later)
+        .fold((0, 0), |(plain, stored), pair| (plain + pair.0, stored + pair.1.len()));
+    assert!(stored * 2 < plain, "{stored} of {plain} bytes");
+    bed.check();
+}

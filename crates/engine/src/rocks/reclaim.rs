@@ -17,7 +17,7 @@ const OLDEST_SNAPSHOT_SEQUENCE: &std::ffi::CStr = c"rocksdb.oldest-snapshot-sequ
 /// How often the end of older snapshots is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A deleted range.
+/// Keys that a batch has deleted, and whose disk space is to come back.
 pub(super) struct DeletedRange {
     pub space: Space,
     /// The first key in it.

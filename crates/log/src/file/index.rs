@@ -88,7 +88,8 @@ impl Index {
     /// Adds a record at `at`, in the last segment. Fails with a description if it contradicts earlier records.
     pub fn add(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
         match record {
-            Record::Entry { group, index, term, kind, .. } => {
+            Record::Entry { group, index, term, kind, .. }
+            | Record::CompressedEntry { group, index, term, kind, .. } => {
                 self.add_entry(*group, EntryId { index: *index, term: *term }, *kind, at)
             }
             Record::Vote { group, term, vote, commit } => {

@@ -329,7 +329,8 @@ impl World {
         let group = self.any_group();
         let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
         self.next_payload += 1;
-        let filling = self.random.below(300) as usize;
+        // Long ones are compressed.
+        let filling = 3 * self.random.below(300) as usize;
         let payload = Bytes::from(format!("{group}/{}/{}", self.next_payload, "x".repeat(filling)));
         let answer = Arc::new(Mutex::new(None));
         let told = Arc::clone(&answer);

@@ -11,6 +11,7 @@ use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 mod copies;
 mod full;
+mod release;
 
 use super::{Environment, FlushPolicy, Runner};
 use crate::contract::{Applier, Entry, Message, Noop, Transport};
