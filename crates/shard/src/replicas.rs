@@ -167,12 +167,10 @@ impl Applier for Replicas {
         }
     }
 
-    fn durable(&self, groups: &[GroupId]) -> Result<Vec<Lsn>, ApplyError> {
-        let position = |group: &GroupId| match Applied::read_durable(&**self.store.engine(), *group) {
-            Ok(applied) => Ok(applied.unwrap_or_default().lsn),
-            Err(error) => Err(ApplyError(error.to_string())),
-        };
-        groups.iter().map(position).collect()
+    fn durable(&self, groups: &[GroupId]) -> Vec<Lsn> {
+        // Of a damaged record nothing is known.
+        let applied = |group| Applied::read_durable(&**self.store.engine(), group).ok().flatten();
+        groups.iter().map(|group| applied(*group).unwrap_or_default().lsn).collect()
     }
 
     fn set_log_sync(&self, log: LogSync) {

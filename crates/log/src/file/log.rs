@@ -54,7 +54,7 @@ impl Default for FileLogOptions {
             store: StoreOptions::default(),
             soft_wait: Duration::from_millis(100),
             log_bytes_max: 512 << 20,
-            replay_bytes_max: 128 << 20,
+            replay_bytes_max: 192 << 20,
             flush_interval: Duration::from_secs(60),
             random: Arc::new(RealRandom),
             transport: Arc::new(Noop),
