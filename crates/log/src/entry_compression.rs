@@ -28,9 +28,9 @@ const RESTING_BYTES: u64 = 4 << 20;
 /// A group whose entries shrink is judged again after this many bytes of them.
 const SHRINKING_BYTES: u64 = 1 << 20;
 
-/// Compresses payloads where that saves enough.
+/// Compresses payloads where that saves enough. Allocates a context of zstd (about a megabyte) with the first one.
 #[derive(Default)]
-pub(crate) struct EntryCompression {
+pub struct EntryCompression {
     context: Option<CCtx<'static>>,
     frame: Vec<u8>,
     groups: HashMap<GroupId, Trial>,
@@ -104,7 +104,7 @@ fn saves_enough(plain: u64, frame: u64) -> bool {
 }
 
 /// The payload in a frame of [`EntryCompression::compress`]; `None` if the frame is not one.
-pub(crate) fn decompress(frame: &[u8]) -> Option<Vec<u8>> {
+pub fn decompress(frame: &[u8]) -> Option<Vec<u8>> {
     let whole = [&MAGIC[..], frame].concat();
     let bytes = zstd_safe::get_frame_content_size(&whole).ok()??;
     let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= PAYLOAD_BYTES_MAX)?;

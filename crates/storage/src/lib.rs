@@ -22,6 +22,7 @@ mod compression;
 mod error;
 mod group;
 mod history;
+mod history_value;
 mod index;
 mod index_build;
 mod index_scan;

@@ -10,6 +10,7 @@ use io::task::{self, Receiver, Sender, Thread};
 use super::compressed_row::CorruptCompression;
 use super::tables::{Compression, RowError, Training, is_compressed, named};
 use super::view::CompressedSnapshot;
+use crate::history_value::HistoryCompression;
 
 /// Limits of the compression in an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +27,14 @@ impl Default for CompressionOptions {
     }
 }
 
-/// An engine that compresses the rows of another one. All other pairs are passed on as they are.
+/// An engine that compresses the rows of another one, and the records of histories. All other pairs are passed on as they are,
+/// and the records are read by [`HistoryRecord::read`](crate::HistoryRecord::read) alone.
 ///
 /// Values in [`Space::Rows`] must be rows (docs/formats/row.md) under keys that begin with their table. A value under a
 /// key that is too short for a table is passed on as it is.
 pub struct CompressedEngine {
     compression: Arc<Compression>,
+    history: HistoryCompression,
     trainer: Option<Trainer>,
 }
 
@@ -52,7 +55,7 @@ impl CompressedEngine {
     pub fn new(engine: Arc<dyn Engine>, options: CompressionOptions) -> CompressedEngine {
         let CompressionOptions { memory_bytes, first_training_bytes } = options;
         let compression = Arc::new(Compression::new(engine, memory_bytes, first_training_bytes));
-        CompressedEngine { compression, trainer: None }
+        CompressedEngine { compression, history: HistoryCompression::default(), trainer: None }
     }
 
     /// As [`CompressedEngine::new`], with a thread that trains dictionaries, so that no write waits for one. Fails if
@@ -135,7 +138,8 @@ impl Engine for CompressedEngine {
         Ok(self.inner().try_snapshot()?.map(|view| self.view(view)))
     }
 
-    fn write(&self, batch: Batch) -> Result<(), EngineError> {
+    fn write(&self, mut batch: Batch) -> Result<(), EngineError> {
+        self.history.compress(&mut batch);
         for training in self.compression.write(batch)? {
             match &self.trainer {
                 Some(trainer) => trainer.send(training),
